@@ -1,0 +1,68 @@
+"""Variational autoencoders with a Boltzmann-machine prior over binary latents (Rolfe, 2017).
+
+Public names load their modules on first use, so importing the package costs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from discrete_vae._version import __version__
+
+if TYPE_CHECKING:
+    from discrete_vae.boltzmann.factorial import FactorialBernoulli
+    from discrete_vae.boltzmann.rbm import RBM
+    from discrete_vae.log_partition.exact import exact_log_partition
+    from discrete_vae.log_partition.record import LogPartition
+    from discrete_vae.model import DiscreteVAE
+    from discrete_vae.objectives.elbo import Elbo
+    from discrete_vae.objectives.kl_boltzmann import kl_to_boltzmann
+    from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
+    from discrete_vae.posteriors.latent_group import LatentGroup
+    from discrete_vae.samplers.block_gibbs import BlockGibbs
+    from discrete_vae.smoothing.spike_exponential import SpikeExponential
+    from discrete_vae.smoothing.spike_slab import SpikeSlab
+
+_HOMES = {
+    "RBM": "boltzmann.rbm",
+    "BlockGibbs": "samplers.block_gibbs",
+    "DiscreteVAE": "model",
+    "Elbo": "objectives.elbo",
+    "FactorialBernoulli": "boltzmann.factorial",
+    "HierarchicalPosterior": "posteriors.hierarchical",
+    "LatentGroup": "posteriors.latent_group",
+    "LogPartition": "log_partition.record",
+    "SpikeExponential": "smoothing.spike_exponential",
+    "SpikeSlab": "smoothing.spike_slab",
+    "exact_log_partition": "log_partition.exact",
+    "kl_to_boltzmann": "objectives.kl_boltzmann",
+}
+
+__all__ = [
+    "RBM",
+    "BlockGibbs",
+    "DiscreteVAE",
+    "Elbo",
+    "FactorialBernoulli",
+    "HierarchicalPosterior",
+    "LatentGroup",
+    "LogPartition",
+    "SpikeExponential",
+    "SpikeSlab",
+    "__version__",
+    "exact_log_partition",
+    "kl_to_boltzmann",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'discrete_vae' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"discrete_vae.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,1 @@
+"""Boltzmann machines over binary units: energies, conditionals, free energies."""

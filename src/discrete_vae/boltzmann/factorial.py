@@ -1,0 +1,62 @@
+"""Independent binary units: a Boltzmann machine without connections."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.checks import check_positive_int
+
+
+class FactorialBernoulli(BoltzmannEnergy):
+    """p(z) = prod_i Bernoulli(z_i; sigmoid(b_i)), so E(z) = -b^T z and log Z = sum_i softplus(b_i).
+
+    All units form one block: one sweep of block Gibbs draws independent samples, and the marginal energy is the
+    constant -log Z, whose gradient is exact.
+
+    Source: Rolfe 2017, section supplementary-results (the prior without lateral connections).
+
+    Args:
+        num_units: Number of units, at least 1.
+
+    Attributes:
+        bias: (unit,), the log-odds; zero at the start.
+
+    Raises:
+        InvalidInputError: If num_units is not a positive integer.
+
+    Examples:
+        >>> FactorialBernoulli(3).marginal_energy(torch.zeros(1, 3)).item()  # -3 log 2
+        -2.0794...
+    """
+
+    def __init__(self, num_units: int) -> None:
+        super().__init__()
+        self.num_units = check_positive_int("num_units", num_units)
+        self.bias = nn.Parameter(torch.zeros(num_units))
+        self.blocks = (torch.arange(num_units),)
+
+    def energy(self, z: Tensor) -> Tensor:
+        """E(z) = -b^T z.
+
+        Args:
+            z: (..., unit), in {0,1}, or relaxed.
+
+        Returns:
+            (...), nats.
+
+        Raises:
+            InvalidInputError: If z is not a floating-point tensor of that shape.
+        """
+        z = self._states("z", z, self.num_units)
+        return -(z @ self.bias.to(z.dtype))
+
+    def block_logits(self, z: Tensor, block: int) -> Tensor:
+        """See `BoltzmannEnergy.block_logits`: the biases, whatever z."""
+        z = self._states("z", z, self.num_units)
+        return self.bias.to(z.dtype).expand(z.shape)
+
+    def mean_energy(self, bits: Tensor, probabilities: Tensor, rank: Tensor) -> Tensor:
+        """See `BoltzmannEnergy.mean_energy`: there are no pairs, so bits and rank do not matter."""
+        return -(probabilities @ self.bias.to(probabilities.dtype))

@@ -1,0 +1,107 @@
+"""The restricted Boltzmann machine."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.checks import check_positive_int
+from discrete_vae.numerics import softplus
+
+
+class RBM(BoltzmannEnergy):
+    """Two fully connected sides of binary units: E(z) = -(z_L^T W z_R + b_L^T z_L + b_R^T z_R).
+
+    Weights and biases start at zero, where log Z = n log 2 exactly and the posterior breaks the symmetry.
+
+    Source: Rolfe 2017, eq. RBM-distribution, with W of shape (left, right) in place of a triangular matrix.
+
+    Args:
+        num_left: Units of the left side, at least 1.
+        num_right: Units of the right side, at least 1.
+
+    Attributes:
+        weight: (left, right).
+        bias: (unit,), the left side first.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer.
+
+    Examples:
+        >>> rbm = RBM(2, 1)
+        >>> with torch.no_grad():
+        ...     _ = rbm.weight.copy_(torch.tensor([[1.0], [2.0]]))
+        >>> rbm.energy(torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]])).tolist()
+        [-3.0, -0.0]
+    """
+
+    def __init__(self, num_left: int, num_right: int) -> None:
+        super().__init__()
+        self.num_left = check_positive_int("num_left", num_left)
+        self.num_right = check_positive_int("num_right", num_right)
+        self.num_units = num_left + num_right
+        self.weight = nn.Parameter(torch.zeros(num_left, num_right))
+        self.bias = nn.Parameter(torch.zeros(self.num_units))
+        self.blocks = (torch.arange(num_left), torch.arange(num_left, self.num_units))
+
+    def energy(self, z: Tensor) -> Tensor:
+        """E(z).
+
+        Args:
+            z: (..., unit), the left side first; in {0,1}, or relaxed.
+
+        Returns:
+            (...), nats.
+
+        Raises:
+            InvalidInputError: If z is not a floating-point tensor of that shape.
+        """
+        z = self._states("z", z, self.num_units)
+        left, right = z[..., : self.num_left], z[..., self.num_left :]
+        return -((left @ self.weight.to(z.dtype) * right).sum(-1) + z @ self.bias.to(z.dtype))
+
+    def free_energy(self, left: Tensor) -> Tensor:
+        """-log sum over the right side of exp(-E(z)) = -b_L^T z_L - sum_j softplus(b_j + (z_L^T W)_j).
+
+        Args:
+            left: (..., left), in {0,1}, or relaxed.
+
+        Returns:
+            (...), nats.
+
+        Raises:
+            InvalidInputError: If left is not a floating-point tensor of that shape.
+        """
+        left = self._states("left", left, self.num_left)
+        bias_left, bias_right = self.bias.to(left.dtype).split([self.num_left, self.num_right])
+        return -(left @ bias_left) - softplus(left @ self.weight.to(left.dtype) + bias_right).sum(-1)
+
+    def block_logits(self, z: Tensor, block: int) -> Tensor:
+        """See `BoltzmannEnergy.block_logits`; block 0 is the left side, block 1 the right."""
+        z = self._states("z", z, self.num_units)
+        weight, bias = self.weight.to(z.dtype), self.bias.to(z.dtype)
+        if block == 0:
+            return z[..., self.num_left :] @ weight.T + bias[: self.num_left]
+        return z[..., : self.num_left] @ weight + bias[self.num_left :]
+
+    def marginal_energy(self, z: Tensor) -> Tensor:
+        """The free energy of the left side of z, see `BoltzmannEnergy.marginal_energy`."""
+        return self.free_energy(self._states("z", z, self.num_units)[..., : self.num_left])
+
+    def mean_energy(self, bits: Tensor, probabilities: Tensor, rank: Tensor) -> Tensor:
+        """See `BoltzmannEnergy.mean_energy`; one product for each order that occurs among the pairs."""
+        bits_left, bits_right = bits[..., : self.num_left], bits[..., self.num_left :]
+        mean_left, mean_right = probabilities[..., : self.num_left], probabilities[..., self.num_left :]
+        rank_left, rank_right = rank[: self.num_left, None], rank[self.num_left :]
+        terms = (
+            (rank_left < rank_right, bits_left, mean_right),
+            (rank_left > rank_right, mean_left, bits_right),
+            (rank_left == rank_right, mean_left, mean_right),
+        )
+        pairs = sum(
+            (left @ (self.weight * chosen).to(left.dtype) * right).sum(-1)
+            for chosen, left, right in terms
+            if bool(chosen.any())
+        )
+        return -(pairs + probabilities @ self.bias.to(probabilities.dtype))

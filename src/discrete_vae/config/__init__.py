@@ -1,0 +1,48 @@
+"""Frozen configs of every component; a union per kind of component is the list of what there is.
+
+Nothing here imports torch.
+"""
+
+from typing import get_args
+
+from discrete_vae.config.base import ComponentConfig, Record, instantiate
+from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
+from discrete_vae.config.model import ModelConfig
+from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
+from discrete_vae.config.prior import FactorialBernoulliConfig, PriorConfig, RBMConfig
+from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
+from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig, SpikeSlabConfig
+
+__all__ = [
+    "BernoulliLikelihoodConfig",
+    "BlockGibbsConfig",
+    "ComponentConfig",
+    "FactorialBernoulliConfig",
+    "HierarchicalPosteriorConfig",
+    "LikelihoodConfig",
+    "ModelConfig",
+    "PosteriorConfig",
+    "PriorConfig",
+    "RBMConfig",
+    "Record",
+    "SamplerConfig",
+    "SmoothingConfig",
+    "SpikeExponentialConfig",
+    "SpikeSlabConfig",
+    "instantiate",
+    "members",
+]
+
+
+def members(union: object) -> tuple[type[ComponentConfig], ...]:
+    """The config classes of one kind of component.
+
+    Args:
+        union: One of the unions of this package, for example `SmoothingConfig`.
+
+    Examples:
+        >>> [config.__name__ for config in members(PriorConfig)]
+        ['RBMConfig', 'FactorialBernoulliConfig']
+    """
+    inner = get_args(union)[0]
+    return get_args(inner) or (inner,)

@@ -1,0 +1,112 @@
+"""Frozen configuration records and the one function that builds what they describe."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from contextvars import ContextVar
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from discrete_vae.errors import InvalidInputError
+
+_inside_a_record: ContextVar[bool] = ContextVar("_inside_a_record", default=False)
+
+
+class Record(BaseModel):
+    """A frozen record that refuses unknown keys and reports mistakes in the house's form.
+
+    Raises:
+        InvalidInputError: If a field is missing, unknown or breaks its rule; names the first such field by its
+            dotted path.
+
+    Examples:
+        >>> class Sizes(Record):
+        ...     width: int
+        >>> Sizes(width="wide")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: Sizes.width should be a valid integer, unable to parse ...
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+    def __init__(self, **data: Any) -> None:
+        if _inside_a_record.get():  # pydantic collects the messages of nested records itself
+            super().__init__(**data)
+            return
+        token = _inside_a_record.set(True)
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise _in_house_form(type(self), error) from None
+        finally:
+            _inside_a_record.reset(token)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a record that `model_dump_json` wrote, with mistakes reported in the house's form.
+
+        Raises:
+            InvalidInputError: If the text is not a JSON object, or a field breaks its rule.
+        """
+        try:
+            fields = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InvalidInputError(cls.__name__, "must be read from valid JSON", str(error), "Restore the file.") from None
+        if not isinstance(fields, dict):
+            raise InvalidInputError(cls.__name__, "must be a JSON object", type(fields).__name__, "Restore the file.")
+        return cls(**fields)
+
+
+class ComponentConfig(Record):
+    """Describes one component: its fields are the constructor's keywords, its target the class to build.
+
+    Subclasses give `target` and a field `kind` whose only value is the component's name; the union of all
+    configs of one kind of component is what the command line offers and the contract tests run over.
+    """
+
+    target: ClassVar[str]
+
+
+def instantiate(config: ComponentConfig, **context: Any) -> Any:
+    """Import the class that a config names and build it.
+
+    Args:
+        config: The component's config; every field but `kind` becomes a keyword of the constructor.
+        context: Further keywords that the surroundings know and the config does not (sizes of the data, say).
+
+    Returns:
+        The component.
+
+    Examples:
+        >>> from discrete_vae.config import RBMConfig
+        >>> instantiate(RBMConfig(num_left=3, num_right=2)).num_units
+        5
+    """
+    module_name, _, class_name = config.target.partition(":")
+    component = getattr(importlib.import_module(module_name), class_name)
+    fields = {name: getattr(config, name) for name in type(config).model_fields if name != "kind"}
+    return component(**fields, **context)
+
+
+def _in_house_form(record: type[Record], error: ValidationError) -> InvalidInputError:
+    """Turn pydantic's first message into the house's form."""
+    first = error.errors(include_url=False)[0]
+    path = ".".join([record.__name__, *(str(part) for part in first["loc"])])
+    kind, context = first["type"], first.get("ctx", {})
+    received = f"{first['input']!r}"[:80]
+    more = f" ({error.error_count() - 1} more problems follow.)" if error.error_count() > 1 else ""
+    if kind == "value_error" and isinstance(context.get("error"), InvalidInputError):
+        inner = context["error"]
+        return InvalidInputError(f"{record.__name__}.{inner.argument}", inner.rule, inner.received, inner.repair + more)
+    if kind == "extra_forbidden":
+        names = ", ".join(name for name in record.model_fields if name != "kind")
+        return InvalidInputError(path, "is not a known field", received, f"{record.__name__} has: {names}.{more}")
+    if kind == "missing":
+        return InvalidInputError(path, "must be given", "nothing", f"Add the field.{more}")
+    if kind in {"union_tag_invalid", "union_tag_not_found"}:
+        allowed = context.get("expected_tags", "its known names")
+        return InvalidInputError(f"{path}.kind", f"must be one of {allowed}", context.get("tag", received), f"Use one of these.{more}")
+    rule = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return InvalidInputError(path, rule, received, f"Change the value.{more}")

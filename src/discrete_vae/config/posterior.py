@@ -1,0 +1,24 @@
+"""Configs of the approximating posteriors over the binary latents."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from discrete_vae.config.base import ComponentConfig
+
+
+class HierarchicalPosteriorConfig(ComponentConfig):
+    """A hierarchy of groups of units (paper eq. approx-post-dist); one group is the factorial posterior."""
+
+    target: ClassVar[str] = "discrete_vae.posteriors.hierarchical:HierarchicalPosterior"
+    kind: Literal["hierarchical"] = "hierarchical"
+    groups: PositiveInt | tuple[tuple[int, ...], ...] = Field(
+        default=4,
+        description="Number of groups, which then split the units in order (left side first), or the unit indices of each.",
+    )
+    hidden: tuple[PositiveInt, ...] = Field(default=(2000, 2000), description="Widths of each group's hidden layers.")
+
+
+PosteriorConfig = Annotated[HierarchicalPosteriorConfig, Field()]

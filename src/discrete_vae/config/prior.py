@@ -1,0 +1,34 @@
+"""Configs of the priors over the binary latents."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveInt
+
+from discrete_vae.config.base import ComponentConfig
+
+
+class RBMConfig(ComponentConfig):
+    """A restricted Boltzmann machine (paper eq. RBM-distribution)."""
+
+    target: ClassVar[str] = "discrete_vae.boltzmann.rbm:RBM"
+    kind: Literal["rbm"] = "rbm"
+    num_left: PositiveInt = Field(default=64, description="Units of the left side.")
+    num_right: PositiveInt = Field(default=64, description="Units of the right side.")
+
+    @property
+    def num_units(self) -> int:
+        """Units of both sides."""
+        return self.num_left + self.num_right
+
+
+class FactorialBernoulliConfig(ComponentConfig):
+    """Independent binary units: the RBM without its connections (paper section supplementary-results)."""
+
+    target: ClassVar[str] = "discrete_vae.boltzmann.factorial:FactorialBernoulli"
+    kind: Literal["factorial"] = "factorial"
+    num_units: PositiveInt = Field(default=200, description="Number of units.")
+
+
+PriorConfig = Annotated[RBMConfig | FactorialBernoulliConfig, Field(discriminator="kind")]

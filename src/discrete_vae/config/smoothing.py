@@ -1,0 +1,28 @@
+"""Configs of the smoothing transformations r(zeta|z)."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from discrete_vae.config.base import ComponentConfig
+
+
+class SpikeExponentialConfig(ComponentConfig):
+    """Spike-and-exponential smoothing (paper section spike-and-exponential)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.spike_exponential:SpikeExponential"
+    kind: Literal["spike-exponential"] = "spike-exponential"
+    beta: float = Field(default=3.0, gt=0.0, description="Inverse width of the smoothing, where training starts.")
+    trainable: bool = Field(default=True, description="Whether beta is learned.")
+
+
+class SpikeSlabConfig(ComponentConfig):
+    """Spike-and-slab smoothing (paper appendix spike-and-slab)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.spike_slab:SpikeSlab"
+    kind: Literal["spike-slab"] = "spike-slab"
+
+
+SmoothingConfig = Annotated[SpikeExponentialConfig | SpikeSlabConfig, Field(discriminator="kind")]

@@ -1,0 +1,1 @@
+"""Likelihoods p(x|zeta)."""

@@ -1,0 +1,1 @@
+"""Estimates of the log partition function."""

@@ -1,0 +1,82 @@
+"""Keyed noise: every random number is a function of (seed, key), never of a position in a stream.
+
+A training step draws from the key (seed, step), an evaluation from (seed, image, sample chunk); a resumed or
+re-chunked run therefore needs no generator state. Markov chains have counters of their own, see
+`discrete_vae.samplers.kernels`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from discrete_vae.errors import InvalidInputError
+
+_MASK = (1 << 64) - 1
+
+
+def key_to_seed(seed: int, *key: int) -> int:
+    """Mix a seed and any number of integers into one 64-bit seed (SplitMix64 finaliser, one round an integer).
+
+    Args:
+        seed: Any integer from 0 to 2^64 - 1.
+        key: Integers of the same range, for example the step; their order and number matter.
+
+    Returns:
+        An integer from 0 to 2^64 - 1; different keys give unrelated values.
+
+    Raises:
+        InvalidInputError: If any of them is not an integer of that range.
+
+    Examples:
+        >>> key_to_seed(0, 1) == key_to_seed(0, 1), key_to_seed(0, 1) == key_to_seed(1, 0)
+        (True, False)
+    """
+    state = 0
+    for position, word in enumerate((seed, *key)):
+        if isinstance(word, bool) or not isinstance(word, int) or not 0 <= word <= _MASK:
+            name = "seed" if position == 0 else f"key[{position - 1}]"
+            raise InvalidInputError(name, "must be an integer from 0 to 2^64 - 1", repr(word), "Use a non-negative int.")
+        state = (state + word + 0x9E3779B97F4A7C15) & _MASK
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        state ^= state >> 31
+    return state
+
+
+def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """Return a generator whose draws depend on the seed and the key alone.
+
+    Args:
+        seed: Integer from 0 to 2^64 - 1.
+        key: Further integers, for example the training step.
+        device: Where the generator draws; streams of different kinds of device differ.
+
+    Examples:
+        >>> a = torch.rand(2, generator=keyed_generator(7, 100))
+        >>> b = torch.rand(2, generator=keyed_generator(7, 100))
+        >>> torch.equal(a, b)
+        True
+    """
+    generator = torch.Generator(device=device)
+    # manual_seed takes a signed range: fold the upper half onto the negative numbers.
+    mixed = key_to_seed(seed, *key)
+    generator.manual_seed(mixed if mixed < 1 << 63 else mixed - (1 << 64))
+    return generator
+
+
+def open_uniform(like: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Draw from the *open* unit interval, in the shape, dtype and on the device of a tensor.
+
+    torch.rand returns exactly 0 once in 2^24 draws, where inverse CDFs with unbounded support are infinite; that
+    draw becomes 2^-25.
+
+    Args:
+        like: Any floating-point tensor.
+        generator: Source of the noise; None means torch's global generator.
+
+    Returns:
+        A tensor with the shape of ``like``, values in [2^-25, 1).
+    """
+    draws = torch.rand(like.shape, dtype=like.dtype, device=like.device, generator=generator)
+    return draws.clamp_min_(2.0**-25)

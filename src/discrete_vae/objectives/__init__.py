@@ -1,0 +1,1 @@
+"""What training minimises and evaluation averages."""

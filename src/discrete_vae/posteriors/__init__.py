@@ -1,0 +1,1 @@
+"""Approximating posteriors over the binary latents."""

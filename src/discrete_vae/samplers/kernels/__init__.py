@@ -1,0 +1,1 @@
+"""Kernels that run the sweeps of the samplers."""

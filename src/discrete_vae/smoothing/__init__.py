@@ -1,0 +1,1 @@
+"""Smoothing transformations r(zeta|z), one a file."""

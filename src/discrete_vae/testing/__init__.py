@@ -1,0 +1,1 @@
+"""Oracles and checks: enumeration, quadrature, goodness of fit, planted faults."""
