@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Axis = str | int
 
 
-def check_positive_int(name: str, value: object, *, repair: str = "Give a whole number of at least 1.") -> int:
+def check_positive_int(
+    name: str, value: object, *, repair: str = "Give a whole number of at least 1."
+) -> int:
     """Return value if it is an integer of at least 1 (booleans are refused).
 
     Raises:
@@ -69,7 +71,10 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | type(Ellipsis)
 
     if not isinstance(value, torch.Tensor):
         raise InvalidInputError(
-            name, "must be a torch.Tensor", f"a {type(value).__name__}", "Wrap it with torch.as_tensor(..., dtype=torch.float32)."
+            name,
+            "must be a torch.Tensor",
+            f"a {type(value).__name__}",
+            "Wrap it with torch.as_tensor(..., dtype=torch.float32).",
         )
     if not value.is_floating_point():
         raise InvalidInputError(
@@ -84,7 +89,9 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | type(Ellipsis)
     )
     if not fits:
         words = ", ".join("..." if axis is Ellipsis else str(axis) for axis in shape)
-        raise InvalidInputError(name, f"must have shape ({words})", f"shape {got}", "Check the order and size of its axes.")
+        raise InvalidInputError(
+            name, f"must have shape ({words})", f"shape {got}", "Check the order and size of its axes."
+        )
     return value
 
 
@@ -113,6 +120,9 @@ def check_binary(name: str, value: Tensor) -> Tensor:
     if not bool(binary.all()):
         worst = value[~binary].flatten()[0].item()
         raise InvalidInputError(
-            name, "must hold only the values 0 and 1", f"a value of {worst:g}", "Binarise it, for example with torch.bernoulli."
+            name,
+            "must hold only the values 0 and 1",
+            f"a value of {worst:g}",
+            "Binarise it, for example with torch.bernoulli.",
         )
     return value

@@ -44,8 +44,9 @@ def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
     Returns:
         Nats, at most 0, in the broadcast shape.
     """
-    # value l - softplus(l) written so that the saturated side does not cancel
-    return -(value * softplus(-logits) + (1 - value) * softplus(logits))
+    value, logits = torch.broadcast_tensors(value, logits)
+    # torch's fused form, (1 - z) l - logsigmoid(l), does not cancel on the saturated side
+    return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
 
 def replace_gradient(value: Tensor, surrogate: Tensor) -> Tensor:

@@ -53,9 +53,13 @@ class Record(BaseModel):
         try:
             fields = json.loads(text)
         except json.JSONDecodeError as error:
-            raise InvalidInputError(cls.__name__, "must be read from valid JSON", str(error), "Restore the file.") from None
+            raise InvalidInputError(
+                cls.__name__, "must be read from valid JSON", str(error), "Restore the file."
+            ) from None
         if not isinstance(fields, dict):
-            raise InvalidInputError(cls.__name__, "must be a JSON object", type(fields).__name__, "Restore the file.")
+            raise InvalidInputError(
+                cls.__name__, "must be a JSON object", type(fields).__name__, "Restore the file."
+            )
         return cls(**fields)
 
 
@@ -99,14 +103,23 @@ def _in_house_form(record: type[Record], error: ValidationError) -> InvalidInput
     more = f" ({error.error_count() - 1} more problems follow.)" if error.error_count() > 1 else ""
     if kind == "value_error" and isinstance(context.get("error"), InvalidInputError):
         inner = context["error"]
-        return InvalidInputError(f"{record.__name__}.{inner.argument}", inner.rule, inner.received, inner.repair + more)
+        return InvalidInputError(
+            f"{record.__name__}.{inner.argument}", inner.rule, inner.received, inner.repair + more
+        )
     if kind == "extra_forbidden":
         names = ", ".join(name for name in record.model_fields if name != "kind")
-        return InvalidInputError(path, "is not a known field", received, f"{record.__name__} has: {names}.{more}")
+        return InvalidInputError(
+            path, "is not a known field", received, f"{record.__name__} has: {names}.{more}"
+        )
     if kind == "missing":
         return InvalidInputError(path, "must be given", "nothing", f"Add the field.{more}")
     if kind in {"union_tag_invalid", "union_tag_not_found"}:
         allowed = context.get("expected_tags", "its known names")
-        return InvalidInputError(f"{path}.kind", f"must be one of {allowed}", context.get("tag", received), f"Use one of these.{more}")
+        return InvalidInputError(
+            f"{path}.kind",
+            f"must be one of {allowed}",
+            context.get("tag", received),
+            f"Use one of these.{more}",
+        )
     rule = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
     return InvalidInputError(path, rule, received, f"Change the value.{more}")

@@ -16,9 +16,11 @@ class HierarchicalPosteriorConfig(ComponentConfig):
     kind: Literal["hierarchical"] = "hierarchical"
     groups: PositiveInt | tuple[tuple[int, ...], ...] = Field(
         default=4,
-        description="Number of groups, which then split the units in order (left side first), or the unit indices of each.",
+        description="Number of groups, which split the units in order, left side first; or the units of each.",
     )
-    hidden: tuple[PositiveInt, ...] = Field(default=(2000, 2000), description="Widths of each group's hidden layers.")
+    hidden: tuple[PositiveInt, ...] = Field(
+        default=(2000, 2000), description="Widths of each group's hidden layers."
+    )
 
 
 PosteriorConfig = Annotated[HierarchicalPosteriorConfig, Field()]

@@ -14,7 +14,9 @@ class BlockGibbsConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.samplers.block_gibbs:BlockGibbs"
     kind: Literal["block-gibbs"] = "block-gibbs"
-    num_chains: PositiveInt = Field(default=2000, description="Chains; the paper has 20 per element of the minibatch.")
+    num_chains: PositiveInt = Field(
+        default=2000, description="Chains; the paper has 20 per element of the minibatch."
+    )
 
 
 SamplerConfig = Annotated[BlockGibbsConfig, Field()]

@@ -14,7 +14,9 @@ class SpikeExponentialConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.smoothing.spike_exponential:SpikeExponential"
     kind: Literal["spike-exponential"] = "spike-exponential"
-    beta: float = Field(default=3.0, gt=0.0, description="Inverse width of the smoothing, where training starts.")
+    beta: float = Field(
+        default=3.0, ge=0.01, description="Inverse width of the smoothing, where training starts."
+    )
     trainable: bool = Field(default=True, description="Whether beta is learned.")
 
 

@@ -1,0 +1,295 @@
+"""The discrete variational autoencoder, composed of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import SupportsFloat
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.checks import check_binary, check_positive_int, check_tensor, check_unit_interval
+from discrete_vae.config import ModelConfig, instantiate
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.log_partition.exact import (
+    MAX_ENUMERATED_UNITS,
+    enumerate_log_partition,
+    num_enumerated_units,
+)
+from discrete_vae.objectives.elbo import Elbo
+from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
+from discrete_vae.objectives.kl_boltzmann import kl_to_boltzmann
+from discrete_vae.posteriors.hierarchical import HierarchicalPosterior, PosteriorSample
+from discrete_vae.samplers.block_gibbs import BlockGibbs
+from discrete_vae.smoothing.base import Smoothing
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSample:
+    """Draws from the generative model.
+
+    Attributes:
+        mean: E[x | zeta], (sample, feature), probabilities.
+        z: The prior's states, (sample, unit), in {0,1}.
+        zeta: (sample, unit).
+    """
+
+    mean: Tensor
+    z: Tensor
+    zeta: Tensor
+
+
+class DiscreteVAE(nn.Module):
+    """p(x, zeta, z) = p(z) r(zeta|z) p(x|zeta) with a Boltzmann machine p(z), and its approximating posterior.
+
+    Source: Rolfe 2017, sections continuous-variable and gradient-of-KL-divergence.
+
+    Args:
+        prior: p(z).
+        smoothing: r(zeta|z), the same object that the posterior uses.
+        posterior: q(z, zeta | x).
+        likelihood: p(x | zeta).
+
+    Raises:
+        InvalidInputError: If the parts do not fit each other.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> model.elbo(torch.zeros(5, 6)).value.shape
+        torch.Size([5])
+    """
+
+    def __init__(
+        self,
+        *,
+        prior: BoltzmannEnergy,
+        smoothing: Smoothing,
+        posterior: HierarchicalPosterior,
+        likelihood: BernoulliLikelihood,
+    ) -> None:
+        super().__init__()
+        if posterior.smoothing is not smoothing:
+            repair = "Build the posterior with the smoothing that the model gets."
+            raise InvalidInputError("smoothing", "must be the posterior's own", "another object", repair)
+        if posterior.num_units != prior.num_units:
+            rule = f"must cover the prior's {prior.num_units} units"
+            raise InvalidInputError(
+                "posterior", rule, f"{posterior.num_units} units", "Change its groups or the prior."
+            )
+        if posterior.num_features != likelihood.num_features:
+            rule = f"must have the posterior's {posterior.num_features} features"
+            raise InvalidInputError(
+                "likelihood", rule, likelihood.num_features, "Build both for the same data."
+            )
+        self.prior = prior
+        self.posterior = posterior
+        self.likelihood = likelihood
+
+    @classmethod
+    def from_config(cls, config: ModelConfig) -> DiscreteVAE:
+        """Build a model with new parameters; networks start from torch's global generator."""
+        prior = instantiate(config.prior)
+        smoothing = instantiate(config.smoothing)
+        return cls(
+            prior=prior,
+            smoothing=smoothing,
+            posterior=instantiate(
+                config.posterior,
+                num_features=config.num_features,
+                num_units=prior.num_units,
+                smoothing=smoothing,
+            ),
+            likelihood=instantiate(
+                config.likelihood, num_latents=prior.num_units, num_features=config.num_features
+            ),
+        )
+
+    @property
+    def smoothing(self) -> Smoothing:
+        """r(zeta|z), which the posterior owns."""
+        return self.posterior.smoothing
+
+    @property
+    def num_features(self) -> int:
+        """Features of x."""
+        return self.posterior.num_features
+
+    def elbo(
+        self,
+        x: Tensor,
+        *,
+        log_partition: Tensor | SupportsFloat | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Elbo:
+        """One-sample estimates of the evidence lower bound; value and gradient are unbiased given log Z.
+
+        Args:
+            x: (batch, feature), in [0, 1]; binary, unless the expectation over a binarisation is wanted.
+            log_partition: log Z of the prior; a tensor's gradient is the prior's negative phase. None enumerates
+                it, where one side of the prior has at most 24 units.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The bound and its parts, (batch,), nats.
+
+        Raises:
+            InvalidInputError: If x has another shape, dtype or domain, or log_partition is needed and missing.
+        """
+        check_unit_interval("x", check_tensor("x", x, ("batch", self.num_features)))
+        sample = self.posterior.rsample(x, generator=generator)
+        reconstruction = self.likelihood.log_prob(x, sample.zeta)
+        kl_discrete = kl_to_boltzmann(self.prior, sample.groups, self._log_partition(log_partition))
+        return Elbo(reconstruction, kl_discrete.to(reconstruction.dtype), torch.zeros_like(reconstruction))
+
+    @torch.no_grad()
+    def log_likelihood(
+        self,
+        x: Tensor,
+        num_samples: int,
+        *,
+        log_partition: Tensor | SupportsFloat | None = None,
+        chunk_size: int = 100,
+        generator: torch.Generator | None = None,
+    ) -> LogLikelihood:
+        """Estimate log p(x) by importance sampling from the posterior, with zeta sampled as in training.
+
+        The networks use their running statistics, whatever mode the module is in.
+
+        Source: Rolfe 2017, section results (10^4 samples).
+
+        Args:
+            x: (batch, feature), in {0,1}.
+            num_samples: Importance samples an example.
+            log_partition: As in `elbo`.
+            chunk_size: Samples that are in memory at a time.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The estimate with its standard error, (batch,), nats.
+
+        Raises:
+            InvalidInputError: If x is not binary or has another shape, or a number breaks its rule.
+        """
+        check_binary("x", check_tensor("x", x, ("batch", self.num_features)))
+        check_positive_int("num_samples", num_samples)
+        check_positive_int("chunk_size", chunk_size)
+        log_z = self._log_partition(log_partition)
+        chunks = []
+        with self._running_statistics():
+            for first in range(0, num_samples, chunk_size):
+                count = min(chunk_size, num_samples - first)
+                sample = self.posterior.rsample(x, num_samples=count, generator=generator)
+                log_prior = -self.prior.energy(sample.z).double() - log_z
+                log_joint = self.likelihood.log_prob(x, sample.zeta).double() + log_prior
+                chunks.append(log_joint - sample.log_prob())
+        return importance_weighted(torch.cat(chunks))
+
+    @torch.no_grad()
+    def encode(self, x: Tensor, *, generator: torch.Generator | None = None) -> PosteriorSample:
+        """Draw z and zeta from the posterior, with running statistics.
+
+        Args:
+            x: (batch, feature), in [0, 1].
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The sample: z, zeta and logits, (batch, unit).
+
+        Raises:
+            InvalidInputError: If x has another shape, dtype or domain.
+        """
+        check_unit_interval("x", check_tensor("x", x, ("batch", self.num_features)))
+        with self._running_statistics():
+            return self.posterior.rsample(x, generator=generator)
+
+    @torch.no_grad()
+    def reconstruct(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """E[x | zeta] for one draw of zeta from the posterior of x, (batch, feature); arguments as in `encode`."""
+        zeta = self.encode(x, generator=generator).zeta
+        return self.decode(zeta)
+
+    @torch.no_grad()
+    def decode(self, zeta: Tensor) -> Tensor:
+        """E[x | zeta], with running statistics.
+
+        Args:
+            zeta: (..., unit).
+
+        Returns:
+            (..., feature), probabilities.
+
+        Raises:
+            InvalidInputError: If zeta has another last axis or dtype.
+        """
+        check_tensor("zeta", zeta, (..., self.prior.num_units))
+        with self._running_statistics():
+            return self.likelihood.mean(zeta)
+
+    @torch.no_grad()
+    def sample(
+        self,
+        n: int,
+        *,
+        z: Tensor | None = None,
+        num_sweeps: int = 1000,
+        seed: int = 0,
+        generator: torch.Generator | None = None,
+    ) -> ModelSample:
+        """Draw from the generative model.
+
+        Args:
+            n: Number of draws.
+            z: States of the prior to decode, (n, unit), from chains of your own. None starts n independent chains
+                at fair coins and sweeps them; for trained priors with distinct modes that is not an exact draw.
+            num_sweeps: Sweeps of these chains.
+            seed: Seed of these chains.
+            generator: Source of the noise in zeta; None means torch's global generator.
+
+        Returns:
+            Means of x with the latents behind them.
+
+        Raises:
+            InvalidInputError: If n or num_sweeps is not a positive integer, or z has another shape or domain.
+        """
+        check_positive_int("n", n)
+        if z is None:
+            z = BlockGibbs(self.prior, n, seed=seed).step(num_sweeps)
+        check_binary("z", check_tensor("z", z, (n, self.prior.num_units)))
+        zeta = self.smoothing.sample_zeta(z, generator=generator)
+        return ModelSample(self.decode(zeta), z, zeta)
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Bring every bounded parameter back inside its bounds; call it after each optimiser step."""
+        for module in self.modules():
+            project = getattr(module, "project_", None)
+            if module is not self and project is not None:
+                project()
+
+    def _log_partition(self, given: Tensor | SupportsFloat | None) -> Tensor | float:
+        """log Z as a number or tensor, enumerated where none is given."""
+        if given is None:
+            if num_enumerated_units(self.prior) > MAX_ENUMERATED_UNITS:
+                rule = f"must be given where no side of the prior has at most {MAX_ENUMERATED_UNITS} units"
+                repair = (
+                    "Estimate log Z once and pass it; in training pass RunningLogPartition.tensor(chains)."
+                )
+                raise InvalidInputError("log_partition", rule, "None", repair)
+            return enumerate_log_partition(self.prior)
+        return given if isinstance(given, Tensor) else float(given)
+
+    @contextmanager
+    def _running_statistics(self) -> Iterator[None]:
+        """Evaluation mode inside the block, every module's own mode after it."""
+        training = [module for module in self.modules() if module.training]
+        self.eval()
+        try:
+            yield
+        finally:
+            for module in training:
+                module.training = True

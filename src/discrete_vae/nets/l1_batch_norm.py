@@ -1,0 +1,92 @@
+"""Batch normalisation by the mean absolute deviation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.checks import check_number, check_positive_int, check_tensor
+from discrete_vae.errors import InvalidInputError
+
+
+class L1BatchNorm(nn.Module):
+    """y = x - mean(x); output y / (mean|y| + eps) * s + o, for each feature over all leading axes.
+
+    In training the statistics are the batch's and running averages are kept; in evaluation the running averages
+    are used, so that an example's log-likelihood does not depend on the rest of its batch.
+
+    Source: Rolfe 2017, appendix laplacian-batch-normalization. The paper is silent on evaluation, eps, the
+    momentum and the starting values; eps is 1e-3 because at 1e-8 a constant column gets gradients of 3e8.
+
+    Args:
+        num_features: Length of the last axis.
+        bounded: Whether `project_` keeps 2 <= s <= 3 and -s <= o <= s, as the paper does for the logits of the
+            discrete units; s then starts at 2, otherwise at 1. o starts at 0.
+        eps: Added to the mean absolute deviation, above 0.
+        momentum: Weight of the new batch in the running averages, above 0 and at most 1.
+
+    Attributes:
+        scale: s, (feature,).
+        offset: o, (feature,).
+        running_mean: (feature,).
+        running_deviation: Running mean|y|, (feature,).
+
+    Raises:
+        InvalidInputError: If an argument breaks its rule.
+
+    Examples:
+        >>> norm = L1BatchNorm(1)
+        >>> norm(torch.tensor([[0.0], [2.0]])).flatten()
+        tensor([-0.9990, 0.9990], grad_fn=...)
+    """
+
+    running_mean: Tensor
+    running_deviation: Tensor
+
+    def __init__(
+        self, num_features: int, *, bounded: bool = False, eps: float = 1e-3, momentum: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.num_features = check_positive_int("num_features", num_features)
+        self.bounded = bounded
+        self.eps = check_number("eps", eps, above=0, repair="The default is 1e-3.")
+        self.momentum = check_number("momentum", momentum, above=0, at_most=1, repair="The default is 0.1.")
+        self.scale = nn.Parameter(torch.full((num_features,), 2.0 if bounded else 1.0))
+        self.offset = nn.Parameter(torch.zeros(num_features))
+        self.register_buffer("running_mean", torch.zeros(num_features))
+        self.register_buffer("running_deviation", torch.ones(num_features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise.
+
+        Args:
+            x: (..., feature); in training at least two rows.
+
+        Returns:
+            (..., feature).
+
+        Raises:
+            InvalidInputError: If x has another shape or, in training, fewer than two rows.
+        """
+        check_tensor("x", x, (..., self.num_features))
+        if not self.training:
+            return (x - self.running_mean) * (self.scale / (self.running_deviation + self.eps)) + self.offset
+        rows = x.numel() // self.num_features
+        if rows < 2:
+            repair = "Give larger batches, or call eval() to use the running statistics."
+            raise InvalidInputError("x", "must have at least two rows in training", f"{rows} rows", repair)
+        axes = tuple(range(x.dim() - 1))
+        mean = x.mean(axes)
+        centred = x - mean
+        deviation = centred.abs().mean(axes)
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            self.running_deviation.lerp_(deviation.to(self.running_deviation.dtype), self.momentum)
+        return centred * (self.scale / (deviation + self.eps)) + self.offset
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Bring s, then o, back inside the paper's bounds; does nothing where there are none."""
+        if self.bounded:
+            self.scale.clamp_(2.0, 3.0)
+            self.offset.copy_(torch.clamp(self.offset, -self.scale, self.scale))

@@ -1,0 +1,81 @@
+"""The spike-and-exponential transformation."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.checks import check_number
+from discrete_vae.numerics import replace_gradient
+from discrete_vae.smoothing.spike import SpikeSmoothing
+
+_MIN_BETA = 0.01  # the smallest beta at which float32 was checked
+
+
+class SpikeExponential(SpikeSmoothing):
+    """r(zeta|z=1) = beta e^(beta zeta) / (e^beta - 1) on (0, 1]; zeta = 0 when z = 0.
+
+    With v = (1 - rho)/q and c = 1 - e^-beta: zeta = 1 + log(1 - v c) / beta if v < 1, else 0. As beta grows zeta
+    approaches z, and the gradient's second moment grows like e^beta / beta^2, hence the bound on beta.
+
+    Source: Rolfe 2017, section spike-and-exponential, eq. probabilistic-encoder, with rho + q - 1 rewritten by v.
+
+    Args:
+        beta: Inverse width, at least 0.01.
+        trainable: Whether beta is a parameter (one for all units) or a constant.
+        max_beta: Upper bound that `project_` enforces; the training loop may move it.
+
+    Attributes:
+        beta: Scalar tensor.
+        max_beta: The present bound.
+
+    Raises:
+        InvalidInputError: If beta or max_beta is not such a number.
+
+    Examples:
+        >>> smoothing = SpikeExponential(beta=3.0)
+        >>> smoothing.icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
+        tensor([0.0000, 0.8428])
+    """
+
+    beta: Tensor
+
+    def __init__(self, beta: float = 3.0, trainable: bool = True, max_beta: float = math.inf) -> None:
+        super().__init__()
+        repair = "The paper's figures use 1 to 5."
+        value = torch.tensor(check_number("beta", beta, at_least=_MIN_BETA, repair=repair))
+        self._set_max_beta(max_beta)
+        if trainable:
+            self.beta = nn.Parameter(value)
+        else:
+            self.register_buffer("beta", value)
+
+    @torch.no_grad()
+    def project_(self, max_beta: float | None = None) -> None:
+        """Bring beta back between 0.01 and the bound; call it after each optimiser step.
+
+        Args:
+            max_beta: A new bound, at least 0.01; None keeps the present one.
+
+        Raises:
+            InvalidInputError: If max_beta is not such a number.
+        """
+        if max_beta is not None:
+            self._set_max_beta(max_beta)
+        self.beta.clamp_(_MIN_BETA, self.max_beta)
+
+    def _set_max_beta(self, max_beta: float) -> None:
+        if max_beta != math.inf:
+            check_number("max_beta", max_beta, at_least=_MIN_BETA, repair="Leave it out for no bound.")
+        self.max_beta = float(max_beta)
+
+    def _inverse_survival(self, v: Tensor) -> Tensor:
+        zeta = 1 + torch.log1p(v * torch.expm1(-self.beta)) / self.beta
+        # v a rounding below 1 can round zeta to 0 or less, but z is read back as zeta != 0
+        return replace_gradient(zeta.clamp_min(torch.finfo(zeta.dtype).tiny), zeta)
+
+    def _survival(self, zeta: Tensor) -> Tensor:
+        # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
+        return torch.expm1(-self.beta * (1 - zeta)) / torch.expm1(-self.beta)

@@ -1,0 +1,27 @@
+"""The spike-and-slab transformation."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from discrete_vae.smoothing.spike import SpikeSmoothing
+
+
+class SpikeSlab(SpikeSmoothing):
+    """r(zeta|z=1) is uniform on (0, 1]; zeta = 0 when z = 0.
+
+    With v = (1 - rho)/q: zeta = 1 - v if v < 1, else 0. This is spike-and-exponential in the limit beta -> 0.
+
+    Source: Rolfe 2017, appendix spike-and-slab.
+
+    Examples:
+        >>> import torch
+        >>> SpikeSlab().icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
+        tensor([0.0000, 0.6000])
+    """
+
+    def _inverse_survival(self, v: Tensor) -> Tensor:
+        return 1 - v
+
+    def _survival(self, zeta: Tensor) -> Tensor:
+        return 1 - zeta

@@ -1,0 +1,95 @@
+"""Statistical checks with a declared false-alarm rate, which fail for too few samples."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from scipy import special
+from torch import Tensor
+
+ALPHA = 1e-6
+"""False-alarm rate of one check, all of its components together."""
+
+_MIN_BATCHES = 30
+_MIN_EXPECTED_COUNT = 5.0
+
+
+class TooFewSamplesError(AssertionError):
+    """A statistical check was given too little data to mean anything."""
+
+
+def check_mean(
+    batch_means: Tensor, expected: Tensor, *, alpha: float = ALPHA, resolution: float | None = None
+) -> None:
+    """Check that independent batch means have the expected mean, component by component.
+
+    Each component's deviation is divided by its standard error over batches; with Student's t in place of the
+    normal and Bonferroni over components, a correct estimator fails with probability alpha at most (as far as batch
+    means are near normal).
+
+    Args:
+        batch_means: (batch, component), means over independent batches of equal size.
+        expected: (component,), exact values.
+        alpha: False-alarm rate of the whole check.
+        resolution: If given, the check fails when the largest standard error exceeds it, so that passing means
+            something.
+
+    Raises:
+        TooFewSamplesError: If there are fewer than 30 batches, or the resolution is not reached.
+        AssertionError: If a component deviates; names it with both values and the number of standard errors.
+    """
+    batch_means, expected = batch_means.double().flatten(1), expected.double().flatten()
+    num_batches = len(batch_means)
+    if num_batches < _MIN_BATCHES:
+        raise TooFewSamplesError(f"{num_batches} batches; at least {_MIN_BATCHES} are needed")
+    error = batch_means.std(0) / math.sqrt(num_batches)
+    if resolution is not None and float(error.max()) > resolution:
+        raise TooFewSamplesError(
+            f"standard error {float(error.max()):.3g} above the resolution {resolution:.3g}"
+        )
+    deviation = batch_means.mean(0) - expected
+    rounding = 1e-9 * (1 + expected.abs())  # components that do not fluctuate
+    score = deviation.abs() / (error + rounding)
+    limit = -float(special.stdtrit(num_batches - 1, alpha / (2 * len(expected))))
+    worst = int(score.argmax())
+    if not float(score[worst]) <= limit:  # a NaN fails too
+        raise AssertionError(
+            f"component {worst}: mean {float(batch_means.mean(0)[worst]):.6g}, expected {float(expected[worst]):.6g}, "
+            f"{float(score[worst]):.1f} standard errors apart (limit {limit:.1f})"
+        )
+
+
+def check_frequencies(counts: Tensor, probabilities: Tensor, *, alpha: float = ALPHA) -> None:
+    """Check counts of independent draws against probabilities with Pearson's chi-square.
+
+    Cells that expect fewer than 5 draws are pooled.
+
+    Args:
+        counts: (cell,), how often each cell was drawn.
+        probabilities: (cell,), exact, summing to 1.
+        alpha: False-alarm rate.
+
+    Raises:
+        TooFewSamplesError: If fewer than two cells expect 5 draws.
+        AssertionError: If a cell of probability 0 was drawn, or chi-square is beyond its quantile.
+    """
+    counts, expected = counts.double(), probabilities.double() * counts.double().sum()
+    if bool((counts[expected == 0] > 0).any()):
+        raise AssertionError("a state of probability 0 was drawn")
+    common = expected >= _MIN_EXPECTED_COUNT
+    if int(common.sum()) < 2:
+        raise TooFewSamplesError(f"{int(counts.sum())} draws over {len(counts)} cells")
+    pooled_counts = torch.cat([counts[common], counts[~common].sum()[None]])
+    pooled_expected = torch.cat([expected[common], expected[~common].sum()[None]])
+    if float(pooled_expected[-1]) < _MIN_EXPECTED_COUNT:
+        pooled_counts[-2] += pooled_counts[-1]
+        pooled_expected[-2] += pooled_expected[-1]
+        pooled_counts, pooled_expected = pooled_counts[:-1], pooled_expected[:-1]
+    chi_square = float(((pooled_counts - pooled_expected).square() / pooled_expected).sum())
+    freedom = len(pooled_counts) - 1
+    p_value = float(special.chdtrc(freedom, chi_square))
+    if p_value < alpha:
+        raise AssertionError(
+            f"chi-square {chi_square:.1f} for {freedom} degrees of freedom, p = {p_value:.2g}"
+        )

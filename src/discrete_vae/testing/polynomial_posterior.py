@@ -1,0 +1,57 @@
+"""A small smooth hierarchical posterior whose exact expectations quadrature gives to many digits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.posteriors.groups import check_groups
+from discrete_vae.posteriors.latent_group import LatentGroup
+from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.testing.quadrature import PosteriorQuadrature, posterior_quadrature
+
+
+class PolynomialPosterior(nn.Module):
+    """Logits l_i = a_i + sum_j C_ij zeta_j + D_ij zeta_j^2 over the units j of earlier groups.
+
+    Args:
+        groups: Unit indices of each group, in the order of sampling.
+        smoothing: The transformation, a part of this module.
+        offset: a, one number a unit.
+        seed: Seed of C and D, standard normal.
+    """
+
+    def __init__(
+        self, groups: Sequence[Sequence[int]], smoothing: Smoothing, offset: Sequence[float], seed: int = 0
+    ) -> None:
+        super().__init__()
+        self.groups = check_groups(groups)
+        self.smoothing = smoothing.double()
+        n = len(offset)
+        generator = torch.Generator().manual_seed(seed)
+        self.offset = nn.Parameter(torch.tensor(offset, dtype=torch.float64))
+        self.linear = nn.Parameter(torch.randn(n, n, dtype=torch.float64, generator=generator))
+        self.square = nn.Parameter(torch.randn(n, n, dtype=torch.float64, generator=generator))
+
+    def logits(self, group: int, zeta: Tensor) -> Tensor:
+        """Logits of one group, given zeta (..., unit) with zeros where not yet sampled; (..., unit of the group)."""
+        units = list(self.groups[group])
+        return self.offset[units] + zeta @ self.linear[units].T + zeta.square() @ self.square[units].T
+
+    def rsample(self, num_samples: int, generator: torch.Generator) -> tuple[list[LatentGroup], Tensor]:
+        """Draw from the posterior: the groups, and zeta (sample, unit) in the prior's order."""
+        zeta = torch.zeros(num_samples, len(self.offset), dtype=torch.float64)
+        groups = []
+        for index, units in enumerate(self.groups):
+            logits = self.logits(index, zeta)
+            of_group = self.smoothing.rsample(logits, generator=generator)
+            bits = self.smoothing.bits(of_group, logits)
+            groups.append(LatentGroup(logits=logits, zeta=of_group, bits=bits, units=torch.tensor(units)))
+            zeta = zeta.index_copy(1, torch.tensor(units), of_group)
+        return groups, zeta
+
+    def quadrature(self, num_nodes: int) -> PosteriorQuadrature:
+        """The same posterior on a product grid."""
+        return posterior_quadrature(self.logits, self.groups, self.smoothing, num_nodes)

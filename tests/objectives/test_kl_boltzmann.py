@@ -1,0 +1,120 @@
+"""The KL's value and gradients against quadrature, and wrong estimators that the same check must reject."""
+
+import pytest
+import torch
+
+from discrete_vae import RBM, FactorialBernoulli, LatentGroup, SpikeExponential, SpikeSlab, kl_to_boltzmann
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.testing import planted_faults
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing.polynomial_posterior import PolynomialPosterior
+from discrete_vae.testing.quadrature import exact_kl
+
+# name -> (left, right, groups, offsets of the logits, beta; 0 means spike-and-slab)
+CASES = {
+    "three units, three groups": (2, 1, [[0], [1], [2]], [0.3, -0.8, 0.5], 3.0),
+    "two units in one group": (2, 1, [[0, 1], [2]], [0.5, -0.4, 0.2], 2.0),
+    "a group across both sides": (2, 1, [[0, 2], [1]], [0.1, 0.6, -0.5], 1.0),
+    "interleaved groups": (2, 2, [[2], [0, 3], [1]], [0.4, -0.3, 0.2, -0.6], 2.5),
+    "one group": (2, 1, [[0, 1, 2]], [0.7, -1.0, 0.2], 3.0),
+    "right side first": (1, 2, [[2], [1], [0]], [0.2, 0.4, -0.3], 4.0),
+    "saturated logits": (1, 1, [[0], [1]], [7.5, -1.0], 2.0),
+    "logits of nine": (1, 1, [[0], [1]], [9.0, -9.0], 1.0),
+    "small beta": (2, 1, [[0], [1], [2]], [0.3, -0.8, 0.5], 0.05),
+    "large beta": (1, 1, [[0], [1]], [0.3, -0.5], 8.0),
+    "slab": (2, 1, [[0], [1], [2]], [-0.2, 0.8, 0.1], 0.0),
+}
+
+
+def build(name):
+    left, right, groups, offset, beta = CASES[name]
+    rbm = RBM(left, right).double()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        rbm.weight.copy_(1.5 * torch.randn(left, right, generator=generator, dtype=torch.float64))
+        rbm.bias.copy_(torch.randn(left + right, generator=generator, dtype=torch.float64))
+    smoothing = SpikeExponential(beta=beta) if beta else SpikeSlab()
+    return rbm, PolynomialPosterior(groups, smoothing, offset)
+
+
+def parameters(rbm, posterior):
+    return [*rbm.parameters(), *posterior.parameters()]
+
+
+def flat_gradient(value, wrt):
+    grads = torch.autograd.grad(value, wrt, allow_unused=True)
+    return torch.cat(
+        [(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(wrt, grads, strict=True)]
+    )
+
+
+def exact_value_and_gradient(rbm, posterior, num_nodes=24):
+    machine = enumerate_machine(rbm)
+    powers = 2 ** torch.arange(rbm.num_units)
+
+    def log_prior(z):
+        return machine.log_prob[(z.long() * powers).sum(-1)]
+
+    value = exact_kl(posterior.quadrature(num_nodes), log_prior)
+    return torch.cat([value.detach()[None], flat_gradient(value, parameters(rbm, posterior))])
+
+
+def estimates(rbm, posterior, estimator, num_batches=60, batch_size=4000):
+    generator = torch.Generator().manual_seed(2)
+    log_partition = enumerate_machine(rbm).log_partition
+    rows = []
+    for _ in range(num_batches):
+        groups, _ = posterior.rsample(batch_size, generator)
+        value = estimator(rbm, groups, log_partition, generator).mean()
+        rows.append(torch.cat([value.detach()[None], flat_gradient(value, parameters(rbm, posterior))]))
+        log_partition = enumerate_machine(rbm).log_partition
+    return torch.stack(rows)
+
+
+def ours(rbm, groups, log_partition, generator):
+    return kl_to_boltzmann(rbm, groups, log_partition=log_partition)
+
+
+def second_draw(rbm, groups, log_partition, generator):
+    redrawn = planted_faults.second_draw_of_z(groups, generator)
+    return kl_to_boltzmann(rbm, redrawn, log_partition=log_partition)
+
+
+def with_pair_term(pair_term):
+    def estimator(rbm, groups, log_partition, generator):
+        return planted_faults.faulty_kl(rbm, groups, log_partition, pair_term)
+
+    return estimator
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_value_and_every_gradient_are_unbiased(name):
+    rbm, posterior = build(name)
+    expected = exact_value_and_gradient(rbm, posterior)
+    check_mean(estimates(rbm, posterior, ours), expected, resolution=0.02)
+
+
+@pytest.mark.parametrize("name", ["three units, three groups", "logits of nine", "large beta"])
+def test_quadrature_has_converged(name):
+    rbm, posterior = build(name)
+    coarse, fine = (exact_value_and_gradient(rbm, posterior, num_nodes=n) for n in (16, 32))
+    torch.testing.assert_close(coarse, fine, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "name"),
+    [
+        (with_pair_term(planted_faults.triangular_weight_alone), "three units, three groups"),
+        (with_pair_term(planted_faults.straight_through_bits), "three units, three groups"),
+        (with_pair_term(planted_faults.factor_missing), "three units, three groups"),
+        (with_pair_term(planted_faults.clamped_probability), "saturated logits"),
+        (second_draw, "three units, three groups"),
+    ],
+    ids=["triangular", "straight-through", "factor missing", "clamped q", "second draw"],
+)
+def test_planted_faults_are_rejected(estimator, name):
+    rbm, posterior = build(name)
+    expected = exact_value_and_gradient(rbm, posterior)
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(estimates(rbm, posterior, estimator), expected)
