@@ -11,10 +11,23 @@ def softplus(x: Tensor) -> Tensor:
     """log(1 + e^x) without the linear shortcut of torch's own, which costs 2e-9 in float64.
 
     Examples:
-        >>> softplus(torch.tensor([-100.0, 0.0, 100.0]))
-        tensor([0.0000, 0.6931, 100.0000])
+        >>> softplus(torch.tensor([-1.0, 0.0, 100.0]))
+        tensor([  0.3133,   0.6931, 100.0000])
     """
     return -F.logsigmoid(-x)
+
+
+def sigmoid(logits: Tensor) -> Tensor:
+    """The logistic function, with a gradient q p that stays right in float32 where q rounds to 1.
+
+    torch's own takes 1 - q for p, which loses half its digits at l = 9 and is 0 from l = 17.
+
+    Examples:
+        >>> x = torch.tensor([20.0], requires_grad=True)
+        >>> [torch.autograd.grad(f(x), x)[0].item() for f in (sigmoid, torch.sigmoid)]
+        [2.061...e-09, 0.0]
+    """
+    return replace_gradient(torch.sigmoid(logits), F.logsigmoid(logits).exp())
 
 
 def bernoulli_entropy(logits: Tensor) -> Tensor:

@@ -49,7 +49,8 @@ def flat_gradient(value, wrt):
     )
 
 
-def exact_value_and_gradient(rbm, posterior, num_nodes=24):
+def exact_value_and_gradient(rbm, posterior, num_nodes=None):
+    num_nodes = num_nodes or (12 if rbm.num_units > 3 else 24)
     machine = enumerate_machine(rbm)
     powers = 2 ** torch.arange(rbm.num_units)
 
@@ -118,3 +119,74 @@ def test_planted_faults_are_rejected(estimator, name):
     expected = exact_value_and_gradient(rbm, posterior)
     with pytest.raises(AssertionError, match="standard errors apart"):
         check_mean(estimates(rbm, posterior, estimator), expected)
+
+
+def group_of(width, units=None):
+    zeros = torch.zeros(2, width)
+    return LatentGroup(logits=zeros, zeta=zeros, bits=zeros, units=units)
+
+
+def test_factorial_prior_and_posterior_give_the_closed_form():
+    prior = FactorialBernoulli(3).double()
+    with torch.no_grad():
+        prior.bias.copy_(torch.tensor([0.3, -1.0, 2.0]))
+    logits = torch.tensor([[0.5, 1.5, -30.0]], dtype=torch.float64)
+    zeta = SpikeSlab().rsample(logits)
+    group = LatentGroup(logits=logits, zeta=zeta, bits=SpikeSlab().bits(zeta, logits))
+    got = kl_to_boltzmann(prior, [group], log_partition=torch.nn.functional.softplus(prior.bias).sum())
+    q, p = (
+        torch.distributions.Bernoulli(logits=logits),
+        torch.distributions.Bernoulli(logits=prior.bias[None]),
+    )
+    torch.testing.assert_close(got, torch.distributions.kl_divergence(q, p).sum(-1), rtol=1e-9, atol=1e-9)
+
+
+def test_unit_indices_and_their_absence_agree():
+    rbm, posterior = build("three units, three groups")
+    groups, _ = posterior.rsample(5, torch.Generator().manual_seed(0))
+    plain = [LatentGroup(logits=g.logits, zeta=g.zeta, bits=g.bits) for g in groups]
+    assert torch.equal(kl_to_boltzmann(rbm, groups, 1.0), kl_to_boltzmann(rbm, plain, 1.0))
+
+
+def test_float32_agrees_with_float64_at_saturated_logits():
+    logits = torch.tensor([[-30.0, 17.0, 30.0, 9.0]], requires_grad=True)
+    rbm = RBM(2, 2)
+    with torch.no_grad():
+        rbm.weight.fill_(1.3)
+    values, gradients = [], []
+    for dtype in (torch.float32, torch.float64):
+        cast = logits.to(dtype)
+        zeta = SpikeSlab().icdf(torch.full_like(cast, 0.7).detach(), cast)
+        parts = [
+            LatentGroup(
+                logits=cast[:, i : i + 1],
+                zeta=zeta[:, i : i + 1],
+                bits=SpikeSlab().bits(zeta, cast)[:, i : i + 1],
+            )
+            for i in range(4)
+        ]
+        value = kl_to_boltzmann(rbm.to(dtype), parts, log_partition=3.0)
+        values.append(value.double())
+        gradients.append(torch.autograd.grad(value.sum(), logits, retain_graph=True)[0])
+    torch.testing.assert_close(values[0], values[1], rtol=1e-6, atol=1e-5)
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-5, atol=1e-9)
+
+
+class TestErrors:
+    def test_no_groups(self):
+        with pytest.raises(InvalidInputError, match="groups must hold at least one LatentGroup"):
+            kl_to_boltzmann(RBM(1, 1), [], 0.0)
+
+    def test_too_few_units(self):
+        with pytest.raises(InvalidInputError, match="must cover the prior's 4 units; received 3 units"):
+            kl_to_boltzmann(RBM(2, 2), [group_of(3)], 0.0)
+
+    def test_a_unit_twice(self):
+        groups = [group_of(2, torch.tensor([0, 1])), group_of(2, torch.tensor([1, 2]))]
+        with pytest.raises(InvalidInputError, match="must list each unit of the prior once"):
+            kl_to_boltzmann(RBM(2, 2), groups, 0.0)
+
+    def test_units_in_some_groups_only(self):
+        groups = [group_of(2, torch.tensor([0, 1])), group_of(2)]
+        with pytest.raises(InvalidInputError, match="must all have units or all have none; received 1 of 2"):
+            kl_to_boltzmann(RBM(2, 2), groups, 0.0)

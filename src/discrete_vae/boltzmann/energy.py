@@ -72,6 +72,7 @@ class BoltzmannEnergy(nn.Module, ABC):
         Returns:
             (...), nats.
         """
+        z = self._states("z", z, self.num_units)
         keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device)
         keep[self.blocks[block]] = 0
         return self.energy(z * keep) - softplus(self.block_logits(z, block)).sum(-1)

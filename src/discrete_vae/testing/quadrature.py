@@ -19,7 +19,7 @@ from discrete_vae.smoothing.base import Smoothing
 _SATURATED = 45.0  # sigmoid is 1 to the last digit of float64
 
 LogitsFunction = Callable[[int, Tensor], Tensor]
-"""(group index, zeta in the prior's order (node, unit) with zeros where not yet sampled) -> (node, unit of the group)."""
+"""(group index, zeta (node, unit) with zeros where not yet sampled) -> (node, unit of the group)."""
 
 
 @dataclass(frozen=True, eq=False)

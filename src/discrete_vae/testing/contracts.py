@@ -1,0 +1,156 @@
+"""Laws that every component of a kind obeys; the tests run them over the config unions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.testing.enumeration import conditional_logits, enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_frequencies
+
+_LOGITS = (-30.0, -17.5, -9.0, -3.0, -0.4, 0.0, 0.7, 2.5, 8.0, 16.0, 30.0)
+
+
+def rho_grid(stride: int = 9973) -> Tensor:
+    """The float32 numbers that uniform draws can take: all near both ends, every stride-th between."""
+    edge = 4096
+    ticks = torch.cat(
+        [
+            torch.arange(1, edge),
+            torch.arange(edge, (1 << 24) - edge, stride),
+            (1 << 24) - torch.arange(1, edge),
+        ]
+    )
+    ticks = ticks.unique()
+    return torch.cat([torch.tensor([2.0**-25]), ticks.float() * 2.0**-24])
+
+
+def check_float32(smoothing: Smoothing, *, tolerance: float, rho: Tensor | None = None) -> None:
+    """icdf in float32: finite with finite gradients, increasing in rho, and inverted by the CDF.
+
+    Args:
+        smoothing: A float32 transformation with zeta in [0, 1].
+        tolerance: Largest |F(zeta) - rho| where zeta is not at an atom of its law.
+        rho: Values to try; None means `rho_grid`.
+
+    Raises:
+        AssertionError: If a law is broken; names the logit.
+    """
+    rho = rho_grid() if rho is None else rho
+    for value in _LOGITS:
+        logits = torch.full_like(rho, value).requires_grad_()
+        zeta = smoothing.icdf(rho, logits)
+        inputs = [logits, *(p for p in smoothing.parameters() if p.requires_grad)]
+        gradients = torch.autograd.grad(zeta.sum(), inputs)
+        assert bool(zeta.isfinite().all()), f"zeta is not finite at logit {value}"
+        assert all(bool(g.isfinite().all()) for g in gradients), f"a gradient is not finite at logit {value}"
+        assert bool(((zeta >= 0) & (zeta <= 1)).all()), f"zeta leaves [0, 1] at logit {value}"
+        assert bool((zeta.diff() >= -1e-6).all()), f"zeta decreases in rho at logit {value}"
+        with torch.no_grad():
+            error = (smoothing.cdf(zeta, logits) - rho).abs()[zeta != 0]
+        worst = float(error.max()) if len(error) else 0.0
+        assert worst < tolerance, f"|F(zeta) - rho| is {worst:.2g} at logit {value}, above {tolerance:.2g}"
+
+
+def check_pointwise_gradient(smoothing: Smoothing, *, num_draws: int = 2000, seed: int = 0) -> None:
+    """d zeta / d l = -(dF/dl) / (dF/d zeta), and the same for the transformation's parameters, in float64.
+
+    The statistical test of a correct gradient fails for narrow transformations, whose mean gradient sits in a
+    sliver of rho that sampling does not reach; point by point there is no such trouble.
+
+    Raises:
+        AssertionError: If a derivative deviates by more than 1e-6 of its size.
+    """
+    smoothing = smoothing.double()
+    generator = torch.Generator().manual_seed(seed)
+    rho = torch.rand(num_draws, generator=generator, dtype=torch.float64)
+    logits = (8 * torch.randn(num_draws, generator=generator, dtype=torch.float64)).requires_grad_()
+    zeta = smoothing.icdf(rho, logits)
+    away_from_atoms = (zeta > 1e-9) & (zeta < 1)
+    assert int(away_from_atoms.sum()) > num_draws // 4, "too few draws away from the atoms"
+    rho, zeta = rho[away_from_atoms], zeta[away_from_atoms]
+    fixed = zeta.detach().requires_grad_()
+    value = smoothing.cdf(fixed, logits[away_from_atoms])
+    (density,) = torch.autograd.grad(value.sum(), fixed, retain_graph=True)
+    got, slope = (
+        torch.autograd.grad(y.sum(), logits, retain_graph=True)[0][away_from_atoms] for y in (zeta, value)
+    )
+    torch.testing.assert_close(got, -slope / density, rtol=1e-6, atol=1e-12)
+    for parameter in (p for p in smoothing.parameters() if p.requires_grad):
+        for index in range(0, len(rho), max(1, len(rho) // 20)):
+            got = torch.autograd.grad(zeta[index], parameter, retain_graph=True)[0]
+            slope = torch.autograd.grad(value[index], parameter, retain_graph=True)[0]
+            torch.testing.assert_close(got, -slope / density[index], rtol=1e-6, atol=1e-9)
+
+
+def check_joint_law(
+    smoothing: Smoothing, *, logit: float = 0.4, num_draws: int = 200_000, seed: int = 0
+) -> None:
+    """rsample, sample_z, bits and sample_zeta describe one joint law of (z, zeta).
+
+    q(z=1) is sigmoid(l); given z, both the posterior's zeta and r(zeta|z) spread over equally likely bins of the
+    CDF at saturated logits; and bits is E[z | zeta, l].
+
+    Raises:
+        AssertionError: If a law is broken, each with false-alarm rate 1e-6.
+    """
+    smoothing = smoothing.double()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        logits = torch.full((num_draws,), logit, dtype=torch.float64)
+        zeta = smoothing.rsample(logits, generator=generator)
+        z = smoothing.sample_z(zeta, logits, generator=generator)
+        q = torch.sigmoid(logits[:1])
+        check_frequencies(torch.stack([(z == 0).sum(), (z == 1).sum()]), torch.cat([1 - q, q]))
+        bits = smoothing.bits(zeta, logits)
+        assert float((bits - z).mean().abs()) < 6 / num_draws**0.5, "bits is not E[z | zeta]"
+        for value in (0.0, 1.0):
+            saturated = torch.full((num_draws,), 45.0 if value else -45.0, dtype=torch.float64)
+            again = smoothing.sample_zeta(torch.full_like(logits, value), generator=generator)
+            for draws in (zeta[z == value], again):
+                levels = smoothing.cdf(draws, saturated[: len(draws)])
+                if bool((draws == 0).all()):  # the spike itself
+                    continue
+                counts = torch.histc(levels, bins=20, min=0, max=1)
+                check_frequencies(counts, torch.full((20,), 0.05, dtype=torch.float64))
+
+
+def check_energy(energy: BoltzmannEnergy) -> None:
+    """Blocks, conditionals, free energies and gradients of a machine of at most 12 units, against enumeration.
+
+    Raises:
+        AssertionError: If one of them deviates by more than 1e-10.
+    """
+    energy = energy.double()
+    machine = enumerate_machine(energy)
+    covered = torch.cat(list(energy.blocks)).sort().values
+    assert torch.equal(covered, torch.arange(energy.num_units)), "the blocks do not cover each unit once"
+    parameters = list(energy.parameters())
+    exact = torch.autograd.grad(machine.log_partition, parameters, retain_graph=True)
+    for index, block in enumerate(energy.blocks):
+        logits = energy.block_logits(machine.states, index)
+        for place, unit in enumerate(block.tolist()):
+            torch.testing.assert_close(logits[:, place], conditional_logits(energy, unit), rtol=0, atol=1e-10)
+        free = energy.block_free_energy(machine.states, index)
+        torch.testing.assert_close(
+            -free, _sum_out(machine.states, -energy.energy(machine.states), block), rtol=0, atol=1e-10
+        )
+    # the gradient of log Z is -E_p[d(marginal energy)/dtheta], with the law of z held fixed
+    negative = -(machine.prob.detach() * energy.marginal_energy(machine.states)).sum()
+    for got, want in zip(torch.autograd.grad(negative, parameters), exact, strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=1e-10)
+
+
+def _sum_out(states: Tensor, negative_energy: Tensor, block: Tensor) -> Tensor:
+    """log sum over a block's states of exp(-E), for each full state."""
+    keep = torch.ones(states.shape[1], dtype=torch.float64)
+    keep[block] = 0
+    codes = (states * keep) @ (2.0 ** torch.arange(states.shape[1], dtype=torch.float64))
+    _, group = codes.unique(return_inverse=True)
+    peak = negative_energy.max()
+    sums = torch.zeros(int(group.max()) + 1, dtype=torch.float64).index_add(
+        0, group, (negative_energy - peak).exp()
+    )
+    return sums.log()[group] + peak

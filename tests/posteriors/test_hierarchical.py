@@ -1,0 +1,116 @@
+"""The hierarchical posterior: what each group sees, one joint sample, any order of units."""
+
+import pytest
+import torch
+
+from discrete_vae import HierarchicalPosterior, SpikeExponential
+from discrete_vae.config import PosteriorConfig, instantiate, members
+from discrete_vae.errors import InvalidInputError
+
+GROUPS = {
+    "in order": [[0, 1], [2], [3, 4]],
+    "interleaved": [[3, 0], [4, 1], [2]],
+    "one group": [[0, 1, 2, 3, 4]],
+    "one unit a group": [[4], [3], [2], [1], [0]],
+}
+
+
+def build(groups, hidden=(7,), features=6):
+    torch.manual_seed(0)
+    return HierarchicalPosterior(features, groups, hidden, SpikeExponential(beta=3.0))
+
+
+@pytest.mark.parametrize("config", members(PosteriorConfig))
+def test_every_config_builds(config):
+    posterior = instantiate(
+        config(hidden=(5,)), num_features=6, num_units=8, smoothing=SpikeExponential(beta=2.0)
+    )
+    sample = posterior.rsample(torch.rand(9, 6))
+    assert sample.z.shape == sample.zeta.shape == sample.logits.shape == (9, 8)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_z_zeta_and_groups_are_one_sample(name):
+    posterior = build(GROUPS[name])
+    sample = posterior.rsample(torch.rand(40, 6), generator=torch.Generator().manual_seed(1))
+    assert torch.equal(sample.z, (sample.zeta != 0).float())
+    for units, group in zip(GROUPS[name], sample.groups, strict=True):
+        assert torch.equal(group.zeta, sample.zeta[:, units])
+        assert torch.equal(group.bits, sample.z[:, units])
+        assert torch.equal(group.logits, sample.logits[:, units])
+        assert (group.units.tolist() if group.units is not None else units) == units
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_sees_x_and_earlier_groups_alone(name):
+    groups = GROUPS[name]
+    posterior = build(groups).eval()
+    x = torch.rand(3, 6)
+    for index, network in enumerate(posterior.networks):
+        earlier = [torch.rand(3, len(group)) for group in groups[:index]]
+        base = network(x, *earlier)
+        assert base.shape == (3, len(groups[index]))
+        assert not torch.allclose(network(1 - x, *earlier), base)
+        if earlier:
+            assert not torch.allclose(network(x, *[1 - part for part in earlier]), base)
+
+
+def test_later_logits_depend_on_earlier_zeta_not_on_later_ones():
+    posterior = build(GROUPS["interleaved"]).eval()
+    x = torch.rand(1, 6).expand(200, 6)
+    logits = posterior.rsample(x).logits.detach()
+    first, second, third = GROUPS["interleaved"]
+    assert float(logits[:, first].std(0).max()) < 1e-6
+    assert float(logits[:, second].std(0).min()) > 1e-4
+    assert float(logits[:, third].std(0).min()) > 1e-4
+
+
+def test_log_prob_is_the_product_of_the_conditionals():
+    sample = build(GROUPS["interleaved"]).rsample(torch.rand(10, 6))
+    q = torch.sigmoid(sample.logits)
+    expected = torch.where(sample.z == 1, q, 1 - q).log().sum(-1)
+    torch.testing.assert_close(sample.log_prob(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_many_samples_share_x():
+    posterior = build(GROUPS["in order"]).eval()
+    x = torch.rand(4, 6)
+    sample = posterior.rsample(x, num_samples=3)
+    assert sample.zeta.shape == (3, 4, 5)
+    assert sample.log_prob().shape == (3, 4)
+    assert torch.equal(sample.logits[0, :, :2], sample.logits[2, :, :2])
+
+
+def test_a_keyed_generator_repeats_the_sample():
+    posterior, x = build(GROUPS["in order"]).eval(), torch.rand(4, 6)
+    a, b = (posterior.rsample(x, generator=torch.Generator().manual_seed(3)).zeta for _ in range(2))
+    assert torch.equal(a, b)
+
+
+def test_logits_pass_the_bounded_norm():
+    posterior = build(GROUPS["in order"])
+    logits = posterior.rsample(torch.rand(500, 6)).logits
+    deviation = (logits - logits.mean(0)).abs().mean(0)
+    torch.testing.assert_close(deviation, torch.full((5,), 2.0), rtol=0.2, atol=0)
+
+
+class TestErrors:
+    def test_groups_as_a_number_need_num_units(self):
+        with pytest.raises(
+            InvalidInputError, match="groups must list the units where num_units is not given"
+        ):
+            HierarchicalPosterior(6, 2, (3,), SpikeExponential(beta=1.0))
+
+    def test_groups_must_cover_the_prior(self):
+        with pytest.raises(InvalidInputError, match="groups must cover 4 units; received 2 units"):
+            HierarchicalPosterior(6, [[0], [1]], (3,), SpikeExponential(beta=1.0), num_units=4)
+
+    def test_shape_of_x(self):
+        with pytest.raises(
+            InvalidInputError, match=r"x must have shape \(batch, 6\); received shape \(2, 5\)"
+        ):
+            build(GROUPS["in order"]).rsample(torch.zeros(2, 5))
+
+    def test_number_of_samples(self):
+        with pytest.raises(InvalidInputError, match="num_samples must be a positive integer"):
+            build(GROUPS["in order"]).rsample(torch.zeros(2, 6), num_samples=0)

@@ -1,0 +1,112 @@
+"""The laws of smoothing transformations, over every one that a config can name."""
+
+import pytest
+import torch
+
+from discrete_vae import SpikeExponential
+from discrete_vae.config import SmoothingConfig, instantiate, members
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.testing import contracts
+
+BETAS = (0.01, 0.05, 1.0, 3.0, 8.0, 20.0, 60.0, 200.0)
+
+
+def transformations(betas):
+    """Every transformation; those with a beta at several."""
+    cases = []
+    for config in members(SmoothingConfig):
+        if "beta" in config.model_fields:
+            cases += [pytest.param(config(beta=beta), id=f"{config().kind}, beta {beta:g}") for beta in betas]
+        else:
+            cases.append(pytest.param(config(), id=config().kind))
+    return cases
+
+
+def tolerance(config):
+    return 5e-7 + 4e-8 * getattr(config, "beta", 0.0)
+
+
+@pytest.mark.parametrize("config", transformations(BETAS))
+def test_float32_over_the_grid_of_rho(config):
+    contracts.check_float32(instantiate(config), tolerance=tolerance(config))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", transformations((0.01, 8.0, 200.0)))
+def test_float32_over_every_rho(config):
+    contracts.check_float32(
+        instantiate(config), tolerance=tolerance(config), rho=contracts.rho_grid(stride=1)
+    )
+
+
+@pytest.mark.parametrize("config", transformations((0.05, 3.0, 8.0, 20.0, 200.0)))
+def test_gradient_point_by_point(config):
+    contracts.check_pointwise_gradient(instantiate(config))
+
+
+@pytest.mark.parametrize("config", transformations((0.05, 3.0, 8.0)))
+def test_joint_law_of_z_and_zeta(config):
+    contracts.check_joint_law(instantiate(config))
+
+
+class WrongCdf(SpikeExponential):
+    def _survival(self, zeta):
+        return 1 - zeta
+
+
+class NoSafeBranch(SpikeExponential):
+    """The unused branch is masked after the logarithm, which leaves NaN in the gradient."""
+
+    def _icdf(self, rho, logits):
+        v = (1 - rho) / torch.sigmoid(logits)
+        zeta = 1 + torch.log1p(v * torch.expm1(-self.beta)) / self.beta
+        return torch.where(v < 1, zeta, 0.0)
+
+
+class FreshZ(SpikeExponential):
+    """z is drawn again instead of being read off zeta."""
+
+    def sample_zeta(self, z, *, generator=None):
+        return super().sample_zeta(z, generator=generator) ** 2
+
+
+@pytest.mark.parametrize(
+    ("check", "fault"),
+    [
+        (lambda s: contracts.check_float32(s, tolerance=1e-6), WrongCdf(beta=3.0)),
+        (lambda s: contracts.check_float32(s, tolerance=1e-3), NoSafeBranch(beta=20.0)),
+        (contracts.check_pointwise_gradient, WrongCdf(beta=3.0)),
+        (contracts.check_joint_law, FreshZ(beta=3.0)),
+    ],
+    ids=["wrong cdf", "unsafe branch", "wrong slope", "wrong r"],
+)
+def test_planted_faults_are_rejected(check, fault):
+    with pytest.raises(AssertionError):
+        check(fault)
+
+
+@pytest.mark.parametrize("config", transformations((3.0,)))
+class TestErrors:
+    def test_dtype(self, config):
+        with pytest.raises(InvalidInputError, match="rho must have a floating-point dtype"):
+            instantiate(config).icdf(torch.tensor([0]), torch.zeros(1))
+
+    def test_not_a_tensor(self, config):
+        with pytest.raises(InvalidInputError, match=r"logits must be a torch\.Tensor; received a list"):
+            instantiate(config).rsample([0.0])
+
+    @pytest.mark.parametrize("rho", [-0.1, 1.0, 1.5, float("nan")])
+    def test_domain_of_rho(self, config, rho):
+        with pytest.raises(InvalidInputError, match="rho must"):
+            instantiate(config).icdf(torch.tensor([rho]), torch.zeros(1))
+
+    @pytest.mark.parametrize("method", ["cdf", "bits", "sample_z"])
+    def test_shapes(self, config, method):
+        with pytest.raises(InvalidInputError, match="zeta must broadcast with logits"):
+            getattr(instantiate(config), method)(torch.zeros(3), torch.zeros(2))
+
+    def test_z_must_be_binary(self, config):
+        with pytest.raises(
+            InvalidInputError, match="z must hold only the values 0 and 1; received a value of 0.5"
+        ):
+            instantiate(config).sample_zeta(torch.tensor([0.5]))

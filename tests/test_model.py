@@ -1,0 +1,212 @@
+"""The model's interface: shapes, modes, sampling, reconstruction, errors."""
+
+import pytest
+import torch
+
+from discrete_vae import RBM, BlockGibbs, DiscreteVAE, HierarchicalPosterior, SpikeSlab, exact_log_partition
+from discrete_vae.config import (
+    BernoulliLikelihoodConfig,
+    FactorialBernoulliConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    RBMConfig,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.objectives.importance import importance_weighted
+
+CONFIG = ModelConfig(
+    num_features=12,
+    prior=RBMConfig(num_left=4, num_right=3),
+    posterior=HierarchicalPosteriorConfig(groups=3, hidden=(16,)),
+    likelihood=BernoulliLikelihoodConfig(hidden=(8,)),
+)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return DiscreteVAE.from_config(CONFIG)
+
+
+@pytest.fixture
+def x():
+    return torch.bernoulli(torch.full((20, 12), 0.4), generator=torch.Generator().manual_seed(0))
+
+
+def test_elbo_has_its_parts(model, x):
+    elbo = model.elbo(x)
+    assert (
+        elbo.value.shape
+        == elbo.reconstruction.shape
+        == elbo.kl_discrete.shape
+        == elbo.kl_continuous.shape
+        == (20,)
+    )
+    torch.testing.assert_close(elbo.value, elbo.reconstruction - elbo.kl_discrete - elbo.kl_continuous)
+    (-elbo.value.mean()).backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
+
+
+def test_a_few_steps_raise_the_bound(model):
+    pattern = (torch.arange(12) % 2).float()
+    x = torch.cat([pattern.expand(50, 12), 1 - pattern.expand(50, 12)])
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    first = model.elbo(x).value.mean().item()
+    for _ in range(150):
+        optimiser.zero_grad()
+        (-model.elbo(x).value.mean()).backward()
+        optimiser.step()
+        model.project_()
+    last = model.elbo(x).value.mean().item()
+    assert last > first + 4
+    assert last < 0
+    model.eval()
+    assert model.log_likelihood(x, 200).value.mean().item() > -2.0  # two patterns: log 2 is the best
+
+
+def test_project_reaches_every_bounded_part(model):
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(10.0)
+    model.smoothing.max_beta = 4.0
+    model.project_()
+    assert model.smoothing.beta.item() == 4.0
+    norms = [network.layers[-1] for network in model.posterior.networks]
+    assert all(float(norm.scale.detach().max()) == 3.0 == float(norm.offset.detach().max()) for norm in norms)
+
+
+def test_log_likelihood_ignores_the_mode_and_the_rest_of_the_batch(model, x):
+    model.train()
+    model.elbo(x)
+    generators = [torch.Generator().manual_seed(1) for _ in range(2)]
+    model.train()
+    a = model.log_likelihood(x, 50, generator=generators[0])
+    assert model.training
+    assert model.posterior.networks[0].layers[1].training
+    b = model.eval().log_likelihood(x, 50, generator=generators[1])
+    assert torch.equal(a.value, b.value)
+    assert a.value.dtype == torch.float64
+    assert not a.value.requires_grad
+
+
+def test_log_partition_may_be_a_record_a_number_or_a_tensor(model, x):
+    record = exact_log_partition(model.prior)
+    values = [
+        model.eval().elbo(x, log_partition=given, generator=torch.Generator().manual_seed(0)).kl_discrete
+        for given in (record, record.value, torch.tensor(record.value), None)
+    ]
+    for value in values[1:]:
+        torch.testing.assert_close(value, values[0])
+
+
+def test_sampling(model):
+    draws = model.sample(15, num_sweeps=20, seed=3, generator=torch.Generator().manual_seed(0))
+    assert draws.mean.shape == (15, 12)
+    assert bool(((draws.mean > 0) & (draws.mean < 1)).all())
+    assert torch.equal(draws.z, (draws.zeta != 0).float())
+    again = model.sample(15, num_sweeps=20, seed=3, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(draws.mean, again.mean)
+
+
+def test_sampling_from_chains_of_ones_own(model):
+    z = BlockGibbs(model.prior, 6, seed=1).step(5)
+    assert torch.equal(model.sample(6, z=z).z, z)
+
+
+def test_encode_and_reconstruct(model, x):
+    sample = model.encode(x)
+    assert sample.z.shape == (20, 7)
+    assert not sample.logits.requires_grad
+    assert model.reconstruct(x).shape == (20, 12)
+    assert model.decode(sample.zeta).shape == (20, 12)
+
+
+def test_factorial_prior():
+    model = DiscreteVAE.from_config(
+        CONFIG.model_copy(update={"prior": FactorialBernoulliConfig(num_units=40)})
+    )
+    assert model.elbo(torch.zeros(3, 12)).value.shape == (3,)
+
+
+class TestErrors:
+    @pytest.mark.parametrize("method", ["elbo", "encode", "reconstruct"])
+    def test_shape_dtype_and_domain_of_x(self, model, method):
+        call = getattr(model, method)
+        with pytest.raises(
+            InvalidInputError, match=r"x must have shape \(batch, 12\); received shape \(2, 11\)"
+        ):
+            call(torch.zeros(2, 11))
+        with pytest.raises(
+            InvalidInputError, match=r"x must have a floating-point dtype; received torch.uint8"
+        ):
+            call(torch.zeros(2, 12, dtype=torch.uint8))
+        with pytest.raises(InvalidInputError, match="Divide 0..255 intensities by 255"):
+            call(torch.full((2, 12), 255.0))
+        with pytest.raises(
+            InvalidInputError, match=r"x must hold values in \[0, 1\]; received a value of nan"
+        ):
+            call(torch.full((2, 12), float("nan")))
+
+    def test_likelihoods_are_of_binary_data(self, model):
+        with pytest.raises(
+            InvalidInputError, match="x must hold only the values 0 and 1; received a value of 0.5"
+        ):
+            model.log_likelihood(torch.full((2, 12), 0.5), 10)
+
+    @pytest.mark.parametrize("keyword", ["num_samples", "chunk_size"])
+    def test_counts(self, model, x, keyword):
+        with pytest.raises(InvalidInputError, match=f"{keyword} must be a positive integer"):
+            model.log_likelihood(x, **{"num_samples": 10, keyword: 0})
+
+    def test_log_partition_of_a_large_prior(self):
+        config = CONFIG.model_copy(update={"prior": RBMConfig(num_left=30, num_right=30)})
+        with pytest.raises(InvalidInputError, match="log_partition must be given where no side .* 24 units"):
+            DiscreteVAE.from_config(config).elbo(torch.zeros(3, 12))
+
+    def test_sample(self, model):
+        with pytest.raises(InvalidInputError, match="n must be a positive integer"):
+            model.sample(0)
+        with pytest.raises(InvalidInputError, match=r"z must have shape \(3, 7\)"):
+            model.sample(3, z=torch.zeros(2, 7))
+        with pytest.raises(InvalidInputError, match="z must hold only the values 0 and 1"):
+            model.sample(2, z=torch.full((2, 7), 0.5))
+
+    def test_decode(self, model):
+        with pytest.raises(InvalidInputError, match=r"zeta must have shape \(\.\.\., 7\)"):
+            model.decode(torch.zeros(2, 6))
+
+    def test_parts_must_fit(self):
+        smoothing = SpikeSlab()
+        posterior = HierarchicalPosterior(5, [[0, 1]], (), smoothing)
+        parts = {"smoothing": smoothing, "posterior": posterior}
+        with pytest.raises(
+            InvalidInputError, match="posterior must cover the prior's 3 units; received 2 units"
+        ):
+            DiscreteVAE(prior=RBM(2, 1), likelihood=BernoulliLikelihood(3, 5), **parts)
+        with pytest.raises(
+            InvalidInputError, match="likelihood must have the posterior's 5 features; received 4"
+        ):
+            DiscreteVAE(prior=RBM(1, 1), likelihood=BernoulliLikelihood(2, 4), **parts)
+        with pytest.raises(InvalidInputError, match="smoothing must be the posterior's own"):
+            DiscreteVAE(
+                prior=RBM(1, 1),
+                likelihood=BernoulliLikelihood(2, 5),
+                smoothing=SpikeSlab(),
+                posterior=posterior,
+            )
+
+    def test_log_weights(self):
+        with pytest.raises(InvalidInputError, match=r"log_weights must have shape \(sample, batch\)"):
+            importance_weighted(torch.zeros(3))
+
+
+def test_importance_weighted_by_hand():
+    weights = torch.tensor([[1.0, 2.0], [3.0, 2.0]])
+    got = importance_weighted(weights.log())
+    torch.testing.assert_close(got.value, torch.tensor([2.0, 2.0], dtype=torch.float64).log())
+    torch.testing.assert_close(got.ess, torch.tensor([16 / 10, 2.0], dtype=torch.float64), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        got.std_error, torch.tensor([2**0.5 / 2**0.5 / 2, 0.0], dtype=torch.float64), rtol=1e-6, atol=1e-7
+    )
+    assert bool(importance_weighted(torch.zeros(1, 3)).std_error.isnan().all())

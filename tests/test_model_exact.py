@@ -1,0 +1,162 @@
+"""Small discrete VAEs whose log p(x), ELBO and every gradient are known by quadrature."""
+
+import pytest
+import torch
+
+from discrete_vae import (
+    RBM,
+    DiscreteVAE,
+    FactorialBernoulli,
+    HierarchicalPosterior,
+    SpikeExponential,
+    SpikeSlab,
+)
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.log_partition.exact import enumerate_log_partition
+from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing.quadrature import exact_kl, joint_nodes, posterior_quadrature
+
+NUM_FEATURES = 5
+X = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 1, 0, 1], [1, 1, 1, 0, 0]], dtype=torch.float64)
+
+# name -> (prior, groups, hidden layers of posterior and decoder, smoothing, quadrature nodes a unit)
+CASES = {
+    "two groups, one across both sides": (
+        lambda: RBM(2, 1),
+        [[0, 2], [1]],
+        (),
+        lambda: SpikeExponential(beta=2.5),
+        16,
+    ),
+    "two groups, networks": (lambda: RBM(1, 1), [[0], [1]], (4,), lambda: SpikeExponential(beta=1.5), 250),
+    "two groups, slab": (lambda: RBM(1, 2), [[1, 2], [0]], (), SpikeSlab, 16),
+    "factorial": (lambda: FactorialBernoulli(2), [[0, 1]], (), lambda: SpikeExponential(beta=3.0), 16),
+}
+
+
+def build(name):
+    """A model in evaluation mode with every parameter and running statistic drawn at random."""
+    make_prior, groups, hidden, make_smoothing, num_nodes = CASES[name]
+    torch.manual_seed(4)
+    smoothing = make_smoothing()
+    prior = make_prior()
+    model = DiscreteVAE(
+        prior=prior,
+        smoothing=smoothing,
+        posterior=HierarchicalPosterior(NUM_FEATURES, groups, hidden, smoothing),
+        likelihood=BernoulliLikelihood(prior.num_units, NUM_FEATURES, hidden),
+    ).double()
+    with torch.no_grad():
+        for parameter in [*prior.parameters(), *model.likelihood.parameters()]:
+            parameter.add_(torch.randn_like(parameter))
+        for module in model.modules():
+            if isinstance(module, L1BatchNorm):
+                module.running_mean.normal_(0, 0.2)
+                module.running_deviation.uniform_(0.5, 1.5)
+                module.offset.normal_(0, 0.5)
+    return model.eval(), num_nodes
+
+
+def quadrature_of(model, x, num_nodes):
+    groups, networks = model.posterior.groups, model.posterior.networks
+
+    def logits(index, zeta):
+        earlier = [zeta[:, list(group)] for group in groups[:index]]
+        return networks[index](x.expand(len(zeta), -1), *earlier)
+
+    return posterior_quadrature(logits, groups, model.smoothing, num_nodes)
+
+
+def log_prior(model):
+    machine = enumerate_machine(model.prior)
+    powers = 2 ** torch.arange(model.prior.num_units)
+    return lambda z: machine.log_prob[(z.long() * powers).sum(-1)]
+
+
+def exact_elbo(model, num_nodes):
+    """Mean over X of reconstruction and KL, two scalars."""
+    parts = []
+    for x in X:
+        posterior = quadrature_of(model, x, num_nodes)
+        log_px = model.likelihood.log_prob(x.expand(len(posterior.log_q), -1), posterior.nodes.zeta)
+        parts.append(torch.stack([posterior.expectation(log_px), exact_kl(posterior, log_prior(model))]))
+    return torch.stack(parts).mean(0)
+
+
+def exact_log_likelihood(model, num_nodes):
+    nodes = joint_nodes(model.smoothing, model.prior.num_units, num_nodes)
+    joint = nodes.weight.log() + log_prior(model)(nodes.z)
+    log_px = torch.stack([model.likelihood.log_prob(x.expand(len(joint), -1), nodes.zeta) for x in X])
+    return torch.logsumexp(joint + log_px, -1).detach()
+
+
+def flat_gradient(value, model):
+    return torch.cat([g.flatten() for g in torch.autograd.grad(value, list(model.parameters()))])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_elbo_and_every_gradient_are_unbiased(name):
+    model, num_nodes = build(name)
+    reconstruction, kl = exact_elbo(model, num_nodes)
+    expected = torch.cat(
+        [torch.stack([reconstruction, kl]).detach(), flat_gradient(reconstruction - kl, model)]
+    )
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for _ in range(60):
+        elbo = model.elbo(
+            X.repeat(1000, 1), log_partition=enumerate_log_partition(model.prior), generator=generator
+        )
+        means = torch.stack([elbo.reconstruction.mean(), elbo.kl_discrete.mean()]).detach()
+        rows.append(torch.cat([means, flat_gradient(elbo.value.mean(), model)]))
+    check_mean(torch.stack(rows), expected, resolution=0.03)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bounds_lie_below_the_exact_log_likelihood_and_converge_to_it(name):
+    model, num_nodes = build(name)
+    exact = exact_log_likelihood(model, num_nodes)
+    reconstruction, kl = exact_elbo(model, num_nodes)
+    assert float((reconstruction - kl).detach()) < float(exact.mean())
+
+    generator = torch.Generator().manual_seed(1)
+    estimate = model.log_likelihood(X, num_samples=40_000, chunk_size=7001, generator=generator)
+    assert estimate.num_samples == 40_000
+    assert float(estimate.std_error.max()) < 0.05
+    assert bool(
+        ((estimate.value - exact).abs() < 5.5 * estimate.std_error).all()
+    )  # alpha 1e-6 with 3 examples
+    assert bool((estimate.ess <= 40_000).all())
+
+    means = [
+        torch.stack(
+            [model.log_likelihood(X, k, generator=generator).value.mean() for _ in range(400 // k)]
+        ).mean()
+        for k in (1, 10, 100)
+    ]
+    assert means[0] < means[1] < means[2] + 0.05
+
+
+def test_a_doubled_kl_gradient_is_rejected():
+    model, num_nodes = build("two groups, one across both sides")
+    reconstruction, kl = exact_elbo(model, num_nodes)
+    expected = flat_gradient(reconstruction - 2 * kl, model)
+    rows = []
+    for _ in range(40):
+        elbo = model.elbo(X.repeat(1000, 1))
+        rows.append(flat_gradient(elbo.value.mean(), model))
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(torch.stack(rows), expected)
+
+
+def test_log_partition_none_enumerates_with_its_gradient():
+    model, _ = build("two groups, slab")
+    generators = [torch.Generator().manual_seed(2) for _ in range(2)]
+    given = model.elbo(
+        X, log_partition=enumerate_log_partition(model.prior), generator=generators[0]
+    ).value.mean()
+    none = model.elbo(X, generator=generators[1]).value.mean()
+    assert torch.equal(given, none)
+    assert torch.equal(flat_gradient(given, model), flat_gradient(none, model))

@@ -1,0 +1,44 @@
+"""Keyed noise: a function of the key, all keys apart, the open interval."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.noise import key_to_seed, keyed_generator, open_uniform
+
+
+def test_different_keys_give_different_seeds():
+    keys = [
+        (s, *k)
+        for s in (0, 1, 2**63, 2**64 - 1)
+        for k in ((), (0,), (1,), (0, 0), (0, 1), (1, 0), (2**64 - 1,))
+    ]
+    assert len({key_to_seed(*key) for key in keys}) == len(keys)
+
+
+def test_neighbouring_keys_are_unrelated():
+    words = [key_to_seed(0, step) for step in range(4096)]
+    flips = [bin(a ^ b).count("1") for a, b in pairwise(words)]
+    assert abs(sum(flips) / len(flips) - 32) < 5 * 4 / len(flips) ** 0.5  # sd of a count of 64 fair bits is 4
+
+
+def test_the_draws_depend_on_the_key_alone():
+    a, b = (torch.rand(5, generator=keyed_generator(3, 7)) for _ in range(2))
+    assert torch.equal(a, b)
+    assert not torch.equal(a, torch.rand(5, generator=keyed_generator(3, 8)))
+    assert torch.rand(1, generator=keyed_generator(2**64 - 1, 2**63)).isfinite()
+
+
+@pytest.mark.parametrize("key", [(-1,), (2**64,), (0, -1), (0, 1.5), (True,), ("7",)])
+def test_wrong_keys(key):
+    with pytest.raises(InvalidInputError, match=r"(seed|key\[0\]) must be an integer from 0 to 2\^64 - 1"):
+        keyed_generator(*key)
+
+
+def test_open_uniform_never_returns_zero():
+    draws = open_uniform(torch.empty(1 << 25), generator=keyed_generator(0))
+    assert float(draws.min()) >= 2.0**-25
+    assert float(draws.max()) < 1
+    assert abs(float(draws.double().mean()) - 0.5) < 6 * 0.2887 / 2**12.5
