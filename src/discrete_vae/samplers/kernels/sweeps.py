@@ -1,0 +1,143 @@
+"""The one call that runs block-Gibbs sweeps: checks the arguments and chooses the kernel."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.samplers.kernels import torch_reference
+from discrete_vae.samplers.kernels.call import SweepCall
+
+_LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
+
+
+class Kernel(Protocol):
+    """Runs the sweeps of a checked call and returns new states."""
+
+    # a kernel may ask for one class of machines only, so the type of the energy is left open
+    def __call__(self, energy: Any, z: Tensor, call: SweepCall, /) -> Tensor:
+        """Advance z (chain, unit) float32 and return a new tensor."""
+        ...
+
+
+@torch.no_grad()
+def run_sweeps(
+    energy: BoltzmannEnergy,
+    z: Tensor,
+    num_sweeps: int,
+    *,
+    key: int,
+    first_sweep: int,
+    first_chain: int = 0,
+    inverse_temperature: Tensor | None = None,
+    clamped: Tensor | None = None,
+    kernel: Kernel | None = None,
+) -> Tensor:
+    """Run block-Gibbs sweeps; each draws the blocks in the order of ``energy.blocks``, given all others.
+
+    A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u the
+    uniform of (key, sweep, chain, unit) as `discrete_vae.samplers.kernels.philox` defines it. The answer
+    therefore depends neither on the number of threads nor on how sweeps and chains are divided among calls.
+
+    Args:
+        energy: The machine, with finite parameters on the device of z.
+        z: (chain, unit), in {0,1}.
+        num_sweeps: Sweeps to run, at least 1.
+        key: Philox key, an integer from 0 to 2^64 - 1.
+        first_sweep: Number of the first sweep, at least 1 (0 belongs to the initial state); the last one must
+            be below 2^64.
+        first_chain: Number of the first chain; the last one must be below 2^32.
+        inverse_temperature: (chain,), finite, multiplies all logits of a chain; None means 1.
+        clamped: Bool, (unit,) or (chain, unit), True where a unit keeps its value; None means nowhere.
+        kernel: The kernel to use; None chooses one by energy and device.
+
+    Returns:
+        A new tensor (chain, unit) float32 in {0,1}, without gradient.
+
+    Raises:
+        InvalidInputError: If an argument breaks its rule, or a parameter of the machine is not finite.
+    """
+    check_tensor("z", z, ("chain", energy.num_units))
+    num_chains = z.shape[0]
+    check_positive_int("z.shape[0]", num_chains, repair="Give at least one chain.")
+    check_positive_int("num_sweeps", num_sweeps)
+    _check_range("key", key, 0, 2**64)
+    _check_range("first_sweep", first_sweep, 1, 2**64 + 1 - num_sweeps)
+    _check_range("first_chain", first_chain, 0, 2**32 + 1 - num_chains)
+    if z.device != energy.bias.device:
+        raise InvalidInputError(
+            "z", f"must be on the device of the energy, {energy.bias.device}", z.device, "Move it."
+        )
+    if inverse_temperature is not None:
+        check_tensor("inverse_temperature", inverse_temperature, (num_chains,))
+        inverse_temperature = inverse_temperature.to(z.device)
+    _check_logits(energy, inverse_temperature)
+    call = SweepCall(
+        num_sweeps=num_sweeps,
+        key=key,
+        first_sweep=first_sweep,
+        first_chain=first_chain,
+        inverse_temperature=inverse_temperature,
+        clamped=None if clamped is None else _check_clamped(clamped, z),
+    )
+    return (kernel or choose_kernel(energy))(energy, z.float(), call)
+
+
+def choose_kernel(energy: BoltzmannEnergy) -> Kernel:
+    """The fastest kernel for a machine where it lies: compiled for an RBM on the CPU, else the reference.
+
+    A float64 machine keeps its precision and so takes the reference.
+    """
+    on_cpu = energy.bias.device.type == "cpu"
+    if type(energy) is RBM and on_cpu and energy.bias.dtype != torch.float64:
+        from discrete_vae.samplers.kernels import numba_bipartite  # numba takes a while to import
+
+        return numba_bipartite.run
+    return torch_reference.run
+
+
+def _check_range(name: str, value: object, low: int, end: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < end:
+        raise InvalidInputError(
+            name, f"must be an integer from {low} to {end - 1}", repr(value), "Use a plain int."
+        )
+
+
+def _check_logits(energy: BoltzmannEnergy, inverse_temperature: Tensor | None) -> None:
+    """Refuse numbers that are not finite, or so large that logits may overflow."""
+    for name, parameter in energy.named_parameters():
+        largest = float(parameter.abs().sum(dtype=torch.float64))
+        if not largest < _LARGEST_LOGIT:
+            raise InvalidInputError(
+                f"energy.{name}",
+                f"must be finite, with absolute values that sum to less than {_LARGEST_LOGIT:g}",
+                f"a sum of {largest:g}",
+                "Look for a diverged training step and restore an earlier state.",
+            )
+    if inverse_temperature is not None:
+        largest = float(inverse_temperature.abs().max())
+        if not largest < 1e6:
+            raise InvalidInputError(
+                "inverse_temperature",
+                "must be finite and below 1e6",
+                f"a value of {largest:g}",
+                "Give numbers near 1.",
+            )
+
+
+def _check_clamped(clamped: Tensor, z: Tensor) -> Tensor:
+    """Return the mask as (chain, unit) or (1, unit)."""
+    if clamped.dtype != torch.bool or tuple(clamped.shape) not in {tuple(z.shape), (z.shape[1],)}:
+        raise InvalidInputError(
+            "clamped",
+            f"must be a bool tensor of shape ({z.shape[1]},) or {tuple(z.shape)}",
+            f"{clamped.dtype} of shape {tuple(clamped.shape)}",
+            "Give one entry per unit.",
+        )
+    return clamped.to(z.device).reshape(-1, z.shape[1])

@@ -1,0 +1,34 @@
+"""What the rest of the library asks of a sampler."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Persistent Markov chains of a Boltzmann machine, for the negative phase and for generation.
+
+    Attributes:
+        energy: The machine; its parameters are read anew at every step.
+        num_chains: Number of chains.
+    """
+
+    energy: BoltzmannEnergy
+    num_chains: int
+
+    def step(self, num_sweeps: int) -> Tensor:
+        """Advance all chains; returns a copy, (chain, unit) float32 in {0,1}, without gradient."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that is needed to go on, as plain tensors and integers."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that `state_dict` returned."""
+        ...

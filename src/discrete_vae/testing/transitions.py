@@ -1,0 +1,78 @@
+"""Exact transition matrices of block Gibbs on small machines, and counts of a kernel's transitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.testing.enumeration import all_states
+from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
+
+
+@torch.no_grad()
+def sweep_matrix(
+    energy: BoltzmannEnergy, *, inverse_temperature: float = 1.0, clamped: Tensor | None = None
+) -> Tensor:
+    """The transition matrix of one sweep, built from the float64 `block_logits` of every state.
+
+    Args:
+        energy: A machine of few units.
+        inverse_temperature: Multiplies all logits.
+        clamped: (unit,) bool, True where a unit keeps its value.
+
+    Returns:
+        (state, state) float64, entry (a, b) the probability to go from a to b, states numbered as in `all_states`.
+
+    Examples:
+        >>> from discrete_vae import FactorialBernoulli
+        >>> sweep_matrix(FactorialBernoulli(1)).tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
+    """
+    states = all_states(energy.num_units)
+    matrix = torch.eye(len(states), dtype=torch.float64)
+    for index, block in enumerate(energy.blocks):
+        logits = inverse_temperature * energy.block_logits(states, index)
+        log_step = torch.zeros_like(matrix)
+        rest = torch.ones(energy.num_units, dtype=torch.bool)
+        for column, unit in enumerate(block.tolist()):
+            if clamped is None or not clamped[unit]:
+                rest[unit] = False
+                sign = 2 * states[:, unit] - 1
+                log_step += torch.nn.functional.logsigmoid(sign * logits[:, column, None])
+        kept = (states[:, None, rest] == states[None, :, rest]).all(-1)
+        matrix = matrix @ (log_step.exp() * kept)
+    return matrix
+
+
+@torch.no_grad()
+def invariance_error(probabilities: Tensor, matrix: Tensor) -> float:
+    """The largest |(p P)_z - p_z|."""
+    return float((probabilities @ matrix - probabilities).abs().max())
+
+
+def check_transitions(
+    step: Callable[[Tensor], Tensor], matrix: Tensor, num_units: int, *, repeats: int, alpha: float = ALPHA
+) -> None:
+    """Check a kernel's transitions out of every state against the exact matrix with one chi-square test.
+
+    Args:
+        step: Makes one transition, (chain, unit) -> (chain, unit) float32.
+        matrix: (state, state), exact.
+        num_units: Number of units.
+        repeats: Chains that start in each state.
+        alpha: False-alarm rate (an upper bound: the row totals are fixed).
+
+    Raises:
+        TooFewSamplesError: If the counts are too small to mean anything.
+        AssertionError: If the transitions follow another law.
+    """
+    states = all_states(num_units).float()
+    after = step(states.repeat_interleave(repeats, 0))
+    origin = torch.arange(len(states)).repeat_interleave(repeats)
+    target = (after.long() << torch.arange(num_units)).sum(-1)
+    cells = len(states) * origin + target
+    counts = torch.bincount(cells, minlength=len(states) ** 2)
+    check_frequencies(counts, (matrix / len(states)).flatten(), alpha=alpha)

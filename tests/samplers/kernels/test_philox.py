@@ -1,0 +1,110 @@
+"""The random words: published vectors, distinct counters, the uniforms, and the compiled copy."""
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae.samplers.kernels import bipartite_compiled, philox
+from discrete_vae.samplers.kernels.philox import fair_coins, philox4x32, uniforms, unit_words
+
+# Random123's known-answer vectors for philox4x32 with 10 rounds: counter, key, answer
+KNOWN = [
+    ("00000000 00000000 00000000 00000000", "00000000 00000000", "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
+]
+IDENTIFIERS = ["zeros", "ones", "pi"]
+
+
+def numbers(text: str) -> list[int]:
+    return [int(word, 16) for word in text.split()]
+
+
+def known_words(philox_rounds, counter: str, key: str) -> list[int]:
+    low, high = numbers(key)
+    words = philox_rounds(tuple(torch.tensor(word) for word in numbers(counter)), low | high << 32)
+    return [int(word) for word in words]
+
+
+@pytest.mark.parametrize(("counter", "key", "answer"), KNOWN, ids=IDENTIFIERS)
+def test_published_vectors(counter, key, answer):
+    assert known_words(philox4x32, counter, key) == numbers(answer)
+
+
+def test_vectors_reject_products_that_keep_their_high_half():
+    def without_mask(counter, key):
+        x0, x1, x2, x3 = counter
+        key_0, key_1 = key & 0xFFFFFFFF, key >> 32
+        for _ in range(10):
+            product_0, product_1 = x0 * 0xD2511F53, x2 * 0xCD9E8D57
+            x0, x2 = (product_1 >> 32) ^ x1 ^ key_0, (product_0 >> 32) ^ x3 ^ key_1
+            x1, x3 = product_1, product_0
+            key_0, key_1 = (key_0 + 0x9E3779B9) & 0xFFFFFFFF, (key_1 + 0xBB67AE85) & 0xFFFFFFFF
+        return tuple(word & 0xFFFFFFFF for word in (x0, x1, x2, x3))
+
+    assert all(known_words(without_mask, counter, key) != numbers(answer) for counter, key, answer in KNOWN)
+
+
+@pytest.mark.parametrize(("counter", "key", "answer"), KNOWN, ids=IDENTIFIERS)
+def test_compiled_uniforms_have_the_published_words(counter, key, answer):
+    quad, chain, low, high = numbers(counter)
+    key_low, key_high = numbers(key)
+    out = np.empty(4 * 2, np.float32)
+    bipartite_compiled._draw_uniforms(
+        out, np.zeros(2, np.uint64), np.zeros(2, np.uint64), 1, np.uint64(quad), np.uint64(chain),
+        np.uint64(low | high << 32), np.uint64(key_low | key_high << 32),
+    )  # fmt: skip
+    expected = uniforms(torch.tensor(numbers(answer))).numpy()
+    np.testing.assert_array_equal(out, np.concatenate([expected, expected]))
+
+
+def test_unit_takes_the_word_of_its_quad():
+    words = unit_words(3, 7, key=5, sweep=2**33 + 9, first_chain=11)
+    assert words.shape == (3, 7)
+    counter = tuple(torch.tensor(word) for word in (6 // 4, 13, 9, 2))
+    assert int(words[2, 6]) == int(philox4x32(counter, 5)[6 % 4])
+
+
+def distinct_across_the_wrap(draw) -> bool:
+    """Whether sweeps around 2^32, and those 2^32 before them, have words of their own."""
+    sweeps = [0, 1, 2, 2**32 - 2, 2**32 - 1, 2**32, 2**32 + 1, 2**32 + 2, 2**33, 2**64 - 1]
+    words = torch.stack([draw(2, 8, key=3, sweep=sweep) for sweep in sweeps])
+    return len(words.flatten().unique()) == words.numel()
+
+
+def test_sweep_counter_does_not_wrap_at_32_bits():
+    assert distinct_across_the_wrap(unit_words)
+    wrapping = lambda *sizes, key, sweep: unit_words(*sizes, key=key, sweep=sweep % 2**32)  # noqa: E731
+    assert not distinct_across_the_wrap(wrapping)
+
+
+def test_uniforms_stay_inside_the_open_interval():
+    words = torch.tensor([0, 255, 256, 0x7FFFFFFF, 0x80000000, 0xFFFFFEFF, 0xFFFFFF00, 0xFFFFFFFF])
+    values = uniforms(words)
+    assert values.dtype == torch.float32
+    assert values.min() == 2.0**-25
+    assert values.max() == 1 - 2.0**-24
+    assert values[3] < 0.5 <= values[4]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 2**63, 2**64 - 1])
+def test_coins_are_fair_and_differ_between_neighbouring_keys(seed):
+    coins = fair_coins(500, 64, key=seed)
+    limit = 5 / (2 * 32_000**0.5)  # five standard errors
+    assert abs(coins.mean() - 0.5) < limit
+    neighbour = fair_coins(500, 64, key=(seed + 1) % 2**64)
+    assert abs((coins == neighbour).float().mean() - 0.5) < limit
+    along = coins[:, 1:] == coins[:, :-1]
+    across = coins[1:] == coins[:-1]
+    assert abs(along.float().mean() - 0.5) < limit
+    assert abs(across.float().mean() - 0.5) < limit
+
+
+def test_chains_are_the_same_in_any_division():
+    whole = unit_words(10, 9, key=1, sweep=4)
+    parts = [unit_words(3, 9, key=1, sweep=4, first_chain=0), unit_words(7, 9, key=1, sweep=4, first_chain=3)]
+    assert torch.equal(whole, torch.cat(parts))
+
+
+def test_module_constant_is_the_largest_float_below_one():
+    assert np.nextafter(np.float32(1), np.float32(0)) == np.float32(philox.LARGEST_UNIFORM)

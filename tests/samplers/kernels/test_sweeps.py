@@ -1,0 +1,259 @@
+"""The one call: kernels agree state by state, nothing depends on the division of the work, arguments are checked."""
+
+import numba
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import RBM, FactorialBernoulli
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.samplers.kernels import bipartite_compiled, numba_bipartite, torch_reference
+from discrete_vae.samplers.kernels.philox import fair_coins
+from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+
+# A decision u < sigmoid(l) may differ between kernels only within rounding (about 1e-6 in the logit), once in some
+# 10 million draws; the fixed keys below meet no such case, so states must be equal without exception.
+
+
+def make_rbm(num_left: int, num_right: int, *, scale: float = 0.4, seed: int = 0) -> RBM:
+    rbm = RBM(num_left, num_right)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        rbm.weight.normal_(0, scale, generator=generator)
+        rbm.bias.normal_(0, 1, generator=generator)
+    return rbm
+
+
+@pytest.fixture
+def threads():
+    before = numba.get_num_threads()
+    yield numba.set_num_threads
+    numba.set_num_threads(before)
+
+
+@pytest.mark.parametrize("num_chains", [1, 9, 40])
+@pytest.mark.parametrize(
+    "shape", [(1, 1), (1, 9), (3, 1), (5, 3), (4, 4), (61, 37), (64, 64), (33, 130), (300, 260)], ids=str
+)
+def test_kernels_give_the_same_states(shape, num_chains):
+    rbm = make_rbm(*shape)
+    start = fair_coins(num_chains, sum(shape), key=1)
+    assert choose_kernel(rbm) is numba_bipartite.run
+    compiled = run_sweeps(rbm, start, 6, key=2, first_sweep=1)
+    reference = run_sweeps(rbm, start, 6, key=2, first_sweep=1, kernel=torch_reference.run)
+    assert compiled.dtype == reference.dtype == torch.float32
+    assert torch.equal(compiled, reference)
+    if num_chains == 40:
+        assert 0.05 < float(compiled.mean()) < 0.95
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (61, 37)], ids=str)
+@pytest.mark.parametrize("per_chain", [False, True])
+def test_kernels_agree_with_temperatures_and_clamped_units(shape, per_chain):
+    rbm, num_chains = make_rbm(*shape), 21
+    start = fair_coins(num_chains, sum(shape), key=1)
+    clamped = fair_coins(num_chains if per_chain else 1, sum(shape), key=3).bool()
+    options = {
+        "inverse_temperature": torch.linspace(0, 2, num_chains),
+        "clamped": clamped if per_chain else clamped[0],
+    }
+    compiled = run_sweeps(rbm, start, 6, key=2, first_sweep=1, **options)
+    reference = run_sweeps(rbm, start, 6, key=2, first_sweep=1, kernel=torch_reference.run, **options)
+    assert torch.equal(compiled, reference)
+    held = clamped.expand_as(start)
+    assert torch.equal(compiled[held], start[held])
+    assert not torch.equal(compiled[~held], start[~held])
+
+
+def test_kernels_agree_across_the_32_bit_boundary_and_far_chains():
+    rbm = make_rbm(7, 6)
+    start = fair_coins(12, 13, key=1)
+    options = {"key": 2**64 - 1, "first_sweep": 2**32 - 2, "first_chain": 2**32 - 12}
+    compiled = run_sweeps(rbm, start, 5, **options)
+    assert torch.equal(compiled, run_sweeps(rbm, start, 5, kernel=torch_reference.run, **options))
+    wrapped = run_sweeps(rbm, start, 3, **options)
+    wrapped = run_sweeps(rbm, wrapped, 2, **{**options, "first_sweep": 1})
+    assert not torch.equal(compiled, wrapped)
+
+
+def test_last_sweep_of_all():
+    rbm = make_rbm(3, 3)
+    start = fair_coins(50, 6, key=1)
+    compiled = run_sweeps(rbm, start, 1, key=4, first_sweep=2**64 - 1)
+    assert torch.equal(
+        compiled, run_sweeps(rbm, start, 1, key=4, first_sweep=2**64 - 1, kernel=torch_reference.run)
+    )
+
+
+def test_saturated_units_never_flip():
+    rbm = RBM(8, 8)
+    with torch.no_grad():
+        rbm.bias.copy_(torch.tensor([200.0, -200.0] * 8))
+    expected = torch.tensor([1.0, 0.0] * 8)
+    for kernel in (None, torch_reference.run):
+        z = run_sweeps(rbm, torch.zeros(2000, 16), 50, key=0, first_sweep=1, kernel=kernel)
+        assert torch.equal(z, expected.expand_as(z))
+
+
+@pytest.mark.parametrize("kernel", ["torch", "compiled"])
+@pytest.mark.parametrize("division", [[12], [1] * 12, [5, 7], [11, 1]], ids=str)
+def test_sweeps_may_be_divided_among_calls(kernel, division):
+    rbm = make_rbm(9, 6)
+    run = torch_reference.run if kernel == "torch" else None
+    z = start = fair_coins(30, 15, key=1)
+    done = 0
+    for num_sweeps in division:
+        z = run_sweeps(rbm, z, num_sweeps, key=2, first_sweep=1 + done, kernel=run)
+        done += num_sweeps
+    assert torch.equal(z, run_sweeps(rbm, start, 12, key=2, first_sweep=1, kernel=run))
+
+
+@pytest.mark.parametrize("kernel", ["torch", "compiled"])
+def test_chains_may_be_divided_among_calls(kernel):
+    rbm = make_rbm(9, 6)
+    run = torch_reference.run if kernel == "torch" else None
+    start = fair_coins(29, 15, key=1)
+    whole = run_sweeps(rbm, start, 12, key=2, first_sweep=1, kernel=run)
+    parts = [
+        run_sweeps(rbm, start[begin:end], 12, key=2, first_sweep=1, first_chain=begin, kernel=run)
+        for begin, end in ((0, 1), (1, 8), (8, 29))
+    ]
+    assert torch.equal(whole, torch.cat(parts))
+
+
+@pytest.mark.parametrize("num_chains", [1, 2, 17, 1003])
+def test_threads_do_not_matter(threads, num_chains):
+    rbm = make_rbm(61, 37)
+    start = fair_coins(num_chains, 98, key=1)
+    threads(1)
+    one = run_sweeps(rbm, start, 15, key=2, first_sweep=1)
+    threads(min(2, numba.config.NUMBA_NUM_THREADS))
+    assert torch.equal(one, run_sweeps(rbm, start, 15, key=2, first_sweep=1))
+
+
+def test_forked_child_works_on_one_thread(monkeypatch):
+    rbm = make_rbm(5, 3)
+    start = fair_coins(30, 8, key=1)
+    expected = run_sweeps(rbm, start, 3, key=2, first_sweep=1)
+    monkeypatch.setattr(numba_bipartite.os, "getpid", lambda: -1)
+    assert numba_bipartite._num_threads() == 1
+    assert torch.equal(run_sweeps(rbm, start, 3, key=2, first_sweep=1), expected)
+
+
+def test_thread_layer_order_is_restored(monkeypatch):
+    from numba.core import config
+
+    before = list(config.THREADING_LAYER_PRIORITY)
+    monkeypatch.setattr(numba_bipartite, "_process_of_threads", None)
+    numba_bipartite._num_threads()
+    assert before == config.THREADING_LAYER_PRIORITY
+
+
+def test_input_is_left_alone_and_output_owns_its_memory():
+    rbm = make_rbm(5, 3)
+    start = fair_coins(4, 8, key=1)
+    copy = start.clone()
+    for kernel in (None, torch_reference.run):
+        after = run_sweeps(rbm, start, 3, key=2, first_sweep=1, kernel=kernel)
+        assert torch.equal(start, copy)
+        assert after.data_ptr() != start.data_ptr()
+        assert not after.requires_grad
+
+
+def test_states_in_other_layouts_and_dtypes_are_taken():
+    rbm = make_rbm(5, 3)
+    start = fair_coins(6, 8, key=1)
+    expected = run_sweeps(rbm, start, 3, key=2, first_sweep=1)
+    assert torch.equal(expected, run_sweeps(rbm, start.double(), 3, key=2, first_sweep=1))
+    assert torch.equal(expected, run_sweeps(rbm, start.T.contiguous().T, 3, key=2, first_sweep=1))
+
+
+def test_float64_machine_keeps_its_precision_and_bfloat16_machine_is_taken():
+    assert choose_kernel(RBM(2, 2).double()) is torch_reference.run
+    low = make_rbm(5, 3).bfloat16()
+    high = RBM(5, 3)
+    high.load_state_dict(low.float().state_dict())
+    start = fair_coins(6, 8, key=1)
+    low = low.bfloat16()
+    assert torch.equal(
+        run_sweeps(low, start, 3, key=2, first_sweep=1), run_sweeps(high, start, 3, key=2, first_sweep=1)
+    )
+
+
+def test_surrounding_autocast_does_not_reach_the_logits():
+    rbm, start = make_rbm(9, 6), fair_coins(30, 15, key=1)
+    expected = run_sweeps(rbm, start, 5, key=2, first_sweep=1, kernel=torch_reference.run)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = run_sweeps(rbm, start, 5, key=2, first_sweep=1, kernel=torch_reference.run)
+    assert torch.equal(expected, inside)
+
+
+def test_compiled_decision_is_the_logistic_one():
+    generator = np.random.default_rng(0)
+    count = 200_000
+    logits = np.concatenate([generator.normal(0, 6, count), [-1e30, 1e30, -90, 90, 0, -0.0]]).astype(
+        np.float32
+    )
+    noise = generator.random(len(logits), np.float32).clip(2.0**-25, 1 - 2.0**-24)
+    spins = np.empty(len(logits), np.uint8)
+    bipartite_compiled._compare(spins, logits * np.float32(-np.log2(np.e)), noise, len(logits))
+    with np.errstate(over="ignore"):
+        excess = noise * (1 + np.exp(-logits.astype(np.float64))) - 1
+    clear = np.abs(excess) > 1e-6
+    assert clear.mean() > 0.999
+    np.testing.assert_array_equal(spins[clear] == 1, excess[clear] < 0)
+
+
+GOOD = {"key": 2, "first_sweep": 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"num_sweeps": 0}, "num_sweeps"),
+        ({"num_sweeps": True}, "num_sweeps"),
+        ({"num_sweeps": 2.0}, "num_sweeps"),
+        ({"key": -1}, "key"),
+        ({"key": 2**64}, "key"),
+        ({"first_sweep": 0}, "first_sweep"),
+        ({"first_sweep": 2**64 - 1}, "first_sweep"),
+        ({"first_chain": 2**32 - 3}, "first_chain"),
+        ({"z": torch.zeros(4, 7)}, "z"),
+        ({"z": torch.zeros(8)}, "z"),
+        ({"z": torch.zeros(0, 8)}, "z.shape[0]"),
+        ({"z": torch.zeros(4, 8, dtype=torch.long)}, "z"),
+        ({"z": torch.full((4, 8), 0.5)}, "z"),
+        ({"z": torch.full((4, 8), float("nan"))}, "z"),
+        ({"z": torch.full((4, 8), 2.0)}, "z"),
+        ({"z": torch.zeros(4, 8, device="meta")}, "z"),
+        ({"inverse_temperature": torch.ones(3)}, "inverse_temperature"),
+        ({"inverse_temperature": torch.full((4,), float("nan"))}, "inverse_temperature"),
+        ({"inverse_temperature": torch.full((4,), float("inf"))}, "inverse_temperature"),
+        ({"clamped": torch.zeros(8)}, "clamped"),
+        ({"clamped": torch.zeros(7, dtype=torch.bool)}, "clamped"),
+        ({"clamped": torch.zeros(3, 8, dtype=torch.bool)}, "clamped"),
+    ],
+)
+@pytest.mark.parametrize("kernel", [None, torch_reference.run], ids=["compiled", "torch"])
+def test_wrong_arguments_are_refused(change, name, kernel):
+    arguments = {"z": torch.zeros(4, 8), "num_sweeps": 3, "kernel": kernel, **GOOD, **change}
+    with pytest.raises(InvalidInputError) as caught:
+        run_sweeps(make_rbm(5, 3), **arguments)
+    assert caught.value.argument == name
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 3e38])
+@pytest.mark.parametrize("parameter", ["weight", "bias"])
+def test_parameters_that_are_not_finite_are_refused(value, parameter):
+    rbm = make_rbm(5, 3)
+    with torch.no_grad():
+        getattr(rbm, parameter).view(-1)[2] = value
+    with pytest.raises(InvalidInputError, match=rf"energy\.{parameter} must be finite"):
+        run_sweeps(rbm, torch.zeros(4, 8), 3, **GOOD)
+
+
+def test_factorial_machine_follows_its_biases_word_by_word():
+    energy = FactorialBernoulli(5)
+    z = run_sweeps(energy, torch.zeros(64, 5), 3, key=9, first_sweep=1)
+    last_only = run_sweeps(energy, torch.ones(64, 5), 1, key=9, first_sweep=3)
+    assert torch.equal(z, last_only)
