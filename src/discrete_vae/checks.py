@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import EllipsisType
 from typing import TYPE_CHECKING
 
 from discrete_vae.errors import InvalidInputError
@@ -55,7 +56,7 @@ def check_number(
     return float(value)
 
 
-def check_tensor(name: str, value: object, shape: Sequence[Axis | type(Ellipsis)]) -> Tensor:
+def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
     """Return value if it is a floating-point tensor of the given shape.
 
     Args:

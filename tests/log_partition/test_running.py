@@ -1,5 +1,7 @@
 """The running value of log Z and the chains' gradient."""
 
+import math
+
 import pytest
 import torch
 
@@ -65,13 +67,13 @@ def test_chains_with_swapped_sides_are_rejected():
         check_mean(gradients_from_chains(rbm, swapped), exact_gradient(rbm))
 
 
-def train(update, num_steps=400, num_chains=500):
+def train(update, num_steps=400, num_chains=500, running_class=RunningLogPartition):
     """Fit a small machine to fixed moments with persistent chains, following log Z."""
     rbm = RBM(6, 5)
-    target = random_rbm(6, 5, 1.2)
+    target = random_rbm(6, 5, 2.0)
     data = BlockGibbs(target, 2000, seed=9).step(100)
     chains = BlockGibbs(rbm, num_chains, seed=1)
-    running = RunningLogPartition(rbm)
+    running = running_class(rbm)
     optimiser = torch.optim.Adam(rbm.parameters(), lr=1e-2)
     z = chains.step(5)
     for _ in range(num_steps):
@@ -92,27 +94,31 @@ def after_the_sweeps(running, chains, z):
 def test_the_value_stays_within_its_error_under_training():
     rbm, running = train(after_the_sweeps)
     exact = exact_log_partition(rbm).value
-    assert abs(exact - RunningLogPartition(RBM(6, 5)).value) > 1.0  # log Z has moved
+    assert abs(exact - RunningLogPartition(RBM(6, 5)).value) > 0.5  # log Z has moved
     assert 0 < running.std_error < 0.02
     assert abs(running.value - exact) < 5 * running.std_error
 
 
+class OnTheChainsThatMadeTheStep(RunningLogPartition):
+    """log mean exp(E_old - E_new) over the samples that the step has pushed against, before their next sweeps."""
+
+    def update(self, z):
+        new = self.energy.marginal_energy(z).detach()
+        super().update(z)
+        self.value = self.before + float(torch.logsumexp(self.old_energy - new, 0)) - math.log(len(z))
+
+    def tensor(self, z):
+        self.before, self.old_energy = self.value, self.energy.marginal_energy(z).detach()
+        return super().tensor(z)
+
+
 def test_the_chains_that_made_the_step_are_a_fault_that_is_caught():
     def before_the_sweeps(running, chains, z):
-        old, running.value = running.value, 0.0
-        # log mean exp(E_old - E_new) over the very samples that the step pushed against
         running.update(z)
-        first_form = torch.logsumexp(
-            before_the_sweeps.old_energy - running.energy.marginal_energy(z).detach(), 0
-        )
-        running.value = old + float(first_form) - float(torch.tensor(float(len(z))).log())
-        z = chains.step(5)
-        before_the_sweeps.old_energy = running.energy.marginal_energy(z).detach()
-        return z
+        return chains.step(5)
 
-    before_the_sweeps.old_energy = torch.full((500,), -5 * 0.6931472)  # five free units, all weights zero
-    rbm, running = train(before_the_sweeps)
-    assert abs(running.value - exact_log_partition(rbm).value) > 5 * max(running.std_error, 0.004)
+    rbm, running = train(before_the_sweeps, num_chains=50, running_class=OnTheChainsThatMadeTheStep)
+    assert abs(running.value - exact_log_partition(rbm).value) > 5 * running.std_error
 
 
 def test_a_factorial_prior_is_followed_exactly():
