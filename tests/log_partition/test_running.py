@@ -117,7 +117,7 @@ def test_the_chains_that_made_the_step_are_a_fault_that_is_caught():
         running.update(z)
         return chains.step(5)
 
-    rbm, running = train(before_the_sweeps, num_chains=50, running_class=OnTheChainsThatMadeTheStep)
+    rbm, running = train(before_the_sweeps, 2000, 100, running_class=OnTheChainsThatMadeTheStep)
     assert abs(running.value - exact_log_partition(rbm).value) > 5 * running.std_error
 
 

@@ -35,9 +35,9 @@ class SpikeExponential(SpikeSmoothing):
         InvalidInputError: If beta or max_beta is not such a number.
 
     Examples:
-        >>> smoothing = SpikeExponential(beta=3.0)
+        >>> smoothing = SpikeExponential(beta=3.0, trainable=False)
         >>> smoothing.icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
-        tensor([0.0000, 0.8428])
+        tensor([0.0000, 0.8406])
     """
 
     beta: Tensor
