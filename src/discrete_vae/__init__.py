@@ -13,6 +13,7 @@ from discrete_vae._version import __version__
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
     from discrete_vae.boltzmann.rbm import RBM
+    from discrete_vae.log_partition.annealed import annealed_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
     from discrete_vae.log_partition.record import LogPartition
     from discrete_vae.model import DiscreteVAE
@@ -35,6 +36,7 @@ _HOMES = {
     "LogPartition": "log_partition.record",
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeSlab": "smoothing.spike_slab",
+    "annealed_log_partition": "log_partition.annealed",
     "exact_log_partition": "log_partition.exact",
     "kl_to_boltzmann": "objectives.kl_boltzmann",
 }
@@ -51,6 +53,7 @@ __all__ = [
     "SpikeExponential",
     "SpikeSlab",
     "__version__",
+    "annealed_log_partition",
     "exact_log_partition",
     "kl_to_boltzmann",
 ]

@@ -46,7 +46,7 @@ class BiaslessRBM(RBM):
 
 
 class DetachedRBM(RBM):
-    def marginal_energy(self, z):
+    def marginal_energy(self, z, inverse_temperature=1.0):
         return self.energy(z).detach() + 0 * self.energy(z) + 0.5 * self.free_energy(z[..., : self.num_left])
 
 

@@ -62,12 +62,13 @@ class BoltzmannEnergy(nn.Module, ABC):
             (...), nats.
         """
 
-    def block_free_energy(self, z: Tensor, block: int) -> Tensor:
-        """Free energy of all units but one block: -log sum over the block's states of exp(-E(z)).
+    def block_free_energy(self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0) -> Tensor:
+        """Free energy of all units but one block: -log sum over the block's states of exp(-t E(z)).
 
         Args:
             z: (..., unit); the entries of the block itself are ignored.
             block: Index into `blocks`.
+            inverse_temperature: t, a number or a tensor (...).
 
         Returns:
             (...), nats.
@@ -75,21 +76,24 @@ class BoltzmannEnergy(nn.Module, ABC):
         z = self._states("z", z, self.num_units)
         keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device)
         keep[self.blocks[block]] = 0
-        return self.energy(z * keep) - softplus(self.block_logits(z, block)).sum(-1)
+        scale = torch.as_tensor(inverse_temperature, dtype=z.dtype, device=z.device)
+        logits = scale[..., None] * self.block_logits(z, block)
+        return scale * self.energy(z * keep) - softplus(logits).sum(-1)
 
-    def marginal_energy(self, z: Tensor) -> Tensor:
+    def marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
         """Free energy with the last block summed out.
 
-        Its gradient is the Rao-Blackwellised gradient of the energy: averaged over z ~ p it is
+        Its gradient at t = 1 is the Rao-Blackwellised gradient of the energy: averaged over z ~ p it is
         E_p[dE/dtheta] = -d log Z / dtheta (eq. RBM-grad), with less variance than the gradient of E(z).
 
         Args:
             z: (..., unit).
+            inverse_temperature: t, a number or a tensor (...).
 
         Returns:
             (...), nats.
         """
-        return self.block_free_energy(z, len(self.blocks) - 1)
+        return self.block_free_energy(z, len(self.blocks) - 1, inverse_temperature)
 
     def forward(self, z: Tensor) -> Tensor:
         """The energy, so that the module can be called."""

@@ -85,9 +85,12 @@ class RBM(BoltzmannEnergy):
             return z[..., self.num_left :] @ weight.T + bias[: self.num_left]
         return z[..., : self.num_left] @ weight + bias[self.num_left :]
 
-    def marginal_energy(self, z: Tensor) -> Tensor:
-        """The free energy of the left side of z, see `BoltzmannEnergy.marginal_energy`."""
-        return self.free_energy(self._states("z", z, self.num_units)[..., : self.num_left])
+    def marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
+        """See `BoltzmannEnergy.marginal_energy`: at t = 1 the free energy of the left side of z."""
+        z = self._states("z", z, self.num_units)
+        if isinstance(inverse_temperature, float) and inverse_temperature == 1.0:
+            return self.free_energy(z[..., : self.num_left])
+        return self.block_free_energy(z, 1, inverse_temperature)
 
     def mean_energy(self, bits: Tensor, probabilities: Tensor, rank: Tensor) -> Tensor:
         """See `BoltzmannEnergy.mean_energy`; one product for each order that occurs among the pairs."""

@@ -25,5 +25,5 @@ class LogPartition:
         return self.value
 
     def __str__(self) -> str:
-        error = "exact" if self.std_error == 0 else f"+- {self.std_error:.4f}"
+        error = "exact" if self.method == "enumeration" else f"+- {self.std_error:.4f}"
         return f"log Z = {self.value:.4f} nats ({error}, {self.method})"

@@ -137,6 +137,19 @@ def check_energy(energy: BoltzmannEnergy) -> None:
         torch.testing.assert_close(
             -free, _sum_out(machine.states, -energy.energy(machine.states), block), rtol=0, atol=1e-10
         )
+        tempered = energy.block_free_energy(machine.states, index, torch.full((len(machine.states),), 0.3))
+        torch.testing.assert_close(
+            -tempered,
+            _sum_out(machine.states, -0.3 * energy.energy(machine.states), block),
+            rtol=0,
+            atol=1e-6,
+        )
+    last = len(energy.blocks) - 1
+    for scale in (1.0, 0.3):
+        torch.testing.assert_close(
+            energy.marginal_energy(machine.states, scale),
+            energy.block_free_energy(machine.states, last, scale),
+        )
     # the gradient of log Z is -E_p[d(marginal energy)/dtheta], with the law of z held fixed
     negative = -(machine.prob.detach() * energy.marginal_energy(machine.states)).sum()
     for got, want in zip(torch.autograd.grad(negative, parameters), exact, strict=True):
