@@ -102,7 +102,7 @@ def test_a_missing_make_target_is_found():
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_to_files_lead_somewhere(name):
-    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / name).read_text())
+    links = re.findall(r"(?:\]\(|src=\")([^)#:\"]+)", (ROOT / name).read_text())
     assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
 
 
@@ -114,8 +114,9 @@ def test_python_blocks_run(name):
             exec(compile(block, name, "exec"), {})
 
 
-def test_readme_has_a_block_that_runs():
+def test_readme_has_a_block_that_runs_and_a_picture():
     assert python_blocks("README.md")
+    assert 'src="docs/images/inverse-cdf.png"' in (ROOT / "README.md").read_text()
 
 
 def test_api_page_lists_every_public_name():
