@@ -1,0 +1,88 @@
+# Everything runs in an environment of its own, .venv, made from requirements.lock.
+# Needed beforehand: Python 3.11 or later and make. Pick the interpreter with: make setup PYTHON=python3.12
+
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+PYTEST_ARGS ?=
+LOCK_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+# Stamps lie inside the environment, so that removing it removes them too. A stamp is written last, so an
+# interrupted setup leaves none and the next call starts over.
+UV_STAMP := $(VENV)/.uv-$(UV_VERSION)
+STAMP := $(VENV)/.setup-complete
+UNFINISHED := $(VENV)/.setup-unfinished
+
+# The bundled pyright is the pinned one; do not ask the network for a newer one.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check-python demo test test-slow lint bench docs lock clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: check-python $(STAMP) ## Make .venv with the locked packages and this library, editable.
+
+# An interpreter named on the command line must not be ignored because .venv is there already.
+check-python:
+ifneq ($(origin PYTHON),file)
+	@test ! -x $(BIN)/python || { \
+	    wanted=$$($(PYTHON) -c 'import sys; print(sys.version.split()[0])') && \
+	    present=$$($(BIN)/python -c 'import sys; print(sys.version.split()[0])') && \
+	    test "$$wanted" = "$$present" || { \
+	        echo "$(VENV) has Python $$present, PYTHON=$(PYTHON) is $$wanted: run 'make clean' first." >&2; exit 2; }; }
+endif
+
+$(UV_STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, \
+	$(PYTHON) is " + sys.version.split()[0] + ". Name another: make setup PYTHON=python3.12")'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
+
+# A package that an interrupted call left half-written counts as installed to uv: make the environment anew then.
+ifneq ($(wildcard $(UNFINISHED)),)
+.PHONY: $(UV_STAMP)
+endif
+
+$(STAMP): $(UV_STAMP) requirements.lock pyproject.toml
+	@rm -f $@
+	@touch $(UNFINISHED)
+	$(UV) pip sync --python $(BIN)/python --require-hashes requirements.lock
+	$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@rm -f $(UNFINISHED)
+	@touch $@
+
+demo: ## Not available yet: needs the dvae command, which this version lacks.
+	@echo "make demo needs the dvae command, which this version does not have yet." >&2; exit 2
+
+test: lint ## Run lint, then the tests and docstring examples (PYTEST_ARGS="-k name" to select).
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-slow: $(STAMP) ## Run the tests that are too long for the default run.
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+lint: $(STAMP) ## Check style, format, types and the order of layers.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+bench: $(STAMP) ## Time block Gibbs sampling against plain torch on this machine.
+	$(BIN)/python benchmarks/block_gibbs.py
+
+docs: $(STAMP) ## Build the documentation into docs/_build/html; warnings are errors.
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
+lock: $(UV_STAMP) ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for the newest versions).
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --extra docs --group dev $(LOCK_ARGS) \
+	    --output-file requirements.lock pyproject.toml
+
+clean: ## Remove everything that make created, the environment included.
+	rm -rf $(VENV) .bench-venv build dist docs/_build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

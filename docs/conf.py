@@ -1,0 +1,47 @@
+"""Configuration of the documentation build (`make docs`)."""
+
+from discrete_vae import __version__
+
+project = "discrete-vae"
+author = "The discrete-vae developers"
+copyright = "the discrete-vae developers"
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # brings MathJax along, so formulas show without a network
+]
+exclude_patterns = ["_build"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = f"discrete-vae {version}"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
+html_show_sphinx = False
+
+# `name` in a docstring is code, and a link where the name is documented.
+default_role = "py:obj"
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False  # types stand in the signature; a colon in Returns: is only a colon
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+toc_object_entries_show_parents = "hide"
+python_use_unqualified_type_names = True
+
+
+def keep_bars(app, what, name, obj, options, lines):
+    """Keep |l| in a docstring an absolute value; reStructuredText would look for a substitution."""
+    lines[:] = [
+        line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines
+    ]
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", keep_bars)

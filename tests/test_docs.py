@@ -1,0 +1,140 @@
+"""The documents promise only what is there: paths, make targets, public names, runnable blocks."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import discrete_vae
+from discrete_vae import config
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/api.md", "docs/paper-map.md"]
+# Numbered equations, sections with appendices, figures with panels and tables of the paper.
+PAPER = {"Equations": 31, "Sections and appendices": 29, "Figures and tables": 28}
+
+
+def map_rows(text: str) -> dict[str, list[list[str]]]:
+    """The rows of the paper map's tables by heading: number, label, what, code, test, status."""
+    tables = {}
+    for section in text.split("\n## ")[1:]:
+        lines = [line for line in section.splitlines() if line.startswith("|")]
+        cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+        tables[section.splitlines()[0]] = cells[2:]
+    return tables
+
+
+def row_problem(row: list[str]) -> str | None:
+    """What is wrong with a row of the paper map, or None."""
+    if len(row) != 6:
+        return "has not six cells"
+    *_, code, tests, status = row
+    paths = [ROOT / "src/discrete_vae" / path for path in re.findall("`(.*?)`", code)]
+    tested = [ROOT / "tests" / path for path in re.findall("`(.*?)`", tests)]
+    if status not in {"done", "part", "open", "prose"}:
+        return f"has the status {status!r}"
+    if (status in {"done", "part"}) != bool(paths and tested):
+        return f"is {status} and names {len(paths)} files and {len(tested)} tests"
+    missing = [str(path.relative_to(ROOT)) for path in paths + tested if not path.exists()]
+    return f"names {', '.join(missing)}, which does not exist" if missing else None
+
+
+def python_blocks(name: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def promised_targets(text: str) -> set[str]:
+    """Targets in code spans and console blocks."""
+    return set(re.findall(r"(?:`|^\$ )make ([a-z-]+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("table", PAPER)
+def test_paper_map_is_true(table):
+    rows = map_rows((ROOT / "docs/paper-map.md").read_text())[table]
+    problems = [f"{row[0]} {row[1]} {problem}" for row in rows if (problem := row_problem(row))]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("table", PAPER)
+def test_paper_map_is_complete(table):
+    rows = map_rows((ROOT / "docs/paper-map.md").read_text())[table]
+    assert len({row[0] for row in rows}) == len(rows) == PAPER[table]
+    labels = [row[1] for row in rows if row[1] != "—"]
+    assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ("`errors.py` | `test_docs.py` | ", "status"),
+        ("`errors.py` | `test_docs.py` | later", "status"),
+        ("`no_such_file.py` | `test_docs.py` | done", "does not exist"),
+        ("`errors.py` | `test_no_such_file.py` | part", "does not exist"),
+        ("`errors.py` | — | done", "names 1 files and 0 tests"),
+        ("`errors.py` | `test_docs.py` | open", "is open"),
+        ("`errors.py` | done", "six cells"),
+    ],
+)
+def test_a_false_row_is_found(cells, problem):
+    table = f"\n## Equations\n| No. |\n| --- |\n| 1 | `eq:x` | r(ζ\\|z) | {cells} |\n"
+    ((row,),) = map_rows(table).values()
+    assert problem in row_problem(row)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_promised_make_targets_exist(name):
+    assert promised_targets((ROOT / name).read_text()) <= make_targets()
+
+
+def test_a_missing_make_target_is_found():
+    assert promised_targets("text `make paint X=1`\n$ make varnish # shine\nto make do") == {
+        "paint",
+        "varnish",
+    }
+    assert "paint" not in make_targets()
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_to_files_lead_somewhere(name):
+    links = re.findall(r"(?:\]\(|src=\")([^)#:\"]+)", (ROOT / name).read_text())
+    assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_python_blocks_run(name):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        for block in python_blocks(name):
+            exec(compile(block, name, "exec"), {})
+
+
+def test_readme_has_a_block_that_runs_and_a_picture():
+    assert python_blocks("README.md")
+    assert 'src="docs/images/inverse-cdf.png"' in (ROOT / "README.md").read_text()
+
+
+def test_api_page_lists_every_public_name():
+    page = (ROOT / "docs/api.md").read_text()
+    documented = set(re.findall(r"auto(?:class|function):: discrete_vae\.(\S+)", page))
+    public = set(discrete_vae.__all__) - {"__version__"}
+    unions = [
+        getattr(config, name) for name in config.__all__ if hasattr(getattr(config, name), "__metadata__")
+    ]
+    public |= {f"config.{member.__name__}" for union in unions for member in config.members(union)}
+    assert public <= documented
+
+
+def test_figure_is_drawn_by_the_library(tmp_path):
+    path = ROOT / "docs/images/inverse_cdf.py"
+    spec = importlib.util.spec_from_file_location("inverse_cdf", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.draw(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert path.with_name("inverse-cdf.png").exists()
