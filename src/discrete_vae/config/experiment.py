@@ -1,0 +1,21 @@
+"""The config of a whole experiment: model, data, training, evaluation."""
+
+from __future__ import annotations
+
+from pydantic import Field, NonNegativeInt
+
+from discrete_vae.config.base import Record
+from discrete_vae.config.data import DataConfig
+from discrete_vae.config.model import ModelConfig
+from discrete_vae.config.training import EvaluationConfig, TrainingConfig
+
+
+class ExperimentConfig(Record):
+    """Everything that a run needs; written to the run directory as config.json."""
+
+    name: str = Field(description="The experiment's name.")
+    seed: NonNegativeInt = Field(default=0, description="Seed of the initial weights and of all noise.")
+    data: DataConfig
+    model: ModelConfig
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()

@@ -1,0 +1,63 @@
+"""Configs of training and of evaluation."""
+
+from __future__ import annotations
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from discrete_vae.config.base import Record
+from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
+
+
+class WarmUpConfig(Record):
+    """How the KL is turned on (paper section architecture).
+
+    The weight of every KL rises linearly from 1 / strength to 1; the discrete KL carries a further factor of its own.
+    """
+
+    strength: float = Field(default=20.0, ge=1.0, description="The KL's weight starts at 1 / strength.")
+    epochs: NonNegativeFloat = Field(default=5.0, description="Epochs until the weight is 1.")
+    prior_strength: float = Field(default=2.0, ge=1.0, description="The same for the discrete KL's further factor.")
+    prior_epochs: NonNegativeFloat = Field(default=20.0, description="Epochs until that factor is 1.")
+
+
+class BetaBoundConfig(Record):
+    """The upper bound of a trained beta, a line in the epoch (paper section architecture)."""
+
+    start: float = Field(default=3.0, ge=0.01, description="Bound at the first step.")
+    slope: NonNegativeFloat = Field(default=0.1, description="Rise of the bound an epoch.")
+
+
+class OptimiserConfig(Record):
+    """Adam with a decaying step size (paper section architecture)."""
+
+    learning_rate: PositiveFloat = Field(default=3e-3, description="Step size at the start.")
+    final_fraction: float = Field(
+        default=0.03, gt=0.0, le=1.0, description="Share of the step size that is left at the end; the decay is geometric."
+    )
+    eps: PositiveFloat = Field(default=1e-8, description="Adam's epsilon.")
+
+
+class TrainingConfig(Record):
+    """One training run."""
+
+    num_epochs: PositiveInt = Field(default=100, description="Passes over the training part.")
+    batch_size: PositiveInt = Field(default=100, description="Examples a step.")
+    optimiser: OptimiserConfig = OptimiserConfig()
+    warm_up: WarmUpConfig = WarmUpConfig()
+    beta_bound: BetaBoundConfig = BetaBoundConfig()
+    sampler: SamplerConfig = BlockGibbsConfig()
+    num_sweeps: PositiveInt = Field(default=100, description="Sweeps of the persistent chains a step.")
+    log_every: PositiveInt = Field(default=100, description="Steps between two lines of metrics.jsonl.")
+    validate_every: PositiveInt = Field(
+        default=1000, description="Steps between two validations, each with a checkpoint."
+    )
+
+
+class EvaluationConfig(Record):
+    """One evaluation of a trained model."""
+
+    num_samples: PositiveInt = Field(default=10_000, description="Importance samples an example.")
+    num_examples: PositiveInt | None = Field(default=None, description="Test examples; none means all.")
+    num_annealed_chains: PositiveInt = Field(default=2000, description="Chains of annealed importance sampling.")
+    num_temperatures: PositiveInt = Field(default=5000, description="Its temperatures.")
+    seed: NonNegativeInt = Field(default=0, description="Seed of the importance samples and of the annealing.")
