@@ -13,6 +13,7 @@ from discrete_vae._version import __version__
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
     from discrete_vae.boltzmann.rbm import RBM
+    from discrete_vae.data.load import load_dataset
     from discrete_vae.log_partition.exact import exact_log_partition
     from discrete_vae.log_partition.record import LogPartition
     from discrete_vae.model import DiscreteVAE
@@ -37,6 +38,7 @@ _HOMES = {
     "SpikeSlab": "smoothing.spike_slab",
     "exact_log_partition": "log_partition.exact",
     "kl_to_boltzmann": "objectives.kl_boltzmann",
+    "load_dataset": "data.load",
 }
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "__version__",
     "exact_log_partition",
     "kl_to_boltzmann",
+    "load_dataset",
 ]
 
 

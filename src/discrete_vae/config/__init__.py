@@ -6,6 +6,15 @@ Nothing here imports torch.
 from typing import get_args
 
 from discrete_vae.config.base import ComponentConfig, Record, instantiate
+from discrete_vae.config.data import (
+    Caltech101SilhouettesConfig,
+    DataConfig,
+    DigitsConfig,
+    FileDataConfig,
+    MNISTDynamicConfig,
+    MNISTStaticConfig,
+    OmniglotConfig,
+)
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
@@ -16,11 +25,18 @@ from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfi
 __all__ = [
     "BernoulliLikelihoodConfig",
     "BlockGibbsConfig",
+    "Caltech101SilhouettesConfig",
     "ComponentConfig",
+    "DataConfig",
+    "DigitsConfig",
     "FactorialBernoulliConfig",
+    "FileDataConfig",
     "HierarchicalPosteriorConfig",
     "LikelihoodConfig",
+    "MNISTDynamicConfig",
+    "MNISTStaticConfig",
     "ModelConfig",
+    "OmniglotConfig",
     "PosteriorConfig",
     "PriorConfig",
     "RBMConfig",
