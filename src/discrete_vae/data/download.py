@@ -113,7 +113,7 @@ def _download(home: Home, file: RemoteFile, into: Path, by_hand: Path, wanted: s
                 downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_S, chunk_size=1 << 16),  # pyright: ignore
             )
         except (OSError, ValueError) as error:
-            faults.append(f"{address}{file.name}: {type(error).__name__}: {error}")
+            faults.append(f"{address}{file.name}: {type(error).__name__}: {_reason(error)}")
             continue
         path = Path(fetched)
         if (fault := _fault(path, file)) is None:
@@ -146,6 +146,11 @@ def _fault(path: Path, file: RemoteFile) -> str | None:
         if total.hexdigest() != file.unpacked_sha256:
             return f"content with sha256:{total.hexdigest()}"
     return None
+
+
+def _reason(error: Exception) -> object:
+    # requests wraps the one line that matters into several that repeat the address.
+    return getattr(error.args[0], "reason", error) if error.args else error
 
 
 def _list(home: Home, file: RemoteFile) -> str:

@@ -44,8 +44,10 @@ def read_idx(path: Path) -> np.ndarray:
     if len(content) < 4 or content[:3] != bytes([0, 0, _UNSIGNED_BYTES]):
         raise _fault(path, f"a header of {content[:4]!r}")
     start = 4 + 4 * content[3]
+    if len(content) < start:
+        raise _fault(path, "a header that was cut short")
     shape = tuple(int.from_bytes(content[at : at + 4], "big") for at in range(4, start, 4))
-    values = np.frombuffer(content, dtype=np.uint8, offset=min(start, len(content)))
+    values = np.frombuffer(content, dtype=np.uint8, offset=start)
     if values.size != np.prod(shape, dtype=np.int64):
         raise _fault(path, f"{values.size} values for the shape {shape}")
     return values.reshape(shape)
