@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
     from discrete_vae.boltzmann.rbm import RBM
     from discrete_vae.log_partition.annealed import annealed_log_partition
+    from discrete_vae.data.load import load_dataset
     from discrete_vae.log_partition.exact import exact_log_partition
     from discrete_vae.log_partition.record import LogPartition
     from discrete_vae.model import DiscreteVAE
@@ -39,6 +40,7 @@ _HOMES = {
     "annealed_log_partition": "log_partition.annealed",
     "exact_log_partition": "log_partition.exact",
     "kl_to_boltzmann": "objectives.kl_boltzmann",
+    "load_dataset": "data.load",
 }
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "annealed_log_partition",
     "exact_log_partition",
     "kl_to_boltzmann",
+    "load_dataset",
 ]
 
 

@@ -6,21 +6,49 @@ Nothing here imports torch.
 from typing import get_args
 
 from discrete_vae.config.base import ComponentConfig, Record, instantiate
+from discrete_vae.config.data import (
+    Caltech101SilhouettesConfig,
+    DataConfig,
+    DigitsConfig,
+    FileDataConfig,
+    MNISTDynamicConfig,
+    MNISTStaticConfig,
+    OmniglotConfig,
+)
+from discrete_vae.config.experiment import ExperimentConfig
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
 from discrete_vae.config.prior import FactorialBernoulliConfig, PriorConfig, RBMConfig
 from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig, SpikeSlabConfig
+from discrete_vae.config.training import (
+    BetaBoundConfig,
+    EvaluationConfig,
+    OptimiserConfig,
+    TrainingConfig,
+    WarmUpConfig,
+)
 
 __all__ = [
     "BernoulliLikelihoodConfig",
+    "BetaBoundConfig",
     "BlockGibbsConfig",
+    "Caltech101SilhouettesConfig",
     "ComponentConfig",
+    "DataConfig",
+    "DigitsConfig",
+    "EvaluationConfig",
+    "ExperimentConfig",
     "FactorialBernoulliConfig",
+    "FileDataConfig",
     "HierarchicalPosteriorConfig",
     "LikelihoodConfig",
+    "MNISTDynamicConfig",
+    "MNISTStaticConfig",
     "ModelConfig",
+    "OmniglotConfig",
+    "OptimiserConfig",
     "PosteriorConfig",
     "PriorConfig",
     "RBMConfig",
@@ -29,6 +57,8 @@ __all__ = [
     "SmoothingConfig",
     "SpikeExponentialConfig",
     "SpikeSlabConfig",
+    "TrainingConfig",
+    "WarmUpConfig",
     "instantiate",
     "members",
 ]

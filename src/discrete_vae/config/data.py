@@ -1,0 +1,99 @@
+"""Configs of the data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
+
+from discrete_vae.config.base import ComponentConfig
+
+BinarisationSeed = Annotated[
+    NonNegativeInt,
+    Field(description="Seed of the one binarisation that the validation and test parts keep."),
+]
+SplitSeed = Annotated[
+    NonNegativeInt, Field(description="Seed of the shuffle before the parts are split off.")
+]
+
+
+class DigitsConfig(ComponentConfig):
+    """The 1797 handwritten digits of 8x8 pixels that come with scikit-learn; nothing to download."""
+
+    target: ClassVar[str] = "discrete_vae.data.digits:load_digits"
+    kind: Literal["digits"] = "digits"
+    num_valid: PositiveInt = Field(default=250, description="Examples of the validation part.")
+    num_test: PositiveInt = Field(default=250, description="Examples of the test part.")
+    split_seed: SplitSeed = 0
+    binarisation_seed: BinarisationSeed = 0
+
+
+class MNISTDynamicConfig(ComponentConfig):
+    """MNIST, 28x28, binarised afresh in each training step (Salakhutdinov and Murray, 2008)."""
+
+    target: ClassVar[str] = "discrete_vae.data.mnist_dynamic:load_mnist_dynamic"
+    kind: Literal["mnist-dynamic"] = "mnist-dynamic"
+    num_valid: PositiveInt = Field(
+        default=10000, description="Last training images, held out for validation."
+    )
+    binarisation_seed: BinarisationSeed = 0
+
+
+class MNISTStaticConfig(ComponentConfig):
+    """MNIST, 28x28, in the one published binarisation (Salakhutdinov and Murray, 2008)."""
+
+    target: ClassVar[str] = "discrete_vae.data.mnist_static:load_mnist_static"
+    kind: Literal["mnist-static"] = "mnist-static"
+
+
+class OmniglotConfig(ComponentConfig):
+    """Omniglot, 28x28, in the partition of Burda et al. (2016), binarised afresh in each training step."""
+
+    target: ClassVar[str] = "discrete_vae.data.omniglot:load_omniglot"
+    kind: Literal["omniglot"] = "omniglot"
+    num_valid: PositiveInt = Field(
+        default=1345, description="Shuffled training images, held out for validation."
+    )
+    split_seed: SplitSeed = 0
+    binarisation_seed: BinarisationSeed = 0
+
+
+class Caltech101SilhouettesConfig(ComponentConfig):
+    """Caltech-101 Silhouettes, 28x28, official split (Marlin et al., 2010)."""
+
+    target: ClassVar[str] = "discrete_vae.data.caltech101:load_caltech101_silhouettes"
+    kind: Literal["caltech101-silhouettes"] = "caltech101-silhouettes"
+
+
+class FileDataConfig(ComponentConfig):
+    """The user's own array in a .npy or .npz file."""
+
+    target: ClassVar[str] = "discrete_vae.data.from_file:load_file"
+    kind: Literal["file"] = "file"
+    path: Path = Field(description="The .npy or .npz file; kept as an absolute path.")
+    valid_fraction: float = Field(
+        default=0.1, gt=0.0, lt=1.0, description="Share of a single array for validation."
+    )
+    test_fraction: float = Field(
+        default=0.1, gt=0.0, lt=1.0, description="Share of a single array for testing."
+    )
+    split_seed: SplitSeed = 0
+    binarisation_seed: BinarisationSeed = 0
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, path: Path) -> Path:
+        # The config of a run is read again later, from any folder.
+        return path.expanduser().absolute()
+
+
+DataConfig = Annotated[
+    DigitsConfig
+    | MNISTDynamicConfig
+    | MNISTStaticConfig
+    | OmniglotConfig
+    | Caltech101SilhouettesConfig
+    | FileDataConfig,
+    Field(discriminator="kind"),
+]

@@ -1,0 +1,1 @@
+"""Data sets, one a file: found or downloaded, checked, split, binarised and cut into batches."""

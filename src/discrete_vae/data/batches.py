@@ -1,0 +1,153 @@
+"""Training batches as functions of (seed, step): nothing to save, and any step can be had at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.fixed_draws import fixed_permutation
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.noise import keyed_generator
+
+# Words that keep these streams apart from each other and from the model's noise of the same seed and step.
+_ORDER_STREAM = 0x6F72646572
+_BINARISATION_STREAM = 0x62696E617279
+
+
+def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> Tensor:
+    """Which examples a training step sees.
+
+    Each epoch goes through the examples in an order of its own. Its last, incomplete batch is dropped, since
+    batch normalisation and the learning rate count on full ones; other examples are left out in each epoch.
+
+    Args:
+        num_examples: Size of the training part.
+        batch_size: Examples a step, at most num_examples.
+        seed: Seed of the run.
+        step: Number of the step, from 0.
+
+    Returns:
+        (batch,) int64, distinct indices.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer, the batch is larger than the training part, or
+            the step is negative.
+
+    Examples:
+        >>> batch_indices(5, 2, seed=0, step=0), batch_indices(5, 2, seed=0, step=2)
+        (tensor([3, 4]), tensor([3, 1]))
+    """
+    steps_per_epoch = _steps_per_epoch(num_examples, batch_size)
+    epoch, position = divmod(_check_step(step), steps_per_epoch)
+    order = fixed_permutation(num_examples, seed, _ORDER_STREAM, epoch)
+    return torch.from_numpy(order[position * batch_size : (position + 1) * batch_size])
+
+
+def binarise(probabilities: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    """Draw bits: each value becomes 1 with the probability that it states.
+
+    Args:
+        probabilities: Any shape, in [0, 1], floating point; 0 always gives 0 and 1 always gives 1.
+        generator: Source of the noise, on the same device; None means torch's global generator.
+
+    Returns:
+        Tensor of the same shape and dtype, in {0, 1}.
+
+    Examples:
+        >>> binarise(torch.tensor([0.0, 0.5, 1.0]), generator=keyed_generator(0))
+        tensor([0., 1., 1.])
+    """
+    # Always in float32: bfloat16 draws take so few values that the probabilities would be off.
+    uniform = torch.rand(probabilities.shape, device=probabilities.device, generator=generator)
+    return (uniform < probabilities).to(probabilities.dtype)
+
+
+class TrainingBatches:
+    """The training part of a data set, cut into batches; binarised afresh in each step if it is dynamic.
+
+    Args:
+        dataset: The data set.
+        batch_size: Examples a step, at most the size of the training part.
+        seed: Seed of the order and of the binarisation.
+        device: Where the batches are wanted; the training part is moved there once.
+
+    Attributes:
+        steps_per_epoch: Full batches of an epoch.
+
+    Raises:
+        InvalidInputError: See `batch_indices`.
+
+    Examples:
+        >>> from discrete_vae.data.load import load_dataset
+        >>> batches = TrainingBatches(load_dataset("digits"), 100, seed=0)
+        >>> batches.steps_per_epoch, batches.epoch(25), batches.batch(25).shape
+        (12, 2, torch.Size([100, 64]))
+    """
+
+    def __init__(
+        self, dataset: Dataset, batch_size: int, *, seed: int, device: torch.device | str = "cpu"
+    ) -> None:
+        self.steps_per_epoch = _steps_per_epoch(len(dataset.train), batch_size)
+        self.batch_size = batch_size
+        self.seed = seed
+        self._dynamic = dataset.dynamic
+        self._train = dataset.train.to(device)
+        self._order_epoch = -1
+        self._order = torch.empty(0, dtype=torch.int64)
+
+    def epoch(self, step: int) -> int:
+        """Number of the epoch, from 0, that a step belongs to.
+
+        Raises:
+            InvalidInputError: If the step is negative.
+        """
+        return _check_step(step) // self.steps_per_epoch
+
+    def indices(self, step: int) -> Tensor:
+        """Which examples a step sees, as `batch_indices` says, on the batches' device.
+
+        Raises:
+            InvalidInputError: If the step is negative.
+        """
+        epoch = self.epoch(step)
+        if epoch != self._order_epoch:
+            order = fixed_permutation(len(self._train), self.seed, _ORDER_STREAM, epoch)
+            self._order, self._order_epoch = torch.from_numpy(order).to(self._train.device), epoch
+        start = step % self.steps_per_epoch * self.batch_size
+        return self._order[start : start + self.batch_size]
+
+    def batch(self, step: int) -> Tensor:
+        """The batch of a step.
+
+        Args:
+            step: Number of the step, from 0.
+
+        Returns:
+            (batch, feature) float32 in {0, 1}. The bits of a dynamic data set depend on (seed, step) and, as
+            torch's streams do, on the kind of device.
+
+        Raises:
+            InvalidInputError: If the step is negative.
+        """
+        rows = self._train[self.indices(step)]
+        if not self._dynamic:
+            return rows
+        generator = keyed_generator(self.seed, _BINARISATION_STREAM, step, device=self._train.device)
+        return binarise(rows, generator=generator)
+
+
+def _steps_per_epoch(num_examples: int, batch_size: int) -> int:
+    check_positive_int("num_examples", num_examples)
+    check_positive_int("batch_size", batch_size)
+    if batch_size > num_examples:
+        rule = f"must be at most the {num_examples} training examples"
+        raise InvalidInputError("batch_size", rule, batch_size, "Make the batch smaller.")
+    return num_examples // batch_size
+
+
+def _check_step(step: int) -> int:
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise InvalidInputError("step", "must be a non-negative integer", repr(step), "Count steps from 0.")
+    return step

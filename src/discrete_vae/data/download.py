@@ -1,0 +1,157 @@
+"""Downloads of public files, each refused and removed unless its checksum is right."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from discrete_vae.errors import InvalidInputError
+
+_TIMEOUT_S = 60
+
+
+class DownloadError(InvalidInputError):
+    """A public file could not be had, or was not the right one."""
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file at a public home.
+
+    Attributes:
+        name: Its name, which completes the address.
+        checksum: ``md5:...``, ``sha256:...`` or ``git-blob:...``, the last being git's id of the content:
+            SHA-1 of ``blob SIZE``, a zero byte and the content.
+        unpacked_sha256: SHA-256 of the content of a gzip file, where it is known.
+    """
+
+    name: str
+    checksum: str
+    unpacked_sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where the files of a data set are.
+
+    Attributes:
+        addresses: Base addresses, each ending in a slash, tried in this order.
+        files: The files, the same at each address.
+    """
+
+    addresses: tuple[str, ...]
+    files: tuple[RemoteFile, ...]
+
+
+def collect(home: Home, *, into: Path, by_hand: Path, wanted: str) -> dict[str, Path]:
+    """Bring all files of a home to this machine, taking those that the user has put there by hand.
+
+    Args:
+        home: Where the files are.
+        into: Folder for the downloads.
+        by_hand: Folder where the user may have put files of the same names.
+        wanted: Name of the file that is made of them, for the messages.
+
+    Returns:
+        Paths by file name; the content of each has been checked.
+
+    Raises:
+        DownloadError: If a file cannot be downloaded or has the wrong checksum; names the addresses and what
+            to do by hand. A wrong download is removed, a wrong file of the user's is left alone.
+    """
+    paths = {}
+    for file in home.files:
+        own = by_hand / file.name
+        if own.exists():
+            if (fault := _fault(own, file)) is not None:
+                repair = f"Remove it, or download it again from {_list(home, file)}."
+                raise DownloadError(str(own), f"must have the checksum {file.checksum}", fault, repair)
+            paths[file.name] = own
+        else:
+            paths[file.name] = _download(home, file, into, by_hand, wanted)
+    return paths
+
+
+def git_blob_id(path: Path) -> str:
+    r"""Git's id of a file's content: SHA-1 of ``blob SIZE``, a zero byte and the content.
+
+    Args:
+        path: The file.
+
+    Returns:
+        40 hexadecimal digits.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a").write_bytes(b"hello\n")
+        ...     git_blob_id(Path(folder, "a"))
+        'ce013625030ba8dba906f756967f9e9ca394464a'
+    """
+    total = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            total.update(block)
+    return total.hexdigest()
+
+
+def _download(home: Home, file: RemoteFile, into: Path, by_hand: Path, wanted: str) -> Path:
+    import pooch  # here, since it costs time and a machine without it can still use its own files
+
+    known = None if file.checksum.startswith("git-blob:") else file.checksum  # pooch does not know git's ids
+    faults = []
+    for address in home.addresses:
+        try:
+            fetched = pooch.retrieve(
+                address + file.name,
+                known,
+                file.name,
+                into,
+                # pooch's own downloader does not fit the protocol that pooch declares
+                downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_S, chunk_size=1 << 16),  # pyright: ignore
+            )
+        except (OSError, ValueError) as error:
+            faults.append(f"{address}{file.name}: {type(error).__name__}: {_reason(error)}")
+            continue
+        path = Path(fetched)
+        if (fault := _fault(path, file)) is None:
+            return path
+        path.unlink()
+        faults.append(f"{address}{file.name}: {fault} instead of {file.checksum}")
+    repair = (
+        f"Check the network and try again, or download {_list(home, file)} by hand and put it into {by_hand} "
+        f"({file.checksum}); or put a ready {wanted} there."
+    )
+    raise DownloadError(
+        file.name, "must be downloadable and have the right checksum", "; ".join(faults), repair
+    )
+
+
+def _fault(path: Path, file: RemoteFile) -> str | None:
+    algorithm, _, wanted = file.checksum.partition(":")
+    if algorithm == "git-blob":
+        found = git_blob_id(path)
+    else:
+        with path.open("rb") as content:
+            found = hashlib.file_digest(content, algorithm).hexdigest()
+    if found != wanted:
+        return f"a file of {path.stat().st_size} bytes with {algorithm}:{found}"
+    if file.unpacked_sha256 is not None:
+        with gzip.open(path) as content:  # GzipFile has no buffer for file_digest
+            total = hashlib.sha256()
+            while block := content.read(1 << 20):
+                total.update(block)
+        if total.hexdigest() != file.unpacked_sha256:
+            return f"content with sha256:{total.hexdigest()}"
+    return None
+
+
+def _reason(error: Exception) -> object:
+    # requests wraps the one line that matters into several that repeat the address.
+    return getattr(error.args[0], "reason", error) if error.args else error
+
+
+def _list(home: Home, file: RemoteFile) -> str:
+    return " or ".join(address + file.name for address in home.addresses)

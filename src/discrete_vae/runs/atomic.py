@@ -1,0 +1,159 @@
+"""Writes that are either complete or absent, whatever moment the process or the machine stops at."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TEMPORARY_PREFIX = ".tmp-"
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a file or folder is what an interrupted write of this module left behind.
+
+    Examples:
+        >>> is_temporary(Path("run/.tmp-config.json-x7")), is_temporary(Path("run/config.json"))
+        (True, False)
+    """
+    return path.name.startswith(TEMPORARY_PREFIX)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that readers see the old content or the new one, never a part.
+
+    The content goes to a temporary file of the same folder, which is synced and renamed over the target.
+
+    Args:
+        path: The file; its folder exists.
+        content: All of its bytes.
+
+    Raises:
+        OSError: If the content cannot be written; the old file, if any, is untouched.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_bytes(Path(folder, "a.bin"), b"12")
+        ...     [(entry.name, entry.read_bytes()) for entry in Path(folder).iterdir()]
+        [('a.bin', b'12')]
+    """
+    temporary = _temporary_beside(path)
+    try:
+        with temporary.open("xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    r"""Write a text file in UTF-8 as `write_bytes` does.
+
+    Raises:
+        OSError: See `write_bytes`.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_text(Path(folder, "a.txt"), "ζ")
+        ...     Path(folder, "a.txt").read_bytes()
+        b'\xce\xb6'
+    """
+    write_bytes(path, text.encode())
+
+
+@contextmanager
+def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Fill a temporary folder, then sync it and rename it to its final name.
+
+    Args:
+        path: The final name; its parent exists.
+        replace: Whether a folder of that name gives way; between two renames there is then neither.
+
+    Yields:
+        The temporary folder, beside the final one. It is removed if the block raises.
+
+    Raises:
+        OSError: If something cannot be written, or if the final name is taken and may not be replaced.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with publish_directory(Path(folder, "step-1")) as temporary:
+        ...         _ = (temporary / "state").write_text("1")
+        ...     Path(folder, "step-1", "state").read_text()
+        '1'
+    """
+    temporary = _temporary_beside(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        for entry in temporary.rglob("*"):
+            if entry.is_file():
+                _sync_file(entry)
+            else:
+                sync_directory(entry)
+        sync_directory(temporary)
+        if replace and path.exists():
+            aside = path.with_name(f"{temporary.name}-replaced")
+            path.rename(aside)
+            try:
+                temporary.rename(path)
+            except BaseException:
+                aside.rename(path)
+                raise
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            temporary.rename(path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_directory(path.parent)
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what interrupted writes left in a folder; call it only where no other process writes.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Path(folder, ".tmp-step-3-x").mkdir()
+        ...     remove_temporaries(Path(folder))
+        ...     list(Path(folder).iterdir())
+        []
+    """
+    for entry in list(folder.iterdir()):
+        if is_temporary(entry):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+
+
+def sync_directory(folder: Path) -> None:
+    """Ask the system to store a folder's entries, so that a rename survives a power cut."""
+    if os.name == "nt":  # Windows cannot open folders, and stores renames by itself
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _temporary_beside(path: Path) -> Path:
+    # Not from `tempfile`, whose files are private: a run is as readable as the user's other files.
+    return path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{secrets.token_hex(8)}")

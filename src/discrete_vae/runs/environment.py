@@ -1,0 +1,94 @@
+"""What a run ran on, as plain values for ``environment.json``."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from discrete_vae._version import __version__
+
+_PACKAGES = ("torch", "numpy", "numba", "triton", "scipy", "scikit-learn", "pydantic", "safetensors")
+
+
+def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
+    """Versions, commit, seed, device and platform of this process.
+
+    Args:
+        seed: The run's seed.
+        device: Where the run computes.
+
+    Returns:
+        A mapping that JSON can express, with the keys ``discrete_vae``, ``python``, ``packages``, ``commit``,
+        ``seed``, ``device``, ``platform``. ``commit`` is None unless the package runs from a git checkout;
+        otherwise it holds ``hash`` and ``modified``, whether tracked files differ from that commit.
+
+    Examples:
+        >>> environment = describe_environment(seed=7, device="cpu")
+        >>> environment["seed"], environment["device"]["type"]
+        (7, 'cpu')
+    """
+    return {
+        "discrete_vae": __version__,
+        "python": platform.python_version(),
+        "packages": {name: found for name in _PACKAGES if (found := _version_of(name)) is not None},
+        "commit": _commit(Path(__file__).resolve().parent),
+        "seed": seed,
+        "device": _describe_device(torch.device(device)),
+        "platform": {
+            "system": platform.platform(),
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "torch_threads": torch.get_num_threads(),
+            "implementation": sys.implementation.name,
+        },
+    }
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _describe_device(device: torch.device) -> dict[str, Any]:
+    described: dict[str, Any] = {"type": device.type}
+    if device.type == "cuda" and torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(device)
+        described |= {
+            "name": properties.name,
+            "memory_bytes": properties.total_memory,
+            "cuda": torch.version.cuda,
+        }
+    return described
+
+
+def _commit(folder: Path) -> dict[str, Any] | None:
+    # An installed package may lie inside the checkout of another project: only a tracked file counts.
+    if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return {"hash": commit.strip(), "modified": None if changes is None else bool(changes.strip())}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    # Inside a git hook these variables point at another repository.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, env=environment, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,69 @@
+"""JSON objects in files: written atomically, read with mistakes reported in the house's form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.atomic import write_text
+
+
+def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) -> str:
+    """Serialise an object to strict JSON.
+
+    Args:
+        name: What it is, for the message.
+        fields: Strings, booleans, None, finite numbers, and lists and mappings of these.
+        indent: Spaces a level; None writes one line.
+
+    Raises:
+        InvalidInputError: If it holds NaN, an infinity or something else that JSON cannot express.
+
+    Examples:
+        >>> to_json("metrics", {"elbo": -81.5})
+        '{"elbo": -81.5}'
+    """
+    try:
+        return json.dumps(fields, indent=indent, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            name,
+            "must hold only what JSON can express",
+            str(error),
+            "Convert the value, or check it for NaN first.",
+        ) from None
+
+
+def write_json(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write an object as indented JSON, atomically.
+
+    Raises:
+        InvalidInputError: See `to_json`.
+        OSError: If the file cannot be written.
+    """
+    write_text(path, to_json(path.name, fields, indent=2) + "\n")
+
+
+def read_json(path: Path, *, repair: str = "Restore the file from a copy.") -> dict[str, Any]:
+    """Read a JSON object.
+
+    Args:
+        path: The file.
+        repair: What the message recommends.
+
+    Raises:
+        InvalidInputError: If the file is missing, unreadable, or holds anything but one JSON object.
+    """
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidInputError(str(path), "must be a readable file", reason, repair) from None
+    except ValueError as error:  # broken UTF-8 and broken JSON both
+        raise InvalidInputError(str(path), "must hold valid JSON", str(error), repair) from None
+    if not isinstance(fields, dict):
+        raise InvalidInputError(str(path), "must hold a JSON object", type(fields).__name__, repair)
+    return fields

@@ -1,0 +1,144 @@
+"""The log of a run's metrics: JSON lines that survive a kill at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.atomic import write_bytes
+from discrete_vae.runs.json_files import to_json
+
+
+class MetricsLog:
+    """Appends records to a file of JSON lines and reads them back.
+
+    A kill may tear the last line: reading ignores it, the next append removes it. Only `sync` makes the lines
+    survive a power cut; call it before a checkpoint is saved.
+
+    Args:
+        path: The file; it need not exist yet, its folder must.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     log = MetricsLog(Path(folder, "metrics.jsonl"))
+        ...     log.append({"step": 1, "elbo": -90.0})
+        ...     log.append({"step": 2, "elbo": -85.0})
+        ...     log.drop_after(1)
+        ...     log.read()
+        [{'step': 1, 'elbo': -90.0}]
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one record as one line.
+
+        Args:
+            record: Strings and finite numbers; its ``step``, a non-negative integer, counts the steps done.
+
+        Raises:
+            InvalidInputError: If the step is missing or JSON cannot express a value; nothing is written.
+            OSError: If the line cannot be written.
+        """
+        _check_step("record['step']", record.get("step"))
+        line = (to_json("record", record) + "\n").encode()
+        self._remove_torn_line()
+        with self.path.open("ab") as file:
+            file.write(line)
+
+    def read(self) -> list[dict[str, Any]]:
+        """All complete records, in the order of the file; none if there is no file.
+
+        Raises:
+            InvalidInputError: If a complete line is damaged; names it.
+        """
+        records = []
+        for number, line in enumerate(self._complete_lines(), start=1):
+            record = _parse(line)
+            if record is None:
+                repair = "Remove the line, or restore the file from a copy."
+                raise InvalidInputError(
+                    f"{self.path}, line {number},",
+                    "must be a JSON object with a step",
+                    _shorten(line),
+                    repair,
+                )
+            records.append(record)
+        return records
+
+    def drop_after(self, step: int) -> None:
+        """Forget what was logged beyond a step, as a run does that continues from that step's checkpoint.
+
+        A torn or damaged tail, which a power cut can leave, is dropped with it. Nothing is written if there
+        is nothing to drop.
+
+        Args:
+            step: The last step to keep, at least 0.
+
+        Raises:
+            InvalidInputError: If a damaged line stands before a line that is kept.
+        """
+        _check_step("step", step)
+        if not self.path.exists():
+            return
+        kept: list[bytes] = []
+        damaged: int | None = None
+        for number, line in enumerate(self._complete_lines(), start=1):
+            record = _parse(line)
+            if record is None:
+                damaged = damaged or number
+            elif record["step"] <= step:
+                if damaged is not None:
+                    repair = "Remove the line, or restore the file from a copy."
+                    raise InvalidInputError(
+                        f"{self.path}, line {damaged},", "must be a JSON object with a step", "damage", repair
+                    )
+                kept.append(line)
+        content = b"".join(line + b"\n" for line in kept)
+        if content != self.path.read_bytes():
+            write_bytes(self.path, content)
+
+    def sync(self) -> None:
+        """Ask the system to store the lines; does nothing if there is no file."""
+        if self.path.exists():
+            with self.path.open("ab") as file:
+                os.fsync(file.fileno())
+
+    def _complete_lines(self) -> list[bytes]:
+        if not self.path.exists():
+            return []
+        return self.path.read_bytes().split(b"\n")[:-1]  # what follows the last line end is torn, or nothing
+
+    def _remove_torn_line(self) -> None:
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            return
+        with self.path.open("rb+") as file:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+
+
+def _check_step(name: str, step: object) -> None:
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise InvalidInputError(
+            name, "must be a non-negative integer", repr(step), "Give the number of steps done."
+        )
+
+
+def _shorten(line: bytes) -> str:
+    return repr(line[:60].decode(errors="replace"))

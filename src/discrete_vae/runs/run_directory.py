@@ -1,0 +1,141 @@
+"""The folder of one run: which file is where, and what may be done to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.atomic import is_temporary, write_text
+from discrete_vae.runs.checkpoint_store import CheckpointStore
+from discrete_vae.runs.metrics import MetricsLog
+
+
+class RunDirectory:
+    """The folder of one run; make one with `create` or `open`.
+
+    Attributes:
+        path: The folder.
+        config_path: ``config.json``, the resolved config; its presence makes the folder a run.
+        environment_path: ``environment.json``: versions, commit, seed, device.
+        metrics_path: ``metrics.jsonl``, one JSON object a line.
+        checkpoints_path: ``checkpoints``, which holds a folder ``step-N`` a checkpoint.
+        best_path: ``best.json``, the step of the best checkpoint and what made it the best.
+        evaluation_path: ``evaluation.json``, what the last evaluation found.
+        figures_path: ``figures``.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = RunDirectory.create(Path(folder, "run"))
+        ...     run.write_config('{"seed": 0}')
+        ...     RunDirectory.open(run.path).read_config()
+        '{"seed": 0}'
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_path = path / "config.json"
+        self.environment_path = path / "environment.json"
+        self.metrics_path = path / "metrics.jsonl"
+        self.checkpoints_path = path / "checkpoints"
+        self.best_path = path / "best.json"
+        self.evaluation_path = path / "evaluation.json"
+        self.figures_path = path / "figures"
+
+    @classmethod
+    def create(cls, path: str | Path) -> Self:
+        """Make the folder of a new run, with its parents; an empty folder is taken as it is.
+
+        Args:
+            path: Where; ``~`` is the home directory.
+
+        Raises:
+            InvalidInputError: If the path is a file, a folder that holds anything, or cannot be made.
+        """
+        folder = Path(path).expanduser()
+        if folder.exists() and not folder.is_dir():
+            raise InvalidInputError(
+                "run_dir", "must be a folder", f"the file {folder}", "Give another --run-dir."
+            )
+        if folder.is_dir():
+            entries = sorted(entry.name for entry in folder.iterdir() if not is_temporary(entry))
+            if entries:
+                received = (
+                    f"{folder}, which holds {', '.join(entries[:3])}{', ...' if len(entries) > 3 else ''}"
+                )
+                repair = "Use --resume to continue the run there, or give another --run-dir."
+                raise InvalidInputError("run_dir", "must be a new or empty folder", received, repair)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            received = f"{folder} ({error.strerror})"
+            raise InvalidInputError(
+                "run_dir", "must be a folder that can be made", received, "Give another --run-dir."
+            ) from None
+        return cls(folder)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Self:
+        """Open the folder of an existing run.
+
+        Args:
+            path: Where; ``~`` is the home directory.
+
+        Raises:
+            InvalidInputError: If there is no such folder, or it holds no ``config.json``.
+        """
+        folder = Path(path).expanduser()
+        if not folder.is_dir():
+            raise InvalidInputError("run_dir", "must be an existing folder", str(folder), "Check the path.")
+        run = cls(folder)
+        if not run.config_path.is_file():
+            received = f"{folder}, which holds no {run.config_path.name}"
+            raise InvalidInputError("run_dir", "must be the folder of a run", received, "Check the path.")
+        return run
+
+    def write_config(self, text: str) -> None:
+        """Write the resolved config, as JSON text, atomically; the folder counts as a run from here on."""
+        write_text(self.config_path, text)
+
+    def read_config(self) -> str:
+        """Read the JSON text of the config.
+
+        Raises:
+            InvalidInputError: If it cannot be read as text.
+        """
+        try:
+            return self.config_path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInputError(
+                str(self.config_path),
+                "must be a readable text file",
+                str(error),
+                "Restore the file from a copy.",
+            ) from None
+
+    def metrics(self) -> MetricsLog:
+        """The log of the run's metrics."""
+        return MetricsLog(self.metrics_path)
+
+    def checkpoints(self, *, keep_last: int = 2) -> CheckpointStore:
+        """The run's checkpoints.
+
+        Args:
+            keep_last: How many of the newest a save leaves; the best one always stays.
+        """
+        return CheckpointStore(self.checkpoints_path, self.best_path, keep_last=keep_last)
+
+    def figure_path(self, name: str) -> Path:
+        """The path of a figure's file; makes the folder ``figures``.
+
+        Args:
+            name: File name with its extension.
+
+        Raises:
+            InvalidInputError: If the name leads out of the folder.
+        """
+        if Path(name).name != name:
+            raise InvalidInputError("name", "must be a plain file name", repr(name), "Leave out folders.")
+        self.figures_path.mkdir(exist_ok=True)
+        return self.figures_path / name

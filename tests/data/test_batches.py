@@ -1,0 +1,108 @@
+import pytest
+import torch
+
+from discrete_vae.data.batches import TrainingBatches, batch_indices, binarise
+from discrete_vae.data.dataset import Dataset, DatasetDescription
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.noise import keyed_generator
+
+
+def dataset(train: torch.Tensor, *, dynamic: bool) -> Dataset:
+    about = DatasetDescription(source="", version="", split="", binarisation="", sha256=None)
+    return Dataset("made", train, train[:1], train[:1], None, dynamic, about)
+
+
+def test_an_epoch_sees_each_example_at_most_once_and_drops_the_rest():
+    epoch = torch.cat([batch_indices(11, 3, seed=5, step=step) for step in range(3)])
+    assert epoch.unique().numel() == 9
+    assert set(epoch.tolist()) <= set(range(11))
+
+
+def test_other_examples_are_left_out_in_each_epoch():
+    left_out = set()
+    for epoch in range(30):
+        seen = torch.cat([batch_indices(11, 5, seed=0, step=2 * epoch + part) for part in (0, 1)])
+        left_out |= set(range(11)) - set(seen.tolist())
+    assert (
+        len(left_out) == 11
+    )  # missed with probability 11 (10/11)^30 = 0.6 for a random seed; this one is fixed
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    first = batch_indices(100, 100, seed=0, step=0)
+    assert not torch.equal(batch_indices(100, 100, seed=0, step=1), first)
+    assert not torch.equal(batch_indices(100, 100, seed=1, step=0), first)
+    assert torch.equal(batch_indices(100, 100, seed=0, step=0), first)
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_any_step_can_be_had_without_those_before_it(dynamic):
+    train = torch.rand(23, 6, generator=keyed_generator(1))
+    data = dataset(train if dynamic else train.round(), dynamic=dynamic)
+    unbroken = TrainingBatches(data, 4, seed=7)
+    batches = [unbroken.batch(step) for step in range(17)]
+    for step in (16, 3, 0, 11):
+        assert torch.equal(TrainingBatches(data, 4, seed=7).batch(step), batches[step])
+        assert torch.equal(unbroken.batch(step), batches[step])
+        assert torch.equal(unbroken.indices(step), batch_indices(23, 4, seed=7, step=step))
+    assert unbroken.steps_per_epoch == 5
+    assert [unbroken.epoch(step) for step in (0, 4, 5, 16)] == [0, 0, 1, 3]
+
+
+def test_fixed_bits_come_as_they_are():
+    train = torch.rand(10, 6, generator=keyed_generator(1)).round()
+    batches = TrainingBatches(dataset(train, dynamic=False), 10, seed=0)
+    assert torch.equal(batches.batch(4), train[batches.indices(4)])
+
+
+def test_probabilities_are_binarised_afresh_in_each_step():
+    train = torch.full((4, 500), 0.5)
+    batches = TrainingBatches(dataset(train, dynamic=True), 4, seed=0)
+    first, second = batches.batch(0), batches.batch(1)
+    assert first.dtype == torch.float32
+    assert set(first.unique().tolist()) == {0.0, 1.0}
+    assert not torch.equal(first, second)
+    assert torch.equal(dataset(train, dynamic=True).train, torch.full((4, 500), 0.5))
+
+
+def test_the_binarisation_shares_no_noise_with_the_model():
+    # Were the stream keyed by (seed, step) alone, these bits would be the model's first draws.
+    train = torch.full((4, 500), 0.5)
+    bits = TrainingBatches(dataset(train, dynamic=True), 4, seed=3).batch(8)
+    model_noise = torch.rand(4, 500, generator=keyed_generator(3, 8))
+    agreement = (bits == (model_noise < 0.5)).float().mean().item()
+    assert abs(agreement - 0.5) < 5 * (0.25 / 2000) ** 0.5  # shared noise would give 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_bits_follow_their_probabilities(dtype):
+    p = torch.tensor([0.0, 0.0078125, 0.5, 0.90625, 1.0], dtype=dtype)  # exact in each dtype
+    bits = binarise(p.expand(40000, 5), generator=keyed_generator(2))
+    assert bits.dtype == dtype
+    spread = (p * (1 - p) / 40000).double().sqrt()
+    assert bool(((bits.double().mean(0) - p.double()).abs() <= 5.2 * spread).all())
+    wrong = binarise((p * 0.95).expand(40000, 5), generator=keyed_generator(2)).double().mean(0)
+    assert bool(((wrong - p.double()).abs() > 5.2 * spread)[2:].all())  # the bound has the power to tell
+
+
+def test_a_batch_cannot_exceed_the_data():
+    with pytest.raises(
+        InvalidInputError, match="batch_size must be at most the 5 training examples; received 6"
+    ):
+        batch_indices(5, 6, seed=0, step=0)
+    with pytest.raises(InvalidInputError, match="batch_size must be at most the 5 training examples"):
+        TrainingBatches(dataset(torch.zeros(5, 2), dynamic=False), 6, seed=0)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0])
+def test_sizes_are_positive_integers(size):
+    with pytest.raises(InvalidInputError, match="batch_size must be a positive integer"):
+        batch_indices(5, size, seed=0, step=0)
+
+
+@pytest.mark.parametrize("step", [-1, 1.5, True])
+def test_steps_count_from_zero(step):
+    with pytest.raises(InvalidInputError, match="step must be a non-negative integer"):
+        batch_indices(5, 2, seed=0, step=step)
+    with pytest.raises(InvalidInputError, match="step must be a non-negative integer"):
+        TrainingBatches(dataset(torch.zeros(5, 2), dynamic=False), 2, seed=0).batch(step)
