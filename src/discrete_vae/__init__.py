@@ -13,8 +13,8 @@ from discrete_vae._version import __version__
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
     from discrete_vae.boltzmann.rbm import RBM
-    from discrete_vae.log_partition.annealed import annealed_log_partition
     from discrete_vae.data.load import load_dataset
+    from discrete_vae.log_partition.annealed import annealed_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
     from discrete_vae.log_partition.record import LogPartition
     from discrete_vae.model import DiscreteVAE

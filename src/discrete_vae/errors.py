@@ -26,3 +26,27 @@ class InvalidInputError(DiscreteVAEError, ValueError):
         self.received = received
         self.repair = repair
         super().__init__(f"{argument} {rule}; received {received}. {repair}")
+
+
+class NonFiniteLossError(DiscreteVAEError):
+    """Training met a loss that is not finite.
+
+    Args:
+        step: Number of the step, from 0.
+        term: The term of the loss that is not finite.
+        value: What it was.
+        last_checkpoint: Step of the last checkpoint, all of whose tensors are finite; None if there is none.
+    """
+
+    def __init__(self, step: int, term: str, value: float, last_checkpoint: int | None) -> None:
+        self.step = step
+        self.term = term
+        self.last_checkpoint = last_checkpoint
+        if last_checkpoint is None:
+            rest = "There is no checkpoint yet"
+        else:
+            rest = f"The last good checkpoint is that of step {last_checkpoint}"
+        super().__init__(
+            f"{term} is {value} at step {step}; the run has stopped. {rest}. A smaller learning rate, a longer warm-up "
+            "or a lower bound of beta usually help."
+        )

@@ -180,7 +180,7 @@ class DiscreteVAE(nn.Module):
         check_positive_int("chunk_size", chunk_size)
         log_z = self._log_partition(log_partition)
         chunks = []
-        with self._running_statistics():
+        with self.running_statistics():
             for first in range(0, num_samples, chunk_size):
                 count = min(chunk_size, num_samples - first)
                 sample = self.posterior.rsample(x, num_samples=count, generator=generator)
@@ -204,7 +204,7 @@ class DiscreteVAE(nn.Module):
             InvalidInputError: If x has another shape, dtype or domain.
         """
         check_unit_interval("x", check_tensor("x", x, ("batch", self.num_features)))
-        with self._running_statistics():
+        with self.running_statistics():
             return self.posterior.rsample(x, generator=generator)
 
     @torch.no_grad()
@@ -227,7 +227,7 @@ class DiscreteVAE(nn.Module):
             InvalidInputError: If zeta has another last axis or dtype.
         """
         check_tensor("zeta", zeta, (..., self.prior.num_units))
-        with self._running_statistics():
+        with self.running_statistics():
             return self.likelihood.mean(zeta)
 
     @torch.no_grad()
@@ -271,6 +271,17 @@ class DiscreteVAE(nn.Module):
             if module is not self and project is not None:
                 project()
 
+    @contextmanager
+    def running_statistics(self) -> Iterator[None]:
+        """Networks use their running statistics inside the block; every module has its own mode back after it."""
+        training = [module for module in self.modules() if module.training]
+        self.eval()
+        try:
+            yield
+        finally:
+            for module in training:
+                module.training = True
+
     def _log_partition(self, given: Tensor | SupportsFloat | None) -> Tensor | float:
         """log Z as a number or tensor, enumerated where none is given."""
         if given is None:
@@ -282,14 +293,3 @@ class DiscreteVAE(nn.Module):
                 raise InvalidInputError("log_partition", rule, "None", repair)
             return enumerate_log_partition(self.prior)
         return given if isinstance(given, Tensor) else float(given)
-
-    @contextmanager
-    def _running_statistics(self) -> Iterator[None]:
-        """Evaluation mode inside the block, every module's own mode after it."""
-        training = [module for module in self.modules() if module.training]
-        self.eval()
-        try:
-            yield
-        finally:
-            for module in training:
-                module.training = True

@@ -16,7 +16,9 @@ class WarmUpConfig(Record):
 
     strength: float = Field(default=20.0, ge=1.0, description="The KL's weight starts at 1 / strength.")
     epochs: NonNegativeFloat = Field(default=5.0, description="Epochs until the weight is 1.")
-    prior_strength: float = Field(default=2.0, ge=1.0, description="The same for the discrete KL's further factor.")
+    prior_strength: float = Field(
+        default=2.0, ge=1.0, description="The same for the discrete KL's further factor."
+    )
     prior_epochs: NonNegativeFloat = Field(default=20.0, description="Epochs until that factor is 1.")
 
 
@@ -32,7 +34,10 @@ class OptimiserConfig(Record):
 
     learning_rate: PositiveFloat = Field(default=3e-3, description="Step size at the start.")
     final_fraction: float = Field(
-        default=0.03, gt=0.0, le=1.0, description="Share of the step size that is left at the end; the decay is geometric."
+        default=0.03,
+        gt=0.0,
+        le=1.0,
+        description="Share of the step size that is left at the end; the decay is geometric.",
     )
     eps: PositiveFloat = Field(default=1e-8, description="Adam's epsilon.")
 
@@ -58,6 +63,10 @@ class EvaluationConfig(Record):
 
     num_samples: PositiveInt = Field(default=10_000, description="Importance samples an example.")
     num_examples: PositiveInt | None = Field(default=None, description="Test examples; none means all.")
-    num_annealed_chains: PositiveInt = Field(default=2000, description="Chains of annealed importance sampling.")
+    num_annealed_chains: PositiveInt = Field(
+        default=2000, description="Chains of annealed importance sampling."
+    )
     num_temperatures: PositiveInt = Field(default=5000, description="Its temperatures.")
-    seed: NonNegativeInt = Field(default=0, description="Seed of the importance samples and of the annealing.")
+    seed: NonNegativeInt = Field(
+        default=0, description="Seed of the importance samples and of the annealing."
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_tensor
+from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.numerics import bernoulli_log_prob
 
@@ -30,6 +30,19 @@ class BernoulliLikelihood(nn.Module):
         super().__init__()
         self.num_features = num_features
         self.network = MLP([num_latents], hidden, num_features)
+
+    @torch.no_grad()
+    def initialise_bias_(self, mean: Tensor) -> None:
+        """Start the output's biases at the log-odds of the data's mean, kept between 0.001 and 0.999.
+
+        Args:
+            mean: (feature,), in [0, 1].
+
+        Raises:
+            InvalidInputError: If mean has another shape, dtype or domain.
+        """
+        check_unit_interval("mean", check_tensor("mean", mean, (self.num_features,)))
+        self.network.layers[-1].bias.copy_(torch.logit(mean, eps=1e-3))
 
     def log_prob(self, x: Tensor, zeta: Tensor) -> Tensor:
         """log p(x | zeta).

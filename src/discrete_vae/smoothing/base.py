@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -19,7 +20,12 @@ class Smoothing(nn.Module, ABC):
     differentiable in l almost everywhere, so that gradients flow through zeta = F^-1(rho), rho ~ U(0,1).
 
     Source: Rolfe 2017, section continuous-variable, eq. discrete-VAE-approx-zeta.
+
+    Attributes:
+        max_beta: Upper bound that `project_` of a transformation with a beta enforces; others ignore it.
     """
+
+    max_beta: float = math.inf
 
     def icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         """The marginal inverse CDF, differentiable in the logits and the transformation's parameters.

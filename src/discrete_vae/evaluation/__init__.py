@@ -1,0 +1,1 @@
+"""Estimates over a data set: log-likelihood, ELBO, log Z."""

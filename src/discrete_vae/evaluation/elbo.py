@@ -1,0 +1,80 @@
+"""The ELBO over a data set."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.noise import keyed_generator
+
+_BATCH_SIZE = 500
+_STREAM = 0x656C626F
+
+
+@dataclass(frozen=True)
+class ElboEstimate:
+    """Means over examples, in nats.
+
+    Attributes:
+        elbo: Mean ELBO.
+        elbo_std_error: Its standard error over examples.
+        reconstruction: Mean log p(x | zeta).
+        kl_discrete: Mean KL of the binary latents.
+        kl_continuous: Mean KL of the Gaussian layers.
+        num_examples: Examples.
+        num_samples: Draws an example.
+    """
+
+    elbo: float
+    elbo_std_error: float
+    reconstruction: float
+    kl_discrete: float
+    kl_continuous: float
+    num_examples: int
+    num_samples: int
+
+
+@torch.no_grad()
+def evaluate_elbo(
+    model: DiscreteVAE, x: Tensor, *, log_partition: float, num_samples: int = 1, seed: int = 0
+) -> ElboEstimate:
+    """Average the ELBO over examples, with the networks' running statistics.
+
+    Args:
+        model: The model.
+        x: (example, feature), in [0, 1].
+        log_partition: log Z of the prior, nats.
+        num_samples: Draws of the posterior an example.
+        seed: Seed of the noise; the same seed gives the same noise to every model.
+
+    Returns:
+        The estimate; its error comes from the spread over examples, which contains that over draws.
+
+    Raises:
+        InvalidInputError: If x or num_samples breaks its rule.
+    """
+    check_positive_int("num_samples", num_samples)
+    parts = torch.zeros(len(x), 3, dtype=torch.float64)
+    with model.running_statistics():
+        for draw in range(num_samples):
+            for first in range(0, len(x), _BATCH_SIZE):
+                rows = slice(first, first + _BATCH_SIZE)
+                generator = keyed_generator(seed, _STREAM, draw, first, device=x.device)
+                elbo = model.elbo(x[rows], log_partition=log_partition, generator=generator)
+                terms = torch.stack([elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous], -1)
+                parts[rows] += terms.double().cpu() / num_samples
+    value = parts[:, 0] - parts[:, 1] - parts[:, 2]
+    return ElboEstimate(
+        elbo=float(value.mean()),
+        elbo_std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
+        reconstruction=float(parts[:, 0].mean()),
+        kl_discrete=float(parts[:, 1].mean()),
+        kl_continuous=float(parts[:, 2].mean()),
+        num_examples=len(value),
+        num_samples=num_samples,
+    )

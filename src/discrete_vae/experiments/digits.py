@@ -1,0 +1,44 @@
+"""The embedded default: scikit-learn's 8x8 digits, no download."""
+
+from __future__ import annotations
+
+from discrete_vae.config import (
+    BernoulliLikelihoodConfig,
+    BetaBoundConfig,
+    BlockGibbsConfig,
+    DigitsConfig,
+    EvaluationConfig,
+    ExperimentConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    OptimiserConfig,
+    RBMConfig,
+    TrainingConfig,
+    WarmUpConfig,
+)
+
+
+def digits(size: str) -> ExperimentConfig:
+    """8x8 digits, RBM 16 + 16, four groups."""
+    return ExperimentConfig(
+        name="digits",
+        data=DigitsConfig(),
+        model=ModelConfig(
+            num_features=64,
+            prior=RBMConfig(num_left=16, num_right=16),
+            posterior=HierarchicalPosteriorConfig(groups=4, hidden=(200,)),
+            likelihood=BernoulliLikelihoodConfig(hidden=(200,)),
+        ),
+        training=TrainingConfig(
+            num_epochs={"smoke": 10, "short": 300, "paper": 1000}[size],
+            batch_size=100,
+            optimiser=OptimiserConfig(learning_rate=3e-3),
+            warm_up=WarmUpConfig(epochs=20, prior_epochs=40),
+            beta_bound=BetaBoundConfig(start=3.0, slope=0.02),
+            sampler=BlockGibbsConfig(num_chains=500),
+            num_sweeps=20,
+            log_every=100,
+            validate_every={"smoke": 60, "short": 300, "paper": 600}[size],
+        ),
+        evaluation=EvaluationConfig(num_samples=1000),
+    )

@@ -1,0 +1,45 @@
+"""The simplified model of the supplement: 128 RBM units, no continuous layers, a deep decoder."""
+
+from __future__ import annotations
+
+from discrete_vae.config import (
+    BernoulliLikelihoodConfig,
+    BetaBoundConfig,
+    BlockGibbsConfig,
+    EvaluationConfig,
+    ExperimentConfig,
+    HierarchicalPosteriorConfig,
+    MNISTStaticConfig,
+    ModelConfig,
+    OptimiserConfig,
+    RBMConfig,
+    TrainingConfig,
+    WarmUpConfig,
+)
+
+
+def mnist_static_rbm128(size: str) -> ExperimentConfig:
+    """Static MNIST, RBM 64 + 64, four groups."""
+    width = {"smoke": 100, "short": 500, "paper": 2000}[size]
+    return ExperimentConfig(
+        name="mnist-static-rbm128",
+        data=MNISTStaticConfig(),
+        model=ModelConfig(
+            num_features=784,
+            prior=RBMConfig(num_left=64, num_right=64),
+            posterior=HierarchicalPosteriorConfig(groups=4, hidden=(width, width)),
+            likelihood=BernoulliLikelihoodConfig(hidden=(width,)),
+        ),
+        training=TrainingConfig(
+            num_epochs={"smoke": 1, "short": 100, "paper": 1000}[size],
+            batch_size=100,
+            optimiser=OptimiserConfig(learning_rate=3e-3),
+            warm_up=WarmUpConfig(),
+            beta_bound=BetaBoundConfig(start=3.0, slope=0.05),
+            sampler=BlockGibbsConfig(num_chains=2000),
+            num_sweeps={"smoke": 10, "short": 30, "paper": 100}[size],
+            log_every=100,
+            validate_every={"smoke": 250, "short": 1000, "paper": 5000}[size],
+        ),
+        evaluation=EvaluationConfig(num_samples=10_000),
+    )

@@ -1,0 +1,1 @@
+"""Pictures, one a file: model or run directory -> table -> picture."""

@@ -1,0 +1,78 @@
+"""What a user sees while a run trains."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+class TrainingProgress:
+    """A bar with the time that is left on a terminal, plain lines elsewhere.
+
+    Args:
+        first_step: Steps done before this process.
+        num_steps: Steps of the whole run.
+        console: Where to write; None means standard error.
+    """
+
+    def __init__(self, first_step: int, num_steps: int, console: Console | None = None) -> None:
+        self._console = console or Console(file=sys.stderr, soft_wrap=True)
+        self._first_step, self._num_steps = first_step, num_steps
+        self._start = time.monotonic()
+        self._bar: Progress | None = None
+        if self._console.is_terminal:
+            columns = (
+                TextColumn("training"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(compact=True),
+                TextColumn("{task.fields[status]}"),
+            )
+            self._bar = Progress(*columns, console=self._console)
+            self._task = self._bar.add_task("training", total=num_steps, completed=first_step, status="")
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, step: int) -> None:
+        """Show that a number of steps is done."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step)
+
+    def show(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
+        """Show figures: beside the bar, or as a line of their own."""
+        text = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, status=text)
+            return
+        done = step - self._first_step
+        left = (time.monotonic() - self._start) / max(done, 1) * (self._num_steps - step)
+        self._console.print(
+            f"step {step}/{self._num_steps}  epoch {epoch:.1f}  {text}  {_duration(left)} left",
+            highlight=False,
+        )
+
+    def note(self, text: str) -> None:
+        """Print one line that stays."""
+        self._console.print(text, highlight=False)
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    return (
+        f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}" if minutes >= 60 else f"{minutes}:{seconds:02d}"
+    )

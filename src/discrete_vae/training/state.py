@@ -1,0 +1,123 @@
+"""Everything that a training run carries from step to step, and its way into a checkpoint and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discrete_vae.config import ExperimentConfig, instantiate
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.log_partition.running import RunningLogPartition
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.noise import key_to_seed
+from discrete_vae.samplers.protocol import Sampler
+
+_INIT_STREAM = 0x696E6974
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+@dataclass
+class TrainingState:
+    """The parts of a run.
+
+    Attributes:
+        model: The model.
+        optimiser: Adam over all of its parameters.
+        chains: The persistent chains.
+        running: The running value of log Z.
+        step: Steps done.
+    """
+
+    model: DiscreteVAE
+    optimiser: torch.optim.Adam
+    chains: Sampler
+    running: RunningLogPartition
+    step: int = 0
+
+    @classmethod
+    def initial(cls, config: ExperimentConfig, train_mean: Tensor) -> TrainingState:
+        """The state before the first step; depends on the config and the data's mean alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(key_to_seed(config.seed, _INIT_STREAM) >> 1)
+            model = DiscreteVAE.from_config(config.model)
+        model.likelihood.initialise_bias_(train_mean)
+        settings = config.training.optimiser
+        optimiser = torch.optim.Adam(
+            model.parameters(), lr=settings.learning_rate, eps=settings.eps, fused=True
+        )
+        chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
+        return cls(model, optimiser, chains, RunningLogPartition(model.prior))
+
+    def capture(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and plain values that `restore` needs."""
+        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        for name, parameter in self.model.named_parameters():
+            for moment in _MOMENTS:
+                if moment in self.optimiser.state[parameter]:
+                    tensors[f"optimiser/{name}/{moment}"] = self.optimiser.state[parameter][moment]
+        meta: dict[str, Any] = {"step": self.step}
+        for part, state in (("chains", self.chains.state_dict()), ("running", self.running.state_dict())):
+            meta[part] = {}
+            for name, value in state.items():
+                if isinstance(value, Tensor):
+                    tensors[f"{part}/{name}"] = value
+                else:
+                    meta[part][name] = value
+        return tensors, meta
+
+    def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """Go on from what `capture` gave.
+
+        Raises:
+            InvalidInputError: If the checkpoint belongs to another model; nothing is changed.
+        """
+        check_fits(self.model, tensors)
+        for part, owner in (("chains", self.chains), ("running", self.running)):
+            state = dict(meta.get(part, {}))
+            state |= {
+                name.removeprefix(f"{part}/"): v for name, v in tensors.items() if name.startswith(f"{part}/")
+            }
+            owner.load_state_dict(state)
+        load_model(self.model, tensors)
+        for name, parameter in self.model.named_parameters():
+            saved = {
+                m: tensors[f"optimiser/{name}/{m}"] for m in _MOMENTS if f"optimiser/{name}/{m}" in tensors
+            }
+            if saved:
+                self.optimiser.state[parameter] = {m: value.clone() for m, value in saved.items()}
+        self.step = int(meta["step"])
+
+
+def load_model(model: DiscreteVAE, tensors: dict[str, Tensor]) -> None:
+    """Copy a checkpoint's weights into a model.
+
+    Raises:
+        InvalidInputError: If they belong to another model; nothing is changed.
+    """
+    check_fits(model, tensors)
+    model.load_state_dict({name: tensors[f"model/{name}"] for name in model.state_dict()})
+
+
+def check_fits(model: DiscreteVAE, tensors: dict[str, Tensor]) -> None:
+    """Check that a checkpoint's weights have the names and shapes of a model's.
+
+    Raises:
+        InvalidInputError: If they do not; names the first difference.
+    """
+    saved = {
+        name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")
+    }
+    wanted = model.state_dict()
+    for name in sorted(wanted.keys() | saved.keys()):
+        shapes = [tuple(part[name].shape) if name in part else None for part in (wanted, saved)]
+        if shapes[0] != shapes[1]:
+            rule = (
+                f"must hold {name} of shape {shapes[0]}" if shapes[0] is not None else f"must not hold {name}"
+            )
+            received = "no such tensor" if shapes[1] is None else f"shape {shapes[1]}"
+            raise InvalidInputError(
+                "checkpoint", rule, received, "It belongs to another model: check config.json."
+            )
