@@ -22,6 +22,7 @@ def digits(size: str) -> ExperimentConfig:
     """8x8 digits, RBM 16 + 16, four groups."""
     return ExperimentConfig(
         name="digits",
+        size=size,
         data=DigitsConfig(),
         model=ModelConfig(
             num_features=64,

@@ -23,6 +23,7 @@ def mnist_static_rbm128(size: str) -> ExperimentConfig:
     width = {"smoke": 100, "short": 500, "paper": 2000}[size]
     return ExperimentConfig(
         name="mnist-static-rbm128",
+        size=size,
         data=MNISTStaticConfig(),
         model=ModelConfig(
             num_features=784,

@@ -53,6 +53,23 @@ class RunDirectory:
         Raises:
             InvalidInputError: If the path is a file, a folder that holds anything, or cannot be made.
         """
+        folder = cls.check_new(path)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            received = f"{folder} ({error.strerror})"
+            raise InvalidInputError(
+                "run_dir", "must be a folder that can be made", received, "Give another --run-dir."
+            ) from None
+        return cls(folder)
+
+    @staticmethod
+    def check_new(path: str | Path) -> Path:
+        """Return the folder of a new run if it may be made; touches nothing.
+
+        Raises:
+            InvalidInputError: If the path is a file, or a folder that holds anything.
+        """
         folder = Path(path).expanduser()
         if folder.exists() and not folder.is_dir():
             raise InvalidInputError(
@@ -66,14 +83,7 @@ class RunDirectory:
                 )
                 repair = "Use --resume to continue the run there, or give another --run-dir."
                 raise InvalidInputError("run_dir", "must be a new or empty folder", received, repair)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            received = f"{folder} ({error.strerror})"
-            raise InvalidInputError(
-                "run_dir", "must be a folder that can be made", received, "Give another --run-dir."
-            ) from None
-        return cls(folder)
+        return folder
 
     @classmethod
     def open(cls, path: str | Path) -> Self:

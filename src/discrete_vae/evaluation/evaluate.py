@@ -1,0 +1,83 @@
+"""Everything that is reported about a trained model on test data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from discrete_vae.config import EvaluationConfig
+from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
+from discrete_vae.evaluation.log_likelihood import LogLikelihoodEstimate, evaluate_log_likelihood
+from discrete_vae.evaluation.log_partition import PriorLogPartition, estimate_log_partition
+from discrete_vae.model import DiscreteVAE
+
+_ELBO_DRAWS = 20
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation; all values in nats per example.
+
+    Attributes:
+        log_likelihood: Importance-weighted estimate, zeta sampled as in training.
+        elbo: The bound and its parts.
+        log_partition: log Z and how it was had.
+        seconds: Time it took.
+    """
+
+    log_likelihood: LogLikelihoodEstimate
+    elbo: ElboEstimate
+    log_partition: PriorLogPartition
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for evaluation.json."""
+        values = asdict(self)
+        values["log_partition"]["gap"] = self.log_partition.gap
+        return values
+
+
+def evaluate_model(
+    model: DiscreteVAE,
+    x: Tensor,
+    config: EvaluationConfig,
+    *,
+    chains: Tensor | None = None,
+    report: Callable[[int, float], None] | None = None,
+) -> Evaluation:
+    """Estimate log Z, the log-likelihood and the ELBO.
+
+    Args:
+        model: The model.
+        x: (example, feature), in {0,1}.
+        config: Numbers of samples, chains and temperatures, and the seed.
+        chains: (chain, unit), states of the prior for reverse annealing; None leaves it out.
+        report: Called with the number of examples done and the running mean log-likelihood.
+
+    Returns:
+        The estimates with their standard errors.
+
+    Raises:
+        InvalidInputError: If x breaks its rule.
+
+    Warns:
+        AnnealingDisagreementWarning: If forward and reverse annealing differ by more than 0.1 nats.
+    """
+    start = time.monotonic()
+    log_partition = estimate_log_partition(
+        model.prior,
+        chains=chains,
+        num_chains=config.num_annealed_chains,
+        num_temperatures=config.num_temperatures,
+        seed=config.seed,
+    )
+    log_z = log_partition.best.value
+    likelihood = evaluate_log_likelihood(
+        model, x, log_partition=log_z, num_samples=config.num_samples, seed=config.seed, report=report
+    )
+    elbo = evaluate_elbo(model, x, log_partition=log_z, num_samples=_ELBO_DRAWS, seed=config.seed)
+    return Evaluation(likelihood, elbo, log_partition, time.monotonic() - start)

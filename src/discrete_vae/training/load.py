@@ -1,0 +1,51 @@
+"""A trained model out of its run directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.samplers.protocol import Sampler
+from discrete_vae.training.state import TrainingState
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedRun:
+    """A model with what it was trained with.
+
+    Attributes:
+        config: The experiment.
+        model: In evaluation mode.
+        chains: The persistent chains of training, where the checkpoint left them.
+        step: Step of the checkpoint.
+    """
+
+    config: ExperimentConfig
+    model: DiscreteVAE
+    chains: Sampler
+    step: int
+
+
+def load_run(run: RunDirectory, checkpoint: int | Literal["best", "last"] = "best") -> LoadedRun:
+    """Build the model of a run and load one of its checkpoints.
+
+    Args:
+        run: The run.
+        checkpoint: A step, or which one; the best is that with the highest validation ELBO.
+
+    Returns:
+        The model and the chains.
+
+    Raises:
+        InvalidInputError: If the config or the checkpoint is missing, damaged, or they do not fit each other.
+    """
+    config = ExperimentConfig.from_json(run.read_config())
+    saved = run.checkpoints().load(checkpoint)
+    state = TrainingState.initial(config, torch.full((config.model.num_features,), 0.5))
+    state.restore(saved.tensors, saved.meta)
+    return LoadedRun(config, state.model.eval(), state.chains, saved.step)

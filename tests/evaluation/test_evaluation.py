@@ -1,0 +1,105 @@
+"""Estimates over data sets: the sums are right, errors are stated, noise is keyed."""
+
+import math
+
+import pytest
+import torch
+
+from discrete_vae import RBM, DiscreteVAE, exact_log_partition
+from discrete_vae.config import (
+    BernoulliLikelihoodConfig,
+    EvaluationConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    RBMConfig,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.elbo import evaluate_elbo
+from discrete_vae.evaluation.evaluate import evaluate_model
+from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.evaluation.log_partition import AnnealingDisagreementWarning, estimate_log_partition
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    made = DiscreteVAE.from_config(
+        ModelConfig(
+            num_features=6,
+            prior=RBMConfig(num_left=3, num_right=2),
+            posterior=HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
+            likelihood=BernoulliLikelihoodConfig(),
+        )
+    )
+    with torch.no_grad():
+        made.prior.weight.normal_()
+    return made
+
+
+@pytest.fixture(scope="module")
+def x():
+    return torch.bernoulli(torch.full((12, 6), 0.4), generator=torch.Generator().manual_seed(0))
+
+
+def test_log_likelihood_is_the_mean_over_examples(model, x):
+    seen = []
+    estimate = evaluate_log_likelihood(
+        model, x, log_partition=1.0, num_samples=200, report=lambda done, mean: seen.append((done, mean))
+    )
+    alone = [evaluate_log_likelihood(model, x[:k], log_partition=1.0, num_samples=200).value for k in (1, 2)]
+    assert seen[0] == (1, pytest.approx(alone[0]))
+    assert seen[1] == (2, pytest.approx(alone[1]))
+    assert seen[-1] == (12, pytest.approx(estimate.value))
+    assert estimate.num_examples == 12
+    assert 0 < estimate.monte_carlo_std_error < estimate.std_error
+    assert 1 <= estimate.min_ess <= estimate.median_ess <= 200
+
+
+def test_log_partition_shifts_everything(model, x):
+    low, high = (evaluate_log_likelihood(model, x, log_partition=z, num_samples=50).value for z in (0.0, 2.0))
+    assert low - high == pytest.approx(2.0)
+    a, b = (evaluate_elbo(model, x, log_partition=z) for z in (0.0, 2.0))
+    assert b.kl_discrete - a.kl_discrete == pytest.approx(2.0, abs=1e-5)
+    assert a.elbo == pytest.approx(a.reconstruction - a.kl_discrete - a.kl_continuous, abs=1e-9)
+
+
+def test_elbo_lies_below_the_log_likelihood(model, x):
+    log_z = exact_log_partition(model.prior).value
+    elbo = evaluate_elbo(model, x, log_partition=log_z, num_samples=200)
+    likelihood = evaluate_log_likelihood(model, x, log_partition=log_z, num_samples=2000)
+    assert elbo.elbo < likelihood.value
+    assert elbo.num_samples == 200
+
+
+def test_one_example_has_no_spread(model, x):
+    assert math.isnan(evaluate_elbo(model, x[:1], log_partition=0.0).elbo_std_error)
+    assert math.isnan(evaluate_log_likelihood(model, x[:1], log_partition=0.0, num_samples=5).std_error)
+
+
+def test_evaluate_model_is_plain_values(model, x):
+    import json
+
+    result = evaluate_model(model, x, EvaluationConfig(num_samples=50))
+    assert result.log_partition.best.method == "enumeration"
+    text = json.dumps(result.to_json())
+    assert json.loads(text)["log_likelihood"]["num_samples"] == 50
+    assert result.log_partition.gap is None
+
+
+def test_annealing_where_enumeration_is_out_of_reach():
+    rbm = RBM(6, 6)
+    with torch.no_grad():
+        rbm.weight.normal_(generator=torch.Generator().manual_seed(0))
+    chains = torch.bernoulli(torch.full((100, 12), 0.5), generator=torch.Generator().manual_seed(1))
+    with pytest.warns(AnnealingDisagreementWarning, match="nats from forward annealing"):
+        estimate = estimate_log_partition(
+            rbm, chains=chains, num_chains=50, num_temperatures=50, max_enumerated=4
+        )
+    assert estimate.best.method == "annealed forward"
+    assert estimate.reverse.num_samples == 50
+    assert estimate.gap == estimate.reverse.value - estimate.best.value
+
+
+def test_numbers_are_checked(model, x):
+    with pytest.raises(InvalidInputError, match="num_samples must be a positive integer"):
+        evaluate_elbo(model, x, log_partition=0.0, num_samples=0)

@@ -1,0 +1,35 @@
+"""Every experiment in every size builds, and its docstring says what to expect."""
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments import SIZES, experiment_function, experiment_names, load_experiment
+
+
+@pytest.mark.parametrize("name", experiment_names())
+@pytest.mark.parametrize("size", SIZES)
+def test_config_builds_a_model(name, size):
+    config = load_experiment(name, size)
+    assert (config.name, config.size) == (name, size)
+    with torch.device("meta"):
+        model = DiscreteVAE.from_config(config.model)
+    assert model.num_features == config.model.num_features
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_docstring_states_command_value_and_time(name):
+    text = experiment_function(name).__doc__
+    assert f"dvae train {name}" in text
+    assert "nats" in text
+    assert "minutes" in text or "seconds" in text
+
+
+def test_unknown_names():
+    with pytest.raises(
+        InvalidInputError, match="experiment must be one of digits, mnist-static-rbm128; received 'x'"
+    ):
+        load_experiment("x")
+    with pytest.raises(InvalidInputError, match="size must be one of smoke, short, paper; received 'huge'"):
+        load_experiment("digits", "huge")

@@ -1,0 +1,63 @@
+"""The state: reproducible from the config, captured and restored whole."""
+
+import pytest
+import torch
+from tests.training.tiny import CONFIG
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.training.state import TrainingState
+
+MEAN = torch.full((64,), 0.25)
+
+
+def test_the_initial_state_depends_on_the_seed_alone():
+    torch.manual_seed(5)
+    one = TrainingState.initial(CONFIG, MEAN)
+    before = torch.random.get_rng_state()
+    other = TrainingState.initial(CONFIG, MEAN)
+    assert torch.equal(before, torch.random.get_rng_state())
+    for a, b in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+    third = TrainingState.initial(CONFIG.model_copy(update={"seed": 1}), MEAN)
+    weights = [s.model.posterior.networks[0].layers[0].weight for s in (one, third)]
+    assert not torch.equal(*weights)
+
+
+def test_the_decoder_starts_at_the_mean_of_the_data():
+    state = TrainingState.initial(CONFIG, MEAN)
+    bias = state.model.likelihood.network.layers[-1].bias
+    torch.testing.assert_close(torch.sigmoid(bias), MEAN)
+
+
+def test_a_restored_state_captures_the_same():
+    state = TrainingState.initial(CONFIG, MEAN)
+    x = torch.bernoulli(torch.full((20, 64), 0.3))
+    z = state.chains.step(2)
+    state.running.update(z)
+    (-state.model.elbo(x, log_partition=state.running.tensor(z)).value.mean()).backward()
+    state.optimiser.step()
+    state.step = 4
+    tensors, meta = state.capture()
+    copy = TrainingState.initial(CONFIG.model_copy(update={"seed": 9}), MEAN)
+    copy.restore({name: value.clone() for name, value in tensors.items()}, meta)
+    again, meta_again = copy.capture()
+    assert meta_again == meta
+    assert again.keys() == tensors.keys()
+    assert all(torch.equal(again[name], tensors[name]) for name in tensors)
+
+
+@pytest.mark.parametrize("damage", ["missing", "shape", "extra"])
+def test_a_state_of_another_model_is_refused_and_changes_nothing(damage):
+    state = TrainingState.initial(CONFIG, MEAN)
+    tensors, meta = state.capture()
+    tensors = {name: value.clone() for name, value in tensors.items()}
+    if damage == "missing":
+        del tensors["model/prior.bias"]
+    elif damage == "shape":
+        tensors["model/prior.bias"] = torch.zeros(3)
+    else:
+        tensors["model/hierarchy.weight"] = torch.zeros(3)
+    before = state.model.prior.bias.clone()
+    with pytest.raises(InvalidInputError, match="checkpoint must"):
+        state.restore(tensors, meta)
+    assert torch.equal(before, state.model.prior.bias)
