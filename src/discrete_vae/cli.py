@@ -20,7 +20,6 @@ _VERBS = {
         "evaluate:run_evaluate",
         "log-likelihood, ELBO and log Z on test data, with standard errors",
     ),
-    "sample": ("sample:run_sample", "pictures of samples and reconstructions"),
 }
 _TAKES_OVERRIDES = {"train", "validate"}
 
@@ -29,8 +28,8 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of all verbs."""
     parser = argparse.ArgumentParser(
         prog="dvae",
-        description="Train, evaluate and sample variational autoencoders with a Boltzmann-machine prior.",
-        epilog="Try: dvae train digits, then dvae evaluate and dvae sample on the run directory it names.",
+        description="Train and evaluate variational autoencoders with a Boltzmann-machine prior.",
+        epilog="Try: dvae train digits, then dvae evaluate on the run directory it names.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dvae {__version__}")
@@ -55,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     made["train"].add_argument(
         "--resume", action="store_true", help="go on from the last checkpoint in --run-dir"
     )
-    for name in ("evaluate", "sample"):
+    for name in ("evaluate",):
         made[name].add_argument("run", metavar="RUN", help="a run directory")
         made[name].add_argument(
             "--checkpoint", default="best", metavar="best|last|STEP", help="default: best"
@@ -65,12 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--num-samples", type=int, metavar="K", help="importance samples an example"
     )
     made["evaluate"].add_argument("--num-examples", type=int, metavar="N", help="test examples; default: all")
-    made["sample"].add_argument("--out", metavar="FILE.png", help="default: figures/evolution.png in the run")
-    made["sample"].add_argument("--num-rows", type=int, default=20, help="rows of the grid")
-    made["sample"].add_argument("--num-chains", type=int, default=5, help="independent chains side by side")
-    made["sample"].add_argument("--num-draws", type=int, default=5, help="draws for each state of the RBM")
-    made["sample"].add_argument("--num-sweeps", type=int, default=100, help="Gibbs sweeps between rows")
-    for name in ("train", "validate", "evaluate", "sample"):
+    for name in ("train", "validate", "evaluate"):
         made[name].add_argument(
             "--data-dir",
             metavar="DIR",

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tests.training.tiny import CONFIG
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.training.state import TrainingState
+from tests.training.tiny import CONFIG
 
 MEAN = torch.full((64,), 0.25)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from typing import Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -83,13 +84,13 @@ def run_evaluate(arguments: Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def parse_checkpoint(text: str) -> int | str:
+def parse_checkpoint(text: str) -> int | Literal["best", "last"]:
     """A checkpoint's name on the command line: best, last or a step.
 
     Raises:
         InvalidInputError: If it is none of them.
     """
-    if text in {"best", "last"}:
+    if text == "best" or text == "last":  # noqa: PLR1714, RUF100 (a set would hide the type)
         return text
     if not text.isdecimal():
         raise InvalidInputError("--checkpoint", "must be best, last or a step", repr(text), "Use best.")

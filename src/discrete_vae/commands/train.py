@@ -79,7 +79,7 @@ def run_train(arguments: Namespace, overrides: list[str]) -> int:
         return 130
     print(
         f"Trained {result.num_steps} steps in {result.seconds:.0f} s; best validation ELBO {result.best_elbo:.2f} nats "
-        f"at step {result.best_step}.\nRun directory: {run.path}\nNext: dvae evaluate {run.path}, dvae sample {run.path}"
+        f"at step {result.best_step}.\nNext: dvae evaluate {run.path}"
     )
     return 0
 

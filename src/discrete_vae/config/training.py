@@ -67,6 +67,9 @@ class EvaluationConfig(Record):
         default=2000, description="Chains of annealed importance sampling."
     )
     num_temperatures: PositiveInt = Field(default=5000, description="Its temperatures.")
+    num_chain_sweeps: PositiveInt = Field(
+        default=1000, description="Sweeps of the training chains before annealing starts from them."
+    )
     seed: NonNegativeInt = Field(
         default=0, description="Seed of the importance samples and of the annealing."
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_tensor, check_unit_interval
-from discrete_vae.nets.mlp import MLP
+from discrete_vae.nets.mlp import MLP, ConcatLinear
 from discrete_vae.numerics import bernoulli_log_prob
 
 
@@ -42,7 +42,9 @@ class BernoulliLikelihood(nn.Module):
             InvalidInputError: If mean has another shape, dtype or domain.
         """
         check_unit_interval("mean", check_tensor("mean", mean, (self.num_features,)))
-        self.network.layers[-1].bias.copy_(torch.logit(mean, eps=1e-3))
+        output = self.network.layers[-1]
+        assert isinstance(output, ConcatLinear)  # without a norm behind it the last layer is linear
+        output.bias.copy_(torch.logit(mean, eps=1e-3))
 
     def log_prob(self, x: Tensor, zeta: Tensor) -> Tensor:
         """log p(x | zeta).

@@ -1,1 +1,0 @@
-"""Pictures, one a file: model or run directory -> table -> picture."""
