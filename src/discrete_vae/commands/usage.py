@@ -52,6 +52,8 @@ class HouseParser(argparse.ArgumentParser):
         if found := re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message):
             names = re.findall(r"[\w-]+", found[3])
             return f"{found[1]} {_not_one_of(names, found[2])}"
+        if found := re.fullmatch(r"argument (\S+): ignored explicit argument (.*)", message):
+            return f"{found[1]} takes no value; received {found[2]}. Leave the value out."
         if found := re.fullmatch(r"unrecognized arguments: (.*)", message):
             return self._unknown(found[1].split())
         return f"{message[:1].upper()}{message[1:]}. {see}"
