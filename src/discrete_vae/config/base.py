@@ -109,7 +109,7 @@ def _in_house_form(record: type[Record], error: ValidationError) -> InvalidInput
     path = ".".join([record.__name__, *(str(part) for part in first["loc"])])
     kind, context = first["type"], first.get("ctx", {})
     received = f"{first['input']!r}"[:80]
-    more = f" ({error.error_count() - 1} more problems follow.)" if error.error_count() > 1 else ""
+    more = f" {error.error_count() - 1} more problems follow." if error.error_count() > 1 else ""
     if kind == "value_error" and isinstance(context.get("error"), InvalidInputError):
         inner = context["error"]
         return InvalidInputError(

@@ -99,6 +99,7 @@ def train(
             validates = state.step == num_steps or state.step % settings.validate_every == 0
             if validates or state.step % settings.log_every == 0:
                 figures = sums.means() | state_figures(state)
+                _check_finite(figures, state.step, store)
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **figures})
                 shown.show(
                     state.step,
@@ -202,9 +203,14 @@ def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore
     elbo = evaluate_elbo(
         state.model, x, log_partition=estimate.best.value, seed=key_to_seed(seed, _VALIDATION_STREAM)
     )
-    if not math.isfinite(elbo.elbo):
-        raise NonFiniteLossError(state.step, "the validation ELBO", elbo.elbo, _last(store))
+    _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
     return elbo
+
+
+def _check_finite(figures: dict[str, float], step: int, store: CheckpointStore) -> None:
+    for name, value in figures.items():
+        if not math.isfinite(value):
+            raise NonFiniteLossError(step, name, value, _last(store))
 
 
 def _non_finite(elbo: Elbo, step: int, store: CheckpointStore) -> NonFiniteLossError:
