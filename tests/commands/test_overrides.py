@@ -107,9 +107,11 @@ def test_every_setting_of_an_experiment_can_be_set_to_what_it_is(experiment):
 
 def test_every_component_can_be_swapped_in():
     for path, slot in slots().items():
+        owner = [] if slot.owner is None else [(slot.owner[0], [slot.owner[1]])]
         for name in slot.members:
             if name != "file":  # needs a path
-                assert read_value(apply_overrides(DIGITS, [(path, [name])]), path).kind == name
+                config = apply_overrides(DIGITS, [(path, [name]), *owner])
+                assert read_value(config, path).kind == name
 
 
 def test_components_of_one_slot_may_share_a_settings_name():

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from discrete_vae.commands.settings import Setting, Slot, settings, slots, walk
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.config import ComponentConfig, ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 
 Override = tuple[str, list[str]]
@@ -70,7 +70,7 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
     """
     known_slots, known_settings = slots(), settings()
     fields = config.model_dump()
-    for path, values in overrides:
+    for path, values in sorted(overrides, key=lambda override: override[0].count(".")):  # outer ones first
         if path in known_slots:
             _swap(fields, known_slots[path], values)
     for path, values in overrides:
@@ -90,15 +90,7 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
 def settings_of(config: ExperimentConfig) -> list[Slot | Setting]:
     """The slots and settings that an experiment has with its present components, in the order of its config."""
     fields = config.model_dump()
-    return [
-        entry
-        for entry in walk(ExperimentConfig)
-        if (
-            _place(fields, entry.path)[0] is not None
-            if isinstance(entry, Slot)
-            else _is_present(fields, entry)
-        )
-    ]
+    return [entry for entry in walk(ExperimentConfig) if _is_present(fields, entry)]
 
 
 def read_value(config: ExperimentConfig, path: str) -> Any:
@@ -115,15 +107,22 @@ def _swap(fields: dict[str, Any], slot: Slot, values: list[str]) -> None:
         repair = f"To set a value of the present one: {option}.FIELD VALUE."
         received = repr(" ".join(values)) if values else "nothing"
         raise InvalidInputError(option, f"must be one of {names}", received, repair)
+    if not _is_present(fields, slot):
+        raise _foreign(fields, [slot])
     place, last = _place(fields, slot.path)
-    name = values[0]
-    if place is None:
-        rule = "belongs to a component that the experiment does not have"
-        raise InvalidInputError(option, rule, name, "Swap the component around it first.")
-    if slot.members[name] is None:
+    assert place is not None
+    member = slot.members[values[0]]
+    if member is None:
         place[last] = None
-    elif place[last] is None or place[last]["kind"] != name:
-        place[last] = {"kind": name}
+    elif place[last] is None or place[last]["kind"] != values[0]:
+        place[last] = _fields_of(member)
+
+
+def _fields_of(member: type[ComponentConfig]) -> dict[str, Any]:
+    """A component's defaults; its kind alone where a value must be given, which the config then asks for."""
+    if any(field.is_required() for field in member.model_fields.values()):
+        return {"kind": member.model_fields["kind"].default}
+    return member().model_dump()
 
 
 def _place(fields: dict[str, Any], path: str) -> tuple[dict[str, Any] | None, str]:
@@ -141,11 +140,11 @@ def _kind_at(fields: dict[str, Any], slot: str) -> str | None:
     return None if component is None else component["kind"]
 
 
-def _is_present(fields: dict[str, Any], setting: Setting) -> bool:
-    return setting.owner is None or _kind_at(fields, setting.owner[0]) == setting.owner[1]
+def _is_present(fields: dict[str, Any], entry: Setting | Slot) -> bool:
+    return entry.owner is None or _kind_at(fields, entry.owner[0]) == entry.owner[1]
 
 
-def _foreign(fields: dict[str, Any], entries: list[Setting]) -> InvalidInputError:
+def _foreign(fields: dict[str, Any], entries: Sequence[Setting | Slot]) -> InvalidInputError:
     slot = entries[0].owner[0] if entries[0].owner is not None else ""
     owners = [entry.owner[1] for entry in entries if entry.owner is not None]
     rule = f"needs --{slot} {' or '.join(owners)}"

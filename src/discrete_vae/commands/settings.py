@@ -25,10 +25,12 @@ class Slot:
     Attributes:
         path: Its option without dashes, "model.smoothing".
         members: What fits there, by name; "none" stands for no component where that is allowed.
+        owner: The slot and the component that it belongs to; None for what every experiment has.
     """
 
     path: str
     members: dict[str, type[ComponentConfig] | None]
+    owner: tuple[str, str] | None
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def walk(
         path = f"{prefix}{name}".replace("_", "-")
         members = _members(field.annotation)
         if members is not None:
-            yield Slot(path, members)
+            yield Slot(path, members, owner)
             for kind, member in members.items():
                 if member is not None:
                     yield from walk(member, f"{path}.", (path, kind))
