@@ -12,6 +12,7 @@ from discrete_vae._version import __version__
 
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
+    from discrete_vae.boltzmann.graph import GraphBoltzmann
     from discrete_vae.boltzmann.rbm import RBM
     from discrete_vae.data.load import load_dataset
     from discrete_vae.log_partition.annealed import annealed_log_partition
@@ -32,6 +33,7 @@ _HOMES = {
     "DiscreteVAE": "model",
     "Elbo": "objectives.elbo",
     "FactorialBernoulli": "boltzmann.factorial",
+    "GraphBoltzmann": "boltzmann.graph",
     "HierarchicalPosterior": "posteriors.hierarchical",
     "LatentGroup": "posteriors.latent_group",
     "LogPartition": "log_partition.record",
@@ -49,6 +51,7 @@ __all__ = [
     "DiscreteVAE",
     "Elbo",
     "FactorialBernoulli",
+    "GraphBoltzmann",
     "HierarchicalPosterior",
     "LatentGroup",
     "LogPartition",

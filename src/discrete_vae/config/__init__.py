@@ -19,7 +19,12 @@ from discrete_vae.config.experiment import ExperimentConfig
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
-from discrete_vae.config.prior import FactorialBernoulliConfig, PriorConfig, RBMConfig
+from discrete_vae.config.prior import (
+    FactorialBernoulliConfig,
+    GraphBoltzmannConfig,
+    PriorConfig,
+    RBMConfig,
+)
 from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig, SpikeSlabConfig
 from discrete_vae.config.training import (
@@ -42,6 +47,7 @@ __all__ = [
     "ExperimentConfig",
     "FactorialBernoulliConfig",
     "FileDataConfig",
+    "GraphBoltzmannConfig",
     "HierarchicalPosteriorConfig",
     "LikelihoodConfig",
     "MNISTDynamicConfig",
@@ -72,7 +78,7 @@ def members(union: object) -> tuple[type[ComponentConfig], ...]:
 
     Examples:
         >>> [config.__name__ for config in members(PriorConfig)]
-        ['RBMConfig', 'FactorialBernoulliConfig']
+        ['RBMConfig', 'FactorialBernoulliConfig', 'GraphBoltzmannConfig']
     """
     inner = get_args(union)[0]
     return get_args(inner) or (inner,)
