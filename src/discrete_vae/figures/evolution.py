@@ -1,0 +1,124 @@
+"""Samples of a model along the Markov chains of its prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.image_grid import GridText, draw_image_grid
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.noise import keyed_generator
+from discrete_vae.samplers.protocol import Sampler
+
+_STREAM = 0x65766F6C
+_DEFAULT_CHAINS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class EvolutionTable:
+    """Samples along chains.
+
+    Attributes:
+        means: E[x | zeta] of each draw, (row, chain, draw, feature), probabilities.
+        z: The chains' states, (row, chain, unit), in {0,1}; a row's draws share them.
+        num_sweeps: Sweeps from one row to the next.
+    """
+
+    means: Tensor
+    z: Tensor
+    num_sweeps: int
+
+
+@torch.no_grad()
+def evolution(
+    model: DiscreteVAE,
+    chains: Sampler,
+    *,
+    num_rows: int = 20,
+    num_sweeps: int = 100,
+    num_draws: int = 5,
+    num_chains: int | None = None,
+    seed: int = 0,
+) -> EvolutionTable:
+    """Decode what the chains of a model's prior visit.
+
+    For each row the chains take ``num_sweeps`` sweeps to a state z; each draw of that row takes a zeta of its own from
+    r(zeta|z) and decodes it. Modes of the prior show as columns that keep their meaning over many rows, what the prior
+    leaves to the layers below shows as differences inside a group.
+
+    Source: Rolfe 2017, figure mnist-evolution and its three siblings. In a model without continuous layers the draws
+    of a group differ in zeta alone.
+
+    Args:
+        model: The model; its networks use their running statistics.
+        chains: Chains of the model's prior, which this call advances by ``num_rows * num_sweeps`` sweeps: fresh ones
+            after as many sweeps as they need to forget their start, or those of training.
+        num_rows: Rows.
+        num_sweeps: Sweeps before each row.
+        num_draws: Draws of zeta a state.
+        num_chains: How many of the chains to show, from the first; None means five, or all where there are fewer.
+        seed: Seed of zeta; the chains have their own.
+
+    Returns:
+        The table, on the CPU.
+
+    Raises:
+        InvalidInputError: If a number is not a positive integer, there are fewer chains than asked for, or the chains
+            belong to another machine than the model's prior; the chains have not moved then.
+
+    Examples:
+        >>> from discrete_vae import BlockGibbs, DiscreteVAE
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> evolution(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).means.shape
+        torch.Size([4, 3, 5, 6])
+    """
+    for name, value in (("num_rows", num_rows), ("num_sweeps", num_sweeps), ("num_draws", num_draws)):
+        check_positive_int(name, value)
+    if chains.energy is not model.prior:
+        repair = "Build them with energy=model.prior."
+        raise InvalidInputError("chains", "must sample the model's own prior", "another machine's", repair)
+    shown = min(_DEFAULT_CHAINS, chains.num_chains) if num_chains is None else num_chains
+    if check_positive_int("num_chains", shown) > chains.num_chains:
+        rule = f"must be at most {chains.num_chains}, the number of chains"
+        raise InvalidInputError("num_chains", rule, shown, "Build a sampler with more chains.")
+
+    states, means = [], []
+    for row in range(num_rows):
+        z = chains.step(num_sweeps)[:shown]
+        generator = keyed_generator(seed, _STREAM, row, device=z.device)
+        zeta = model.smoothing.sample_zeta(z[:, None].expand(-1, num_draws, -1), generator=generator)
+        states.append(z.cpu())
+        means.append(model.decode(zeta).cpu())
+    return EvolutionTable(torch.stack(means), torch.stack(states), num_sweeps)
+
+
+def draw_evolution(table: EvolutionTable, image_shape: tuple[int, int] | None, path: str | Path) -> None:
+    """Draw samples along chains: time runs down, chains stand side by side.
+
+    Args:
+        table: What `evolution` returned.
+        image_shape: (height, width) of an example, as a data set gives it; None draws strips.
+        path: File to write, ending in .png, .pdf or .svg.
+
+    Raises:
+        InvalidInputError: If the image shape or the path breaks its rule; nothing is written.
+    """
+    num_rows, num_chains, num_draws, _ = table.means.shape
+    kind = "strip" if image_shape is None else "image"
+    caption = f"Samples along {num_chains} independent chain{'s' * (num_chains > 1)} of the prior"
+    caption += f", {table.num_sweeps} sweeps from row to row. "
+    if num_draws > 1:
+        caption += f"The {num_draws} {kind}s of a group share the state z and differ in their draw of ζ. "
+    text = GridText(
+        caption=caption + f"A{'n' * (kind == 'image')} {kind} is the mean E[x | ζ]; black is 1.",
+        row_title="sweeps since the top row",
+        row_labels=[f"{row * table.num_sweeps}" for row in range(num_rows)],
+        group_labels=[f"chain {chain + 1}" for chain in range(num_chains)],
+    )
+    draw_image_grid(table.means, image_shape, path, text=text)

@@ -1,0 +1,32 @@
+"""Writing pictures: whole or not at all."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.saving import check_picture_path, save_figure
+
+
+def test_a_picture_replaces_the_one_before(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_text("old")
+    save_figure(Figure(figsize=(1, 1)), path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_a_path_may_be_text_and_in_capitals(tmp_path):
+    save_figure(Figure(figsize=(1, 1)), str(tmp_path / "A.PNG"))
+    assert (tmp_path / "A.PNG").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_path_that_is_taken_by_a_folder_is_refused(tmp_path):
+    (tmp_path / "a.png").mkdir()
+    with pytest.raises(InvalidInputError, match="path must be a file that can be written"):
+        save_figure(Figure(figsize=(1, 1)), tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("name", ["a", "a.txt", ".png"])
+def test_an_unknown_ending_is_refused(name, tmp_path):
+    with pytest.raises(InvalidInputError, match="path must end in one of"):
+        check_picture_path(tmp_path / name)

@@ -1,0 +1,85 @@
+"""Metrics sorted into curves, and their picture."""
+
+import numpy as np
+import pytest
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.training_curves import Curve, _limits, draw_training_curves, training_curves
+
+
+def metrics(count=30, *, beta=True, validation=True, kl_continuous=0.0):
+    """A run's lines: a very bad start, then a slow rise."""
+    records = []
+    for line in range(1, count + 1):
+        elbo = -1e6 if line == 1 else -100 + 0.1 * line
+        record = {"step": 100 * line, "epoch": line / 2, "elbo": elbo, "kl_discrete": 20.0 - 0.1 * line}
+        record |= {"kl_continuous": kl_continuous} | ({"beta": 3.0 + 0.1 * line} if beta else {})
+        records.append(record)
+        if validation and line % 5 == 0:
+            value = -99 - abs(line - 20)
+            records.append({"step": 100 * line, "epoch": line / 2, "validation_elbo": value})
+    return records
+
+
+def test_records_become_curves():
+    curves = training_curves(metrics())
+    assert curves.elbo.step.tolist() == list(range(100, 3001, 100))
+    assert curves.elbo.epoch[-1] == 15
+    assert curves.elbo.value[0] == -1e6
+    assert curves.validation_elbo.step.tolist() == [500, 1000, 1500, 2000, 2500, 3000]
+    assert curves.validation_elbo.value.max() == -99
+    assert len(curves.beta.value) == len(curves.kl_discrete.value) == 30
+    assert len(training_curves(metrics(beta=False)).beta.value) == 0
+
+
+def test_limits_leave_a_bad_start_out_and_nothing_else():
+    curves = training_curves(metrics())
+    low, high = _limits([curves.elbo, curves.validation_elbo])
+    assert -112 < low < -109  # the second validation is -109
+    assert -97 < high < -95
+
+    ordinary = Curve(np.arange(100), np.arange(100.0), np.linspace(-20, -10, 100))
+    low, high = _limits([ordinary])
+    assert low < -20 < -10 < high
+
+    constant = Curve(np.arange(3), np.arange(3.0), np.full(3, 4.0))
+    assert _limits([constant]) == (3.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        metrics(),
+        metrics(200, kl_continuous=5.0),
+        metrics(beta=False, validation=False),
+        metrics(1),
+        [{"step": 10, "epoch": 0.0, "elbo": -90.0}],
+    ],
+    ids=["usual", "both KLs", "no beta, no validation", "one line", "nothing but the ELBO"],
+)
+def test_picture(records, tmp_path, read_picture):
+    draw_training_curves(training_curves(records), tmp_path / "curves.png", name="a-run")
+    picture = read_picture(tmp_path / "curves.png")
+    assert picture.shape[1] == 1080
+    assert picture.std() > 0.05
+    colors = picture.flatten(0, 1)
+    assert ((colors[:, 2] - colors[:, 0]) > 0.5).sum() > 20  # some of it is blue
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([], "records must hold at least one training ELBO"),
+        ([{"step": 1, "epoch": 0.5, "validation_elbo": -90.0}], "at least one training ELBO"),
+        ([{"step": 1, "elbo": -90.0}], "records must hold a step and an epoch"),
+    ],
+)
+def test_records_without_their_parts_are_refused(records, message):
+    with pytest.raises(InvalidInputError, match=message):
+        training_curves(records)
+
+
+def test_a_wrong_path_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="path must end in one of"):
+        draw_training_curves(training_curves(metrics()), tmp_path / "curves.gif")
+    assert not list(tmp_path.iterdir())
