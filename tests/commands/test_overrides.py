@@ -84,7 +84,10 @@ def test_settings_may_stand_before_the_experiment():
         ("--trainin.qqq.zzz 3", "--settings"),
         ("--model.smoothing ramp-up", "--model.smoothing must be one of spike-exponential, spike-slab"),
         ("--model.smoothing", "received nothing"),
-        ("--model.prior.num-units 3", "--model.prior.num-units needs --model.prior factorial; received rbm."),
+        (
+            "--model.prior.num-units 3",
+            "--model.prior.num-units needs --model.prior factorial or graph; received rbm.",
+        ),
     ],
 )
 def test_wrong_settings_are_named_with_their_rule(words, message):
@@ -107,11 +110,10 @@ def test_every_setting_of_an_experiment_can_be_set_to_what_it_is(experiment):
 
 def test_every_component_can_be_swapped_in():
     for path, slot in slots().items():
-        owner = [] if slot.owner is None else [(slot.owner[0], [slot.owner[1]])]
         for name in slot.members:
             if name != "file":  # needs a path
-                config = apply_overrides(DIGITS, [(path, [name]), *owner])
-                assert read_value(config, path).kind == name
+                owner = [] if slot.owner is None else [(slot.owner[0], [slot.owner[1]])]
+                assert read_value(apply_overrides(DIGITS, [(path, [name]), *owner]), path).kind == name
 
 
 def test_components_of_one_slot_may_share_a_settings_name():

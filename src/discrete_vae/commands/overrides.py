@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from discrete_vae.commands.settings import Setting, Slot, settings, slots, walk
-from discrete_vae.config import ComponentConfig, ExperimentConfig
+from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 
 Override = tuple[str, list[str]]
@@ -70,7 +70,7 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
     """
     known_slots, known_settings = slots(), settings()
     fields = config.model_dump()
-    for path, values in sorted(overrides, key=lambda override: override[0].count(".")):  # outer ones first
+    for path, values in sorted(overrides, key=lambda given: given[0].count(".")):  # owners before owned
         if path in known_slots:
             _swap(fields, known_slots[path], values)
     for path, values in overrides:
@@ -107,22 +107,16 @@ def _swap(fields: dict[str, Any], slot: Slot, values: list[str]) -> None:
         repair = f"To set a value of the present one: {option}.FIELD VALUE."
         received = repr(" ".join(values)) if values else "nothing"
         raise InvalidInputError(option, f"must be one of {names}", received, repair)
-    if not _is_present(fields, slot):
-        raise _foreign(fields, [slot])
     place, last = _place(fields, slot.path)
-    assert place is not None
-    member = slot.members[values[0]]
+    name = values[0]
+    if place is None or not _is_present(fields, slot):
+        raise _foreign(fields, [slot])
+    member = slot.members[name]
     if member is None:
         place[last] = None
-    elif place[last] is None or place[last]["kind"] != values[0]:
-        place[last] = _fields_of(member)
-
-
-def _fields_of(member: type[ComponentConfig]) -> dict[str, Any]:
-    """A component's defaults; its kind alone where a value must be given, which the config then asks for."""
-    if any(field.is_required() for field in member.model_fields.values()):
-        return {"kind": member.model_fields["kind"].default}
-    return member().model_dump()
+    elif place.get(last) is None or place[last]["kind"] != name:
+        # what has no default is missing until it is set, and named if it is not
+        place[last] = member.model_construct().model_dump()
 
 
 def _place(fields: dict[str, Any], path: str) -> tuple[dict[str, Any] | None, str]:
@@ -140,11 +134,11 @@ def _kind_at(fields: dict[str, Any], slot: str) -> str | None:
     return None if component is None else component["kind"]
 
 
-def _is_present(fields: dict[str, Any], entry: Setting | Slot) -> bool:
+def _is_present(fields: dict[str, Any], entry: Slot | Setting) -> bool:
     return entry.owner is None or _kind_at(fields, entry.owner[0]) == entry.owner[1]
 
 
-def _foreign(fields: dict[str, Any], entries: Sequence[Setting | Slot]) -> InvalidInputError:
+def _foreign(fields: dict[str, Any], entries: Sequence[Slot | Setting]) -> InvalidInputError:
     slot = entries[0].owner[0] if entries[0].owner is not None else ""
     owners = [entry.owner[1] for entry in entries if entry.owner is not None]
     rule = f"needs --{slot} {' or '.join(owners)}"
