@@ -89,7 +89,7 @@ def train(
     with progress or TrainingProgress(state.step, num_steps) as shown:
         while state.step < num_steps:
             epoch = state.step / batches.steps_per_epoch
-            elbo = _one_step(state, config, batches.batch(state.step), epoch, state.step / num_steps, run)
+            elbo = training_step(state, config, batches.batch(state.step), epoch, state.step / num_steps, run)
             sums.add(elbo)
             state.step += 1
             shown.advance(state.step)
@@ -126,15 +126,30 @@ def train(
     return TrainingResult(num_steps, best["step"], best["validation_elbo"], time.monotonic() - start)
 
 
-def _one_step(
+def training_step(
     state: TrainingState,
     config: ExperimentConfig,
     x: Tensor,
     epoch: float,
     progress: float,
-    run: RunDirectory,
+    run: RunDirectory | None = None,
 ) -> Elbo:
-    """One step of the optimiser; returns the bound that it was taken for."""
+    """Take one step of the optimiser.
+
+    Args:
+        state: What the step changes; its count of steps, which keys the noise, stays.
+        config: The experiment.
+        x: (batch, feature), in {0,1}.
+        epoch: Epochs done, for warm-up and the bound of beta.
+        progress: Share of the run that is done, for the step size.
+        run: Where to look for the last good checkpoint if the step fails.
+
+    Returns:
+        The bound that the step was taken for.
+
+    Raises:
+        NonFiniteLossError: If a term of the loss is not finite; the parameters stay as they are.
+    """
     settings, model = config.training, state.model
     model.train()
     model.smoothing.max_beta = schedules.max_beta(settings.beta_bound, epoch)
@@ -172,9 +187,9 @@ def _validate(state: TrainingState, x: Tensor, seed: int) -> ElboEstimate:
     )
 
 
-def _non_finite(elbo: Elbo, step: int, run: RunDirectory) -> NonFiniteLossError:
+def _non_finite(elbo: Elbo, step: int, run: RunDirectory | None) -> NonFiniteLossError:
     """The error that names the first term that is not finite."""
-    steps = run.checkpoints().steps()
+    steps = [] if run is None else run.checkpoints().steps()
     last = steps[-1] if steps else None
     for term in ("reconstruction", "kl_discrete", "kl_continuous"):
         value = float(getattr(elbo, term).detach().mean())
