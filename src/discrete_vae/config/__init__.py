@@ -16,6 +16,15 @@ from discrete_vae.config.data import (
     OmniglotConfig,
 )
 from discrete_vae.config.experiment import ExperimentConfig
+from discrete_vae.config.hierarchy import (
+    CompleteSharingConfig,
+    GaussianHierarchyConfig,
+    GroupSharingConfig,
+    HierarchyConfig,
+    NoHierarchyConfig,
+    NoSharingConfig,
+    SharingConfig,
+)
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
@@ -40,6 +49,7 @@ __all__ = [
     "BetaBoundConfig",
     "BlockGibbsConfig",
     "Caltech101SilhouettesConfig",
+    "CompleteSharingConfig",
     "ComponentConfig",
     "DataConfig",
     "DigitsConfig",
@@ -47,12 +57,17 @@ __all__ = [
     "ExperimentConfig",
     "FactorialBernoulliConfig",
     "FileDataConfig",
+    "GaussianHierarchyConfig",
+    "GroupSharingConfig",
     "GraphBoltzmannConfig",
     "HierarchicalPosteriorConfig",
+    "HierarchyConfig",
     "LikelihoodConfig",
     "MNISTDynamicConfig",
     "MNISTStaticConfig",
     "ModelConfig",
+    "NoHierarchyConfig",
+    "NoSharingConfig",
     "OmniglotConfig",
     "OptimiserConfig",
     "PosteriorConfig",
@@ -60,6 +75,7 @@ __all__ = [
     "RBMConfig",
     "Record",
     "SamplerConfig",
+    "SharingConfig",
     "SmoothingConfig",
     "SpikeExponentialConfig",
     "SpikeSlabConfig",
