@@ -9,10 +9,12 @@ from discrete_vae import config
 from discrete_vae.errors import InvalidInputError
 
 UNIONS = (
+    config.HierarchyConfig,
     config.LikelihoodConfig,
     config.PosteriorConfig,
     config.PriorConfig,
     config.SamplerConfig,
+    config.SharingConfig,
     config.SmoothingConfig,
 )
 

@@ -16,6 +16,15 @@ from discrete_vae.config.data import (
     OmniglotConfig,
 )
 from discrete_vae.config.experiment import ExperimentConfig
+from discrete_vae.config.hierarchy import (
+    CompleteSharingConfig,
+    GaussianHierarchyConfig,
+    GroupSharingConfig,
+    HierarchyConfig,
+    NoHierarchyConfig,
+    NoSharingConfig,
+    SharingConfig,
+)
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
@@ -35,6 +44,7 @@ __all__ = [
     "BetaBoundConfig",
     "BlockGibbsConfig",
     "Caltech101SilhouettesConfig",
+    "CompleteSharingConfig",
     "ComponentConfig",
     "DataConfig",
     "DigitsConfig",
@@ -42,11 +52,16 @@ __all__ = [
     "ExperimentConfig",
     "FactorialBernoulliConfig",
     "FileDataConfig",
+    "GaussianHierarchyConfig",
+    "GroupSharingConfig",
     "HierarchicalPosteriorConfig",
+    "HierarchyConfig",
     "LikelihoodConfig",
     "MNISTDynamicConfig",
     "MNISTStaticConfig",
     "ModelConfig",
+    "NoHierarchyConfig",
+    "NoSharingConfig",
     "OmniglotConfig",
     "OptimiserConfig",
     "PosteriorConfig",
@@ -54,6 +69,7 @@ __all__ = [
     "RBMConfig",
     "Record",
     "SamplerConfig",
+    "SharingConfig",
     "SmoothingConfig",
     "SpikeExponentialConfig",
     "SpikeSlabConfig",
