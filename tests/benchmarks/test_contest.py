@@ -1,6 +1,5 @@
 """The benchmarks' machinery on a tiny case: contenders agree, one that cannot run is named, the page keeps its rest."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def test_contenders_sample_the_same_machine_and_failures_are_named():
     from contest import Case, compete
 
     case, python = Case(6, 5, num_chains=4000, num_sweeps=8), Path(sys.executable)
-    names = ["discrete_vae", "torch_uniform", "sklearn"]
+    names = ["discrete_vae", "torch_uniform"]
     contenders = [*((name, python) for name in names), ("rbms", BENCHMARKS / "no-venv/bin/python")]
     results = compete(contenders, case, seconds=0, num_threads=1)
     assert results["rbms"].failure == "no no-venv"
@@ -36,7 +35,7 @@ def test_contenders_sample_the_same_machine_and_failures_are_named():
         assert block_gibbs.deviation(results[name], results["discrete_vae"], case.num_chains) < 5.1
     table = block_gibbs.contest_table(case, results)
     assert "rbms: could not run (no no-venv)" in table
-    assert len(table.splitlines()) == 6
+    assert len(table.splitlines()) == 5
 
 
 def test_a_contender_of_another_law_is_seen():
@@ -74,9 +73,3 @@ def test_section_is_replaced_and_the_rest_of_the_page_kept(tmp_path):
     text = page.read_text()
     assert text.startswith("# Benchmarks")
     assert text.split("## ")[1:] == ["One\n\nthird\n\n", "Two\n\nsecond \\1\n"]
-
-
-def test_command_explains_itself():
-    command = [sys.executable, str(BENCHMARKS / "block_gibbs.py"), "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "--seconds" in done.stdout
