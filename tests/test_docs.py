@@ -11,7 +11,9 @@ import discrete_vae
 from discrete_vae import config
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/index.md", "docs/api.md", "docs/paper-map.md"]
+DOCUMENTS = [
+    "README.md", "CONTRIBUTING.md", "docs/index.md", "docs/train-an-rbm.md", "docs/api.md", "docs/paper-map.md",
+]  # fmt: skip
 # Numbered equations, sections with appendices, figures with panels and tables of the paper.
 PAPER = {"Equations": 31, "Sections and appendices": 29, "Figures and tables": 28}
 
@@ -110,8 +112,9 @@ def test_links_to_files_lead_somewhere(name):
 def test_python_blocks_run(name):
     with torch.random.fork_rng():
         torch.manual_seed(0)
+        names: dict[str, object] = {}  # a page's blocks build on each other
         for block in python_blocks(name):
-            exec(compile(block, name, "exec"), {})
+            exec(compile(block, name, "exec"), names)
 
 
 def test_readme_has_a_block_that_runs_and_a_picture():
