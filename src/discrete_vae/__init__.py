@@ -12,6 +12,7 @@ from discrete_vae._version import __version__
 
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
+    from discrete_vae.boltzmann.graph import GraphBoltzmann
     from discrete_vae.boltzmann.rbm import RBM
     from discrete_vae.data.load import load_dataset
     from discrete_vae.hierarchy.complete_sharing import CompleteSharing
@@ -40,6 +41,7 @@ _HOMES = {
     "FactorialBernoulli": "boltzmann.factorial",
     "GaussianHierarchy": "hierarchy.gaussian_hierarchy",
     "GroupSharing": "hierarchy.group_sharing",
+    "GraphBoltzmann": "boltzmann.graph",
     "HierarchicalPosterior": "posteriors.hierarchical",
     "LatentGroup": "posteriors.latent_group",
     "LogPartition": "log_partition.record",
@@ -62,6 +64,7 @@ __all__ = [
     "Elbo",
     "FactorialBernoulli",
     "GaussianHierarchy",
+    "GraphBoltzmann",
     "GroupSharing",
     "HierarchicalPosterior",
     "LatentGroup",

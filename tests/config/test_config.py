@@ -40,6 +40,11 @@ def test_a_model_config_survives_json():
     assert config.ModelConfig.from_json(made.model_dump_json()) == made
 
 
+def test_a_graph_survives_json():
+    made = config.GraphBoltzmannConfig(num_units=3, edges=((0, 1), (1, 2)))
+    assert config.GraphBoltzmannConfig.from_json(made.model_dump_json()) == made
+
+
 def test_configs_are_frozen():
     with pytest.raises(ValueError, match="frozen"):
         config.RBMConfig().num_left = 3
@@ -48,7 +53,7 @@ def test_configs_are_frozen():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: config.RBMConfig(num_left=-1), "RBMConfig.num_left should be greater than 0; received -1"),
+        (lambda: config.RBMConfig(num_left=-1), "RBMConfig.num_left must be greater than 0; received -1"),
         (
             lambda: config.RBMConfig(left=1),
             "RBMConfig.left is not a known field; received 1. RBMConfig has: num_left",
@@ -56,17 +61,17 @@ def test_configs_are_frozen():
         (lambda: config.ModelConfig(), "ModelConfig.num_features must be given; received nothing"),
         (
             lambda: config.ModelConfig(num_features=1, prior={"kind": "ising"}),
-            "ModelConfig.prior.kind must be one of 'rbm', 'factorial'; received ising",
+            "ModelConfig.prior.kind must be one of 'rbm', 'factorial', 'graph'; received ising",
         ),
         (
             lambda: config.ModelConfig(num_features=1, prior={"kind": "rbm", "num_right": 0}),
-            "ModelConfig.prior.rbm.num_right should be greater than 0",
+            "ModelConfig.prior.rbm.num_right must be greater than 0",
         ),
         (
             lambda: config.SpikeExponentialConfig(beta=0.0),
-            "SpikeExponentialConfig.beta should be greater than or equal",
+            "SpikeExponentialConfig.beta must be at least 0.01; received 0.0",
         ),
-        (lambda: config.ModelConfig.from_json("{"), "ModelConfig must be read from valid JSON"),
+        (lambda: config.ModelConfig.from_json("{"), "ModelConfig must be valid JSON"),
         (lambda: config.ModelConfig.from_json("[]"), "ModelConfig must be a JSON object; received list"),
         (lambda: config.ModelConfig(num_features=0, x=1), "more problems follow"),
     ],

@@ -28,7 +28,12 @@ from discrete_vae.config.hierarchy import (
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
-from discrete_vae.config.prior import FactorialBernoulliConfig, PriorConfig, RBMConfig
+from discrete_vae.config.prior import (
+    FactorialBernoulliConfig,
+    GraphBoltzmannConfig,
+    PriorConfig,
+    RBMConfig,
+)
 from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig, SpikeSlabConfig
 from discrete_vae.config.training import (
@@ -53,6 +58,7 @@ __all__ = [
     "FactorialBernoulliConfig",
     "FileDataConfig",
     "GaussianHierarchyConfig",
+    "GraphBoltzmannConfig",
     "GroupSharingConfig",
     "HierarchicalPosteriorConfig",
     "HierarchyConfig",
@@ -88,7 +94,7 @@ def members(union: object) -> tuple[type[ComponentConfig], ...]:
 
     Examples:
         >>> [config.__name__ for config in members(PriorConfig)]
-        ['RBMConfig', 'FactorialBernoulliConfig']
+        ['RBMConfig', 'FactorialBernoulliConfig', 'GraphBoltzmannConfig']
     """
     inner = get_args(union)[0]
     return get_args(inner) or (inner,)
