@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
     from discrete_vae.posteriors.latent_group import LatentGroup
     from discrete_vae.samplers.block_gibbs import BlockGibbs
+    from discrete_vae.samplers.moments import Moments, RunningMoments
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
     from discrete_vae.smoothing.spike_slab import SpikeSlab
 
@@ -44,7 +45,9 @@ _HOMES = {
     "HierarchicalPosterior": "posteriors.hierarchical",
     "LatentGroup": "posteriors.latent_group",
     "LogPartition": "log_partition.record",
+    "Moments": "samplers.moments",
     "NoSharing": "hierarchy.no_sharing",
+    "RunningMoments": "samplers.moments",
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeSlab": "smoothing.spike_slab",
     "annealed_log_partition": "log_partition.annealed",
@@ -66,7 +69,9 @@ __all__ = [
     "HierarchicalPosterior",
     "LatentGroup",
     "LogPartition",
+    "Moments",
     "NoSharing",
+    "RunningMoments",
     "SpikeExponential",
     "SpikeSlab",
     "__version__",
