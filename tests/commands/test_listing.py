@@ -37,7 +37,8 @@ def test_validate_counts_parameters_and_writes_nothing(cli, tmp_path, monkeypatc
     assert (status, err) == (0, "")
     assert "digits: 1297 / 250 / 250 examples (train / valid / test) of 64 features" in out
     assert "120 steps in 10 epochs, batches of 100, 500 chains" in out
-    rows = [line.split() for line in out.splitlines() if line.startswith("  ")]
-    counts = {row[0]: int(row[-1].replace(",", "")) for row in rows}
-    assert counts.pop("total") == sum(counts.values()) == 88817
+    rows = [line for line in out.splitlines() if line.startswith("  ")]
+    parts = {line.split()[0]: int(line.split()[-1].replace(",", "")) for line in rows if line[2] != " "}
+    members = sum(int(line.split()[-1].replace(",", "")) for line in rows if line.startswith("    "))
+    assert parts.pop("total") == sum(parts.values()) == members == 88817
     assert list(tmp_path.iterdir()) == []

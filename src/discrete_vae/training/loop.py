@@ -91,7 +91,8 @@ def train(
     with progress or TrainingProgress(state.step, num_steps) as shown:
         while state.step < num_steps:
             start = state.step / batches.steps_per_epoch
-            elbo = _one_step(state, config, batches.batch(state.step), start, state.step / num_steps, store)
+            x = batches.batch(state.step)
+            elbo = training_step(state, config, x, start, state.step / num_steps, store)
             sums.add(elbo)
             state.step += 1
             shown.advance(state.step)
@@ -149,15 +150,30 @@ def _save(state: TrainingState, store: CheckpointStore, best: dict[str, Any], be
     )
 
 
-def _one_step(
+def training_step(
     state: TrainingState,
     config: ExperimentConfig,
     x: Tensor,
     epoch: float,
     progress: float,
-    store: CheckpointStore,
+    store: CheckpointStore | None = None,
 ) -> Elbo:
-    """One step of the optimiser; returns the bound that it was taken for."""
+    """Take one step of the optimiser.
+
+    Args:
+        state: What the step changes; its count of steps, which keys the noise, stays.
+        config: The experiment.
+        x: (batch, feature), in {0,1}.
+        epoch: Epochs done, for warm-up and the bound of beta.
+        progress: Share of the run that is done, for the step size.
+        store: Where to look for the last good checkpoint if the step fails.
+
+    Returns:
+        The bound that the step was taken for.
+
+    Raises:
+        NonFiniteLossError: If a term of the loss is not finite; the parameters stay as they are.
+    """
     settings, model = config.training, state.model
     model.train()
     model.smoothing.max_beta = schedules.max_beta(settings.beta_bound, epoch)
@@ -207,13 +223,13 @@ def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore
     return elbo
 
 
-def _check_finite(figures: dict[str, float], step: int, store: CheckpointStore) -> None:
+def _check_finite(figures: dict[str, float], step: int, store: CheckpointStore | None) -> None:
     for name, value in figures.items():
         if not math.isfinite(value):
             raise NonFiniteLossError(step, name, value, _last(store))
 
 
-def _non_finite(elbo: Elbo, step: int, store: CheckpointStore) -> NonFiniteLossError:
+def _non_finite(elbo: Elbo, step: int, store: CheckpointStore | None) -> NonFiniteLossError:
     """The error that names the first term that is not finite."""
     for term in ("reconstruction", "kl_discrete", "kl_continuous"):
         value = float(getattr(elbo, term).detach().mean())
@@ -222,7 +238,7 @@ def _non_finite(elbo: Elbo, step: int, store: CheckpointStore) -> NonFiniteLossE
     return NonFiniteLossError(step, "the sum of the terms", math.inf, _last(store))
 
 
-def _non_finite_weight(state: TrainingState, store: CheckpointStore) -> NonFiniteLossError | None:
+def _non_finite_weight(state: TrainingState, store: CheckpointStore | None) -> NonFiniteLossError | None:
     """The error that names the first weight that is not finite; None if all are."""
     for name, value in state.model.state_dict().items():
         broken = value[~value.isfinite()]
@@ -231,6 +247,6 @@ def _non_finite_weight(state: TrainingState, store: CheckpointStore) -> NonFinit
     return None
 
 
-def _last(store: CheckpointStore) -> int | None:
-    steps = store.steps()
+def _last(store: CheckpointStore | None) -> int | None:
+    steps = [] if store is None else store.steps()
     return steps[-1] if steps else None
