@@ -77,10 +77,11 @@ lint: $(STAMP) ## Check style, format, types and the order of layers.
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## Time block Gibbs sampling against plain torch and other libraries; writes benchmarks/RESULTS.md.
+bench: $(STAMP) ## Time samplers and training steps against plain torch and other libraries; writes benchmarks/RESULTS.md.
 	@$(MAKE) --no-print-directory $(PEERS) || echo "Going on without the peers that are missing; the results name them." >&2
 	$(BIN)/python benchmarks/block_gibbs.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/graph_gibbs.py
+	$(BIN)/python benchmarks/training_step.py
 
 # Peers use the torch of .venv and otherwise their own environment. Each is installed alone, so that one that is not to
 # be had does not stop the others; the stamp is written when all are there.

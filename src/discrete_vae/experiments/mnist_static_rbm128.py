@@ -31,7 +31,9 @@ def mnist_static_rbm128(size: str) -> ExperimentConfig:
     samples, Monte-Carlo error 0.02), ELBO -99.62 +- 0.85; log Z 76.684 by forward and 76.686 by reverse annealing, each
     +- 0.002. Validation ELBO -100.44 +- 0.28 after 50,000 steps. Size paper: not measured yet.
 
-    Time: 31 to 34 ms a step on two cores, 50,000 steps in size short: 26 to 29 minutes, of which the chains take 3.
+    Time: 31 ms a step on two cores, 4 of them for the chains: 26 minutes for the 50,000 steps of size short, and a
+    minute for the validations. With plain torch in place of the compiled kernel a step takes 67 ms, 2.1 times as long
+    (benchmarks/training_step.py).
     """
     width = {"smoke": 100, "short": 500, "paper": 2000}[size]
     return ExperimentConfig(
