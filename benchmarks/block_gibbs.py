@@ -101,7 +101,7 @@ def main() -> None:
     counts = sorted({1, threads})
     ours = measure(OURS, UNITS, threads=counts, seconds=seconds)
     floor = measure(FLOOR, UNITS, threads=counts, seconds=seconds / 2)
-    add(growth_table("units on each side", 64, [case.num_left for case in UNITS], UNITS, ours))
+    add(growth_table("units on each side", 64, [case.num_left for case in UNITS], UNITS, ours, floor))
     for what, base, cases in (("chains", 2000, CHAINS), ("sweeps", 100, SWEEPS)):
         values = [getattr(case, f"num_{what}") for case in cases]
         best = measure(OURS, cases, threads=counts, seconds=seconds / 2)

@@ -41,20 +41,31 @@ def updates(case: Case) -> int:
 
 
 def growth_table(
-    what: str, base_value: int, values: list[int], cases: list[Case], best: dict[int, list[float]]
+    what: str,
+    base_value: int,
+    values: list[int],
+    cases: list[Case],
+    best: dict[int, list[float]],
+    floor: dict[int, list[float]] | None = None,
 ) -> str:
-    """Time, speed, and time an update relative to the case of the base value."""
-    rows = []
+    """Time, speed, time an update relative to the case of the base value, and speed relative to a floor if given."""
     most, base = max(best), values.index(base_value)
-    for i, (value, case) in enumerate(zip(values, cases, strict=True)):
-        per_update = [best[most][k] / updates(cases[k]) for k in (i, base)]
+    rows = []
+    for i, value in enumerate(values):
+        one_update, one_base_update = (best[most][k] / updates(cases[k]) for k in (i, base))
         rows.append(
             [
                 str(value),
                 f"{1e3 * best[most][i]:.2f}",
-                *(f"{updates(case) / best[count][i] / 1e9:.2f}" for count in sorted(best)),
-                f"{per_update[0] / per_update[1]:.2f}",
+                *(f"{updates(cases[i]) / best[count][i] / 1e9:.2f}" for count in sorted(best)),
+                f"{one_update / one_base_update:.2f}",
+                *(f"{floor[count][i] / best[count][i]:.1f}" for count in sorted(floor or {}) if floor),
             ]
         )
-    speeds = [f"10⁹ updates/s, {count} thread{'s' * (count > 1)}" for count in sorted(best)]
-    return table([what, f"ms, {most} threads", *speeds, "time an update, relative"], rows)
+    speeds = [f"10⁹ updates/s, {_threads(count)}" for count in sorted(best)]
+    ratios = [f"times torch, {_threads(count)}" for count in sorted(floor or {})]
+    return table([what, f"ms, {_threads(most)}", *speeds, "time an update, relative", *ratios], rows)
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"

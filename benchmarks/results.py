@@ -31,7 +31,7 @@ def describe_machine(num_threads: int) -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "numba", "numpy"))
     load = f", load {os.getloadavg()[0]:.1f} at the start" if hasattr(os, "getloadavg") else ""
     return (
-        f"{processor}, {os.cpu_count()} cores, {num_threads} threads{load}; Python {platform.python_version()}, "
+        f"{processor}, {os.cpu_count()} cores, {num_threads} used{load}; Python {platform.python_version()}, "
         f"{packages}; {datetime.now(UTC):%Y-%m-%d}."
     )
 

@@ -18,24 +18,44 @@ def benchmarks_on_path(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
-def test_contenders_sample_the_same_machine_and_failures_are_named():
+@pytest.mark.slow  # each contender starts a process and imports its libraries
+def test_contenders_sample_the_same_machine():
     import block_gibbs
     from contest import Case, compete
 
     case, python = Case(6, 5, num_chains=4000, num_sweeps=8), Path(sys.executable)
-    names = ["discrete_vae", "torch_uniform"]
-    contenders = [*((name, python) for name in names), ("rbms", BENCHMARKS / "no-venv/bin/python")]
-    results = compete(contenders, case, seconds=0, num_threads=1)
-    assert results["rbms"].failure == "no no-venv"
-    for name in names:
-        assert results[name].failure is None
-        assert results[name].num_sweeps == 8
-        assert results[name].best >= results[name].median > 0
+    names = ["discrete_vae", "torch_uniform", "torch_bernoulli", "sklearn"]
+    results = compete([(name, python) for name in names], case, seconds=0, num_threads=1)
+    for result in results.values():
+        assert result.failure is None
+        assert result.num_sweeps == 8
+        assert result.best >= result.median > 0
         # alpha 1e-6 for 11 units: 5.1 standard errors
-        assert block_gibbs.deviation(results[name], results["discrete_vae"], case.num_chains) < 5.1
-    table = block_gibbs.contest_table(case, results)
-    assert "rbms: could not run (no no-venv)" in table
-    assert len(table.splitlines()) == 5
+        assert block_gibbs.deviation(result, results["discrete_vae"], case.num_chains) < 5.1
+    assert len(block_gibbs.contest_table(case, results).splitlines()) == 6
+
+
+def test_a_contender_that_cannot_run_is_named():
+    import block_gibbs
+    from contest import Case, compete
+
+    contenders = [("rbms", BENCHMARKS / "no-venv/bin/python"), ("no_such_file", Path(sys.executable))]
+    results = compete(contenders, Case(6, 5), seconds=0, num_threads=1)
+    assert results["rbms"].failure == "no no-venv"
+    assert "no_such_file" in results["no_such_file"].failure
+    done = {
+        name: result_of(name, seconds=seconds)
+        for name, seconds in (("discrete_vae", 0.01), ("torch_uniform", 0.1))
+    }
+    lines = block_gibbs.contest_table(Case(6, 5), {**done, **results}).splitlines()
+    assert "| 10.00 | 10.00 |" in lines[2]
+    assert "rbms: could not run (no no-venv)" in lines[4]
+
+
+def result_of(name, *, seconds):
+    from contest import Result
+
+    return Result(name, "1.0", updates=1_000_000, seconds=[seconds] * 3, mean=[0.5, 0.3])
 
 
 def test_a_contender_of_another_law_is_seen():
