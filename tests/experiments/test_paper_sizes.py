@@ -100,10 +100,11 @@ def steps(config, num_steps, dataset=None, steps_per_epoch=None):
 @pytest.mark.parametrize(
     "sharing", [NoSharingConfig(), GroupSharingConfig(num_groups=2), CompleteSharingConfig()]
 )
-def test_a_few_steps_of_a_deep_hierarchy(sharing):
+def test_a_deep_hierarchy_starts_gently(sharing):
+    """With torch's own start of the Gaussian heads, complete sharing begins at -1,033 and falls below -10^6."""
     config = digits_like("mnist-static", "smoke", num_layers=20, sharing=sharing.model_dump())
     values, _ = steps(config, 10)
-    assert all(math.isfinite(value) for value in values)
+    assert min(values) > -100.0
 
 
 @pytest.mark.slow
@@ -115,7 +116,7 @@ def test_training_is_stable_from_1_to_20_layers(num_layers, kind):
     values, state = steps(config, 2000, steps_per_epoch=500)
     assert all(math.isfinite(value) for value in values)
     assert all(bool(parameter.isfinite().all()) for parameter in state.model.parameters())
-    assert sum(values[-100:]) / 100 > -26.0  # an RBM alone takes longer
+    assert sum(values[-100:]) / 100 > -35.0  # from below -80 at the start
 
 
 @pytest.mark.slow

@@ -9,14 +9,17 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.nets.mlp import MLP
+from discrete_vae.nets.mlp import MLP, ConcatLinear
+
+_HEAD_SCALE = 0.01  # of torch's start: prior and posterior begin near the standard normal, their KL near 0
 
 
 class GaussianNetwork(nn.Module):
     """Hidden layers of linear -> L1 batch norm -> ReLU, then a linear layer for mean and log standard deviation.
 
     Source: Rolfe 2017, section results. Deviation: the paper states no bound on the log standard deviation s; here it
-    is b tanh(s / b), near s for small s, so that a KL, which holds exp(2 s_q - 2 s_p), stays finite.
+    is b tanh(s / b), near s for small s, so that a KL, which holds exp(2 s_q - 2 s_p), stays finite. The paper does not
+    say where weights start; the output's do at a hundredth of torch's, so that layers start near the standard normal.
 
     Args:
         input_sizes: Length of the last axis of each input.
@@ -44,6 +47,11 @@ class GaussianNetwork(nn.Module):
             )
         self.log_std_bound = log_std_bound
         self.network = MLP(input_sizes, hidden, 2 * num_units)
+        output = self.network.layers[-1]
+        assert isinstance(output, ConcatLinear)  # without a norm behind it the last layer is linear
+        with torch.no_grad():
+            output.weight.mul_(_HEAD_SCALE)
+            output.bias.zero_()
 
     def forward(self, *inputs: Tensor) -> Gaussian:
         """Apply the network.
