@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
     from discrete_vae.posteriors.latent_group import LatentGroup
     from discrete_vae.samplers.block_gibbs import BlockGibbs
+    from discrete_vae.samplers.parallel_tempering import ParallelTempering
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
     from discrete_vae.smoothing.spike_slab import SpikeSlab
 
@@ -35,6 +36,7 @@ _HOMES = {
     "HierarchicalPosterior": "posteriors.hierarchical",
     "LatentGroup": "posteriors.latent_group",
     "LogPartition": "log_partition.record",
+    "ParallelTempering": "samplers.parallel_tempering",
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeSlab": "smoothing.spike_slab",
     "annealed_log_partition": "log_partition.annealed",
@@ -52,6 +54,7 @@ __all__ = [
     "HierarchicalPosterior",
     "LatentGroup",
     "LogPartition",
+    "ParallelTempering",
     "SpikeExponential",
     "SpikeSlab",
     "__version__",

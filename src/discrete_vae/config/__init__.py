@@ -20,7 +20,7 @@ from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, Likelihood
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
 from discrete_vae.config.prior import FactorialBernoulliConfig, PriorConfig, RBMConfig
-from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
+from discrete_vae.config.sampler import BlockGibbsConfig, ParallelTemperingConfig, SamplerConfig
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig, SpikeSlabConfig
 from discrete_vae.config.training import (
     BetaBoundConfig,
@@ -49,6 +49,7 @@ __all__ = [
     "ModelConfig",
     "OmniglotConfig",
     "OptimiserConfig",
+    "ParallelTemperingConfig",
     "PosteriorConfig",
     "PriorConfig",
     "RBMConfig",
