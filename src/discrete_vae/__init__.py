@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from discrete_vae.boltzmann.rbm import RBM
     from discrete_vae.data.load import load_dataset
     from discrete_vae.log_partition.annealed import annealed_log_partition
+    from discrete_vae.log_partition.bennett import bennett_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
     from discrete_vae.log_partition.record import LogPartition
     from discrete_vae.model import DiscreteVAE
@@ -40,6 +41,7 @@ _HOMES = {
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeSlab": "smoothing.spike_slab",
     "annealed_log_partition": "log_partition.annealed",
+    "bennett_log_partition": "log_partition.bennett",
     "exact_log_partition": "log_partition.exact",
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
@@ -59,6 +61,7 @@ __all__ = [
     "SpikeSlab",
     "__version__",
     "annealed_log_partition",
+    "bennett_log_partition",
     "exact_log_partition",
     "kl_to_boltzmann",
     "load_dataset",

@@ -221,3 +221,13 @@ def test_the_weight_of_the_far_mode_is_known():
     machine = enumerate_machine(two_far_modes(4, 4.0))
     on = machine.prob[(machine.states.mean(1) > 0.5)].sum().item()
     assert on == pytest.approx(torch.sigmoid(torch.tensor(0.8)).item(), abs=0.01)
+
+
+def test_chains_start_from_given_states():
+    chains = ParallelTempering(make_rbm(), 4, [0.5, 1.0], seed=1)
+    before = chains.replicas
+    chains.start_from(torch.ones(2, 9))
+    assert bool((chains.replicas[:2] == 1).all())
+    assert torch.equal(chains.replicas[2:], before[2:])
+    with pytest.raises(InvalidInputError, match="z must have at most 4 rows; received 5"):
+        chains.start_from(torch.ones(5, 9))

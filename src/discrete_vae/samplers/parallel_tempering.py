@@ -9,18 +9,19 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed
-from discrete_vae.samplers.kernels.philox import fair_coins, uniforms, unit_words
+from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.samplers.ladder import check_ladder, retuned_ladder, start_ladder
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
-from discrete_vae.samplers.swaps import exchanged_order, swap_probabilities
+from discrete_vae.samplers.swaps import exchanged_order, swap_probabilities, swap_uniforms
 from discrete_vae.samplers.tempering_state import check_tempering_state
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
+_SWEEPS_A_DRAW = 16  # exchanges whose uniforms are drawn at once
 _UNEVEN = 0.1  # rates this far from their mean ask for new places
 _HOT, _COLD = 1, 2
 
@@ -108,6 +109,22 @@ class ParallelTempering:
         """Mean exchange probability of neighbours since the last reset, (replica - 1,); NaN before a sweep."""
         return self._swap_sum / (self.num_chains * self.measured) if self.measured else self._swap_sum / 0
 
+    def start_from(self, z: Tensor) -> None:
+        """Put all replicas of the first chains into given states.
+
+        Args:
+            z: (chain, unit), in {0,1}; as many chains as it has rows.
+
+        Raises:
+            InvalidInputError: If z is not binary, or has more rows than there are chains.
+        """
+        check_binary("z", check_tensor("z", z, ("chain", self.energy.num_units)))
+        if len(z) > self.num_chains:
+            rule = f"must have at most {self.num_chains} rows"
+            raise InvalidInputError("z", rule, len(z), "Give a state a chain.")
+        self.walkers = self.walkers.clone()
+        self.walkers[: len(z)] = z.to(self.walkers)[:, None]
+
     def reset_statistics(self) -> None:
         """Forget the measured exchange rates and round trips."""
         device = self.walkers.device
@@ -173,15 +190,23 @@ class ParallelTempering:
         )
         self.walkers = z.view_as(self.walkers)
         self.sweep += 1
-        energies = self.energy.energy(z).double().view(self.num_chains, -1).gather(1, self.order)
-        probabilities = swap_probabilities(energies, ladder)
-        words = unit_words(
-            self.num_chains, self.num_replicas - 1, key=self._swap_key, sweep=self.sweep, device=device
-        )
-        self.order = exchanged_order(self.order, uniforms(words) < probabilities, self.sweep % 2)
+        self.energies = self.energy.energy(z).double().view(self.num_chains, -1)
+        probabilities = swap_probabilities(self.energies.gather(1, self.order), ladder)
+        self.order = exchanged_order(self.order, self._swap_uniforms() < probabilities, self.sweep % 2)
         self._swap_sum += probabilities.sum(0).cpu()
         self.measured += 1
         self._count_trips()
+
+    def _swap_uniforms(self) -> Tensor:
+        """The uniforms of this sweep's exchanges, (chain, replica - 1); made for several sweeps at a time."""
+        first = self.sweep - self.sweep % _SWEEPS_A_DRAW
+        if self._uniforms is None or self._uniforms[0] != first:
+            sweeps, pairs = range(first, first + _SWEEPS_A_DRAW), self.num_replicas - 1
+            draws = swap_uniforms(
+                self.num_chains, pairs, key=self._swap_key, sweeps=sweeps, device=self.order.device
+            )
+            self._uniforms = first, draws
+        return self._uniforms[1][self.sweep - first]
 
     def _count_trips(self) -> None:
         if self.num_replicas == 1:
@@ -199,6 +224,9 @@ class ParallelTempering:
         """States of the walkers, (chain, walker, unit); not a copy."""
         self.order = torch.arange(len(ladder), device=replicas.device).repeat(self.num_chains, 1)
         """Which walker is at each replica, (chain, replica)."""
+        self.energies: Tensor | None = None
+        """E of the walkers after the last sweep, (chain, walker); None before."""
+        self._uniforms: tuple[int, Tensor] | None = None
         self.reset_statistics()
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from discrete_vae.samplers.kernels.philox import philox4x32, uniforms
+
 
 def swap_probabilities(energies: Tensor, inverse_temperatures: Tensor) -> Tensor:
     """Probability that neighbours r and r + 1 exchange their states, min(1, exp((t_{r+1} - t_r) (E_{r+1} - E_r))).
@@ -50,3 +52,28 @@ def exchanged_order(order: Tensor, accepted: Tensor, parity: int) -> Tensor:
     after[:, :-1][:, parity::2] = torch.where(accepted, upper, lower)
     after[:, 1:][:, parity::2] = torch.where(accepted, lower, upper)
     return after
+
+
+def swap_uniforms(
+    num_chains: int, num_pairs: int, *, key: int, sweeps: range, device: torch.device | str = "cpu"
+) -> Tensor:
+    """The uniforms of the exchanges after some sweeps, those of the words of (key, sweep, chain, pair as unit).
+
+    Args:
+        num_chains: Number of chains.
+        num_pairs: Pairs of neighbours.
+        key: Philox key of the exchanges.
+        sweeps: Numbers of the sweeps.
+        device: Where to compute.
+
+    Returns:
+        (sweep, chain, pair) float32 in (0, 1).
+    """
+    quads = torch.arange((num_pairs + 3) // 4, device=device)
+    chains = torch.arange(num_chains, device=device)[:, None]
+    low, high = (
+        torch.tensor([word >> shift & 0xFFFFFFFF for word in sweeps], device=device)[:, None, None]
+        for shift in (0, 32)
+    )
+    words = torch.broadcast_tensors(*philox4x32((quads, chains, low, high), key))
+    return uniforms(torch.stack(words, -1).flatten(2)[..., :num_pairs])
