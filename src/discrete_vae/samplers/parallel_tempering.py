@@ -224,8 +224,8 @@ class ParallelTempering:
         """States of the walkers, (chain, walker, unit); not a copy."""
         self.order = torch.arange(len(ladder), device=replicas.device).repeat(self.num_chains, 1)
         """Which walker is at each replica, (chain, replica)."""
-        self.energies: Tensor | None = None
-        """E of the walkers after the last sweep, (chain, walker); None before."""
+        self.energies = torch.full_like(self.order, torch.nan, dtype=torch.float64)
+        """E of the walkers after the last sweep, (chain, walker); NaN before."""
         self._uniforms: tuple[int, Tensor] | None = None
         self.reset_statistics()
 
