@@ -116,7 +116,7 @@ def test_python_blocks_run(name):
 
 def test_readme_has_a_block_that_runs_and_a_picture():
     assert python_blocks("README.md")
-    assert 'src="docs/images/inverse-cdf.png"' in (ROOT / "README.md").read_text()
+    assert 'src="docs/images/demo-samples.png"' in (ROOT / "README.md").read_text()
 
 
 def test_api_page_lists_every_public_name():

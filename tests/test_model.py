@@ -7,11 +7,15 @@ from discrete_vae import RBM, BlockGibbs, DiscreteVAE, HierarchicalPosterior, Sp
 from discrete_vae.config import (
     BernoulliLikelihoodConfig,
     FactorialBernoulliConfig,
+    GaussianHierarchyConfig,
     HierarchicalPosteriorConfig,
     ModelConfig,
     RBMConfig,
+    SharingConfig,
+    members,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.objectives.importance import importance_weighted
 
@@ -122,6 +126,47 @@ def test_encode_and_reconstruct(model, x):
     assert model.decode(sample.zeta).shape == (20, 12)
 
 
+@pytest.mark.parametrize("sharing", members(SharingConfig))
+class TestContinuousLayers:
+    @pytest.fixture
+    def model(self, sharing):
+        torch.manual_seed(0)
+        hierarchy = GaussianHierarchyConfig(
+            num_layers=4, num_units=5, posterior_hidden=(16,), prior_hidden=(8,), sharing=sharing()
+        )
+        return DiscreteVAE.from_config(CONFIG.model_copy(update={"hierarchy": hierarchy}))
+
+    def test_every_parameter_gets_a_gradient(self, model, x):
+        elbo = model.elbo(x)
+        assert elbo.kl_continuous.shape == (20,)
+        assert float(elbo.kl_continuous.detach().min()) > 0
+        (-elbo.value.mean()).backward()
+        assert all(p.grad is not None and float(p.grad.abs().max()) > 0 for p in model.parameters())
+
+    def test_latents_and_means_have_their_shapes(self, model, x):
+        drawn = model.encode(x)
+        assert drawn.h.shape == (20, 4, 5)
+        assert model.reconstruct(x).shape == (20, 12)
+        assert torch.equal(model.decode(drawn.zeta, drawn.h), model.decode(drawn.zeta, drawn.h))
+        sample = model.sample(6, num_sweeps=5)
+        assert sample.h.shape == (6, 4, 5)
+        assert torch.equal(sample.mean, model.decode(sample.zeta, sample.h))
+
+    def test_one_state_of_the_prior_may_vary_its_continuous_layers(self, model):
+        z = BlockGibbs(model.prior, 2, seed=1).step(5).repeat_interleave(5, 0)
+        zeta = model.smoothing.sample_zeta(z[::5]).detach().repeat_interleave(5, 0)
+        draws = model.sample(10, z=z, zeta=zeta)
+        assert torch.equal(draws.zeta, zeta)
+        assert len({tuple(row.tolist()) for row in draws.mean}) == 10
+        assert model.decode(zeta.reshape(2, 5, 7)).shape == (2, 5, 12)
+
+    def test_latents_of_another_shape(self, model):
+        with pytest.raises(InvalidInputError, match=r"h must have shape \(3, 4, 5\)"):
+            model.decode(torch.zeros(3, 7), torch.zeros(3, 5, 5))
+        with pytest.raises(InvalidInputError, match="z must be given with zeta"):
+            model.sample(3, zeta=torch.zeros(3, 7))
+
+
 def test_factorial_prior():
     model = DiscreteVAE.from_config(
         CONFIG.model_copy(update={"prior": FactorialBernoulliConfig(num_units=40)})
@@ -180,14 +225,22 @@ class TestErrors:
         smoothing = SpikeSlab()
         posterior = HierarchicalPosterior(5, [[0, 1]], (), smoothing)
         parts = {"smoothing": smoothing, "posterior": posterior}
-        with pytest.raises(
-            InvalidInputError, match="posterior must cover the prior's 3 units; received 2 units"
-        ):
+        with pytest.raises(InvalidInputError, match="posterior must cover the prior's 3 units; received 2"):
             DiscreteVAE(prior=RBM(2, 1), likelihood=BernoulliLikelihood(3, 5), **parts)
         with pytest.raises(
             InvalidInputError, match="likelihood must have the posterior's 5 features; received 4"
         ):
             DiscreteVAE(prior=RBM(1, 1), likelihood=BernoulliLikelihood(2, 4), **parts)
+        message = "likelihood must read the 2 values of the hierarchy's decoder_input; received 3"
+        with pytest.raises(InvalidInputError, match=message):
+            DiscreteVAE(prior=RBM(1, 1), likelihood=BernoulliLikelihood(3, 5), **parts)
+        with pytest.raises(InvalidInputError, match="hierarchy must read the prior's 2 units; received 3"):
+            DiscreteVAE(
+                prior=RBM(1, 1),
+                likelihood=BernoulliLikelihood(3, 5),
+                hierarchy=NoHierarchy(num_latents=3, num_features=5),
+                **parts,
+            )
         with pytest.raises(InvalidInputError, match="smoothing must be the posterior's own"):
             DiscreteVAE(
                 prior=RBM(1, 1),

@@ -7,6 +7,7 @@ from discrete_vae import (
     RBM,
     DiscreteVAE,
     FactorialBernoulli,
+    GraphBoltzmann,
     HierarchicalPosterior,
     SpikeExponential,
     SpikeSlab,
@@ -32,6 +33,13 @@ CASES = {
     ),
     "two groups, networks": (lambda: RBM(1, 1), [[0], [1]], (4,), lambda: SpikeExponential(beta=1.5), 250),
     "two groups, slab": (lambda: RBM(1, 2), [[1, 2], [0]], (), SpikeSlab, 16),
+    "triangle, first unit last": (
+        lambda: GraphBoltzmann(3, "complete"),
+        [[1, 2], [0]],
+        (),
+        lambda: SpikeExponential(beta=2.0),
+        16,
+    ),
     "factorial": (lambda: FactorialBernoulli(2), [[0, 1]], (), lambda: SpikeExponential(beta=3.0), 16),
 }
 

@@ -12,8 +12,13 @@ from discrete_vae._version import __version__
 
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
+    from discrete_vae.boltzmann.graph import GraphBoltzmann
     from discrete_vae.boltzmann.rbm import RBM
     from discrete_vae.data.load import load_dataset
+    from discrete_vae.hierarchy.complete_sharing import CompleteSharing
+    from discrete_vae.hierarchy.gaussian_hierarchy import GaussianHierarchy
+    from discrete_vae.hierarchy.group_sharing import GroupSharing
+    from discrete_vae.hierarchy.no_sharing import NoSharing
     from discrete_vae.log_partition.annealed import annealed_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
@@ -31,12 +36,17 @@ if TYPE_CHECKING:
 _HOMES = {
     "RBM": "boltzmann.rbm",
     "BlockGibbs": "samplers.block_gibbs",
+    "CompleteSharing": "hierarchy.complete_sharing",
     "DiscreteVAE": "model",
     "Elbo": "objectives.elbo",
     "FactorialBernoulli": "boltzmann.factorial",
+    "GaussianHierarchy": "hierarchy.gaussian_hierarchy",
+    "GroupSharing": "hierarchy.group_sharing",
+    "GraphBoltzmann": "boltzmann.graph",
     "HierarchicalPosterior": "posteriors.hierarchical",
     "LatentGroup": "posteriors.latent_group",
     "LogPartition": "log_partition.record",
+    "NoSharing": "hierarchy.no_sharing",
     "ParallelTempering": "samplers.parallel_tempering",
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeSlab": "smoothing.spike_slab",
@@ -50,12 +60,17 @@ _HOMES = {
 __all__ = [
     "RBM",
     "BlockGibbs",
+    "CompleteSharing",
     "DiscreteVAE",
     "Elbo",
     "FactorialBernoulli",
+    "GaussianHierarchy",
+    "GroupSharing",
+    "GraphBoltzmann",
     "HierarchicalPosterior",
     "LatentGroup",
     "LogPartition",
+    "NoSharing",
     "ParallelTempering",
     "SpikeExponential",
     "SpikeSlab",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -19,6 +20,10 @@ _VERBS = {
     "evaluate": (
         "evaluate:run_evaluate",
         "log-likelihood, ELBO and log Z on test data, with standard errors",
+    ),
+    "sample": (
+        "sample:run_sample",
+        "pictures: samples along the chains, reconstructions, course of training",
     ),
 }
 _TAKES_OVERRIDES = {"train", "validate"}
@@ -54,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
     made["train"].add_argument(
         "--resume", action="store_true", help="go on from the last checkpoint in --run-dir"
     )
-    for name in ("evaluate",):
+    for name in ("evaluate", "sample"):
         made[name].add_argument("run", metavar="RUN", help="a run directory")
         made[name].add_argument(
             "--checkpoint", default="best", metavar="best|last|STEP", help="default: best"
@@ -64,13 +69,41 @@ def build_parser() -> argparse.ArgumentParser:
         "--num-samples", type=int, metavar="K", help="importance samples an example"
     )
     made["evaluate"].add_argument("--num-examples", type=int, metavar="N", help="test examples; default: all")
-    for name in ("train", "validate", "evaluate"):
+    _add_sample_options(made["sample"])
+    for name in ("train", "validate", "evaluate", "sample"):
         made[name].add_argument(
             "--data-dir",
             metavar="DIR",
             help="folder of the data sets; default: DISCRETE_VAE_DATA, else the cache",
         )
     return parser
+
+
+def _add_sample_options(parser: argparse.ArgumentParser) -> None:
+    """What belongs to sample alone."""
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write the samples alone to this .png, .pdf or .svg; default: RUN/figures",
+    )
+    parser.add_argument(
+        "--start",
+        default="training",
+        metavar="training|fresh|FILE.npy",
+        help="where the chains start: where training left them (default), at random, or at states (chain, unit)",
+    )
+    parser.add_argument(
+        "--burn-in",
+        type=int,
+        metavar="N",
+        help="sweeps before the top row; default: 10,000 when fresh, else 0",
+    )
+    parser.add_argument("--num-rows", type=int, default=20, metavar="N", help="default: 20")
+    parser.add_argument(
+        "--num-sweeps", type=int, default=100, metavar="N", help="from row to row; default: 100"
+    )
+    parser.add_argument("--num-chains", type=int, metavar="N", help="side by side; default: 5")
+    parser.add_argument("--num-draws", type=int, default=5, metavar="N", help="images a state; default: 5")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -123,5 +156,11 @@ def _show_warning(
 
 
 def entry_point() -> None:
-    """What the installed command calls."""
+    """What the installed command calls.
+
+    Threads that wait for each other soon go to sleep, unless the user's environment says otherwise: beside another
+    busy process, OpenMP's own long spinning makes a small model's step ten times slower.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     sys.exit(main())

@@ -14,6 +14,8 @@ from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor, check_unit_interval
 from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.base import Hierarchy
+from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.log_partition.exact import (
     MAX_ENUMERATED_UNITS,
@@ -23,7 +25,7 @@ from discrete_vae.log_partition.exact import (
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.objectives.kl_boltzmann import kl_to_boltzmann
-from discrete_vae.posteriors.hierarchical import HierarchicalPosterior, PosteriorSample
+from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
 from discrete_vae.samplers.block_gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
 
@@ -33,26 +35,46 @@ class ModelSample:
     """Draws from the generative model.
 
     Attributes:
-        mean: E[x | zeta], (sample, feature), probabilities.
+        mean: E[x | zeta, h], (sample, feature), probabilities.
         z: The prior's states, (sample, unit), in {0,1}.
         zeta: (sample, unit).
+        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
     """
 
     mean: Tensor
     z: Tensor
     zeta: Tensor
+    h: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """A draw of all latents from the approximating posterior.
+
+    Attributes:
+        z: (batch, unit), in {0,1}.
+        zeta: (batch, unit).
+        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
+        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    logits: Tensor
+    h: Tensor
 
 
 class DiscreteVAE(nn.Module):
-    """p(x, zeta, z) = p(z) r(zeta|z) p(x|zeta) with a Boltzmann machine p(z), and its approximating posterior.
+    """p(x, h, zeta, z) = p(z) r(zeta|z) p(h|zeta) p(x|zeta,h) with a Boltzmann machine p(z), and its posterior.
 
-    Source: Rolfe 2017, sections continuous-variable and gradient-of-KL-divergence.
+    Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
 
     Args:
         prior: p(z).
         smoothing: r(zeta|z), the same object that the posterior uses.
         posterior: q(z, zeta | x).
-        likelihood: p(x | zeta).
+        likelihood: p(x | zeta, h); it reads what the hierarchy's `decoder_input` gives.
+        hierarchy: p(h | zeta) and q(h | zeta, x); None is no continuous layer.
 
     Raises:
         InvalidInputError: If the parts do not fit each other.
@@ -71,23 +93,26 @@ class DiscreteVAE(nn.Module):
         smoothing: Smoothing,
         posterior: HierarchicalPosterior,
         likelihood: BernoulliLikelihood,
+        hierarchy: Hierarchy | None = None,
     ) -> None:
         super().__init__()
+        if hierarchy is None:
+            hierarchy = NoHierarchy(num_latents=prior.num_units, num_features=posterior.num_features)
         if posterior.smoothing is not smoothing:
             repair = "Build the posterior with the smoothing that the model gets."
             raise InvalidInputError("smoothing", "must be the posterior's own", "another object", repair)
-        if posterior.num_units != prior.num_units:
-            rule = f"must cover the prior's {prior.num_units} units"
-            raise InvalidInputError(
-                "posterior", rule, f"{posterior.num_units} units", "Change its groups or the prior."
-            )
-        if posterior.num_features != likelihood.num_features:
-            rule = f"must have the posterior's {posterior.num_features} features"
-            raise InvalidInputError(
-                "likelihood", rule, likelihood.num_features, "Build both for the same data."
-            )
+        _check_fits("posterior", "must cover the prior's {} units", posterior.num_units, prior.num_units)
+        _check_fits("hierarchy", "must read the prior's {} units", hierarchy.num_latents, prior.num_units)
+        for part, features in (
+            ("hierarchy", hierarchy.num_features),
+            ("likelihood", likelihood.num_features),
+        ):
+            _check_fits(part, "must have the posterior's {} features", features, posterior.num_features)
+        rule = "must read the {} values of the hierarchy's decoder_input"
+        _check_fits("likelihood", rule, likelihood.num_latents, hierarchy.decoder_size)
         self.prior = prior
         self.posterior = posterior
+        self.hierarchy = hierarchy
         self.likelihood = likelihood
 
     @classmethod
@@ -95,6 +120,9 @@ class DiscreteVAE(nn.Module):
         """Build a model with new parameters; networks start from torch's global generator."""
         prior = instantiate(config.prior)
         smoothing = instantiate(config.smoothing)
+        hierarchy = instantiate(
+            config.hierarchy, num_latents=prior.num_units, num_features=config.num_features
+        )
         return cls(
             prior=prior,
             smoothing=smoothing,
@@ -104,8 +132,9 @@ class DiscreteVAE(nn.Module):
                 num_units=prior.num_units,
                 smoothing=smoothing,
             ),
+            hierarchy=hierarchy,
             likelihood=instantiate(
-                config.likelihood, num_latents=prior.num_units, num_features=config.num_features
+                config.likelihood, num_latents=hierarchy.decoder_size, num_features=config.num_features
             ),
         )
 
@@ -142,9 +171,10 @@ class DiscreteVAE(nn.Module):
         """
         check_unit_interval("x", check_tensor("x", x, ("batch", self.num_features)))
         sample = self.posterior.rsample(x, generator=generator)
-        reconstruction = self.likelihood.log_prob(x, sample.zeta)
+        below = self.hierarchy.rsample(x, sample.zeta, generator=generator)
+        reconstruction = self.likelihood.log_prob(x, below.decoder_input)
         kl_discrete = kl_to_boltzmann(self.prior, sample.groups, self._log_partition(log_partition))
-        return Elbo(reconstruction, kl_discrete.to(reconstruction.dtype), torch.zeros_like(reconstruction))
+        return Elbo(reconstruction, kl_discrete.to(reconstruction.dtype), below.kl())
 
     @torch.no_grad()
     def log_likelihood(
@@ -185,50 +215,63 @@ class DiscreteVAE(nn.Module):
                 count = min(chunk_size, num_samples - first)
                 sample = self.posterior.rsample(x, num_samples=count, generator=generator)
                 log_prior = -self.prior.energy(sample.z).double() - log_z
-                log_joint = self.likelihood.log_prob(x, sample.zeta).double() + log_prior
-                chunks.append(log_joint - sample.log_prob())
+                below = self.hierarchy.rsample(x, sample.zeta, generator=generator)
+                log_joint = self.likelihood.log_prob(x, below.decoder_input).double() + log_prior
+                chunks.append(log_joint - sample.log_prob() + below.log_ratio())
         return importance_weighted(torch.cat(chunks))
 
     @torch.no_grad()
-    def encode(self, x: Tensor, *, generator: torch.Generator | None = None) -> PosteriorSample:
-        """Draw z and zeta from the posterior, with running statistics.
+    def encode(self, x: Tensor, *, generator: torch.Generator | None = None) -> Encoding:
+        """Draw z, zeta and h from the posterior, with running statistics.
 
         Args:
             x: (batch, feature), in [0, 1].
             generator: Source of the noise; None means torch's global generator.
 
         Returns:
-            The sample: z, zeta and logits, (batch, unit).
+            The draw.
 
         Raises:
             InvalidInputError: If x has another shape, dtype or domain.
         """
         check_unit_interval("x", check_tensor("x", x, ("batch", self.num_features)))
         with self.running_statistics():
-            return self.posterior.rsample(x, generator=generator)
+            sample = self.posterior.rsample(x, generator=generator)
+            below = self.hierarchy.rsample(x, sample.zeta, generator=generator)
+        return Encoding(sample.z, sample.zeta, sample.logits, below.h)
 
     @torch.no_grad()
     def reconstruct(self, x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """E[x | zeta] for one draw of zeta from the posterior of x, (batch, feature); arguments as in `encode`."""
-        zeta = self.encode(x, generator=generator).zeta
-        return self.decode(zeta)
+        """E[x | zeta, h] for one draw of both from the posterior of x, (batch, feature); arguments as in `encode`."""
+        drawn = self.encode(x, generator=generator)
+        return self.decode(drawn.zeta, drawn.h)
 
     @torch.no_grad()
-    def decode(self, zeta: Tensor) -> Tensor:
-        """E[x | zeta], with running statistics.
+    def decode(
+        self, zeta: Tensor, h: Tensor | None = None, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """E[x | zeta, h], with running statistics.
 
         Args:
             zeta: (..., unit).
+            h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew:
+                rows that repeat one zeta then differ in their continuous layers alone.
+            generator: Source of the noise in h; None means torch's global generator.
 
         Returns:
             (..., feature), probabilities.
 
         Raises:
-            InvalidInputError: If zeta has another last axis or dtype.
+            InvalidInputError: If zeta or h has another shape or dtype.
         """
         check_tensor("zeta", zeta, (..., self.prior.num_units))
         with self.running_statistics():
-            return self.likelihood.mean(zeta)
+            if h is None:
+                h = self.hierarchy.sample(zeta, generator=generator)
+            else:
+                shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)
+                check_tensor("h", h, shape)
+            return self.likelihood.mean(self.hierarchy.decoder_input(zeta, h))
 
     @torch.no_grad()
     def sample(
@@ -236,6 +279,7 @@ class DiscreteVAE(nn.Module):
         n: int,
         *,
         z: Tensor | None = None,
+        zeta: Tensor | None = None,
         num_sweeps: int = 1000,
         seed: int = 0,
         generator: torch.Generator | None = None,
@@ -246,22 +290,30 @@ class DiscreteVAE(nn.Module):
             n: Number of draws.
             z: States of the prior to decode, (n, unit), from chains of your own. None starts n independent chains
                 at fair coins and sweeps them; for trained priors with distinct modes that is not an exact draw.
+            zeta: Smoothed states to decode, (n, unit), which belong to the given z; rows that repeat one zeta then
+                differ in their continuous layers alone. None draws them from r(zeta|z).
             num_sweeps: Sweeps of these chains.
             seed: Seed of these chains.
-            generator: Source of the noise in zeta; None means torch's global generator.
+            generator: Source of the noise in zeta and h; None means torch's global generator.
 
         Returns:
             Means of x with the latents behind them.
 
         Raises:
-            InvalidInputError: If n or num_sweeps is not a positive integer, or z has another shape or domain.
+            InvalidInputError: If n or num_sweeps is not a positive integer, z or zeta has another shape or domain,
+                or zeta comes without z.
         """
         check_positive_int("n", n)
+        if zeta is not None and z is None:
+            raise InvalidInputError("z", "must be given with zeta", "None", "Give the states behind zeta.")
         if z is None:
             z = BlockGibbs(self.prior, n, seed=seed).step(num_sweeps)
         check_binary("z", check_tensor("z", z, (n, self.prior.num_units)))
-        zeta = self.smoothing.sample_zeta(z, generator=generator)
-        return ModelSample(self.decode(zeta), z, zeta)
+        zeta = self.smoothing.sample_zeta(z, generator=generator) if zeta is None else zeta
+        check_tensor("zeta", zeta, (n, self.prior.num_units))
+        with self.running_statistics():
+            h = self.hierarchy.sample(zeta, generator=generator)
+        return ModelSample(self.decode(zeta, h), z, zeta, h)
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -293,3 +345,9 @@ class DiscreteVAE(nn.Module):
                 raise InvalidInputError("log_partition", rule, "None", repair)
             return enumerate_log_partition(self.prior)
         return given if isinstance(given, Tensor) else float(given)
+
+
+def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:
+    """Check that a part of the model has the size that another part asks for."""
+    if got != wanted:
+        raise InvalidInputError(name, rule.format(wanted), got, "Build the parts for each other.")

@@ -3,13 +3,18 @@
 import pytest
 import torch
 
-from discrete_vae import RBM, FactorialBernoulli
+from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.config import PriorConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.contracts import check_energy
 from discrete_vae.testing.enumeration import enumerate_machine
 
-SMALL = {"rbm": {"num_left": 3, "num_right": 4}, "factorial": {"num_units": 5}}
+SMALL = {
+    "rbm": {"num_left": 3, "num_right": 4},
+    "factorial": {"num_units": 5},
+    # a cycle of five with a chord, a unit with one neighbour, and one with none
+    "graph": {"num_units": 7, "edges": ((0, 1), (2, 1), (2, 3), (4, 3), (0, 4), (0, 2), (5, 3))},
+}
 
 
 def randomise(energy, seed=0, scale=1.0):
@@ -99,7 +104,7 @@ def test_wrong_number_of_units():
         FactorialBernoulli(0)
 
 
-@pytest.mark.parametrize("energy", [RBM(2, 3), FactorialBernoulli(5)])
+@pytest.mark.parametrize("energy", [RBM(2, 3), FactorialBernoulli(5), GraphBoltzmann(5, "complete")])
 class TestStates:
     def test_shape(self, energy):
         with pytest.raises(

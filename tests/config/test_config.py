@@ -9,10 +9,12 @@ from discrete_vae import config
 from discrete_vae.errors import InvalidInputError
 
 UNIONS = (
+    config.HierarchyConfig,
     config.LikelihoodConfig,
     config.PosteriorConfig,
     config.PriorConfig,
     config.SamplerConfig,
+    config.SharingConfig,
     config.SmoothingConfig,
 )
 
@@ -38,6 +40,11 @@ def test_a_model_config_survives_json():
     assert config.ModelConfig.from_json(made.model_dump_json()) == made
 
 
+def test_a_graph_survives_json():
+    made = config.GraphBoltzmannConfig(num_units=3, edges=((0, 1), (1, 2)))
+    assert config.GraphBoltzmannConfig.from_json(made.model_dump_json()) == made
+
+
 def test_configs_are_frozen():
     with pytest.raises(ValueError, match="frozen"):
         config.RBMConfig().num_left = 3
@@ -54,7 +61,7 @@ def test_configs_are_frozen():
         (lambda: config.ModelConfig(), "ModelConfig.num_features must be given; received nothing"),
         (
             lambda: config.ModelConfig(num_features=1, prior={"kind": "ising"}),
-            "ModelConfig.prior.kind must be one of 'rbm', 'factorial'; received ising",
+            "ModelConfig.prior.kind must be one of 'rbm', 'factorial', 'graph'; received ising",
         ),
         (
             lambda: config.ModelConfig(num_features=1, prior={"kind": "rbm", "num_right": 0}),

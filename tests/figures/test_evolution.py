@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from discrete_vae import RBM, BlockGibbs
+from discrete_vae import RBM, BlockGibbs, DiscreteVAE
+from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.evolution import draw_evolution, evolution
 
@@ -91,3 +92,20 @@ def test_other_mistakes_are_refused(model, tmp_path):
     with pytest.raises(InvalidInputError, match="image_shape must be"):
         draw_evolution(evolution(model, fresh(model), num_rows=1), (4, 4), tmp_path / "a.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_draws_of_a_group_share_zeta_and_differ_in_their_continuous_layers(tmp_path):
+    hierarchy = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(4,), prior_hidden=(4,))
+    config = ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2), hierarchy=hierarchy)
+    torch.manual_seed(0)
+    model = DiscreteVAE.from_config(config)
+    with torch.no_grad():
+        model.likelihood.network.layers[0].weight[:, 4:].zero_()  # the decoder reads zeta alone
+    table = evolution(model, BlockGibbs(model.prior, 2, seed=0), num_rows=2, num_sweeps=1)
+    assert torch.equal(table.means, table.means[:, :, :1].expand_as(table.means))
+    assert table.varies == "their continuous layers"
+    with torch.no_grad():
+        model.likelihood.network.layers[0].weight[:, 4:].fill_(1.0)
+    table = evolution(model, BlockGibbs(model.prior, 2, seed=0), num_rows=2, num_sweeps=1)
+    assert not torch.equal(table.means[:, :, 0], table.means[:, :, 1])
+    draw_evolution(table, (2, 3), tmp_path / "figure.png")

@@ -69,6 +69,8 @@ def _slots(record: type[BaseModel], prefix: str) -> list[tuple[str, tuple[type[C
         fits = _component_members(info.annotation, union)
         if fits:
             found.append((path, fits))
+            for member in fits:  # components of components
+                found += _slots(member, f"{path}.")
         elif isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
             found += _slots(info.annotation, f"{path}.")
     return found
@@ -93,6 +95,11 @@ def _swap(
     *parents, last = path.replace("-", "_").split(".")
     for parent in parents:
         place = place[parent]
+    if last not in place:
+        owner = ".".join(path.split(".")[:-1])
+        repair = f"Choose a component with it first: --{owner} NAME."
+        rule = f"must belong to the present --{owner}, which is {place['kind']!r}"
+        raise InvalidInputError(f"--{path}", rule, repr(name), repair)
     if place[last]["kind"] != name:
         place[last] = {"kind": name}
     return ExperimentConfig(**fields)

@@ -16,10 +16,24 @@ from discrete_vae.config.data import (
     OmniglotConfig,
 )
 from discrete_vae.config.experiment import ExperimentConfig
+from discrete_vae.config.hierarchy import (
+    CompleteSharingConfig,
+    GaussianHierarchyConfig,
+    GroupSharingConfig,
+    HierarchyConfig,
+    NoHierarchyConfig,
+    NoSharingConfig,
+    SharingConfig,
+)
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
-from discrete_vae.config.prior import FactorialBernoulliConfig, PriorConfig, RBMConfig
+from discrete_vae.config.prior import (
+    FactorialBernoulliConfig,
+    GraphBoltzmannConfig,
+    PriorConfig,
+    RBMConfig,
+)
 from discrete_vae.config.sampler import BlockGibbsConfig, ParallelTemperingConfig, SamplerConfig
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig, SpikeSlabConfig
 from discrete_vae.config.training import (
@@ -35,6 +49,7 @@ __all__ = [
     "BetaBoundConfig",
     "BlockGibbsConfig",
     "Caltech101SilhouettesConfig",
+    "CompleteSharingConfig",
     "ComponentConfig",
     "DataConfig",
     "DigitsConfig",
@@ -42,11 +57,17 @@ __all__ = [
     "ExperimentConfig",
     "FactorialBernoulliConfig",
     "FileDataConfig",
+    "GaussianHierarchyConfig",
+    "GroupSharingConfig",
+    "GraphBoltzmannConfig",
     "HierarchicalPosteriorConfig",
+    "HierarchyConfig",
     "LikelihoodConfig",
     "MNISTDynamicConfig",
     "MNISTStaticConfig",
     "ModelConfig",
+    "NoHierarchyConfig",
+    "NoSharingConfig",
     "OmniglotConfig",
     "OptimiserConfig",
     "ParallelTemperingConfig",
@@ -55,6 +76,7 @@ __all__ = [
     "RBMConfig",
     "Record",
     "SamplerConfig",
+    "SharingConfig",
     "SmoothingConfig",
     "SpikeExponentialConfig",
     "SpikeSlabConfig",
@@ -73,7 +95,7 @@ def members(union: object) -> tuple[type[ComponentConfig], ...]:
 
     Examples:
         >>> [config.__name__ for config in members(PriorConfig)]
-        ['RBMConfig', 'FactorialBernoulliConfig']
+        ['RBMConfig', 'FactorialBernoulliConfig', 'GraphBoltzmannConfig']
     """
     inner = get_args(union)[0]
     return get_args(inner) or (inner,)

@@ -7,6 +7,7 @@ from typing import ClassVar
 from pydantic import Field, PositiveInt
 
 from discrete_vae.config.base import Record
+from discrete_vae.config.hierarchy import HierarchyConfig, NoHierarchyConfig
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
 from discrete_vae.config.prior import PriorConfig, RBMConfig
@@ -21,4 +22,5 @@ class ModelConfig(Record):
     prior: PriorConfig = RBMConfig()
     smoothing: SmoothingConfig = SpikeExponentialConfig()
     posterior: PosteriorConfig = HierarchicalPosteriorConfig()
+    hierarchy: HierarchyConfig = NoHierarchyConfig()
     likelihood: LikelihoodConfig = BernoulliLikelihoodConfig()

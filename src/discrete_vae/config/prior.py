@@ -31,4 +31,17 @@ class FactorialBernoulliConfig(ComponentConfig):
     num_units: PositiveInt = Field(default=200, description="Number of units.")
 
 
-PriorConfig = Annotated[RBMConfig | FactorialBernoulliConfig, Field(discriminator="kind")]
+class GraphBoltzmannConfig(ComponentConfig):
+    """A Boltzmann machine on any graph (paper eq. RBM-distribution, with the weights that the graph has)."""
+
+    target: ClassVar[str] = "discrete_vae.boltzmann.graph:GraphBoltzmann"
+    kind: Literal["graph"] = "graph"
+    num_units: PositiveInt = Field(default=128, description="Number of units; 8 m^2 for a Chimera graph.")
+    edges: Literal["chimera", "complete"] | tuple[tuple[int, int], ...] = Field(
+        default="chimera", description="A graph's name, or the pairs of units that are joined."
+    )
+
+
+PriorConfig = Annotated[
+    RBMConfig | FactorialBernoulliConfig | GraphBoltzmannConfig, Field(discriminator="kind")
+]

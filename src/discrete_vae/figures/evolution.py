@@ -24,14 +24,16 @@ class EvolutionTable:
     """Samples along chains.
 
     Attributes:
-        means: E[x | zeta] of each draw, (row, chain, draw, feature), probabilities.
+        means: E[x | zeta, h] of each draw, (row, chain, draw, feature), probabilities.
         z: The chains' states, (row, chain, unit), in {0,1}; a row's draws share them.
         num_sweeps: Sweeps from one row to the next.
+        varies: What the draws of a group differ in, in words.
     """
 
     means: Tensor
     z: Tensor
     num_sweeps: int
+    varies: str = "their draw of ζ"
 
 
 @torch.no_grad()
@@ -47,12 +49,12 @@ def evolution(
 ) -> EvolutionTable:
     """Decode what the chains of a model's prior visit.
 
-    For each row the chains take ``num_sweeps`` sweeps to a state z; each draw of that row takes a zeta of its own from
-    r(zeta|z) and decodes it. Modes of the prior show as columns that keep their meaning over many rows, what the prior
-    leaves to the layers below shows as differences inside a group.
+    For each row the chains take ``num_sweeps`` sweeps to a state z. The draws of that row share z and zeta and differ
+    in their continuous layers; without such layers each takes a zeta of its own from r(zeta|z). Modes of the prior show
+    as columns that keep their meaning over many rows, what the prior leaves to the layers below shows as differences
+    inside a group.
 
-    Source: Rolfe 2017, figure mnist-evolution and its three siblings. In a model without continuous layers the draws
-    of a group differ in zeta alone.
+    Source: Rolfe 2017, figure mnist-evolution and its three siblings.
 
     Args:
         model: The model; its networks use their running statistics.
@@ -60,9 +62,9 @@ def evolution(
             after as many sweeps as they need to forget their start, or those of training.
         num_rows: Rows.
         num_sweeps: Sweeps before each row.
-        num_draws: Draws of zeta a state.
+        num_draws: Draws a state.
         num_chains: How many of the chains to show, from the first; None means five, or all where there are fewer.
-        seed: Seed of zeta; the chains have their own.
+        seed: Seed of zeta and of the continuous layers; the chains have their own.
 
     Returns:
         The table, on the CPU.
@@ -92,10 +94,14 @@ def evolution(
     for row in range(num_rows):
         z = chains.step(num_sweeps)[:shown]
         generator = keyed_generator(seed, _STREAM, row, device=z.device)
-        zeta = model.smoothing.sample_zeta(z[:, None].expand(-1, num_draws, -1), generator=generator)
+        # as in the paper, draws that differ in continuous layers share zeta too
+        own = 1 if model.hierarchy.num_layers else num_draws
+        zeta = model.smoothing.sample_zeta(z[:, None].expand(-1, own, -1), generator=generator)
+        zeta = zeta.expand(-1, num_draws, -1)
         states.append(z.cpu())
-        means.append(model.decode(zeta).cpu())
-    return EvolutionTable(torch.stack(means), torch.stack(states), num_sweeps)
+        means.append(model.decode(zeta, generator=generator).cpu())
+    varies = "their continuous layers" if model.hierarchy.num_layers else "their draw of ζ"
+    return EvolutionTable(torch.stack(means), torch.stack(states), num_sweeps, varies)
 
 
 def draw_evolution(table: EvolutionTable, image_shape: tuple[int, int] | None, path: str | Path) -> None:
@@ -114,9 +120,10 @@ def draw_evolution(table: EvolutionTable, image_shape: tuple[int, int] | None, p
     caption = f"Samples along {num_chains} independent chain{'s' * (num_chains > 1)} of the prior"
     caption += f", {table.num_sweeps} sweeps from row to row. "
     if num_draws > 1:
-        caption += f"The {num_draws} {kind}s of a group share the state z and differ in their draw of ζ. "
+        caption += f"The {num_draws} {kind}s of a group share the state z and differ in {table.varies}. "
     text = GridText(
-        caption=caption + f"A{'n' * (kind == 'image')} {kind} is the mean E[x | ζ]; black is 1.",
+        caption=caption
+        + f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; black is 1.",
         row_title="sweeps since the top row",
         row_labels=[f"{row * table.num_sweeps}" for row in range(num_rows)],
         group_labels=[f"chain {chain + 1}" for chain in range(num_chains)],

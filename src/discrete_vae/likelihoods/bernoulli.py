@@ -15,6 +15,8 @@ from discrete_vae.numerics import bernoulli_log_prob
 class BernoulliLikelihood(nn.Module):
     """p(x | zeta) = prod_i Bernoulli(x_i; sigmoid(f_i(zeta))), f a network with zero or more hidden layers.
 
+    Where there are continuous layers h, zeta stands for what their hierarchy's `decoder_input` makes of both.
+
     Source: Rolfe 2017, eq. final-decoder and section architecture (linear + logistic on three of four data sets).
 
     Args:
@@ -28,7 +30,7 @@ class BernoulliLikelihood(nn.Module):
 
     def __init__(self, num_latents: int, num_features: int, hidden: Sequence[int] = ()) -> None:
         super().__init__()
-        self.num_features = num_features
+        self.num_latents, self.num_features = num_latents, num_features
         self.network = MLP([num_latents], hidden, num_features)
 
     @torch.no_grad()

@@ -75,6 +75,21 @@ def joint_nodes(smoothing: Smoothing, num_units: int, num_nodes: int) -> JointNo
     return JointNodes(unit.z[index], unit.zeta[index], unit.weight[index].prod(-1))
 
 
+def normal_nodes(num_units: int, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Gauss-Hermite nodes of independent standard normal variables, float64.
+
+    Args:
+        num_units: Number of variables.
+        num_nodes: Nodes of each.
+
+    Returns:
+        (node, unit) and weights (node,), which sum to 1; num_nodes^num_units nodes.
+    """
+    points, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(num_nodes))
+    index = torch.cartesian_prod(*[torch.arange(num_nodes)] * num_units).reshape(-1, num_units)
+    return points[index], (weights / weights.sum())[index].prod(-1)
+
+
 @dataclass(frozen=True, eq=False)
 class PosteriorQuadrature:
     """A hierarchical posterior on the nodes.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
-from discrete_vae.testing.enumeration import all_states
+from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
 
 
@@ -76,3 +76,24 @@ def check_transitions(
     cells = len(states) * origin + target
     counts = torch.bincount(cells, minlength=len(states) ** 2)
     check_frequencies(counts, (matrix / len(states)).flatten(), alpha=alpha)
+
+
+def check_sweeps(
+    energy: BoltzmannEnergy, step: Callable[[Tensor], Tensor], *, repeats: int, alpha: float = ALPHA
+) -> None:
+    """The law that every machine's sweeps obey, whatever the kernel: they leave p(z) invariant and are counted so.
+
+    Args:
+        energy: A machine of few units.
+        step: One sweep of it at inverse temperature 1, (chain, unit) -> (chain, unit) float32.
+        repeats: Chains that start in each state.
+        alpha: False-alarm rate of the counts.
+
+    Raises:
+        TooFewSamplesError: If the counts are too small to mean anything.
+        AssertionError: If the exact matrix changes p(z) by more than 1e-12, or the step follows another matrix.
+    """
+    matrix = sweep_matrix(energy)
+    error = invariance_error(enumerate_machine(energy).prob, matrix)
+    assert error < 1e-12, f"a sweep changes the probability of a state by {error:.2g}"
+    check_transitions(step, matrix, energy.num_units, repeats=repeats, alpha=alpha)

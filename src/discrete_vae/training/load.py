@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.protocol import Sampler
-from discrete_vae.training.state import TrainingState
+from discrete_vae.training.state import load_model, part_state
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +44,8 @@ def load_run(run: RunDirectory, checkpoint: int | Literal["best", "last"] = "bes
     """
     config = ExperimentConfig.from_json(run.read_config())
     saved = run.checkpoints().load(checkpoint)
-    state = TrainingState.initial(config, torch.full((config.model.num_features,), 0.5))
-    state.restore(saved.tensors, saved.meta)
-    return LoadedRun(config, state.model.eval(), state.chains, saved.step)
+    model = DiscreteVAE.from_config(config.model)
+    load_model(model, saved.tensors)
+    chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
+    chains.load_state_dict(part_state("chains", saved.tensors, saved.meta))
+    return LoadedRun(config, model.eval(), chains, saved.step)

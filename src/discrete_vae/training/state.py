@@ -75,12 +75,8 @@ class TrainingState:
             InvalidInputError: If the checkpoint belongs to another model; nothing is changed.
         """
         check_fits(self.model, tensors)
-        for part, owner in (("chains", self.chains), ("running", self.running)):
-            state = dict(meta.get(part, {}))
-            state |= {
-                name.removeprefix(f"{part}/"): v for name, v in tensors.items() if name.startswith(f"{part}/")
-            }
-            owner.load_state_dict(state)
+        self.chains.load_state_dict(part_state("chains", tensors, meta))
+        self.running.load_state_dict(part_state("running", tensors, meta))
         load_model(self.model, tensors)
         for name, parameter in self.model.named_parameters():
             saved = {
@@ -89,6 +85,12 @@ class TrainingState:
             if saved:
                 self.optimiser.state[parameter] = {m: value.clone() for m, value in saved.items()}
         self.step = int(meta["step"])
+
+
+def part_state(part: str, tensors: dict[str, Tensor], meta: dict[str, Any]) -> dict[str, Any]:
+    """What the state dict of one part of a checkpoint was: its tensors and its plain values."""
+    held = {name.removeprefix(f"{part}/"): v for name, v in tensors.items() if name.startswith(f"{part}/")}
+    return dict(meta.get(part, {})) | held
 
 
 def load_model(model: DiscreteVAE, tensors: dict[str, Tensor]) -> None:

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from numba import njit
 
-from discrete_vae.samplers.kernels import bipartite_compiled, philox
+from discrete_vae.samplers.kernels import philox
+from discrete_vae.samplers.kernels.bipartite_compiled import start_lanes
+from discrete_vae.samplers.kernels.bipartite_intrinsics import GROUP, LANES, TILE, draw_words
 from discrete_vae.samplers.kernels.philox import fair_coins, philox4x32, uniforms, unit_words
 
 # Random123's known-answer vectors for philox4x32 with 10 rounds: counter, key, answer
@@ -45,17 +48,35 @@ def test_vectors_reject_products_that_keep_their_high_half():
     assert all(known_words(without_mask, counter, key) != numbers(answer) for counter, key, answer in KNOWN)
 
 
+@njit
+def compiled_words(counter, chain, sweep, key):
+    lanes, words = np.empty((3, LANES), np.uint64), np.empty((2, LANES), np.uint64)
+    chain_part = start_lanes(lanes, np.uint64(counter), np.uint64(sweep), np.uint64(key))
+    draw_words(words, lanes, chain_part, np.uint64(chain), np.uint64(key))
+    return words
+
+
+def split_words(words: np.ndarray) -> np.ndarray:
+    """(lane, word) in the order of Philox."""
+    low, high = words & 0xFFFFFFFF, words >> 32
+    return np.stack([high[0], low[0], high[1], low[1]], axis=-1)
+
+
 @pytest.mark.parametrize(("counter", "key", "answer"), KNOWN, ids=IDENTIFIERS)
-def test_compiled_uniforms_have_the_published_words(counter, key, answer):
-    quad, chain, low, high = numbers(counter)
-    key_low, key_high = numbers(key)
-    out = np.empty(4 * 2, np.float32)
-    bipartite_compiled._draw_uniforms(
-        out, np.zeros(2, np.uint64), np.zeros(2, np.uint64), 1, np.uint64(quad), np.uint64(chain),
-        np.uint64(low | high << 32), np.uint64(key_low | key_high << 32),
-    )  # fmt: skip
-    expected = uniforms(torch.tensor(numbers(answer))).numpy()
-    np.testing.assert_array_equal(out, np.concatenate([expected, expected]))
+def test_compiled_words_are_the_published_ones(counter, key, answer):
+    quad, chain, low, high = (np.uint64(word) for word in numbers(counter))
+    key_low, key_high = (np.uint64(word) for word in numbers(key))
+    shift = np.uint64(32)
+    words = compiled_words(quad, chain, low | high << shift, key_low | key_high << shift)
+    assert split_words(words)[0].tolist() == numbers(answer)
+
+
+def test_compiled_words_of_all_lanes():
+    words = split_words(
+        compiled_words(np.uint64(2), np.uint64(5), np.uint64(2**33 + 1), np.uint64(2**64 - 1))
+    )
+    reference = unit_words(GROUP, 24, key=2**64 - 1, sweep=2**33 + 1, first_chain=5)[:, 8:]
+    np.testing.assert_array_equal(words.reshape(GROUP, TILE), reference.numpy().astype(np.uint64))
 
 
 def test_unit_takes_the_word_of_its_quad():

@@ -4,11 +4,13 @@ import numba
 import numpy as np
 import pytest
 import torch
+from numba import njit
 
 from discrete_vae import RBM, FactorialBernoulli
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.kernels import bipartite_compiled, numba_bipartite, torch_reference
-from discrete_vae.samplers.kernels.philox import fair_coins
+from discrete_vae.samplers.kernels import numba_bipartite, torch_reference
+from discrete_vae.samplers.kernels.bipartite_intrinsics import GROUP, LANES, PART, ROWS, TILE, decide
+from discrete_vae.samplers.kernels.philox import fair_coins, uniforms
 from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
 
 # A decision u < sigmoid(l) may differ between kernels only within rounding (about 1e-6 in the logit), once in some
@@ -188,20 +190,36 @@ def test_surrounding_autocast_does_not_reach_the_logits():
     assert torch.equal(expected, inside)
 
 
+@njit
+def compiled_decisions(words, inverse, bias, table):
+    """Decide tiles of four chains without any spin of the other side."""
+    spins, others = np.empty((len(words), PART, 1), np.uint16), np.zeros((PART, 1), np.uint16)
+    for i in range(len(words)):
+        decide(spins[i], 1, 0, 0, words[i], 0, inverse, bias[i], table, others, 1)
+    return spins[:, :, 0]
+
+
 def test_compiled_decision_is_the_logistic_one():
     generator = np.random.default_rng(0)
-    count = 200_000
-    logits = np.concatenate([generator.normal(0, 6, count), [-1e30, 1e30, -90, 90, 0, -0.0]]).astype(
-        np.float32
-    )
-    noise = generator.random(len(logits), np.float32).clip(2.0**-25, 1 - 2.0**-24)
-    spins = np.empty(len(logits), np.uint8)
-    bipartite_compiled._compare(spins, logits * np.float32(-np.log2(np.e)), noise, len(logits))
+    count = 3000
+    logits = generator.normal(0, 6, (count, TILE)).astype(np.float32)
+    logits[:4, :6] = [-1e30, 1e30, -90, 90, 0, -0.0]
+    inverse = np.array([1, 0, 0.5, 2], np.float32)
+    words = generator.integers(0, 2**64, (count, 2, LANES), dtype=np.uint64)
+    aligned = numba_bipartite._aligned
+    bias, table = aligned(count, TILE), aligned(1, ROWS, TILE)
+    bias[:], table[:] = logits * np.float32(-np.log2(np.e)), 0
+    spins = compiled_decisions(words, inverse, bias, table)
+    drawn = spins[..., None] >> np.arange(TILE) & 1
+    # bits 0-7 of a chain read its first eight 32-bit words of row 0, bits 8-15 those of row 1
+    halves = words.view(np.uint32).reshape(count, 2, GROUP, TILE // 2)[:, :, :PART]
+    own = halves.transpose(0, 2, 1, 3).reshape(count, PART, TILE)
+    noise = uniforms(torch.from_numpy(own.astype(np.int64))).double().numpy()
     with np.errstate(over="ignore"):
-        excess = noise * (1 + np.exp(-logits.astype(np.float64))) - 1
-    clear = np.abs(excess) > 1e-6
+        excess = noise * (1 + np.exp(-logits[:, None].astype(np.float64) * inverse[:, None])) - 1
+    clear = np.abs(excess) > 2e-6
     assert clear.mean() > 0.999
-    np.testing.assert_array_equal(spins[clear] == 1, excess[clear] < 0)
+    np.testing.assert_array_equal(drawn[clear] == 1, excess[clear] < 0)
 
 
 GOOD = {"key": 2, "first_sweep": 1}

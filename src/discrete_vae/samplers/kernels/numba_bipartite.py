@@ -12,7 +12,10 @@ thread.
 
 from __future__ import annotations
 
+import math
 import os
+import threading
+from functools import cache
 
 import numba
 import numpy as np
@@ -23,13 +26,24 @@ from torch import Tensor
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_binary
 from discrete_vae.samplers.kernels import bipartite_compiled
+from discrete_vae.samplers.kernels.bipartite_intrinsics import ROWS, TILE, UNIT_ORDER
 from discrete_vae.samplers.kernels.call import SweepCall
 
-_LARGEST_CHUNK = (
-    1000  # chains a thread advances together; more gain nothing, fewer reload the tables more often
-)
+_LARGEST_CHUNK = 1000  # chains; the spins of many more would leave the second-level cache
+_Pair = tuple[np.ndarray, np.ndarray]
 _ORDER = "THREADING_LAYER_PRIORITY"
 _process_of_threads: int | None = None
+
+
+class _Kept(threading.local):
+    """A thread's memory between calls."""
+
+    tiles: tuple[int, int] | None = None
+    tables: _Pair
+    biases: _Pair
+
+
+_kept = _Kept()
 
 
 def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
@@ -47,23 +61,60 @@ def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
         InvalidInputError: If z holds anything but 0 and 1.
     """
     num_chains, num_units = z.shape
-    after = np.empty((num_chains, num_units), np.float32)
     threads = _num_threads()
+    # a chunk is the chains that a thread advances together
+    chunks = min(num_chains, max(threads, -(-num_chains // _LARGEST_CHUNK)))
+    binary = np.empty(chunks, np.bool_)
+    after = np.empty((num_chains, num_units), np.float32)
+    units = _units(0, energy.num_left), _units(energy.num_left, num_units)
     run_chunks = bipartite_compiled.run_parallel if threads > 1 else bipartite_compiled.run_serial
-    binary = run_chunks(
+    run_chunks(
         after,
         _array(z),
+        binary,
         _array(energy.weight),
         _array(energy.bias),
+        units,
+        *_workspace(*map(len, units)),
+        (np.uint64(0), np.uint64(energy.num_left // 4)),
+        np.empty((0, num_units), np.float32) if call.clamped is None else _array(call.clamped),
+        np.empty(0, np.float32) if call.inverse_temperature is None else _array(call.inverse_temperature),
         call.num_sweeps,
         np.uint64(call.key),
         np.uint64(call.first_sweep),
         np.uint64(call.first_chain),
-        np.empty(0, np.float32) if call.inverse_temperature is None else _array(call.inverse_temperature),
-        np.empty((0, num_units), np.float32) if call.clamped is None else _array(call.clamped),
-        min(_LARGEST_CHUNK, -(-num_chains // threads)),
     )
-    return check_binary("z", z) if not binary else torch.from_numpy(after)
+    return torch.from_numpy(after) if binary.all() else check_binary("z", z)
+
+
+@cache
+def _units(first: int, end: int) -> np.ndarray:
+    """The unit of each bit of each tile of a side, (tile, bit) int64, -1 for padding."""
+    origin = first - first % 4
+    tiles = -(-(end - origin) // TILE)
+    units = origin + TILE * np.arange(tiles)[:, None] + UNIT_ORDER
+    units[(units < first) | (units >= end)] = -1
+    return units
+
+
+def _workspace(left: int, right: int) -> tuple[_Pair, _Pair]:
+    """Memory for the tables and biases of two sides of so many tiles; each thread keeps its last one.
+
+    Megabytes of fresh memory at every call would cost more than a few sweeps.
+    """
+    if _kept.tiles != (left, right):
+        _kept.tables = _aligned(left, right, ROWS, TILE), _aligned(right, left, ROWS, TILE)
+        _kept.biases = _aligned(left, TILE), _aligned(right, TILE)
+        _kept.tiles = left, right
+    return _kept.tables, _kept.biases
+
+
+def _aligned(*shape: int) -> np.ndarray:
+    """Uninitialised float32 memory that starts at a multiple of 64 bytes."""
+    size = math.prod(shape)
+    memory = np.empty(size + 15, np.float32)
+    skip = -(memory.ctypes.data // 4) % 16
+    return memory[skip : skip + size].reshape(shape)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.kernels import torch_reference
 from discrete_vae.samplers.kernels.call import SweepCall
 
+# exact types only: a subclass may have other conditionals
+_COMPILED: dict[type[BoltzmannEnergy], str] = {RBM: "numba_bipartite", GraphBoltzmann: "numba_graph"}
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
 
 
@@ -90,15 +94,15 @@ def run_sweeps(
 
 
 def choose_kernel(energy: BoltzmannEnergy) -> Kernel:
-    """The fastest kernel for a machine where it lies: compiled for an RBM on the CPU, else the reference.
+    """The fastest kernel for a machine where it lies: compiled for an RBM or a graph on the CPU, else the reference.
 
     A float64 machine keeps its precision and so takes the reference.
     """
     on_cpu = energy.bias.device.type == "cpu"
-    if type(energy) is RBM and on_cpu and energy.bias.dtype != torch.float64:
-        from discrete_vae.samplers.kernels import numba_bipartite  # numba takes a while to import
-
-        return numba_bipartite.run
+    compiled = _COMPILED.get(type(energy))
+    if compiled is not None and on_cpu and energy.bias.dtype != torch.float64:
+        # numba takes a while to import
+        return importlib.import_module(f"discrete_vae.samplers.kernels.{compiled}").run
     return torch_reference.run
 
 

@@ -1,0 +1,128 @@
+"""The Boltzmann machine on any graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.boltzmann.colouring import adjacency, colour_blocks
+from discrete_vae.boltzmann.edges import check_edges
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.sparse_products import sparse_product
+from discrete_vae.checks import check_positive_int
+
+
+class GraphBoltzmann(BoltzmannEnergy):
+    """Binary units with one weight an edge of a graph: E(z) = -(sum_{edges ij} W_ij z_i z_j + b^T z).
+
+    The blocks are the colours of a greedy colouring, so neighbours are in different blocks and units of one block
+    are independent given all others. Memory and time grow with the edges, never with the square of the units.
+    Weights and biases start at zero, where log Z = n log 2 exactly.
+
+    Source: Rolfe 2017, eq. RBM-distribution, whose triangular W it is on the complete graph.
+
+    Args:
+        num_units: Number of units, at least 1.
+        edges: Pairs of different units, each pair once in either order: nested lists, or an integer array or
+            tensor (edge, 2). Or a name: "complete" joins all units; "chimera" is the square Chimera graph, which
+            has 8 m^2 units.
+
+    Attributes:
+        weight: (edge,), in the order of the edges.
+        bias: (unit,).
+        edges: (edge, 2) int64, as given.
+        order: (unit,) int64, the units block after block. Row r of the neighbour lists belongs to unit order[r].
+        start: (unit + 1,) int64; the entries of row r are start[r] to start[r + 1] - 1.
+        neighbour: (entry,) int64, the neighbour of each entry.
+        neighbour_edge: (entry,) int64, its edge.
+
+    Raises:
+        InvalidInputError: If an argument breaks its rule; names the first wrong edge.
+
+    Examples:
+        >>> triangle = GraphBoltzmann(3, [[0, 1], [1, 2], [0, 2]])
+        >>> with torch.no_grad():
+        ...     _ = triangle.weight.copy_(torch.tensor([1.0, 2.0, 4.0]))
+        >>> triangle.energy(torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]])).tolist()
+        [-7.0, -4.0]
+        >>> [block.tolist() for block in GraphBoltzmann(4, [[0, 1], [1, 2], [2, 3], [3, 0]]).blocks]
+        [[0, 2], [1, 3]]
+    """
+
+    edges: Tensor
+    order: Tensor
+    start: Tensor
+    neighbour: Tensor
+    neighbour_edge: Tensor
+    _row: Tensor
+
+    def __init__(self, num_units: int, edges: str | Sequence[Sequence[int]] | np.ndarray | Tensor) -> None:
+        super().__init__()
+        self.num_units = check_positive_int("num_units", num_units)
+        pairs = check_edges(num_units, edges)
+        self.weight = nn.Parameter(torch.zeros(len(pairs)))
+        self.bias = nn.Parameter(torch.zeros(num_units))
+        blocks = colour_blocks(num_units, pairs.numpy())
+        self.blocks = tuple(torch.from_numpy(block) for block in blocks)
+        order = np.concatenate(blocks)
+        rows = adjacency(order, pairs.numpy())
+        # the row of each entry, counted from the first row of its block
+        row_in_block = np.concatenate([np.arange(len(block)) for block in blocks])
+        # the graph belongs to the constructor's arguments, not to the state
+        for name, value in {
+            "edges": pairs,
+            "order": order,
+            "start": rows.start,
+            "neighbour": rows.neighbour,
+            "neighbour_edge": rows.edge,
+            "_row": row_in_block.repeat(np.diff(rows.start)),
+        }.items():
+            self.register_buffer(name, torch.as_tensor(value), persistent=False)
+        ends = np.cumsum([len(block) for block in blocks])
+        cuts = [0, *rows.start[ends].tolist()]
+        self._entries = [slice(a, b) for a, b in pairwise(cuts)]
+
+    def energy(self, z: Tensor) -> Tensor:
+        """E(z).
+
+        Args:
+            z: (..., unit), in {0,1}, or relaxed.
+
+        Returns:
+            (...), nats.
+
+        Raises:
+            InvalidInputError: If z is not a floating-point tensor of that shape.
+        """
+        z = self._states("z", z, self.num_units)
+        fields = sparse_product(
+            self.weight.to(z.dtype), z, self.edges[:, 1], self.edges[:, 0], self.num_units
+        )
+        return -((fields + self.bias.to(z.dtype)) * z).sum(-1)
+
+    def block_logits(self, z: Tensor, block: int) -> Tensor:
+        """See `BoltzmannEnergy.block_logits`."""
+        z = self._states("z", z, self.num_units)
+        entries, units = self._entries[block], self.blocks[block].to(z.device)
+        weight = self.weight.to(z.dtype).index_select(0, self.neighbour_edge[entries])
+        fields = sparse_product(weight, z, self._row[entries], self.neighbour[entries], len(units))
+        return fields + self.bias.to(z.dtype)[units]
+
+    def mean_energy(self, bits: Tensor, probabilities: Tensor, rank: Tensor) -> Tensor:
+        """See `BoltzmannEnergy.mean_energy`; each edge runs from the unit sampled earlier to the later one."""
+        weight = self.weight.to(probabilities.dtype)
+        forward = rank[self.edges[:, 0]] <= rank[self.edges[:, 1]]
+        earlier = torch.where(forward, self.edges[:, 0], self.edges[:, 1])
+        later = torch.where(forward, self.edges[:, 1], self.edges[:, 0])
+        apart = rank[earlier] < rank[later]
+        fields = self.bias.to(probabilities.dtype)
+        for chosen, source in ((apart, bits), (~apart, probabilities)):
+            if bool(chosen.any()):
+                fields = fields + sparse_product(
+                    weight[chosen], source, later[chosen], earlier[chosen], self.num_units
+                )
+        return -(fields * probabilities).sum(-1)

@@ -1,0 +1,98 @@
+"""dvae sample: pictures of what a trained model generates."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from discrete_vae.commands.evaluate import parse_checkpoint
+from discrete_vae.config import instantiate
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.saving import check_picture_path
+from discrete_vae.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from discrete_vae.samplers.protocol import Sampler
+    from discrete_vae.training.load import LoadedRun
+
+_FRESH_SWEEPS = 10_000
+
+
+def run_sample(arguments: Namespace, overrides: list[str]) -> int:
+    """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
+    if arguments.out is not None:
+        check_picture_path(arguments.out)
+    if arguments.burn_in is not None and arguments.burn_in < 0:
+        raise InvalidInputError(
+            "--burn-in", "must be 0 or more sweeps", arguments.burn_in, "Leave it out for the default."
+        )
+    from discrete_vae.figures.evolution import draw_evolution, evolution
+    from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
+    from discrete_vae.figures.training_curves import draw_training_curves, training_curves
+    from discrete_vae.training.load import load_run
+
+    run = RunDirectory.open(arguments.run)
+    loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
+    dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
+    table = evolution(
+        loaded.model,
+        _chains(loaded, arguments),
+        num_rows=arguments.num_rows,
+        num_chains=arguments.num_chains,
+        num_draws=arguments.num_draws,
+        num_sweeps=arguments.num_sweeps,
+        seed=arguments.seed or 0,
+    )
+    path = arguments.out or run.figure_path("samples.png")
+    draw_evolution(table, dataset.image_shape, path)
+    print(f"Samples along the chains: {path}")
+    if arguments.out is None:
+        path = run.figure_path("reconstructions.png")
+        draw_reconstructions(
+            reconstructions(loaded.model, dataset.test, seed=arguments.seed or 0), dataset.image_shape, path
+        )
+        print(f"Reconstructions:          {path}")
+        path = run.figure_path("training.png")
+        draw_training_curves(training_curves(run.metrics().read()), path, name=loaded.config.name)
+        print(f"Course of training:       {path}")
+    return 0
+
+
+def _chains(loaded: LoadedRun, arguments: Namespace) -> Sampler:
+    """The chains to show, advanced by their burn-in."""
+    from discrete_vae.samplers.block_gibbs import BlockGibbs
+
+    prior, seed = loaded.model.prior, arguments.seed or 0
+    burn_in = arguments.burn_in
+    if arguments.start == "training":
+        chains = loaded.chains
+    elif arguments.start == "fresh":
+        chains = BlockGibbs(prior, arguments.num_chains or 5, seed=seed)
+        burn_in = _FRESH_SWEEPS if burn_in is None else burn_in
+    else:
+        chains = _chains_from(Path(arguments.start).expanduser(), loaded, seed)
+    if burn_in:
+        chains.step(burn_in)
+    return chains
+
+
+def _chains_from(path: Path, loaded: LoadedRun, seed: int) -> Sampler:
+    """Chains that start at the states in a file, (chain, unit) in {0,1}."""
+    import torch
+
+    from discrete_vae.data.read_arrays import read_npy
+    from discrete_vae.samplers.block_gibbs import BlockGibbs
+    from discrete_vae.samplers.packing import pack_bits
+
+    prior = loaded.model.prior
+    states = torch.as_tensor(read_npy(path))
+    is_binary = states.ndim == 2 and bool(((states == 0) | (states == 1)).all())
+    if not is_binary or states.shape[1] != prior.num_units or len(states) == 0:
+        rule = f"must hold states of the prior, (chain, {prior.num_units} units) in {{0,1}}"
+        raise InvalidInputError(
+            "--start", rule, f"shape {tuple(states.shape)} in {path}", "Save such an array with numpy.save."
+        )
+    chains = BlockGibbs(prior, len(states), seed=seed)
+    chains.load_state_dict(chains.state_dict() | {"z": pack_bits(states.to(torch.float32))})
+    return chains

@@ -1,0 +1,67 @@
+"""Configs of the continuous layers below the binary latents."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from discrete_vae.config.base import ComponentConfig
+
+
+class NoSharingConfig(ComponentConfig):
+    """Each layer's prior has a network of its own (paper section architecture, dynamic MNIST)."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.no_sharing:NoSharing"
+    kind: Literal["none"] = "none"
+
+
+class GroupSharingConfig(ComponentConfig):
+    """Groups of consecutive layers share one prior network each (paper section architecture, static MNIST)."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.group_sharing:GroupSharing"
+    kind: Literal["groups"] = "groups"
+    num_groups: PositiveInt = Field(default=2, description="Groups; their number divides that of the layers.")
+
+
+class CompleteSharingConfig(ComponentConfig):
+    """All layers share one prior network (paper section architecture, Caltech-101 Silhouettes)."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.complete_sharing:CompleteSharing"
+    kind: Literal["complete"] = "complete"
+
+
+SharingConfig = Annotated[
+    NoSharingConfig | GroupSharingConfig | CompleteSharingConfig, Field(discriminator="kind")
+]
+
+
+class NoHierarchyConfig(ComponentConfig):
+    """No continuous layers: the decoder reads zeta alone."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.no_hierarchy:NoHierarchy"
+    kind: Literal["none"] = "none"
+
+
+class GaussianHierarchyConfig(ComponentConfig):
+    """Autoregressive layers of Gaussian latents (paper section continuous-hierarchy)."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.gaussian_hierarchy:build_gaussian_hierarchy"
+    kind: Literal["gaussian"] = "gaussian"
+    num_layers: PositiveInt = Field(default=10, description="Layers.")
+    num_units: PositiveInt = Field(default=64, description="Units of each layer.")
+    posterior_hidden: tuple[PositiveInt, ...] = Field(
+        default=(2000, 2000), description="Widths of the hidden layers of each layer's posterior network."
+    )
+    prior_hidden: tuple[PositiveInt, ...] = Field(
+        default=(1000,), description="Widths of the hidden layers of a prior network."
+    )
+    sharing: SharingConfig = Field(
+        default=NoSharingConfig(), description="Which layers share a prior network."
+    )
+    log_std_bound: PositiveFloat | None = Field(
+        default=5.0, description="Bound of every log standard deviation, by tanh; none is no bound."
+    )
+
+
+HierarchyConfig = Annotated[NoHierarchyConfig | GaussianHierarchyConfig, Field(discriminator="kind")]

@@ -1,0 +1,1 @@
+"""Layers of Gaussian latents below the binary ones."""

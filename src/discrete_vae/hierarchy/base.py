@@ -1,0 +1,100 @@
+"""What stands between the binary latents and the decoder."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.hierarchy.gaussian import Gaussian
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchySample:
+    """A draw from q(h | zeta, x) with both distributions at it.
+
+    Attributes:
+        h: (..., batch, layer, unit).
+        posterior: q(h_m | h_<m, zeta, x), (..., batch, layer, unit).
+        prior: p(h_m | h_<m, zeta), (..., batch, layer, unit).
+        decoder_input: What p(x | zeta, h) reads, (..., batch, decoder_size).
+    """
+
+    h: Tensor
+    posterior: Gaussian
+    prior: Gaussian
+    decoder_input: Tensor
+
+    def kl(self) -> Tensor:
+        """sum_m KL[q(h_m | h_<m, zeta, x) || p(h_m | h_<m, zeta)], each in closed form, (..., batch), nats.
+
+        Its expectation over q is the KL of the whole hierarchy.
+
+        Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.
+        """
+        return self.posterior.kl_to(self.prior).sum((-2, -1))
+
+    def log_ratio(self) -> Tensor:
+        """log p(h | zeta) - log q(h | zeta, x) at this draw, (..., batch), nats, as importance weights need it."""
+        return (self.prior.log_prob(self.h) - self.posterior.log_prob(self.h)).sum((-2, -1))
+
+
+class Hierarchy(nn.Module, ABC):
+    """Layers h of continuous latents given zeta: their prior, their posterior, and what the decoder reads of them.
+
+    Everything here reads zeta and never z.
+
+    Attributes:
+        num_latents: Length of the last axis of zeta.
+        num_features: Features of x.
+        num_layers: Layers of h.
+        num_units: Units of each layer.
+        decoder_size: Length of the last axis of `decoder_input`.
+    """
+
+    num_latents: int
+    num_features: int
+    num_layers: int
+    num_units: int
+    decoder_size: int
+
+    @abstractmethod
+    def rsample(
+        self, x: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
+    ) -> HierarchySample:
+        """Draw h from q(h | zeta, x), layer after layer, and evaluate the prior at it.
+
+        Args:
+            x: (batch, feature).
+            zeta: (..., batch, latent).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The sample, carrying the gradients of the reparameterisation.
+        """
+
+    @abstractmethod
+    def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw h from p(h | zeta).
+
+        Args:
+            zeta: (..., latent).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            (..., layer, unit).
+        """
+
+    @abstractmethod
+    def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
+        """What p(x | zeta, h) reads.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit).
+
+        Returns:
+            (..., decoder_size).
+        """

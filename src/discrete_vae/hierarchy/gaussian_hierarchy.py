@@ -1,0 +1,155 @@
+"""The hierarchy of Gaussian layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.config import SharingConfig, instantiate
+from discrete_vae.hierarchy.base import Hierarchy, HierarchySample
+from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
+from discrete_vae.hierarchy.prior import GaussianPrior
+
+
+class GaussianHierarchy(Hierarchy):
+    """Layers h_1, ..., h_M of Gaussian latents, autoregressive in the same order in prior and posterior.
+
+    q(h | zeta, x) = prod_m q(h_m | h_<m, zeta, x), each factor with a network of its own that reads x and the
+    concatenation [zeta, h_1, ..., h_(m-1)]; there is no bottom-up pass. One pass down the posterior samples all
+    layers; the prior is then evaluated at that sample, all layers together.
+
+    Source: Rolfe 2017, section continuous-hierarchy, eq. continuous-hierarchy, and section architecture. The
+    posterior's networks are never shared.
+
+    Args:
+        num_features: Features of x.
+        prior: p(h | zeta), one of the kinds of parameter sharing.
+        posterior_hidden: Widths of the hidden layers of each posterior network; the paper has two of 2000.
+        log_std_bound: See `GaussianNetwork`; of the posterior's networks.
+
+    Raises:
+        InvalidInputError: If a size or the bound breaks its rule.
+
+    Examples:
+        >>> from discrete_vae import NoSharing
+        >>> prior = NoSharing(num_latents=4, num_layers=3, num_units=2, hidden=(8,))
+        >>> hierarchy = GaussianHierarchy(5, prior, (8,))
+        >>> sample = hierarchy.rsample(torch.zeros(10, 5), torch.rand(10, 4))
+        >>> sample.h.shape, sample.kl().shape
+        (torch.Size([10, 3, 2]), torch.Size([10]))
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        prior: GaussianPrior,
+        posterior_hidden: Sequence[int],
+        *,
+        log_std_bound: float | None = 5.0,
+    ) -> None:
+        super().__init__()
+        self.num_features = check_positive_int("num_features", num_features)
+        self.num_latents, self.num_layers = prior.num_latents, prior.num_layers
+        self.num_units, self.decoder_size = prior.num_units, prior.decoder_size
+        self.prior = prior
+        self.posterior = nn.ModuleList(
+            GaussianNetwork(
+                [num_features, prior.num_latents + index * prior.num_units],
+                posterior_hidden,
+                prior.num_units,
+                log_std_bound=log_std_bound,
+            )
+            for index in range(prior.num_layers)
+        )
+
+    def rsample(
+        self, x: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
+    ) -> HierarchySample:
+        """Draw h from q(h | zeta, x), layer after layer, and evaluate the prior at it.
+
+        Args:
+            x: (batch, feature).
+            zeta: (..., batch, latent).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The sample, carrying the gradients of the reparameterisation.
+
+        Raises:
+            InvalidInputError: If a shape or dtype is wrong.
+        """
+        check_tensor("x", x, ("batch", self.num_features))
+        check_tensor("zeta", zeta, (..., len(x), self.num_latents))
+        joint, drawn, made = zeta, [], []
+        for network in self.posterior:
+            layer = network(x, joint)
+            h = layer.rsample(generator=generator)
+            joint = torch.cat([joint, h], dim=-1)
+            drawn.append(h)
+            made.append(layer)
+        h = torch.stack(drawn, dim=-2)
+        posterior = Gaussian(
+            torch.stack([layer.mean for layer in made], dim=-2),
+            torch.stack([layer.log_std for layer in made], dim=-2),
+        )
+        return HierarchySample(h, posterior, self.prior.layers(zeta, h), self.decoder_input(zeta, h))
+
+    def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw h from p(h | zeta), layer after layer.
+
+        Args:
+            zeta: (..., latent).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            (..., layer, unit).
+
+        Raises:
+            InvalidInputError: If zeta has another last axis or dtype.
+        """
+        check_tensor("zeta", zeta, (..., self.num_latents))
+        return self.prior.sample(zeta, generator=generator)
+
+    def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
+        """What p(x | zeta, h) reads, as the kind of sharing says.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit).
+
+        Returns:
+            (..., decoder_size).
+
+        Raises:
+            InvalidInputError: If a shape or dtype is wrong.
+        """
+        check_tensor("zeta", zeta, (..., self.num_latents))
+        check_tensor("h", h, (..., self.num_layers, self.num_units))
+        return self.prior.decoder_input(zeta, h)
+
+
+def build_gaussian_hierarchy(
+    *,
+    num_features: int,
+    num_latents: int,
+    num_layers: int,
+    num_units: int,
+    posterior_hidden: Sequence[int],
+    prior_hidden: Sequence[int],
+    sharing: SharingConfig,
+    log_std_bound: float | None,
+) -> GaussianHierarchy:
+    """Build a hierarchy from the fields of its config; see `GaussianHierarchy` and the kinds of `GaussianPrior`."""
+    prior = instantiate(
+        sharing,
+        num_latents=num_latents,
+        num_layers=num_layers,
+        num_units=num_units,
+        hidden=prior_hidden,
+        log_std_bound=log_std_bound,
+    )
+    return GaussianHierarchy(num_features, prior, posterior_hidden, log_std_bound=log_std_bound)

@@ -1,0 +1,89 @@
+"""Groups of consecutive Gaussian layers, each with one prior network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
+from discrete_vae.hierarchy.prior import GaussianPrior
+
+
+class GroupSharing(GaussianPrior):
+    """One network a group, of the running sum A zeta + h_1 + ... + h_(m-1); the decoder reads the sum of all layers.
+
+    A, the paper's M, is a trained linear map. A network's batch norm takes its statistics over all layers of the
+    group together, as the layers share everything else.
+
+    Source: Rolfe 2017, section architecture (static MNIST, Omniglot). The paper leaves open what the groups after the
+    first read; here every group reads the same running sum, with one map A.
+
+    Args:
+        num_latents: Length of the last axis of zeta.
+        num_layers: M, a multiple of num_groups.
+        num_units: Units of each layer.
+        hidden: Widths of each network's hidden layers.
+        num_groups: Groups of consecutive layers.
+        log_std_bound: See `GaussianNetwork`.
+
+    Raises:
+        InvalidInputError: If a size or the bound breaks its rule, or the layers do not divide into equal groups.
+
+    Examples:
+        >>> prior = GroupSharing(num_latents=4, num_layers=6, num_units=2, hidden=(8,), num_groups=2)
+        >>> prior.sample(torch.zeros(10, 4)).shape, prior.decoder_size
+        (torch.Size([10, 6, 2]), 2)
+    """
+
+    def __init__(
+        self,
+        num_latents: int,
+        num_layers: int,
+        num_units: int,
+        hidden: Sequence[int],
+        *,
+        num_groups: int,
+        log_std_bound: float | None = 5.0,
+    ) -> None:
+        super().__init__(num_latents, num_layers, num_units)
+        if num_layers % check_positive_int("num_groups", num_groups) != 0:
+            rule = f"must divide the {num_layers} layers into groups of equal size"
+            raise InvalidInputError("num_groups", rule, num_groups, "Change it or the number of layers.")
+        self.group_size = num_layers // num_groups
+        self.zeta_map = nn.Linear(num_latents, num_units, bias=False)
+        self.networks = nn.ModuleList(
+            GaussianNetwork([num_units], hidden, num_units, log_std_bound=log_std_bound)
+            for _ in range(num_groups)
+        )
+
+    @property
+    def decoder_size(self) -> int:
+        """Units of one layer."""
+        return self.num_units
+
+    def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
+        """A zeta + h_1 + ... + h_M."""
+        return self.zeta_map(zeta) + h.sum(-2)
+
+    def next_layer(self, zeta: Tensor, earlier: Tensor) -> Gaussian:
+        """The network of that layer's group at the sum of zeta's map and h_<m."""
+        network = self.networks[earlier.shape[-2] // self.group_size]
+        return network(self.zeta_map(zeta) + earlier.sum(-2))
+
+    def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
+        """One call a group, all of its layers at their own running sums."""
+        start = self.zeta_map(zeta).unsqueeze(-2)
+        sums = start + torch.cat([torch.zeros_like(start), h[..., :-1, :].cumsum(-2)], dim=-2)
+        made = [
+            network(part)
+            for network, part in zip(self.networks, sums.split(self.group_size, dim=-2), strict=True)
+        ]
+        return Gaussian(
+            torch.cat([group.mean for group in made], dim=-2),
+            torch.cat([group.log_std for group in made], dim=-2),
+        )

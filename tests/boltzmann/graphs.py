@@ -1,0 +1,49 @@
+"""Graphs that the tests of several parts share: two with odd cycles, and every RBM as a graph."""
+
+import torch
+
+from discrete_vae import RBM, GraphBoltzmann
+
+ODD_CYCLE = [[0, 1], [2, 1], [2, 3], [4, 3], [0, 4]]
+SMALL_GRAPHS = {
+    "one unit": (1, []),
+    "no edges": (4, []),
+    "triangle": (3, [[1, 2], [0, 2], [1, 0]]),
+    "odd cycle": (5, ODD_CYCLE),
+    "odd cycle, chord, end and loner": (7, [*ODD_CYCLE, [0, 2], [5, 3]]),
+    "star": (6, [[3, unit] for unit in (0, 1, 2, 4, 5)]),
+    "complete": (5, "complete"),
+    "Chimera cell": (8, "chimera"),
+}
+
+
+def randomise(energy, *, scale=1.0, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in energy.parameters():
+            parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
+    return energy
+
+
+def small_graph(name, **options):
+    return randomise(GraphBoltzmann(*SMALL_GRAPHS[name]), **options)
+
+
+def rbm_and_its_graph(num_left, num_right, **options):
+    """An RBM with random parameters, and the graph machine that is the same."""
+    rbm = randomise(RBM(num_left, num_right), **options)
+    pairs = [[i, num_left + j] for i in range(num_left) for j in range(num_right)]
+    graph = GraphBoltzmann(rbm.num_units, pairs)
+    with torch.no_grad():
+        graph.weight.copy_(rbm.weight.flatten())
+        graph.bias.copy_(rbm.bias)
+    return rbm, graph
+
+
+def random_graph(num_units, num_edges, *, seed=0, scale=0.4):
+    generator = torch.Generator().manual_seed(seed)
+    pairs = torch.randint(num_units, (2 * num_edges + 100, 2), generator=generator)
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]].sort(1).values.unique(dim=0)
+    pairs = pairs[torch.randperm(len(pairs), generator=generator)[:num_edges]]
+    assert len(pairs) == num_edges
+    return randomise(GraphBoltzmann(num_units, pairs), seed=seed, scale=scale)

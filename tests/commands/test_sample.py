@@ -1,0 +1,94 @@
+"""dvae sample: pictures from a run, refused input."""
+
+import numpy as np
+import pytest
+
+from discrete_vae.cli import main
+from tests.training.tiny import start_run, train_quietly
+
+SMALL = ["--num-rows", "2", "--num-sweeps", "3", "--num-chains", "2", "--num-draws", "2"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    run = start_run(tmp_path_factory.mktemp("sample") / "run")
+    train_quietly(run)
+    return run
+
+
+def files_under(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_writes_three_pictures_into_the_run(trained, capsys):
+    assert main(["sample", str(trained.path), *SMALL]) == 0
+    printed = capsys.readouterr().out
+    for name in ("samples", "reconstructions", "training"):
+        path = trained.figures_path / f"{name}.png"
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert str(path) in printed
+
+
+def test_out_names_the_only_file(trained, tmp_path, capsys):
+    before = files_under(trained.path)
+    assert main(["sample", str(trained.path), *SMALL, "--out", str(tmp_path / "grid.svg")]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.svg"]
+    assert files_under(trained.path) == before
+
+
+def test_the_same_seed_gives_the_same_file(trained, tmp_path):
+    for start in ("training", "fresh"):
+        pictures = []
+        for seed in (1, 1, 2):
+            out = tmp_path / f"{start}-{len(pictures)}.png"
+            words = ["--out", str(out), "--seed", str(seed), "--start", start, "--burn-in", "5"]
+            assert main(["sample", str(trained.path), *SMALL, *words]) == 0
+            pictures.append(out.read_bytes())
+        assert pictures[0] == pictures[1] != pictures[2], start
+
+
+def test_chains_start_at_given_states(trained, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "discrete_vae.figures.evolution.evolution",
+        lambda model, chains, **_: seen.append(chains.state_dict()["z"]),
+    )
+    monkeypatch.setattr("discrete_vae.figures.evolution.draw_evolution", lambda *_: None)
+    states = np.random.default_rng(0).integers(0, 2, (3, 9))
+    np.save(tmp_path / "states.npy", states)
+    words = ["--start", str(tmp_path / "states.npy"), "--out", str(tmp_path / "x.png")]
+    assert main(["sample", str(trained.path), *words]) == 0
+    from discrete_vae.samplers.packing import unpack_bits
+
+    assert (unpack_bits(seen[0], 9).numpy() == states).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--out", "grid.jpg"], "path must end in one of .png, .pdf, .svg"),
+        (["--out", "nowhere/grid.png"], "path must lie in a folder that exists"),
+        (["--checkpoint", "newest"], "--checkpoint must be best, last or a step"),
+        (["--num-rows", "0"], "num_rows must be a positive integer"),
+        (["--num-chains", "31"], "num_chains must be at most 30"),
+        (["--start", "states.npy"], "states.npy"),
+        (["--start", "wide.npy"], "--start must hold states of the prior"),
+        (["--burn-in", "-3"], "--burn-in must be 0 or more"),
+    ],
+)
+def test_wrong_input(trained, tmp_path, monkeypatch, capsys, words, message):
+    np.save(tmp_path / "wide.npy", np.zeros((2, 10)))
+    monkeypatch.chdir(tmp_path)
+    before = files_under(trained.path)
+    assert main(["sample", str(trained.path), *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("error: ")
+    assert "Traceback" not in error
+    assert files_under(trained.path) == before
+    assert [p.name for p in tmp_path.iterdir()] == ["wide.npy"]
+
+
+def test_a_folder_that_is_no_run(tmp_path, capsys):
+    assert main(["sample", str(tmp_path)]) == 2
+    assert "error: " in capsys.readouterr().err

@@ -1,0 +1,213 @@
+"""Every hierarchy and every kind of sharing, and the faults that the laws must reject."""
+
+import pytest
+import torch
+
+from discrete_vae import CompleteSharing, GaussianHierarchy, GroupSharing, NoSharing
+from discrete_vae.config import (
+    GaussianHierarchyConfig,
+    HierarchyConfig,
+    NoHierarchyConfig,
+    SharingConfig,
+    instantiate,
+    members,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.base import HierarchySample
+from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.testing.hierarchy_contracts import (
+    check_closed_form_kl,
+    check_gaussian_prior,
+    check_normalised,
+)
+
+SIZES = {"num_latents": 5, "num_layers": 4, "num_units": 3}
+X = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+ZETA = torch.tensor([0.0, 0.9, 0.3, 0.0, 1.0], dtype=torch.float64)
+
+sharings = pytest.mark.parametrize(
+    "sharing", [member() for member in members(SharingConfig)], ids=lambda config: config.kind
+)
+
+
+def build(sharing, hidden=(7,)):
+    config = GaussianHierarchyConfig(
+        num_layers=4, num_units=3, posterior_hidden=hidden, prior_hidden=hidden, sharing=sharing
+    )
+    return instantiate(config, num_features=6, num_latents=5)
+
+
+@sharings
+def test_prior_is_autoregressive(sharing, scramble):
+    check_gaussian_prior(scramble(build(sharing)).prior)
+
+
+@sharings
+def test_kl_agrees_with_the_densities(sharing, scramble):
+    check_closed_form_kl(scramble(build(sharing)), X, ZETA)
+    check_normalised(scramble(build(sharing), scale=0.1), X, ZETA)
+
+
+@pytest.mark.parametrize("config", [member() for member in members(HierarchyConfig)], ids=lambda c: c.kind)
+def test_every_hierarchy_has_the_interface(config):
+    hierarchy = instantiate(config, num_features=6, num_latents=5)
+    x, zeta = torch.rand(8, 6), torch.rand(8, 5)
+    for front in ((), (3,)):
+        sample = hierarchy.rsample(x, zeta.expand(*front, 8, 5))
+        assert sample.h.shape == (*front, 8, hierarchy.num_layers, hierarchy.num_units)
+        assert sample.kl().shape == sample.log_ratio().shape == (*front, 8)
+        assert sample.decoder_input.shape == (*front, 8, hierarchy.decoder_size)
+        assert torch.equal(sample.decoder_input, hierarchy.decoder_input(zeta.expand(*front, 8, 5), sample.h))
+    assert hierarchy.sample(zeta).shape == sample.h.shape[1:]
+    assert hierarchy.num_features == 6
+    assert hierarchy.num_latents == 5
+
+
+def test_no_hierarchy_is_nothing():
+    hierarchy = instantiate(NoHierarchyConfig(), num_features=6, num_latents=5)
+    zeta = torch.rand(8, 5)
+    sample = hierarchy.rsample(torch.rand(8, 6), zeta)
+    assert torch.equal(sample.kl(), torch.zeros(8))
+    assert torch.equal(sample.log_ratio(), torch.zeros(8))
+    assert sample.decoder_input is zeta
+    assert list(hierarchy.parameters()) == []
+
+
+@sharings
+def test_ancestral_samples_follow_the_prior(sharing, scramble):
+    """Standardised by `layers`, ancestral samples are standard normal."""
+    prior = scramble(build(sharing)).prior
+    h = prior.sample(ZETA.expand(40_000, -1), generator=torch.Generator().manual_seed(0))
+    made = prior.layers(ZETA.expand(40_000, -1), h)
+    noise = ((h - made.mean) / made.log_std.exp()).flatten(1).detach()
+    assert float(noise.mean(0).abs().max()) < 6 / 200
+    assert float((noise.T @ noise / 40_000 - torch.eye(12)).abs().max()) < 0.05
+
+
+@sharings
+def test_a_keyed_generator_repeats_the_sample(sharing):
+    hierarchy = build(sharing).eval()
+    x, zeta = torch.rand(4, 6), torch.rand(4, 5)
+    a, b = (hierarchy.rsample(x, zeta, generator=torch.Generator().manual_seed(3)).h for _ in range(2))
+    assert torch.equal(a, b)
+
+
+def test_complete_sharing_is_one_group():
+    torch.manual_seed(0)
+    complete = CompleteSharing(**SIZES, hidden=(7,))
+    grouped = GroupSharing(**SIZES, hidden=(7,), num_groups=1)
+    grouped.load_state_dict(complete.state_dict())
+    zeta, h = torch.rand(9, 5), torch.randn(9, 4, 3)
+    assert torch.equal(complete.layers(zeta, h).mean, grouped.layers(zeta, h).mean)
+
+
+def test_groups_have_networks_of_their_own(scramble):
+    prior = scramble(GroupSharing(**SIZES, hidden=(7,), num_groups=2))
+    zeta = torch.rand(9, 5, dtype=torch.float64)
+    h = torch.randn(9, 4, 3, dtype=torch.float64)
+    before = prior.layers(zeta, h).mean
+    with torch.no_grad():
+        prior.networks[1].network.layers[0].weight.mul_(2)
+    changed = (prior.layers(zeta, h).mean != before).any(-1).any(0)
+    assert changed.tolist() == [False, False, True, True]
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_parameters_of_complete_sharing_do_not_depend_on_the_layers():
+    counts = {
+        count(CompleteSharing(num_latents=5, num_layers=layers, num_units=3, hidden=(7,)))
+        for layers in (1, 2, 20)
+    }
+    # the map of zeta; hidden weights, scales and offsets; the head
+    assert counts == {5 * 3 + 3 * 7 + 2 * 7 + (7 + 1) * 6}
+
+
+def test_parameters_of_the_other_kinds_by_hand():
+    assert count(GroupSharing(**SIZES, hidden=(7,), num_groups=2)) == 5 * 3 + 2 * (3 * 7 + 2 * 7 + 8 * 6)
+    assert count(NoSharing(**SIZES, hidden=(7,))) == sum((5 + 3 * m) * 7 + 2 * 7 + 8 * 6 for m in range(4))
+
+
+def test_the_log_std_is_bounded():
+    prior = NoSharing(**SIZES, hidden=(), log_std_bound=2.0)
+    with torch.no_grad():
+        for parameter in prior.parameters():
+            parameter.mul_(1e3)
+    log_std = prior.layers(torch.ones(2, 5), torch.ones(2, 4, 3)).log_std.detach()
+    assert float(log_std.abs().max()) <= 2.0
+    free = NoSharing(**SIZES, hidden=(), log_std_bound=None)
+    free.load_state_dict(prior.state_dict())
+    assert float(free.layers(torch.ones(2, 5), torch.ones(2, 4, 3)).log_std.detach().abs().max()) > 2.0
+
+
+class OwnSample(GroupSharing):
+    """A fault: the running sum of a layer includes the layer itself."""
+
+    def layers(self, zeta, h):
+        return self.networks[0](self.zeta_map(zeta).unsqueeze(-2) + h.cumsum(-2))
+
+
+class Reversed(GaussianHierarchy):
+    """A fault: the posterior samples the last layer first."""
+
+    def rsample(self, x, zeta, *, generator=None):
+        sample = super().rsample(x, zeta, generator=generator)
+        h = sample.h.flip(-2)
+        posterior = Gaussian(sample.posterior.mean.flip(-2), sample.posterior.log_std.flip(-2))
+        return HierarchySample(h, posterior, self.prior.layers(zeta, h), self.decoder_input(zeta, h))
+
+
+class Exchanged(GaussianHierarchy):
+    """A fault: the closed-form KL runs from prior to posterior."""
+
+    class Sample(HierarchySample):
+        def kl(self):
+            return self.prior.kl_to(self.posterior).sum((-2, -1))
+
+    def rsample(self, x, zeta, *, generator=None):
+        right = super().rsample(x, zeta, generator=generator)
+        return self.Sample(right.h, right.posterior, right.prior, right.decoder_input)
+
+
+class TestPlantedFaults:
+    def test_a_prior_that_sees_its_own_sample(self, scramble):
+        prior = scramble(OwnSample(**SIZES, hidden=(7,), num_groups=1))
+        with pytest.raises(AssertionError, match="layer 0"):
+            check_gaussian_prior(prior)
+        with pytest.raises(AssertionError, match="standard errors apart"):
+            check_closed_form_kl(scramble(GaussianHierarchy(6, prior, (7,))), X, ZETA)
+
+    @pytest.mark.parametrize("faulty", [Reversed, Exchanged])
+    def test_a_reversed_posterior_and_an_exchanged_kl(self, faulty, scramble):
+        prior = CompleteSharing(**SIZES, hidden=(7,))
+        with pytest.raises(AssertionError, match="standard errors apart"):
+            check_closed_form_kl(scramble(faulty(6, prior, (7,))), X, ZETA)
+
+
+class TestErrors:
+    def test_layers_that_do_not_divide(self):
+        message = "num_groups must divide the 4 layers into groups of equal size; received 3"
+        with pytest.raises(InvalidInputError, match=message):
+            GroupSharing(**SIZES, hidden=(7,), num_groups=3)
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_sizes(self, size):
+        with pytest.raises(InvalidInputError, match=f"{size} must be a positive integer"):
+            NoSharing(**(SIZES | {size: 0}), hidden=())
+
+    def test_bound(self):
+        with pytest.raises(InvalidInputError, match="log_std_bound must be a finite number above 0"):
+            NoSharing(**SIZES, hidden=(), log_std_bound=0.0)
+
+    def test_shapes(self):
+        hierarchy = build(members(SharingConfig)[0]())
+        with pytest.raises(InvalidInputError, match=r"x must have shape \(batch, 6\)"):
+            hierarchy.rsample(torch.zeros(2, 5), torch.zeros(2, 5))
+        with pytest.raises(InvalidInputError, match=r"zeta must have shape \(\.\.\., 2, 5\)"):
+            hierarchy.rsample(torch.zeros(2, 6), torch.zeros(3, 5))
+        with pytest.raises(InvalidInputError, match=r"h must have shape \(\.\.\., 4, 3\)"):
+            hierarchy.decoder_input(torch.zeros(2, 5), torch.zeros(2, 3, 3))
+        with pytest.raises(InvalidInputError, match=r"zeta must have shape \(\.\.\., 5\)"):
+            hierarchy.sample(torch.zeros(2, 4))

@@ -1,0 +1,65 @@
+"""Gaussians against torch.distributions."""
+
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+
+from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.testing.goodness_of_fit import check_mean
+
+
+def pair(dtype=torch.float64):
+    generator = torch.Generator().manual_seed(0)
+    return [
+        Gaussian(*(1.5 * torch.randn(2, 500, 7, generator=generator, dtype=torch.float64)).to(dtype))
+        for _ in range(2)
+    ]
+
+
+def normal(gaussian):
+    return Normal(gaussian.mean, gaussian.log_std.exp())
+
+
+def test_kl_and_density_are_those_of_torch():
+    q, p = pair()
+    torch.testing.assert_close(q.kl_to(p), kl_divergence(normal(q), normal(p)), rtol=1e-10, atol=1e-10)
+    value = torch.randn(500, 7, dtype=torch.float64)
+    torch.testing.assert_close(q.log_prob(value), normal(q).log_prob(value), rtol=1e-10, atol=1e-10)
+
+
+def test_exchanged_arguments_are_rejected():
+    q, p = pair()
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(p.kl_to(q), kl_divergence(normal(q), normal(p)))
+
+
+def test_gradients_of_the_kl():
+    tensors = [torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(4)]
+    q, p = Gaussian(*tensors[:2]), Gaussian(*tensors[2:])
+    got = torch.autograd.grad(q.kl_to(p).sum(), tensors)
+    want = torch.autograd.grad(kl_divergence(normal(q), normal(p)).sum(), tensors)
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_a_small_kl_keeps_its_digits_in_float32():
+    q = Gaussian(torch.tensor([1e-3]), torch.tensor([2e-3]))
+    p = Gaussian(torch.zeros(1), torch.zeros(1))
+    exact = 0.5 * (torch.tensor(4e-3, dtype=torch.float64).expm1() - 4e-3 + 1e-6)
+    assert abs(float(q.kl_to(p)) - float(exact)) < 2e-9
+    assert float(p.kl_to(p)) == 0
+
+
+def test_samples_have_the_moments_and_the_gradients():
+    mean, log_std = (torch.tensor([value], dtype=torch.float64, requires_grad=True) for value in (0.7, -0.5))
+    generator = torch.Generator().manual_seed(1)
+    rows = []
+    for _ in range(100):
+        h = Gaussian(mean.expand(1000), log_std.expand(1000)).rsample(generator=generator)
+        # E[h^2] = mean^2 + exp(2 log_std)
+        square = h.square().mean()
+        slopes = torch.autograd.grad(square, (mean, log_std))
+        rows.append(torch.stack([h.mean(), square, slopes[0].sum(), slopes[1].sum()]).detach())
+    variance = torch.exp(2 * log_std.detach())
+    expected = torch.cat([mean, mean**2 + variance, 2 * mean, 2 * variance]).detach()
+    check_mean(torch.stack(rows), expected, resolution=0.02)

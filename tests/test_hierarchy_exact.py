@@ -1,0 +1,239 @@
+"""Small models with continuous layers whose log p(x), ELBO and every gradient are known by quadrature."""
+
+import pytest
+import torch
+from torch.distributions import Normal
+
+from discrete_vae import (
+    RBM,
+    CompleteSharing,
+    DiscreteVAE,
+    GaussianHierarchy,
+    GroupSharing,
+    HierarchicalPosterior,
+    NoSharing,
+    SpikeExponential,
+    exact_log_partition,
+)
+from discrete_vae.hierarchy.base import HierarchySample
+from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.log_partition.exact import enumerate_log_partition
+from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing.quadrature import joint_nodes, normal_nodes, posterior_quadrature
+
+NUM_FEATURES = 4
+BOUND = 0.6  # of the log standard deviations; a wide one gives the KL's gradients heavy tails
+X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0]], dtype=torch.float64)
+
+
+class Exchanged(GaussianHierarchy):
+    """A fault: the closed-form KL runs from prior to posterior."""
+
+    class Sample(HierarchySample):
+        def kl(self):
+            return self.prior.kl_to(self.posterior).sum((-2, -1))
+
+    def rsample(self, x, zeta, *, generator=None):
+        right = super().rsample(x, zeta, generator=generator)
+        return self.Sample(right.h, right.posterior, right.prior, right.decoder_input)
+
+
+class Reversed(GaussianHierarchy):
+    """A fault: the layer that the posterior samples first is the prior's last."""
+
+    def rsample(self, x, zeta, *, generator=None):
+        right = super().rsample(x, zeta, generator=generator)
+        h = right.h.flip(-2)
+        q = Gaussian(right.posterior.mean.flip(-2), right.posterior.log_std.flip(-2))
+        return HierarchySample(h, q, self.prior.layers(zeta, h), self.decoder_input(zeta, h))
+
+
+class OwnSample(CompleteSharing):
+    """A fault: a layer's prior reads a sum that holds the layer itself."""
+
+    def layers(self, zeta, h):
+        return self.networks[0](self.zeta_map(zeta).unsqueeze(-2) + h.cumsum(-2))
+
+
+# name -> (prior of h, its layers, hidden layers of all networks, quadrature nodes of a binary unit and of a normal one)
+CASES = {
+    "one layer, no sharing": (NoSharing, 1, (), 12, 24),
+    "one layer, networks": (NoSharing, 1, (3,), 60, 60),
+    "two layers, no sharing": (NoSharing, 2, (), 12, 14),
+    "two layers, complete sharing": (CompleteSharing, 2, (), 12, 14),
+    "two layers, two groups": (lambda *sizes, **kw: GroupSharing(*sizes, num_groups=2, **kw), 2, (), 12, 14),
+}
+
+
+def build(name, hierarchy_class=GaussianHierarchy, prior_class=None):
+    """A model in evaluation mode with every parameter and running statistic drawn at random."""
+    kind, num_layers, hidden, *num_nodes = CASES[name]
+    torch.manual_seed(7)
+    smoothing, prior = SpikeExponential(beta=2.0), RBM(1, 1)
+    gaussian_prior = (prior_class or kind)(2, num_layers, 1, hidden=hidden, log_std_bound=BOUND)
+    model = DiscreteVAE(
+        prior=prior,
+        smoothing=smoothing,
+        posterior=HierarchicalPosterior(NUM_FEATURES, [[0], [1]], (), smoothing),
+        hierarchy=hierarchy_class(NUM_FEATURES, gaussian_prior, hidden, log_std_bound=BOUND),
+        likelihood=BernoulliLikelihood(gaussian_prior.decoder_size, NUM_FEATURES),
+    ).double()
+    with torch.no_grad():
+        for part, scale in ((prior, 1.0), (model.likelihood, 0.5), (model.hierarchy, 0.25)):
+            for parameter in part.parameters():
+                parameter.copy_(scale * torch.randn_like(parameter))
+        for network in model.hierarchy.posterior:
+            network.network.layers[-1].bias[1] += 0.25  # wide tails keep importance weights bounded
+        for module in model.modules():
+            if isinstance(module, L1BatchNorm):
+                module.running_mean.normal_(0, 0.2)
+                module.running_deviation.uniform_(0.5, 1.5)
+    return model.eval(), num_nodes
+
+
+def log_prior(model):
+    machine = enumerate_machine(model.prior)
+    return lambda z: machine.log_prob[(z.long() * 2 ** torch.arange(2)).sum(-1)]
+
+
+def normal(layer):
+    return Normal(layer.mean, layer.log_std.exp())
+
+
+def follow(layer_of, zeta, noise):
+    """Layers (row, layer, unit) made from noise (row, layer) one after another, and their log-density (row,)."""
+    h, log_prob = zeta.new_zeros(len(zeta), 0, 1), 0
+    for eps in noise.T:
+        layer = normal(layer_of(zeta, h))
+        new = layer.mean + layer.stddev * eps[:, None]
+        log_prob = log_prob + layer.log_prob(new).sum(-1)
+        h = torch.cat([h, new[:, None]], 1)
+    return h, log_prob
+
+
+def grid(zeta, noise):
+    """All pairs of rows."""
+    return zeta.repeat_interleave(len(noise), 0), noise.repeat(len(zeta), 1)
+
+
+def log_joint(model, x, zeta, h):
+    return model.likelihood.log_prob(x.expand(len(zeta), -1), model.hierarchy.prior.decoder_input(zeta, h))
+
+
+def exact_terms(model, num_nodes):
+    """Mean over X of reconstruction, KL of z and KL of h, from densities alone, no closed-form KL."""
+    noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
+    means = []
+    for x in X:
+        networks = model.posterior.networks
+        q = posterior_quadrature(
+            lambda index, zeta, x=x, networks=networks: networks[index](
+                x.expand(len(zeta), -1), *[zeta[:, :1]][:index]
+            ),
+            model.posterior.groups,
+            model.smoothing,
+            num_nodes[0],
+        )
+        rows, eps = grid(q.nodes.zeta, noise)
+
+        def posterior_layer(zeta, h, x=x):
+            network = model.hierarchy.posterior[h.shape[1]]
+            return network(x.expand(len(zeta), -1), torch.cat([zeta, h.flatten(1)], 1))
+
+        h, log_q = follow(posterior_layer, rows, eps)
+        log_p = sum(
+            normal(model.hierarchy.prior.next_layer(rows, h[:, :m])).log_prob(h[:, m]).sum(-1)
+            for m in range(h.shape[1])
+        )
+        below = torch.stack([log_joint(model, x, rows, h), log_q - log_p], -1)
+        inner = torch.tensordot(weight, below.unflatten(0, (-1, len(noise))), dims=([0], [1]))
+        kl = q.log_q - log_prior(model)(q.nodes.z)
+        means.append(q.expectation(torch.stack([inner[:, 0], kl, inner[:, 1]], -1)))
+    return torch.stack(means).mean(0)
+
+
+def exact_log_likelihood(model, num_nodes):
+    nodes = joint_nodes(model.smoothing, 2, num_nodes[0])
+    noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
+    rows, eps = grid(nodes.zeta, noise)
+    with torch.no_grad():
+        h, _ = follow(model.hierarchy.prior.next_layer, rows, eps)
+        log_weight = (nodes.weight.log() + log_prior(model)(nodes.z))[:, None] + weight.log()
+        return torch.stack(
+            [torch.logsumexp(log_weight.flatten() + log_joint(model, x, rows, h), 0) for x in X]
+        )
+
+
+def flat_gradient(value, model):
+    return torch.cat([g.flatten() for g in torch.autograd.grad(value, list(model.parameters()))])
+
+
+def estimates(model, num_batches, seed=0):
+    """Rows of the three terms and of the gradient of the ELBO."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(num_batches):
+        log_partition = enumerate_log_partition(model.prior)
+        elbo = model.elbo(X.repeat(1000, 1), log_partition=log_partition, generator=generator)
+        terms = torch.stack([elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous], -1).mean(0)
+        yield torch.cat([terms.detach(), flat_gradient(elbo.value.mean(), model)])
+
+
+def expected(model, num_nodes):
+    terms = exact_terms(model, num_nodes)
+    return torch.cat([terms.detach(), flat_gradient(terms[0] - terms[1] - terms[2], model)])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_elbo_and_every_gradient_are_unbiased(name):
+    model, num_nodes = build(name)
+    check_mean(torch.stack(list(estimates(model, 40))), expected(model, num_nodes), resolution=0.05)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_importance_weighting_finds_the_exact_log_likelihood(name):
+    model, num_nodes = build(name)
+    exact = exact_log_likelihood(model, num_nodes)
+    terms = exact_terms(model, num_nodes).detach()
+    assert float(terms[0] - terms[1] - terms[2]) < float(exact.mean())
+    generator = torch.Generator().manual_seed(1)
+    got = model.log_likelihood(
+        X, 40_000, chunk_size=9001, log_partition=exact_log_partition(model.prior), generator=generator
+    )
+    assert float(got.std_error.max()) < 0.04
+    assert bool(((got.value - exact).abs() < 5.5 * got.std_error + 1e-4).all())  # alpha 1e-6
+
+
+@pytest.mark.parametrize("name", ["one layer, no sharing", "two layers, no sharing"])
+def test_generated_samples_have_the_exact_mean(name):
+    model, num_nodes = build(name)
+    nodes = joint_nodes(model.smoothing, 2, num_nodes[0])
+    noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
+    rows, eps = grid(nodes.zeta, noise)
+    with torch.no_grad():
+        h, _ = follow(model.hierarchy.prior.next_layer, rows, eps)
+        mean = model.likelihood.mean(model.hierarchy.prior.decoder_input(rows, h))
+        prob = nodes.weight * log_prior(model)(nodes.z).exp()
+        exact = (prob[:, None] * weight).flatten() @ mean
+        machine = enumerate_machine(model.prior)
+        generator = torch.Generator().manual_seed(2)
+        batches = []
+        for _ in range(40):
+            states = machine.states[torch.multinomial(machine.prob, 500, True, generator=generator)]
+            batches.append(model.sample(500, z=states, generator=generator).mean.mean(0))
+    check_mean(torch.stack(batches), exact, resolution=0.01)
+
+
+@pytest.mark.parametrize(
+    ("hierarchy_class", "prior_class"),
+    [(Exchanged, None), (Reversed, None), (GaussianHierarchy, OwnSample)],
+    ids=["exchanged KL", "reversed posterior", "own sample"],
+)
+def test_planted_faults_are_rejected(hierarchy_class, prior_class):
+    right, num_nodes = build("two layers, complete sharing")
+    faulty, _ = build("two layers, complete sharing", hierarchy_class, prior_class)
+    faulty.load_state_dict(right.state_dict())
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(torch.stack(list(estimates(faulty, 40))), expected(right, num_nodes))
