@@ -16,8 +16,16 @@ from discrete_vae.runs.run_directory import RunDirectory
 
 
 def run_evaluate(arguments: Namespace, overrides: list[str]) -> int:
-    """Evaluate a run on its test data; returns the exit status."""
+    """Evaluate a run on its test data, with the other processes of torchrun if there are any."""
+    from discrete_vae.distributed import process_group
+
+    with process_group():
+        return _evaluate(arguments)
+
+
+def _evaluate(arguments: Namespace) -> int:
     from discrete_vae.data.fixed_draws import fixed_permutation
+    from discrete_vae.distributed import rank
     from discrete_vae.evaluation.evaluate import evaluate_model
     from discrete_vae.training.load import load_run
 
@@ -50,7 +58,7 @@ def run_evaluate(arguments: Namespace, overrides: list[str]) -> int:
         TextColumn("{task.fields[status]}"),
     )
     console = Console(file=sys.stderr)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=not console.is_terminal or rank() > 0) as bar:
         task = bar.add_task("examples", total=len(x), status="")
 
         def report(done: int, mean: float) -> None:
@@ -59,6 +67,8 @@ def run_evaluate(arguments: Namespace, overrides: list[str]) -> int:
         result = evaluate_model(
             loaded.model, x, config, chains=loaded.chains.step(config.num_chain_sweeps), report=report
         )
+    if rank() > 0:
+        return 0
     likelihood, elbo, prior = result.log_likelihood, result.elbo, result.log_partition
     print(
         f"{run.path}, checkpoint of step {loaded.step}, {dataset.name}: {likelihood.num_examples} test examples"
@@ -68,14 +78,18 @@ def run_evaluate(arguments: Namespace, overrides: list[str]) -> int:
         f"({likelihood.num_samples} importance samples, Monte-Carlo error {likelihood.monte_carlo_std_error:.3f}, "
         f"median effective samples {likelihood.median_ess:.0f})"
     )
+    limit = result.log_likelihood_limit
+    if limit is not None:
+        print(f"  beta -> infinity {limit.value:.3f} +- {limit.std_error:.3f} nats (zeta = z)")
     print(f"ELBO            {elbo.elbo:.3f} +- {elbo.elbo_std_error:.3f} nats")
     print(
         f"  reconstruction {elbo.reconstruction:.3f}, KL discrete {elbo.kl_discrete:.3f}, "
         f"KL continuous {elbo.kl_continuous:.3f}"
     )
     print(prior.best)
-    if prior.reverse is not None:
-        print(f"{prior.reverse}; reverse - forward = {prior.gap:+.4f}")
+    for check in (prior.forward, prior.reverse):
+        if check is not None:
+            print(f"  check: {check}")
     write_json(
         run.evaluation_path,
         {"step": loaded.step, "data": dataset.name, "config": config.model_dump(), **result.to_json()},
