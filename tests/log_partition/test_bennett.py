@@ -8,6 +8,8 @@ import torch
 
 from discrete_vae import RBM, FactorialBernoulli, bennett_log_partition, exact_log_partition
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.log_partition import bennett
+from discrete_vae.log_partition.annealed import annealed_log_partition
 from discrete_vae.log_partition.bennett import LogPartitionWarning
 from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode
 
@@ -44,8 +46,11 @@ def test_two_far_modes():
         two_far_modes(),
         two_far_modes(20, 1.0, 0.0),
         two_far_modes(20, 4.0, 0.05),
+        wide_and_deep_mode(),
+        wide_and_deep_mode(8, 12, 3.0, 10.5),
+        wide_and_deep_mode(10, 16, 2.0, 14.0),
     ],
-    ids=["weak", "unit", "strong", "64+18", "far", "equal", "farther"],
+    ids=["weak", "unit", "strong", "64+18", "far", "equal", "farther", "deep", "deeper", "deepest"],
 )
 def test_a_hundredth_of_a_nat(rbm):
     error, estimate = error_of(rbm, std_error=0.0025)
@@ -107,8 +112,19 @@ def test_a_run_that_does_not_get_there_says_so_with_figures_and_remedies():
     assert f"{estimate.std_error:.4f}" in str(caught[0].message)
 
 
-def test_a_deep_mode_that_walkers_do_not_find_is_not_overlooked():
+def test_a_deep_mode_that_annealing_misses():
+    rbm = wide_and_deep_mode(10, 16, 2.0, 14.0)
+    annealed = annealed_log_partition(rbm, num_chains=50, num_temperatures=200)
+    exact = exact_log_partition(rbm).value
+    assert exact - annealed.value > max(1.5, 8 * annealed.std_error)
+    error, estimate = error_of(rbm, std_error=0.02, num_chains=100)
+    assert estimate.converged
+    assert abs(error) < 4 * estimate.std_error
+
+
+def test_a_deep_mode_that_walkers_do_not_find_is_not_overlooked(monkeypatch):
     """From coins alone all chains agree on the wide mode, 3 nats too low; those that start low disagree."""
+    monkeypatch.setattr(bennett, "_MODES", 1)  # no jumps between modes
     rbm = wide_and_deep_mode(10, 16, 2.0, 14.0)
     with pytest.warns(LogPartitionWarning, match="mix slowly and the stated error may be too small"):
         estimate = error_of(rbm, num_chains=100, std_error=1.0, max_sweeps=400)[1]

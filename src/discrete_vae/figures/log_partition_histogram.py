@@ -85,7 +85,9 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, path: str | Path,
     figure = Figure(figsize=(6.4, 3.6), dpi=150, facecolor="white", layout="constrained")
     axes = figure.subplots()
     share = np.full(len(deviation), 1 / len(deviation))
-    axes.hist(deviation, edges, weights=share, color=_BLUE, alpha=0.6, label=f"{len(deviation)} estimates")
+    axes.hist(
+        deviation, edges.tolist(), weights=share, color=_BLUE, alpha=0.6, label=f"{len(deviation)} estimates"
+    )
     if len(deviation) <= _MANY:
         axes.plot(deviation, np.zeros_like(deviation), "|", color=_BLUE, markersize=12, clip_on=False)
     if stated > 0:

@@ -16,10 +16,13 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.bridge_run import LOW_RATE, BridgeRun
 from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.noise import key_to_seed
+from discrete_vae.samplers.mode_jumps import ModeJumps
 from discrete_vae.samplers.parallel_tempering import ParallelTempering
 from discrete_vae.samplers.quench import quenched_states
 
 _STREAM = 0x62656E
+_MODES = 12  # low states, whose pairs make the jumps between modes
+_JUMPED = 2e-4  # jumps of the coldest replicas a sweep below which they are given up
 _TUNING_ROUNDS = 12  # each of the sampler's window; a ladder that stands still ends them early
 
 
@@ -44,11 +47,11 @@ def bennett_log_partition(
     dropped. The constant of each bridge is the estimate from the run so far, so the terms of a sweep are unbiased;
     the estimate is a logarithm of ratios of means, hence consistent, not unbiased.
 
-    Chains that start from coins fall into wide modes and may meet a deep, narrow one too seldom to notice. So one half
-    of the chains starts from low states of the energy, or from states that the caller knows, and both halves must
-    agree. The run ends when they do, the standard error, taken over independent chains and therefore with all
-    correlation inside a chain, is at most the one asked for, the chains have made 10 round trips on average, and the
-    two halves of the time that is kept agree.
+    Chains that start from coins fall into wide modes and may meet a deep, narrow one too seldom to notice. So one
+    half of the chains starts from low states of the energy, or from states that the caller knows, and both halves
+    must agree; and between low states the chains jump (`ModeJumps`). The run ends when they do, the standard error,
+    taken over independent chains and therefore with all correlation inside a chain, is at most the one asked for,
+    the chains have made 10 round trips on average, and the two halves of the time that is kept agree.
 
     Source: Rolfe 2017, section log-partition-function; Bennett 1976. Deviation: the constants are those of the
     earlier part of the run in place of a self-consistent solution, which costs variance of second order only.
@@ -87,12 +90,16 @@ def bennett_log_partition(
     half = num_chains // 2
     known = quenched_states(energy, half, seed=seed) if start is None else start
     sampler.start_from(known[torch.arange(half, device=known.device) % len(known)])
+    jumps = ModeJumps(energy, quenched_states(energy, _MODES, seed=seed), seed=key_to_seed(seed, _STREAM))
+    sampler.jumps = jumps if len(jumps.masks) else None
     for _ in range(_TUNING_ROUNDS):
         before = sampler.inverse_temperatures
         sampler.step(max(20, -(-2000 // num_chains)))
         if sampler.inverse_temperatures is before:
             break
     sampler.adapting = False
+    if sampler.jumped < _JUMPED * num_chains * sampler.sweep:
+        sampler.jumps = None  # they cost time, and chains do not take them
     sampler.reset_statistics()
     run, earlier = BridgeRun(sampler), 0
     while True:

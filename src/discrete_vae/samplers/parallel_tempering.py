@@ -15,15 +15,17 @@ from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.samplers.ladder import check_ladder, retuned_ladder, start_ladder
+from discrete_vae.samplers.mode_jumps import ModeJumps
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
+from discrete_vae.samplers.round_trips import count_trips
 from discrete_vae.samplers.swaps import exchanged_order, swap_probabilities, swap_uniforms
 from discrete_vae.samplers.tempering_state import check_tempering_state
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
 _SWEEPS_A_DRAW = 16  # exchanges whose uniforms are drawn at once
+_SWEEPS_A_JUMP = 4
 _UNEVEN = 0.1  # rates this far from their mean ask for new places
-_HOT, _COLD = 1, 2
 
 
 class ParallelTempering:
@@ -55,6 +57,8 @@ class ParallelTempering:
         round_trips: (chain,) int64, trips of walkers from the hottest replica to the coldest and back since the
             last `reset_statistics` or change of the ladder.
         measured: Sweeps since then.
+        jumps: Moves between known modes, made every fourth sweep; None (the start) makes none. Not part of the state.
+        jumped: Jumps of the coldest replicas.
 
     Raises:
         InvalidInputError: If an argument breaks its rule.
@@ -84,6 +88,8 @@ class ParallelTempering:
         self.seed, self._key, self._swap_key = seed, key_to_seed(seed), key_to_seed(seed, _SWAP_STREAM)
         self.sweep = 0
         self.adapting = inverse_temperatures is None
+        self.jumps: ModeJumps | None = None
+        self.jumped = 0
         ladder = start_ladder() if inverse_temperatures is None else check_ladder(inverse_temperatures)
         device = energy.bias.device
         z = fair_coins(num_chains * len(ladder), energy.num_units, key=self._key, device=device)
@@ -188,14 +194,19 @@ class ParallelTempering:
             first_sweep=self.sweep + 1,
             inverse_temperature=scale.flatten(),
         )
-        self.walkers = z.view_as(self.walkers)
         self.sweep += 1
+        if self.jumps is not None and self.sweep % _SWEEPS_A_JUMP == 0:
+            block = self.sweep // _SWEEPS_A_JUMP % len(self.energy.blocks)
+            z, jumped = self.jumps(z, scale.flatten(), sweep=self.sweep, block=block)
+            self.jumped += int(jumped.view_as(self.order).gather(1, self.order[:, -1:]).sum())
+        self.walkers = z.view_as(self.walkers)
         self.energies = self.energy.energy(z).double().view(self.num_chains, -1)
         probabilities = swap_probabilities(self.energies.gather(1, self.order), ladder)
         self.order = exchanged_order(self.order, self._swap_uniforms() < probabilities, self.sweep % 2)
         self._swap_sum += probabilities.sum(0).cpu()
         self.measured += 1
-        self._count_trips()
+        if self.num_replicas > 1:
+            self.round_trips += count_trips(self.order, self._last_end)
 
     def _swap_uniforms(self) -> Tensor:
         """The uniforms of this sweep's exchanges, (chain, replica - 1); made for several sweeps at a time."""
@@ -207,15 +218,6 @@ class ParallelTempering:
             )
             self._uniforms = first, draws
         return self._uniforms[1][self.sweep - first]
-
-    def _count_trips(self) -> None:
-        if self.num_replicas == 1:
-            return
-        hot, cold = self.order[:, :1], self.order[:, -1:]
-        self.round_trips += (self._last_end.gather(1, hot) == _COLD).flatten()
-        self._last_end.scatter_(1, hot, _HOT)
-        was_hot = self._last_end.gather(1, cold) != 0  # a trip starts at the hot end
-        self._last_end.scatter_(1, cold, torch.where(was_hot, _COLD, 0).to(torch.uint8))
 
     def _install(self, ladder: Tensor, replicas: Tensor) -> None:
         """Take over a ladder with the states at it."""
