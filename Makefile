@@ -76,6 +76,7 @@ lint: $(STAMP) ## Check style, format, types and the order of layers.
 
 bench: $(STAMP) ## Time block Gibbs sampling against plain torch on this machine.
 	$(BIN)/python benchmarks/block_gibbs.py
+	$(BIN)/python benchmarks/graph_gibbs.py
 
 docs: $(STAMP) ## Build the documentation into docs/_build/html; warnings are errors.
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -45,7 +45,7 @@ def test_one_repeat_draws_nothing(trained, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--repeats", "0"], "repeats must be a positive integer"),
+        (["--repeats", "0"], "--repeats"),
         (["--std-error", "-1"], "std_error must be a finite number above 0"),
         (["--out", "histogram.txt"], "must end in one of .png"),
         (["--checkpoint", "newest"], "must be best, last or a step"),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from discrete_vae.commands.overrides import apply_overrides, component_slots
+from discrete_vae.commands.overrides import apply_overrides, split_overrides
+from discrete_vae.commands.settings import slots
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments import load_experiment
 
@@ -10,7 +11,7 @@ HIERARCHY = ["--model.hierarchy", "gaussian", "--model.hierarchy.num-layers", "4
 
 
 def test_a_component_inside_a_component_can_be_swapped():
-    assert "model.hierarchy.sharing" in component_slots()
+    assert "model.hierarchy.sharing" in slots()
     arguments = [
         *HIERARCHY,
         "--model.hierarchy.sharing",
@@ -18,11 +19,13 @@ def test_a_component_inside_a_component_can_be_swapped():
         "--model.hierarchy.sharing.num-groups",
         "4",
     ]
-    hierarchy = apply_overrides(load_experiment("digits"), arguments, prog="dvae").model.hierarchy
+    hierarchy = apply_overrides(load_experiment("digits"), split_overrides(arguments)[1]).model.hierarchy
     assert hierarchy.num_layers == hierarchy.sharing.num_groups == 4
 
 
 def test_it_must_belong_to_the_present_component():
-    message = "--model.hierarchy.sharing must belong to the present --model.hierarchy, which is 'none'"
+    message = "--model.hierarchy.sharing needs --model.hierarchy gaussian; received none"
     with pytest.raises(InvalidInputError, match=message):
-        apply_overrides(load_experiment("digits"), ["--model.hierarchy.sharing", "complete"], prog="dvae")
+        apply_overrides(
+            load_experiment("digits"), split_overrides(["--model.hierarchy.sharing", "complete"])[1]
+        )

@@ -69,11 +69,11 @@ def test_chains_start_at_given_states(trained, tmp_path, monkeypatch):
         (["--out", "grid.jpg"], "path must end in one of .png, .pdf, .svg"),
         (["--out", "nowhere/grid.png"], "path must lie in a folder that exists"),
         (["--checkpoint", "newest"], "--checkpoint must be best, last or a step"),
-        (["--num-rows", "0"], "num_rows must be a positive integer"),
+        (["--num-rows", "0"], "--num-rows must be a whole number of at least 1"),
         (["--num-chains", "31"], "num_chains must be at most 30"),
         (["--start", "states.npy"], "states.npy"),
         (["--start", "wide.npy"], "--start must hold states of the prior"),
-        (["--burn-in", "-3"], "--burn-in must be 0 or more"),
+        (["--burn-in", "-3"], "--burn-in must be a whole number of at least 0"),
     ],
 )
 def test_wrong_input(trained, tmp_path, monkeypatch, capsys, words, message):

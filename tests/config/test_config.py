@@ -53,7 +53,7 @@ def test_configs_are_frozen():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: config.RBMConfig(num_left=-1), "RBMConfig.num_left should be greater than 0; received -1"),
+        (lambda: config.RBMConfig(num_left=-1), "RBMConfig.num_left must be greater than 0; received -1"),
         (
             lambda: config.RBMConfig(left=1),
             "RBMConfig.left is not a known field; received 1. RBMConfig has: num_left",
@@ -65,13 +65,13 @@ def test_configs_are_frozen():
         ),
         (
             lambda: config.ModelConfig(num_features=1, prior={"kind": "rbm", "num_right": 0}),
-            "ModelConfig.prior.rbm.num_right should be greater than 0",
+            "ModelConfig.prior.rbm.num_right must be greater than 0",
         ),
         (
             lambda: config.SpikeExponentialConfig(beta=0.0),
-            "SpikeExponentialConfig.beta should be greater than or equal",
+            "SpikeExponentialConfig.beta must be at least 0.01; received 0.0",
         ),
-        (lambda: config.ModelConfig.from_json("{"), "ModelConfig must be read from valid JSON"),
+        (lambda: config.ModelConfig.from_json("{"), "ModelConfig must be valid JSON"),
         (lambda: config.ModelConfig.from_json("[]"), "ModelConfig must be a JSON object; received list"),
         (lambda: config.ModelConfig(num_features=0, x=1), "more problems follow"),
     ],

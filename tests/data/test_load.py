@@ -36,9 +36,7 @@ def test_unknown_names_and_settings_are_refused():
         load_dataset("mnist")
     with pytest.raises(InvalidInputError, match=r"DigitsConfig\.num_vald is not a known field"):
         load_dataset("digits", num_vald=3)
-    with pytest.raises(
-        InvalidInputError, match=r"DigitsConfig\.split_seed should be greater than or equal to 0"
-    ):
+    with pytest.raises(InvalidInputError, match=r"DigitsConfig\.split_seed must be at least 0"):
         load_dataset("digits", split_seed=-1)
     with pytest.raises(InvalidInputError, match=r"FileDataConfig\.path must be given"):
         load_dataset("file")

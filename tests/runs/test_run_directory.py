@@ -32,7 +32,7 @@ def test_a_new_run_takes_a_folder_whose_only_content_is_an_interrupted_write(tmp
 
 def test_a_new_run_refuses_a_folder_that_holds_anything(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(InvalidInputError, match=r"thesis\.tex.*--resume.*another --run-dir"):
+    with pytest.raises(InvalidInputError, match=r"thesis\.tex\. Give another --run-dir"):
         RunDirectory.create(tmp_path)
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("thesis.tex", "mine")]
 

@@ -9,7 +9,7 @@ from discrete_vae.training.load import load_run
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
 
 TEMPERED = apply_overrides(
-    CONFIG, ["--training.sampler", "parallel-tempering", "--training.sampler.num-chains", "30"], prog="dvae"
+    CONFIG, [("training.sampler", ["parallel-tempering"]), ("training.sampler.num-chains", ["30"])]
 )
 
 

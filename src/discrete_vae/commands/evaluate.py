@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import warnings
 from argparse import Namespace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from discrete_vae.commands.overrides import Override
 from discrete_vae.config import EvaluationConfig, instantiate
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.json_files import write_json
-from discrete_vae.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.evaluation.evaluate import Evaluation
+    from discrete_vae.runs.run_directory import RunDirectory
 
 
-def run_evaluate(arguments: Namespace, overrides: list[str]) -> int:
+def run_evaluate(arguments: Namespace, overrides: list[Override]) -> int:
     """Evaluate a run on its test data, with the other processes of torchrun if there are any."""
     from discrete_vae.distributed import process_group
 
@@ -24,24 +30,23 @@ def run_evaluate(arguments: Namespace, overrides: list[str]) -> int:
 
 
 def _evaluate(arguments: Namespace) -> int:
+    from discrete_vae.commands.device import check_device
     from discrete_vae.data.fixed_draws import fixed_permutation
     from discrete_vae.distributed import rank
     from discrete_vae.evaluation.evaluate import evaluate_model
+    from discrete_vae.runs.json_files import write_json
+    from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.load import load_run
 
+    checkpoint = parse_checkpoint(arguments.checkpoint)
+    device = check_device(arguments.device)
     run = RunDirectory.open(arguments.run)
-    loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
-    given = {
-        name: value
-        for name, value in (
-            ("num_samples", arguments.num_samples),
-            ("num_examples", arguments.num_examples),
-            ("seed", arguments.seed),
-        )
-        if value is not None
-    }
+    loaded = load_run(run, checkpoint, device=device)
+    asked = {name: getattr(arguments, name) for name in ("num_samples", "num_examples", "seed")}
+    given = {name: value for name, value in asked.items() if value is not None}
     config = EvaluationConfig(**(loaded.config.evaluation.model_dump() | given))
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
+    _warn_of_other_data(run, dataset)
     x = dataset.test
     if config.num_examples is not None:
         if config.num_examples > len(x):
@@ -51,49 +56,34 @@ def _evaluate(arguments: Namespace) -> int:
             )
         x = x[fixed_permutation(len(x), config.seed)[: config.num_examples]]
     columns = (
-        TextColumn("log-likelihood"),
+        TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[status]}"),
     )
     console = Console(file=sys.stderr)
-    with Progress(*columns, console=console, disable=not console.is_terminal or rank() > 0) as bar:
-        task = bar.add_task("examples", total=len(x), status="")
+    with Progress(
+        *columns, console=console, disable=rank() > 0 or not console.is_terminal, transient=True
+    ) as bar:
+        task = bar.add_task("log Z", total=len(x), status="")
 
         def report(done: int, mean: float) -> None:
-            bar.update(task, completed=done, status=f"{mean:.2f} nats")
+            bar.update(task, description="log-likelihood", completed=done, status=f"{mean:.2f} nats")
 
         result = evaluate_model(
-            loaded.model, x, config, chains=loaded.chains.step(config.num_chain_sweeps), report=report
+            loaded.model,
+            x.to(device),
+            config,
+            chains=loaded.chains.step(config.num_chain_sweeps),
+            report=report,
         )
     if rank() > 0:
         return 0
-    likelihood, elbo, prior = result.log_likelihood, result.elbo, result.log_partition
-    print(
-        f"{run.path}, checkpoint of step {loaded.step}, {dataset.name}: {likelihood.num_examples} test examples"
-    )
-    print(
-        f"log-likelihood  {likelihood.value:.3f} +- {likelihood.std_error:.3f} nats "
-        f"({likelihood.num_samples} importance samples, Monte-Carlo error {likelihood.monte_carlo_std_error:.3f}, "
-        f"median effective samples {likelihood.median_ess:.0f})"
-    )
-    limit = result.log_likelihood_limit
-    if limit is not None:
-        print(f"  beta -> infinity {limit.value:.3f} +- {limit.std_error:.3f} nats (zeta = z)")
-    print(f"ELBO            {elbo.elbo:.3f} +- {elbo.elbo_std_error:.3f} nats")
-    print(
-        f"  reconstruction {elbo.reconstruction:.3f}, KL discrete {elbo.kl_discrete:.3f}, "
-        f"KL continuous {elbo.kl_continuous:.3f}"
-    )
-    print(prior.best)
-    for check in (prior.forward, prior.reverse):
-        if check is not None:
-            print(f"  check: {check}")
-    write_json(
-        run.evaluation_path,
-        {"step": loaded.step, "data": dataset.name, "config": config.model_dump(), **result.to_json()},
-    )
+    fields = {"step": loaded.step, "data": dataset.name, "config": config.model_dump(), **result.to_json()}
+    write_json(run.evaluation_path, fields)
+    print(f"{run.path}, checkpoint of step {loaded.step}, {dataset.name}: {len(x)} test examples")
+    print(_table(result))
     print(f"Written to {run.evaluation_path}")
     return 0
 
@@ -106,6 +96,49 @@ def parse_checkpoint(text: str) -> int | Literal["best", "last"]:
     """
     if text == "best" or text == "last":  # noqa: PLR1714, RUF100 (a set would hide the type)
         return text
-    if not text.isdecimal():
+    if not text.isascii() or not text.isdecimal():
         raise InvalidInputError("--checkpoint", "must be best, last or a step", repr(text), "Use best.")
     return int(text)
+
+
+def _table(result: Evaluation) -> str:
+    """What was found, in nats per example, one quantity a line."""
+    likelihood, elbo, prior = result.log_likelihood, result.elbo, result.log_partition
+    lines = [
+        _row("log-likelihood", likelihood.value, likelihood.std_error)
+        + f"   {likelihood.num_samples} importance samples; their own error "
+        f"{_error(likelihood.monte_carlo_std_error)}, median effective number {likelihood.median_ess:.1f}",
+        _row("ELBO", elbo.elbo, elbo.elbo_std_error) + f"   {elbo.num_samples} draws an example",
+        _row("  reconstruction", elbo.reconstruction),
+        _row("  KL discrete", elbo.kl_discrete),
+        _row("  KL continuous", elbo.kl_continuous),
+        _row("log Z", prior.best.value, prior.best.std_error) + f"   {prior.best.method}",
+    ]
+    for check in (prior.forward, prior.reverse):
+        if check is not None:
+            lines.append(_row("  check", check.value, check.std_error) + f"   {check.method}")
+    if result.log_likelihood_limit is not None:
+        limit = result.log_likelihood_limit
+        lines.insert(1, _row("  beta infinite", limit.value, limit.std_error) + "   the limit zeta = z")
+    return "\n".join(["  nats per example", *lines])
+
+
+def _row(name: str, value: float, error: float | None = None) -> str:
+    row = f"  {name:16} {value:11.3f}"
+    return row if error is None else f"{row} +- {_error(error)}"
+
+
+def _error(error: float) -> str:
+    if math.isnan(error):
+        return "unknown"
+    return "0 (exact)" if error == 0 else f"{error:.3f}"
+
+
+def _warn_of_other_data(run: RunDirectory, dataset: Dataset) -> None:
+    trained = run.read_environment().get("data", {}).get("sha256")
+    if trained is not None and trained != dataset.description.sha256:
+        warnings.warn(
+            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
+            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
+            stacklevel=2,
+        )

@@ -1,24 +1,75 @@
-"""dvae list: what there is."""
+"""dvae list: what there is. dvae train EXPERIMENT --settings: every value of one experiment."""
 
 from __future__ import annotations
 
+import json
+import textwrap
 from argparse import Namespace
 
-from discrete_vae.commands.overrides import component_slots
+from discrete_vae.commands.overrides import Override, read_value, settings_of
+from discrete_vae.commands.settings import Slot, slots
+from discrete_vae.config import ExperimentConfig
 from discrete_vae.experiments import experiment_function, experiment_names
 
+_INDENT = 26
 
-def run_list(arguments: Namespace, overrides: list[str]) -> int:
-    """Print experiments and components; returns the exit status."""
-    print("Experiments (dvae train NAME):")
+
+def run_list(arguments: Namespace, overrides: list[Override]) -> int:
+    """Print experiments, data sets and components; returns the exit status."""
+    known = slots()
+    data = known.pop("data")
+    print("Experiments: dvae train NAME, or discrete_vae.experiments.load_experiment(NAME)")
     for name in experiment_names():
-        print(f"  {name:24} {_first_line(experiment_function(name).__doc__)}")
-    for path, fits in component_slots().items():
-        print(f"\n--{path} NAME:")
-        for config in fits:
-            print(f"  {config.model_fields['kind'].default:24} {_first_line(config.__doc__)}")
+        _print_row(name, experiment_function(name).__doc__)
+    print("\nData sets: discrete_vae.load_dataset(NAME); data of your own: dvae train --data FILE")
+    _print_members(data)
+    print("\nComponents, each swapped by its option")
+    for path, slot in known.items():
+        print(f" --{path} NAME")
+        _print_members(slot)
     return 0
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().splitlines()[0]
+def print_settings(config: ExperimentConfig) -> None:
+    """Print every setting of an experiment with its present value."""
+    print(f"Settings of {config.name}, size {config.size}: option, value here, meaning.")
+    part = None
+    for entry in settings_of(config):
+        if entry.path.partition(".")[0] != part:
+            part = entry.path.partition(".")[0]
+            print()
+        value = read_value(config, entry.path)
+        if isinstance(entry, Slot):
+            present = "none" if value is None else value.kind
+            others = [name for name in entry.members if name != present]
+            words = (
+                f"The component; it can be swapped for {', '.join(others)}." if others else "The component."
+            )
+            if entry.path != "data":  # --data takes a file
+                _print_setting(entry.path, present, words)
+        else:
+            _print_setting(entry.path, _shown(value), entry.field.description)
+
+
+def _print_setting(path: str, value: str, meaning: str | None) -> None:
+    print(f"  --{path:34} {value:18} {meaning or ''}".rstrip())
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        nested = any(isinstance(entry, tuple) for entry in value)
+        return json.dumps(value) if nested else " ".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _print_members(slot: Slot) -> None:
+    for name, member in slot.members.items():
+        _print_row(name, "Leaves the component out." if member is None else member.__doc__)
+
+
+def _print_row(name: str, text: str | None) -> None:
+    first = (text or "").strip().splitlines()[0]
+    lines = textwrap.wrap(first, 118 - _INDENT) or [""]
+    print(f"  {name:{_INDENT - 3}} {lines[0]}")
+    for line in lines[1:]:
+        print(" " * _INDENT + line)

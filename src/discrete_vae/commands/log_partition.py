@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from discrete_vae.commands.evaluate import parse_checkpoint
+from discrete_vae.commands.overrides import Override
 from discrete_vae.figures.saving import check_picture_path
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.run_directory import RunDirectory
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from discrete_vae.log_partition.record import LogPartition
 
 
-def run_log_partition(arguments: Namespace, overrides: list[str]) -> int:
+def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
     """Estimate log Z by bridge sampling as often as asked for; returns the exit status."""
     if arguments.out is not None:
         check_picture_path(arguments.out)

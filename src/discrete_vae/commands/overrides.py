@@ -3,103 +3,155 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, get_args, get_origin
+from difflib import get_close_matches
+from typing import Any
 
-import tyro
-from pydantic import BaseModel
-
-from discrete_vae.config import ComponentConfig, ExperimentConfig, members
+from discrete_vae.commands.settings import Setting, Slot, settings, slots, walk
+from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 
+Override = tuple[str, list[str]]
 
-def apply_overrides(config: ExperimentConfig, arguments: Sequence[str], *, prog: str) -> ExperimentConfig:
+
+def split_overrides(words: Sequence[str]) -> tuple[list[str], list[Override]]:
+    """Take the options with a dot in their name, and the values after each, out of a command line.
+
+    An option takes one word; one for several values takes all up to the next option.
+
+    Args:
+        words: The command line.
+
+    Returns:
+        What is left, and pairs of an option's path and its values.
+
+    Examples:
+        >>> split_overrides(["--training.num-epochs", "5", "digits", "--model.posterior.hidden=20", "9", "--seed", "1"])
+        (['digits', '--seed', '1'], [('training.num-epochs', ['5']), ('model.posterior.hidden', ['20', '9'])])
+    """
+    known = settings()
+    rest: list[str] = []
+    found: list[Override] = []
+    pending = list(words)
+    while pending:
+        option, equals, value = pending.pop(0).partition("=")
+        if not option.startswith("--") or "." not in option:
+            rest.append(option + equals + value)
+            continue
+        path = option.removeprefix("--").replace("_", "-")
+        values = [value] if equals else []
+        many = path in known and known[path][0].many
+        while pending and not pending[0].startswith("--") and (many or not values):
+            values.append(pending.pop(0))
+        found.append((path, values))
+    return rest, found
+
+
+def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> ExperimentConfig:
     """Change a config as the command line says.
 
-    ``--model.smoothing NAME`` swaps a component and leaves the rest of the experiment as it is; after it
-    ``--model.smoothing.FIELD VALUE`` sets a field of the new one. ``--help`` lists every setting and exits.
+    A slot's path swaps the component there and leaves the rest of the experiment as it is; a setting's path sets the
+    value. Components are swapped first, so the order does not matter.
 
     Args:
         config: The experiment to start from.
-        arguments: What is left of the command line.
-        prog: The command as the user typed it, for messages.
+        overrides: Pairs of a path and its values, as `split_overrides` gives them.
 
     Returns:
         The changed config.
 
     Raises:
-        InvalidInputError: If a component's name is unknown or a value breaks its rule.
-        SystemExit: With status 2 if an option is unknown or a value cannot be read; with 0 after ``--help``.
+        InvalidInputError: If a path or a component's name is unknown, or a value breaks its rule.
 
     Examples:
         >>> from discrete_vae.experiments import load_experiment
-        >>> changed = apply_overrides(load_experiment("digits"), ["--model.smoothing", "spike-slab"], prog="dvae")
+        >>> changed = apply_overrides(load_experiment("digits"), [("model.smoothing", ["spike-slab"])])
         >>> changed.model.smoothing
         SpikeSlabConfig(kind='spike-slab')
     """
-    slots = component_slots()
-    rest: list[str] = []
-    pending = list(arguments)
-    while pending:
-        argument = pending.pop(0)
-        option, equals, value = argument.partition("=")
-        path = option.removeprefix("--").replace("_", "-")
-        if not option.startswith("--") or path not in slots:
-            rest.append(argument)
-            continue
-        if not equals:
-            value = pending.pop(0) if pending else ""
-        config = _swap(config, path, value, slots[path])
-    if not rest:
-        return config
-    return tyro.cli(
-        ExperimentConfig, default=config, args=rest, prog=prog, config=(tyro.conf.AvoidSubcommands,)
-    )
-
-
-def component_slots() -> dict[str, tuple[type[ComponentConfig], ...]]:
-    """The dotted paths of an experiment's config where a component can be swapped, with what fits there."""
-    return dict(_slots(ExperimentConfig, ""))
-
-
-def _slots(record: type[BaseModel], prefix: str) -> list[tuple[str, tuple[type[ComponentConfig], ...]]]:
-    found = []
-    for name, info in record.model_fields.items():
-        path = f"{prefix}{name}".replace("_", "-")
-        union = Annotated[info.annotation, info] if info.annotation is not None else None
-        fits = _component_members(info.annotation, union)
-        if fits:
-            found.append((path, fits))
-            for member in fits:  # components of components
-                found += _slots(member, f"{path}.")
-        elif isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-            found += _slots(info.annotation, f"{path}.")
-    return found
-
-
-def _component_members(annotation: Any, union: Any) -> tuple[type[ComponentConfig], ...]:
-    candidates = get_args(annotation) if get_origin(annotation) is not None else (annotation,)
-    if all(isinstance(part, type) and issubclass(part, ComponentConfig) for part in candidates):
-        return members(union)
-    return ()
-
-
-def _swap(
-    config: ExperimentConfig, path: str, name: str, fits: tuple[type[ComponentConfig], ...]
-) -> ExperimentConfig:
-    known = {member.model_fields["kind"].default: member for member in fits}
-    if name not in known:
-        repair = f"dvae list shows all components; for a field of the present one use --{path}.FIELD VALUE."
-        raise InvalidInputError(f"--{path}", f"must be one of {', '.join(known)}", repr(name), repair)
+    known_slots, known_settings = slots(), settings()
     fields = config.model_dump()
-    place = fields
+    for path, values in sorted(overrides, key=lambda given: given[0].count(".")):  # owners before owned
+        if path in known_slots:
+            _swap(fields, known_slots[path], values)
+    for path, values in overrides:
+        if path in known_slots:
+            continue
+        if path not in known_settings:
+            rule = "must be a setting of the experiment"
+            raise InvalidInputError(f"--{path}", rule, "an unknown name", suggest(path))
+        place, last = _place(fields, path)
+        setting = next((entry for entry in known_settings[path] if _is_present(fields, entry)), None)
+        if setting is None or place is None:
+            raise _foreign(fields, known_settings[path])
+        place[last] = setting.read(values)
+    return ExperimentConfig(**fields)
+
+
+def settings_of(config: ExperimentConfig) -> list[Slot | Setting]:
+    """The slots and settings that an experiment has with its present components, in the order of its config."""
+    fields = config.model_dump()
+    return [entry for entry in walk(ExperimentConfig) if _is_present(fields, entry)]
+
+
+def read_value(config: ExperimentConfig, path: str) -> Any:
+    """The value at a path of `settings_of`."""
+    value: Any = config
+    for name in path.replace("-", "_").split("."):
+        value = getattr(value, name)
+    return value
+
+
+def _swap(fields: dict[str, Any], slot: Slot, values: list[str]) -> None:
+    option, names = f"--{slot.path}", ", ".join(slot.members)
+    if len(values) != 1 or values[0] not in slot.members:
+        repair = f"To set a value of the present one: {option}.FIELD VALUE."
+        received = repr(" ".join(values)) if values else "nothing"
+        raise InvalidInputError(option, f"must be one of {names}", received, repair)
+    place, last = _place(fields, slot.path)
+    name = values[0]
+    if place is None or not _is_present(fields, slot):
+        raise _foreign(fields, [slot])
+    member = slot.members[name]
+    if member is None:
+        place[last] = None
+    elif place.get(last) is None or place[last]["kind"] != name:
+        # what has no default is missing until it is set, and named if it is not
+        place[last] = member.model_construct().model_dump()
+
+
+def _place(fields: dict[str, Any], path: str) -> tuple[dict[str, Any] | None, str]:
+    """The record that holds a path's value, None if it is not there, and the value's name in it."""
+    place: dict[str, Any] | None = fields
     *parents, last = path.replace("-", "_").split(".")
     for parent in parents:
-        place = place[parent]
-    if last not in place:
-        owner = ".".join(path.split(".")[:-1])
-        repair = f"Choose a component with it first: --{owner} NAME."
-        rule = f"must belong to the present --{owner}, which is {place['kind']!r}"
-        raise InvalidInputError(f"--{path}", rule, repr(name), repair)
-    if place[last]["kind"] != name:
-        place[last] = {"kind": name}
-    return ExperimentConfig(**fields)
+        place = place.get(parent) if place is not None else None
+    return place, last
+
+
+def _kind_at(fields: dict[str, Any], slot: str) -> str | None:
+    place, last = _place(fields, slot)
+    component = place.get(last) if place is not None else None
+    return None if component is None else component["kind"]
+
+
+def _is_present(fields: dict[str, Any], entry: Slot | Setting) -> bool:
+    return entry.owner is None or _kind_at(fields, entry.owner[0]) == entry.owner[1]
+
+
+def _foreign(fields: dict[str, Any], entries: Sequence[Slot | Setting]) -> InvalidInputError:
+    slot = entries[0].owner[0] if entries[0].owner is not None else ""
+    owners = [entry.owner[1] for entry in entries if entry.owner is not None]
+    rule = f"needs --{slot} {' or '.join(owners)}"
+    repair = f"Add --{slot} {owners[0]}, or leave the setting out."
+    return InvalidInputError(f"--{entries[0].path}", rule, str(_kind_at(fields, slot)), repair)
+
+
+def suggest(path: str) -> str:
+    """A sentence that names the settings that a mistyped one may have meant."""
+    known = [*slots(), *settings()]
+    path = path.replace("_", "-")
+    last = path.rpartition(".")[2]
+    close = [name for name in known if name.rpartition(".")[2] == last] or get_close_matches(path, known, n=3)
+    if not close:
+        return "Add --settings to list them all."
+    return f"Did you mean {' or '.join(f'--{name}' for name in close[:3])}? --settings lists them all."

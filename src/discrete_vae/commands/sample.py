@@ -23,10 +23,6 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
     if arguments.out is not None:
         check_picture_path(arguments.out)
-    if arguments.burn_in is not None and arguments.burn_in < 0:
-        raise InvalidInputError(
-            "--burn-in", "must be 0 or more sweeps", arguments.burn_in, "Leave it out for the default."
-        )
     from discrete_vae.figures.evolution import draw_evolution, evolution
     from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
     from discrete_vae.figures.training_curves import draw_training_curves, training_curves

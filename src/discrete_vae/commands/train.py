@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from discrete_vae.commands.overrides import apply_overrides
-from discrete_vae.config import ExperimentConfig, FileDataConfig
+from discrete_vae.commands.overrides import Override, apply_overrides
+from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments import load_experiment
 from discrete_vae.experiments.own_data import own_data
-from discrete_vae.runs.atomic import write_text
-from discrete_vae.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.runs.run_directory import RunDirectory
 
 
-def resolve_config(arguments: Namespace, overrides: list[str]) -> ExperimentConfig:
+def resolve_config(arguments: Namespace, overrides: list[Override]) -> ExperimentConfig:
     """The config that the command line asks for.
 
     Raises:
@@ -23,85 +26,151 @@ def resolve_config(arguments: Namespace, overrides: list[str]) -> ExperimentConf
     """
     if (arguments.experiment is None) == (arguments.data is None):
         received = "neither" if arguments.data is None else "both"
-        repair = "For example: dvae train digits, or dvae train --data FILE.npy."
+        repair = f"For example: dvae {arguments.verb} digits, or dvae {arguments.verb} --data FILE.npy."
         raise InvalidInputError("EXPERIMENT", "or --data FILE must be given", received, repair)
     size = arguments.size or "short"
     if arguments.data is not None:
-        from discrete_vae.config import instantiate
-
         dataset = instantiate(FileDataConfig(path=arguments.data), data_dir=arguments.data_dir)
         config = own_data(Path(arguments.data), dataset.num_features, len(dataset.train), size)
     else:
         config = load_experiment(arguments.experiment, size)
-    if arguments.seed is not None:
-        config = ExperimentConfig(**(config.model_dump() | {"seed": arguments.seed}))
-    return apply_overrides(
-        config, overrides, prog=f"dvae {arguments.verb} {arguments.experiment or '--data FILE'}"
-    )
+    seed: list[Override] = [] if arguments.seed is None else [("seed", [str(arguments.seed)])]
+    return apply_overrides(config, [*seed, *overrides])
 
 
-def run_train(arguments: Namespace, overrides: list[str]) -> int:
+def run_train(arguments: Namespace, overrides: list[Override]) -> int:
     """Train, or resume; returns the exit status."""
-    if arguments.resume:
-        run, config = _resumed(arguments, overrides)
-    else:
-        config = resolve_config(arguments, overrides)
-        run = RunDirectory(Path(arguments.run_dir or f"runs/{config.name}-{config.size}").expanduser())
-    from discrete_vae.config import instantiate
-    from discrete_vae.data.batches import TrainingBatches
-    from discrete_vae.runs.environment import describe_environment
+    if arguments.settings:
+        from discrete_vae.commands.listing import print_settings
+
+        print_settings(resolve_config(arguments, overrides))
+        return 0
+    from discrete_vae.commands.device import check_device
+    from discrete_vae.runs.lock import sole_writer
+    from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.loop import train
+    from discrete_vae.training.state import check_experiment
 
     # everything that can be wrong is found before the folder is made
-    if not arguments.resume:
-        RunDirectory.check_new(run.path)
-    dataset = instantiate(config.data, data_dir=arguments.data_dir)
-    num_steps = (
-        config.training.num_epochs
-        * TrainingBatches(dataset, config.training.batch_size, seed=config.seed).steps_per_epoch
-    )
+    device = check_device(arguments.device)
     if arguments.resume:
-        steps = run.checkpoints().steps()
-        if steps and steps[-1] >= num_steps:
-            print(f"{run.path} has finished its {num_steps} steps. Next: dvae evaluate {run.path}")
-            return 0
+        run = RunDirectory.open(_run_dir(arguments))
+        config = _resumed_config(run, arguments, overrides)
+    else:
+        config = resolve_config(arguments, overrides)
+        run = RunDirectory(RunDirectory.check_new(_run_dir(arguments)))
+    dataset = instantiate(config.data, data_dir=arguments.data_dir)
+    num_steps = check_experiment(config, dataset)
+    if arguments.resume:
+        _check_same_data(run, dataset)
     else:
         run = RunDirectory.create(run.path)
-        run.write_config(config.model_dump_json(indent=2) + "\n")
-        environment = describe_environment(seed=config.seed, device="cpu")
-        write_text(run.environment_path, json.dumps(environment, indent=2) + "\n")
-    try:
-        result = train(config, dataset, run)
-    except KeyboardInterrupt:
+    with sole_writer(run.path):
+        if not arguments.resume:
+            run.write_config(config.model_dump_json(indent=2) + "\n")
+        if not run.environment_path.exists():  # a kill may have come between the two
+            _write_environment(run, config, dataset, str(device))
         steps = run.checkpoints().steps()
-        kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
-        print(f"\nInterrupted; {kept}. Continue with: dvae train {config.name} --run-dir {run.path} --resume")
-        return 130
+        done = steps[-1] if steps else 0
+        if done < num_steps:
+            print(_headline(config, dataset, run, done, num_steps), file=sys.stderr)
+        try:
+            result = train(config, dataset, run, device=device)
+        except KeyboardInterrupt:
+            steps = run.checkpoints().steps()
+            kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
+            print(
+                f"\nInterrupted; {kept}. Continue: dvae train --resume --run-dir {run.path}", file=sys.stderr
+            )
+            return 130
+    if done >= num_steps:
+        print(f"{run.path} has finished its {num_steps} steps; nothing is left to do.")
+    else:
+        print(f"Trained {num_steps - done} steps in {_in_words(result.seconds)}.")
     print(
-        f"Trained {result.num_steps} steps in {result.seconds:.0f} s; best validation ELBO {result.best_elbo:.2f} nats "
-        f"at step {result.best_step}.\nNext: dvae evaluate {run.path}"
+        f"Best validation ELBO {result.best_elbo:.2f} nats, at step {result.best_step}.\nNext: dvae evaluate {run.path}"
     )
     return 0
 
 
-def _resumed(arguments: Namespace, overrides: list[str]) -> tuple[RunDirectory, ExperimentConfig]:
-    """The run to go on with, whose config must not be contradicted."""
-    if arguments.run_dir is None:
-        repair = "Name the folder of the run to go on with."
-        raise InvalidInputError("--run-dir", "must be given with --resume", "nothing", repair)
-    run = RunDirectory.open(arguments.run_dir)
-    stored = ExperimentConfig.from_json(run.read_config())
-    asked = apply_overrides(stored, overrides, prog="dvae train --resume")
-    given = {
-        "name": arguments.experiment,
-        "size": arguments.size,
-        "seed": arguments.seed,
-    }
-    asked = asked.model_copy(update={name: value for name, value in given.items() if value is not None})
+def _run_dir(arguments: Namespace) -> str:
+    """Where the run is or will be."""
+    if arguments.run_dir is not None:
+        return arguments.run_dir
+    if arguments.data is None and arguments.experiment is None:
+        repair = "Name the folder: dvae train --resume --run-dir DIR."
+        if arguments.resume:
+            raise InvalidInputError(
+                "--run-dir", "or EXPERIMENT must be given with --resume", "neither", repair
+            )
+        return "runs"  # never used: the missing experiment is reported
+    name = arguments.experiment if arguments.data is None else Path(arguments.data).stem
+    return f"runs/{name}-{arguments.size or 'short'}"
+
+
+def _resumed_config(run: RunDirectory, arguments: Namespace, overrides: list[Override]) -> ExperimentConfig:
+    """The config of the run to go on with, which the command line must not contradict."""
+    stored = run.read_experiment()
+    given = {"name": arguments.experiment, "size": arguments.size, "seed": arguments.seed}
+    asked = apply_overrides(stored, overrides).model_copy(
+        update={name: value for name, value in given.items() if value is not None}
+    )
+    if arguments.data is not None:
+        file = FileDataConfig(path=arguments.data).path
+        of_run = stored.data.path if isinstance(stored.data, FileDataConfig) else stored.data.kind
+        if file != of_run:
+            raise _other("--data", of_run, file)
     if asked != stored:
-        before, after = stored.model_dump(), asked.model_dump()
-        name = next(name for name in before if before[name] != after[name])
-        rule = f"must be the run's own {name}"
-        repair = "Leave the setting out, or start a new run in another --run-dir."
-        raise InvalidInputError("--resume", rule, f"{after[name]!r} for {before[name]!r}"[:200], repair)
-    return run, stored
+        raise _other(*_first_difference(stored.model_dump(), asked.model_dump()))
+    return stored
+
+
+def _first_difference(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, object, object]:
+    """The option of the first value that differs, and the two values."""
+    name = next(name for name in after if before.get(name) != after[name])
+    one, other = before.get(name), after[name]
+    if isinstance(one, dict) and isinstance(other, dict):
+        option, one, other = _first_difference(one, other)
+        return f"--{name.replace('_', '-')}.{option.removeprefix('--')}", one, other
+    return "EXPERIMENT" if name == "name" else f"--{name.replace('_', '-')}", one, other
+
+
+def _other(option: str, before: object, after: object) -> InvalidInputError:
+    repair = "Leave it out, or start a new run in another --run-dir."
+    return InvalidInputError(option, f"must be the resumed run's {before}", after, repair)
+
+
+def _check_same_data(run: RunDirectory, dataset: Dataset) -> None:
+    """Check that the data are those that the run began with."""
+    before = run.read_environment().get("data", {}).get("sha256")
+    if before is not None and before != dataset.description.sha256:
+        received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
+        repair = "Bring the file back, or start a new run in another --run-dir."
+        raise InvalidInputError("data", f"must be those of the run, SHA-256 {before}", received, repair)
+
+
+def _write_environment(run: RunDirectory, config: ExperimentConfig, dataset: Dataset, device: str) -> None:
+    from dataclasses import asdict
+
+    from discrete_vae.runs.environment import describe_environment
+    from discrete_vae.runs.json_files import write_json
+
+    environment = describe_environment(seed=config.seed, device=device)
+    write_json(
+        run.environment_path, environment | {"data": {"name": dataset.name, **asdict(dataset.description)}}
+    )
+
+
+def _headline(
+    config: ExperimentConfig, dataset: Dataset, run: RunDirectory, done: int, num_steps: int
+) -> str:
+    what = f"{dataset.name}: {len(dataset.train)} training examples of {dataset.num_features} features"
+    start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
+    return f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"
+
+
+def _in_words(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

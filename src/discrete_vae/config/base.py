@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from discrete_vae.config.messages import rule_of
 from discrete_vae.errors import InvalidInputError
 
 _inside_a_record: ContextVar[bool] = ContextVar("_inside_a_record", default=False)
@@ -26,10 +27,10 @@ class Record(BaseModel):
         ...     width: int
         >>> Sizes(width="wide")
         Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: Sizes.width should be a valid integer, unable to parse ...
+        discrete_vae.errors.InvalidInputError: Sizes.width must be a whole number; received ...
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
     def __init__(self, **data: Any) -> None:
         if _inside_a_record.get():  # pydantic collects the messages of nested records itself
@@ -44,23 +45,31 @@ class Record(BaseModel):
             _inside_a_record.reset(token)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str, *, source: str | None = None) -> Self:
         """Read a record that `model_dump_json` wrote, with mistakes reported in the house's form.
+
+        Args:
+            text: The JSON text.
+            source: What messages call the text, a file's path say; None means the record's name.
 
         Raises:
             InvalidInputError: If the text is not a JSON object, or a field breaks its rule.
         """
+        name, repair = source or cls.__name__, "Restore the file from a copy."
         try:
             fields = json.loads(text)
         except json.JSONDecodeError as error:
-            raise InvalidInputError(
-                cls.__name__, "must be read from valid JSON", str(error), "Restore the file."
-            ) from None
+            raise InvalidInputError(name, "must be valid JSON", str(error), repair) from None
         if not isinstance(fields, dict):
+            raise InvalidInputError(name, "must be a JSON object", type(fields).__name__, repair)
+        try:
+            return cls(**fields)
+        except InvalidInputError as error:
+            if source is None:
+                raise
             raise InvalidInputError(
-                cls.__name__, "must be a JSON object", type(fields).__name__, "Restore the file."
-            )
-        return cls(**fields)
+                f"{source}: {error.argument}", error.rule, error.received, error.repair
+            ) from None
 
 
 class ComponentConfig(Record):
@@ -100,7 +109,7 @@ def _in_house_form(record: type[Record], error: ValidationError) -> InvalidInput
     path = ".".join([record.__name__, *(str(part) for part in first["loc"])])
     kind, context = first["type"], first.get("ctx", {})
     received = f"{first['input']!r}"[:80]
-    more = f" ({error.error_count() - 1} more problems follow.)" if error.error_count() > 1 else ""
+    more = f" {error.error_count() - 1} more problems follow." if error.error_count() > 1 else ""
     if kind == "value_error" and isinstance(context.get("error"), InvalidInputError):
         inner = context["error"]
         return InvalidInputError(
@@ -121,5 +130,4 @@ def _in_house_form(record: type[Record], error: ValidationError) -> InvalidInput
             context.get("tag", received),
             f"Use one of these.{more}",
         )
-    rule = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    return InvalidInputError(path, rule, received, f"Change the value.{more}")
+    return InvalidInputError(path, rule_of(first), received, f"Change the value.{more}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -39,8 +40,10 @@ class Evaluation:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for evaluation.json."""
+        """Plain values for evaluation.json; a standard error that one draw cannot give is None."""
         values = asdict(self)
+        for part in (values["log_likelihood"], values["log_likelihood_limit"] or {}, values["elbo"]):
+            part |= {name: None for name, v in part.items() if name.endswith("std_error") and math.isnan(v)}
         values["log_partition"]["gap"] = self.log_partition.gap
         return values
 

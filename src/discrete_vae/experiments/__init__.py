@@ -14,6 +14,10 @@ SIZES: tuple[str, ...] = get_args(Size)
 
 _HOMES = {
     "digits": "digits",
+    "mnist-dynamic": "mnist_dynamic",
+    "mnist-static": "mnist_static",
+    "omniglot": "omniglot",
+    "caltech101-silhouettes": "caltech101_silhouettes",
     "mnist-static-rbm128": "mnist_static_rbm128",
 }
 

@@ -138,7 +138,8 @@ class RunningLogPartition:
             name: state[f"parameters.{name}"].to(p.device).clone() for name, p in self._parameters.items()
         }
         deviations = state.get("deviations")
-        self._deviations = None if deviations is None else deviations.clone()
+        device = self.energy.bias.device
+        self._deviations = None if deviations is None else deviations.to(device, copy=True)
 
     def _copy_parameters(self) -> dict[str, Tensor]:
         return {name: p.detach().clone() for name, p in self.energy.named_parameters()}

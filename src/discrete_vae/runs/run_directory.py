@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.atomic import is_temporary, write_text
 from discrete_vae.runs.checkpoint_store import CheckpointStore
+from discrete_vae.runs.json_files import read_json
 from discrete_vae.runs.metrics import MetricsLog
 
 
@@ -81,7 +83,11 @@ class RunDirectory:
                 received = (
                     f"{folder}, which holds {', '.join(entries[:3])}{', ...' if len(entries) > 3 else ''}"
                 )
-                repair = "Use --resume to continue the run there, or give another --run-dir."
+                repair = (
+                    f"Give another --run-dir, or continue: dvae train --resume --run-dir {folder}."
+                    if (folder / "config.json").is_file()
+                    else "Give another --run-dir."
+                )
                 raise InvalidInputError("run_dir", "must be a new or empty folder", received, repair)
         return folder
 
@@ -97,11 +103,14 @@ class RunDirectory:
         """
         folder = Path(path).expanduser()
         if not folder.is_dir():
-            raise InvalidInputError("run_dir", "must be an existing folder", str(folder), "Check the path.")
+            raise InvalidInputError(
+                "run_dir", "must be an existing folder", str(folder), "Check the path of the run."
+            )
         run = cls(folder)
         if not run.config_path.is_file():
             received = f"{folder}, which holds no {run.config_path.name}"
-            raise InvalidInputError("run_dir", "must be the folder of a run", received, "Check the path.")
+            repair = "Give the folder that dvae train wrote."
+            raise InvalidInputError("run_dir", "must be the folder of a run", received, repair)
         return run
 
     def write_config(self, text: str) -> None:
@@ -123,6 +132,24 @@ class RunDirectory:
                 str(error),
                 "Restore the file from a copy.",
             ) from None
+
+    def read_experiment(self) -> ExperimentConfig:
+        """Read the config.
+
+        Raises:
+            InvalidInputError: If the file cannot be read or holds no such config; names the file.
+        """
+        return ExperimentConfig.from_json(self.read_config(), source=str(self.config_path))
+
+    def read_environment(self) -> dict[str, Any]:
+        """Read what the run ran on; empty if there is no such file.
+
+        Raises:
+            InvalidInputError: If the file is damaged.
+        """
+        if not self.environment_path.exists():
+            return {}
+        return read_json(self.environment_path, repair="Restore the file from a copy, or remove it.")
 
     def metrics(self) -> MetricsLog:
         """The log of the run's metrics."""

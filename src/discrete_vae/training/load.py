@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.protocol import Sampler
-from discrete_vae.training.state import load_model, part_state
+from discrete_vae.training.state import initial_model, load_model, part_state
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +31,18 @@ class LoadedRun:
     step: int
 
 
-def load_run(run: RunDirectory, checkpoint: int | Literal["best", "last"] = "best") -> LoadedRun:
+def load_run(
+    run: RunDirectory,
+    checkpoint: int | Literal["best", "last"] = "best",
+    *,
+    device: torch.device | str = "cpu",
+) -> LoadedRun:
     """Build the model of a run and load one of its checkpoints.
 
     Args:
         run: The run.
         checkpoint: A step, or which one; the best is that with the highest validation ELBO.
+        device: Where the model and the chains are wanted.
 
     Returns:
         The model and the chains.
@@ -42,10 +50,11 @@ def load_run(run: RunDirectory, checkpoint: int | Literal["best", "last"] = "bes
     Raises:
         InvalidInputError: If the config or the checkpoint is missing, damaged, or they do not fit each other.
     """
-    config = ExperimentConfig.from_json(run.read_config())
+    config = run.read_experiment()
     saved = run.checkpoints().load(checkpoint)
-    model = DiscreteVAE.from_config(config.model)
+    model = initial_model(config)
     load_model(model, saved.tensors)
+    model.to(device)
     chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
     chains.load_state_dict(part_state("chains", saved.tensors, saved.meta))
     return LoadedRun(config, model.eval(), chains, saved.step)

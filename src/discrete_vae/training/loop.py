@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +17,12 @@ from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
 from discrete_vae.evaluation.log_partition import quick_log_partition
 from discrete_vae.noise import key_to_seed, keyed_generator
 from discrete_vae.objectives.elbo import Elbo
+from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import schedules
+from discrete_vae.training.log_figures import Clock, ElboSums, state_figures
 from discrete_vae.training.progress import TrainingProgress
-from discrete_vae.training.state import TrainingState
+from discrete_vae.training.state import TrainingState, check_experiment
 
 _POSTERIOR_STREAM = 0x706F7374
 _VALIDATION_STREAM = 0x76616C6964
@@ -46,7 +47,12 @@ class TrainingResult:
 
 
 def train(
-    config: ExperimentConfig, dataset: Dataset, run: RunDirectory, *, progress: TrainingProgress | None = None
+    config: ExperimentConfig,
+    dataset: Dataset,
+    run: RunDirectory,
+    *,
+    device: torch.device | str = "cpu",
+    progress: TrainingProgress | None = None,
 ) -> TrainingResult:
     """Train a model, from the run's last checkpoint if it has one.
 
@@ -60,6 +66,7 @@ def train(
         config: The experiment.
         dataset: Its data.
         run: Where checkpoints and metrics go.
+        device: Where to compute.
         progress: What shows the figures; None makes one on standard error.
 
     Returns:
@@ -67,74 +74,106 @@ def train(
 
     Raises:
         InvalidInputError: If the data do not fit the model, or the last checkpoint is damaged or another model's.
-        NonFiniteLossError: If a term of the loss is not finite; checkpoints stay as they are.
+        NonFiniteLossError: If a term of the loss, a weight or the validation ELBO is not finite; checkpoints stay as
+            they are.
         CheckpointWriteError: If a checkpoint cannot be written; those before it stay.
     """
-    if dataset.num_features != config.model.num_features:
-        rule = f"must be the data's {dataset.num_features}"
-        repair = "Leave it out, or use the data that the model was made for."
-        raise InvalidInputError("model.num_features", rule, config.model.num_features, repair)
+    num_steps = check_experiment(config, dataset)
     settings = config.training
-    batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed)
-    num_steps = settings.num_epochs * batches.steps_per_epoch
-    state = TrainingState.initial(config, dataset.train.mean(0))
+    batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device)
+    valid = dataset.valid.to(device)
+    state = TrainingState.initial(config, dataset.train.mean(0), device=device)
     store, metrics = run.checkpoints(), run.metrics()
-    if store.steps():
-        checkpoint = store.load("last")
-        state.restore(checkpoint.tensors, checkpoint.meta)
+    best = _restore(state, store) if store.steps() else None
     metrics.drop_after(state.step)
-    best = store.best()
-    start = time.monotonic()
-    sums = _Sums()
+    clock = Clock(metrics.read())
+    sums = ElboSums()
     with progress or TrainingProgress(state.step, num_steps) as shown:
         while state.step < num_steps:
-            epoch = state.step / batches.steps_per_epoch
-            elbo = _one_step(state, config, batches.batch(state.step), epoch, state.step / num_steps, run)
+            start = state.step / batches.steps_per_epoch
+            x = batches.batch(state.step)
+            elbo = training_step(state, config, x, start, state.step / num_steps, store)
             sums.add(elbo)
             state.step += 1
             shown.advance(state.step)
-            finished = state.step == num_steps
-            validates = finished or state.step % settings.validate_every == 0
+            epoch = state.step / batches.steps_per_epoch
+            validates = state.step == num_steps or state.step % settings.validate_every == 0
             if validates or state.step % settings.log_every == 0:
-                figures = sums.means() | _figures(state)
-                seconds = time.monotonic() - start
-                metrics.append({"step": state.step, "epoch": epoch, "seconds": seconds, **figures})
+                figures = sums.means() | state_figures(state)
+                _check_finite(figures, state.step, store)
+                metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **figures})
                 shown.show(
                     state.step,
                     epoch,
                     {name: figures[name] for name in ("elbo", "kl_discrete", "beta") if name in figures},
                 )
-                sums = _Sums()
+                sums = ElboSums()
             if validates:
-                estimate = _validate(state, dataset.valid, config.seed)
-                metrics.append({"step": state.step, "epoch": epoch, "validation_elbo": estimate.elbo})
+                estimate = _validate(state, valid, config.seed, store)
+                found = {
+                    "validation_elbo": estimate.elbo,
+                    "validation_elbo_std_error": estimate.elbo_std_error,
+                }
+                metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
                 better = best is None or estimate.elbo > best["validation_elbo"]
-                if better:
+                if best is None or better:
                     best = {"step": state.step, "validation_elbo": estimate.elbo}
                 metrics.sync()
-                store.save(
-                    state.step, *state.capture(), best={"validation_elbo": estimate.elbo} if better else None
-                )
+                _save(state, store, best, better)
                 shown.note(
                     f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {estimate.elbo_std_error:.2f} nats"
                     f"{' (best so far)' if better else ''}"
                 )
+    assert best is not None  # the last step validates
+    return TrainingResult(num_steps, best["step"], best["validation_elbo"], clock.here())
+
+
+def _restore(state: TrainingState, store: CheckpointStore) -> dict[str, Any] | None:
+    """Go on from the last checkpoint; returns which one is the best."""
+    checkpoint = store.load("last")
+    state.restore(checkpoint.tensors, checkpoint.meta)
+    best = checkpoint.meta.get("best")
     if best is None:
-        raise InvalidInputError(
-            "run", "must have a best checkpoint", "none", "Remove the folder and train anew."
-        )
-    return TrainingResult(num_steps, best["step"], best["validation_elbo"], time.monotonic() - start)
+        return store.best()
+    if best["step"] == state.step and store.best() != best:  # killed between the checkpoint and best.json
+        _save(state, store, best, better=True)
+    return best
 
 
-def _one_step(
+def _save(state: TrainingState, store: CheckpointStore, best: dict[str, Any], better: bool) -> None:
+    tensors, meta = state.capture()
+    store.save(
+        state.step,
+        tensors,
+        meta | {"best": best},
+        best={"validation_elbo": best["validation_elbo"]} if better else None,
+    )
+
+
+def training_step(
     state: TrainingState,
     config: ExperimentConfig,
     x: Tensor,
     epoch: float,
     progress: float,
-    run: RunDirectory,
+    store: CheckpointStore | None = None,
 ) -> Elbo:
-    """One step of the optimiser; returns the bound that it was taken for."""
+    """Take one step of the optimiser.
+
+    Args:
+        state: What the step changes; its count of steps, which keys the noise, stays.
+        config: The experiment.
+        x: (batch, feature), in {0,1}.
+        epoch: Epochs done, for warm-up and the bound of beta.
+        progress: Share of the run that is done, for the step size.
+        store: Where to look for the last good checkpoint if the step fails.
+
+    Returns:
+        The bound that the step was taken for.
+
+    Raises:
+        NonFiniteLossError: If a term of the loss is not finite; the parameters stay as they are.
+    """
     settings, model = config.training, state.model
     model.train()
     model.smoothing.max_beta = schedules.max_beta(settings.beta_bound, epoch)
@@ -142,14 +181,21 @@ def _one_step(
         group["lr"] = schedules.learning_rate(settings.optimiser, progress)
     weights = schedules.kl_weights(settings.warm_up, epoch)
 
-    z = state.chains.step(settings.num_sweeps)
+    try:
+        z = state.chains.step(settings.num_sweeps)
+    except InvalidInputError:
+        # the chains look at every weight that they use, so looking twice at each step is saved
+        broken = _non_finite_weight(state, store)
+        if broken is None:
+            raise
+        raise broken from None
     state.running.update(z)
     generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step)
     elbo = model.elbo(x, log_partition=state.running.tensor(z), generator=generator)
     kl = weights.discrete * elbo.kl_discrete + weights.continuous * elbo.kl_continuous
     loss = (kl - elbo.reconstruction).mean()
     if not math.isfinite(loss.item()):
-        raise _non_finite(elbo, state.step, run)
+        raise _non_finite(elbo, state.step, store)
     state.optimiser.zero_grad()
     loss.backward()
     state.optimiser.step()
@@ -157,8 +203,11 @@ def _one_step(
     return elbo
 
 
-def _validate(state: TrainingState, x: Tensor, seed: int) -> ElboEstimate:
+def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore) -> ElboEstimate:
     """The validation ELBO with log Z estimated anew; the running value starts again from it."""
+    broken = _non_finite_weight(state, store)
+    if broken is not None:
+        raise broken
     log_partition = quick_log_partition(
         state.model.prior,
         num_chains=_ANNEALED_CHAINS,
@@ -167,47 +216,37 @@ def _validate(state: TrainingState, x: Tensor, seed: int) -> ElboEstimate:
         seed=key_to_seed(seed, _VALIDATION_STREAM, state.step),
     )
     state.running.reset(log_partition.value)
-    return evaluate_elbo(
+    elbo = evaluate_elbo(
         state.model, x, log_partition=log_partition.value, seed=key_to_seed(seed, _VALIDATION_STREAM)
     )
+    _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
+    return elbo
 
 
-def _non_finite(elbo: Elbo, step: int, run: RunDirectory) -> NonFiniteLossError:
+def _check_finite(figures: dict[str, float], step: int, store: CheckpointStore | None) -> None:
+    for name, value in figures.items():
+        if not math.isfinite(value):
+            raise NonFiniteLossError(step, name, value, _last(store))
+
+
+def _non_finite(elbo: Elbo, step: int, store: CheckpointStore | None) -> NonFiniteLossError:
     """The error that names the first term that is not finite."""
-    steps = run.checkpoints().steps()
-    last = steps[-1] if steps else None
     for term in ("reconstruction", "kl_discrete", "kl_continuous"):
         value = float(getattr(elbo, term).detach().mean())
         if not math.isfinite(value):
-            return NonFiniteLossError(step, term, value, last)
-    return NonFiniteLossError(step, "the sum of the terms", math.inf, last)
+            return NonFiniteLossError(step, term, value, _last(store))
+    return NonFiniteLossError(step, "the sum of the terms", math.inf, _last(store))
 
 
-def _figures(state: TrainingState) -> dict[str, Any]:
-    """Figures of the state that are worth a line of the log."""
-    figures = {
-        "log_partition": state.running.value,
-        "log_partition_std_error": state.running.std_error,
-        "learning_rate": state.optimiser.param_groups[0]["lr"],
-    }
-    beta = getattr(state.model.smoothing, "beta", None)
-    if isinstance(beta, Tensor):
-        figures["beta"] = float(beta.detach())
-    return figures
+def _non_finite_weight(state: TrainingState, store: CheckpointStore | None) -> NonFiniteLossError | None:
+    """The error that names the first weight that is not finite; None if all are."""
+    for name, value in state.model.state_dict().items():
+        broken = value[~value.isfinite()]
+        if len(broken) > 0:
+            return NonFiniteLossError(state.step, f"the weight {name}", float(broken[0]), _last(store))
+    return None
 
 
-class _Sums:
-    """Sums of the bound's parts over the steps since the last line of the log."""
-
-    def __init__(self) -> None:
-        self._parts = torch.zeros(4, dtype=torch.float64)
-        self._count = 0
-
-    def add(self, elbo: Elbo) -> None:
-        parts = (elbo.value, elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous)
-        self._parts += torch.stack([part.detach().mean() for part in parts]).double()
-        self._count += 1
-
-    def means(self) -> dict[str, float]:
-        names = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
-        return dict(zip(names, (self._parts / self._count).tolist(), strict=True))
+def _last(store: CheckpointStore | None) -> int | None:
+    steps = [] if store is None else store.steps()
+    return steps[-1] if steps else None

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from discrete_vae.config import ExperimentConfig, instantiate
+from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.running import RunningLogPartition
 from discrete_vae.model import DiscreteVAE
@@ -38,12 +40,13 @@ class TrainingState:
     step: int = 0
 
     @classmethod
-    def initial(cls, config: ExperimentConfig, train_mean: Tensor) -> TrainingState:
+    def initial(
+        cls, config: ExperimentConfig, train_mean: Tensor, *, device: torch.device | str = "cpu"
+    ) -> TrainingState:
         """The state before the first step; depends on the config and the data's mean alone."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(key_to_seed(config.seed, _INIT_STREAM) >> 1)
-            model = DiscreteVAE.from_config(config.model)
+        model = initial_model(config)
         model.likelihood.initialise_bias_(train_mean)
+        model.to(device)
         settings = config.training.optimiser
         optimiser = torch.optim.Adam(
             model.parameters(), lr=settings.learning_rate, eps=settings.eps, fused=True
@@ -83,14 +86,44 @@ class TrainingState:
                 m: tensors[f"optimiser/{name}/{m}"] for m in _MOMENTS if f"optimiser/{name}/{m}" in tensors
             }
             if saved:
-                self.optimiser.state[parameter] = {m: value.clone() for m, value in saved.items()}
+                self.optimiser.state[parameter] = {
+                    m: value.to(parameter.device, copy=True) for m, value in saved.items()
+                }
         self.step = int(meta["step"])
 
 
+def initial_model(config: ExperimentConfig) -> DiscreteVAE:
+    """The model with its first weights, which depend on the config's seed alone.
+
+    Raises:
+        InvalidInputError: If its parts do not fit each other.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key_to_seed(config.seed, _INIT_STREAM) >> 1)
+        return DiscreteVAE.from_config(config.model)
+
+
+def check_experiment(config: ExperimentConfig, dataset: Dataset) -> int:
+    """Check that a model can be built and its data fit it; returns the number of steps of the whole run.
+
+    Raises:
+        InvalidInputError: If the model's parts do not fit each other or the data, or a batch is too large.
+    """
+    if dataset.num_features != config.model.num_features:
+        rule = f"must be the data's {dataset.num_features}"
+        repair = "Leave it out, or use the data that the model was made for."
+        raise InvalidInputError("model.num_features", rule, config.model.num_features, repair)
+    initial_model(config)
+    batches = TrainingBatches(dataset, config.training.batch_size, seed=config.seed)
+    return config.training.num_epochs * batches.steps_per_epoch
+
+
 def part_state(part: str, tensors: dict[str, Tensor], meta: dict[str, Any]) -> dict[str, Any]:
-    """What the state dict of one part of a checkpoint was: its tensors and its plain values."""
-    held = {name.removeprefix(f"{part}/"): v for name, v in tensors.items() if name.startswith(f"{part}/")}
-    return dict(meta.get(part, {})) | held
+    """What a checkpoint holds of one part: its plain values and its tensors."""
+    state = dict(meta.get(part, {}))
+    return state | {
+        name.removeprefix(f"{part}/"): value for name, value in tensors.items() if name.startswith(f"{part}/")
+    }
 
 
 def load_model(model: DiscreteVAE, tensors: dict[str, Tensor]) -> None:

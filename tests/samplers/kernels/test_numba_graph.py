@@ -151,13 +151,14 @@ def test_the_size_of_a_chunk_does_not_matter(size, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("num_chains", "num_units", "count"), [(1, 1, 1), (1, 8, 4), (1000, 100_000, 3), (7, 2048, 2)]
+    ("num_chains", "num_units", "count"),
+    [(1, 1, 1), (1, 8, 4), (1000, 100_000, 3), (64, 2048, 4), (5000, 3, 2)],
 )
 def test_chunks_cover_the_chains_and_occupy_the_threads(num_chains, num_units, count):
     size = numba_graph.chunk_size(num_chains, num_units, count)
     chunks = -(-num_chains // size)
-    assert 1 <= size <= 512
-    assert chunks >= min(num_chains, count) or chunks * size >= num_chains
+    assert size in range(16, 513, 16)
+    assert chunks >= min(count, num_chains // 16)
 
 
 def test_forked_child_works_on_one_thread(monkeypatch):

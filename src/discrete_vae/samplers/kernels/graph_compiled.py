@@ -20,6 +20,7 @@ from numba.extending import intrinsic
 
 _STRICT = {"contract", "nnan", "ninf", "nsz"}  # no reassociation: results must not depend on the loop's shape
 _TILE = 64  # units that a transposition moves together
+LANES = 16  # chunks are filled up to a multiple of this many chains: odd ends would be done one by one
 
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -113,11 +114,11 @@ def _decide(spins, field, words):
 
 @njit(nogil=True)
 def _transpose(spins, values):
-    """Set spins (unit, chain) to values (chain, unit); answers whether all of them are 0 or 1."""
+    """Set spins[:, :chain] to the transpose of values (chain, unit); answers whether all of them are 0 or 1."""
     others = 0
     for first in range(0, spins.shape[0], _TILE):
         last = min(first + _TILE, spins.shape[0])
-        for c in range(spins.shape[1]):
+        for c in range(values.shape[0]):
             for i in range(first, last):
                 value = values[c, i]
                 others += (value != 0) & (value != 1)
@@ -127,9 +128,10 @@ def _transpose(spins, values):
 
 @njit(nogil=True)
 def _transpose_back(values, spins):
+    """Undo _transpose."""
     for first in range(0, spins.shape[0], _TILE):
         last = min(first + _TILE, spins.shape[0])
-        for c in range(spins.shape[1]):
+        for c in range(values.shape[0]):
             for i in range(first, last):
                 values[c, i] = np.float32(spins[i, c])
 
@@ -139,14 +141,15 @@ def _run_chunk(after, before, graph, num_sweeps, key, first_sweep, first_chain, 
     """Run all sweeps of some chains; does nothing and answers False where a state is not binary."""
     order, start, neighbour, weight, bias = graph
     num_chains, num_units = before.shape
-    spins = np.empty((num_units, num_chains), np.uint8)
+    lanes = (num_chains + LANES - 1) // LANES * LANES
+    spins = np.zeros((num_units, lanes), np.uint8)
     if not _transpose(spins, before):
         return False
     keep = np.empty((num_units if held.shape[0] else 0, held.shape[0]), np.uint8)
     _transpose(keep, held)
-    words = np.empty((4, num_chains), np.uint32)
-    field = np.empty(num_chains, np.float32)
-    drawn = np.empty(num_chains, np.uint8)
+    words = np.empty((4, lanes), np.uint32)
+    field = np.empty(lanes, np.float32)
+    drawn = np.empty(lanes, np.uint8)
     for s in range(num_sweeps):
         sweep = first_sweep + np.uint64(s)
         counter = -1

@@ -13,6 +13,7 @@ from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.checks import check_binary
 from discrete_vae.samplers.kernels import graph_compiled
 from discrete_vae.samplers.kernels.call import SweepCall
+from discrete_vae.samplers.kernels.graph_compiled import LANES
 from discrete_vae.samplers.kernels.numba_bipartite import _num_threads
 
 _CACHED_SPINS = 1 << 19  # bytes of a chunk that stay in the second-level cache
@@ -60,11 +61,11 @@ def chunk_size(num_chains: int, num_units: int, threads: int) -> int:
 
     Examples:
         >>> chunk_size(1000, 2048, threads=2), chunk_size(1000, 100_000, threads=2), chunk_size(10, 5, threads=4)
-        (250, 63, 3)
+        (256, 64, 16)
     """
     most = min(_MOST, max(_FEWEST, _CACHED_SPINS // num_units))
     rounds = -(-num_chains // (threads * most))  # chunks of each thread
-    return -(-num_chains // (threads * rounds))
+    return -(-num_chains // (threads * rounds * LANES)) * LANES
 
 
 def _graph(energy: GraphBoltzmann) -> tuple[np.ndarray, ...]:

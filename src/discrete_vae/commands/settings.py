@@ -1,0 +1,141 @@
+"""Every setting and every component slot of an experiment, found by walking its config classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import NoneType
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import from_json
+
+from discrete_vae.config import ComponentConfig, ExperimentConfig
+from discrete_vae.config.messages import rule_of
+from discrete_vae.errors import InvalidInputError
+
+_FIXED = {"kind", "name", "size"}  # not settings: the slot's own option, and what the experiment is called
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place of the config where one component can be swapped for another.
+
+    Attributes:
+        path: Its option without dashes, "model.smoothing".
+        members: What fits there, by name; "none" stands for no component where that is allowed.
+        owner: The slot and the component that it belongs to; None for what every experiment has.
+    """
+
+    path: str
+    members: dict[str, type[ComponentConfig] | None]
+    owner: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value of the config.
+
+    Attributes:
+        path: Its option without dashes, "model.smoothing.beta".
+        field: Its type, rule and description.
+        owner: The slot and the component that it belongs to; None for what every experiment has.
+    """
+
+    path: str
+    field: FieldInfo
+    owner: tuple[str, str] | None
+
+    @property
+    def many(self) -> bool:
+        """Whether it takes several values."""
+        return "tuple" in str(self.field.annotation)
+
+    @property
+    def type_name(self) -> str:
+        """Its type as the list of settings shows it."""
+        text = str(self.field.annotation)
+        names = (("bool", "true|false"), ("int", "N"), ("float", "NUMBER"))
+        shown = next((shown for name, shown in names if name in text), "TEXT")
+        return f"{shown} ..." if self.many else shown
+
+    def read(self, words: list[str]) -> Any:
+        """Turn the words of a command line into the value.
+
+        Raises:
+            InvalidInputError: If they break the setting's rule.
+        """
+        option, repair = f"--{self.path}", f"Meaning: {self.field.description}"
+        if not words and not self.many:
+            raise InvalidInputError(option, "must be followed by a value", "nothing", repair)
+        if len(words) > 1 and not self.many:
+            raise InvalidInputError(option, "takes one value", " ".join(words), repair)
+        value: Any = words if self.many else words[0]
+        if len(words) == 1:
+            try:
+                value = from_json(words[0]) if words[0].startswith("[") else value
+            except ValueError as error:
+                raise InvalidInputError(
+                    option, "must be valid JSON", f"{words[0]!r} ({error})", repair
+                ) from None
+            if words[0].lower() == "none" and NoneType in get_args(self.field.annotation):
+                return None
+        annotation: Any = (
+            Annotated[(self.field.annotation, *self.field.metadata)]
+            if self.field.metadata
+            else (self.field.annotation)
+        )
+        # a union such as "a number or a list of lists" takes the first reading that fits
+        findings = None
+        for candidate in [value, words[0]] if self.many and len(words) == 1 else [value]:
+            try:
+                return TypeAdapter(annotation, config={"allow_inf_nan": False}).validate_python(candidate)
+            except ValidationError as error:
+                findings = findings or error.errors(include_url=False)
+        assert findings is not None
+        raise InvalidInputError(option, rule_of(findings[0]), repr(" ".join(words)), repair)
+
+
+def walk(
+    record: type[BaseModel], prefix: str = "", owner: tuple[str, str] | None = None
+) -> Iterator[Slot | Setting]:
+    """All slots and settings of a config class, those of every component that fits included."""
+    for name, field in record.model_fields.items():
+        path = f"{prefix}{name}".replace("_", "-")
+        members = _members(field.annotation)
+        if members is not None:
+            yield Slot(path, members, owner)
+            for kind, member in members.items():
+                if member is not None:
+                    yield from walk(member, f"{path}.", (path, kind))
+        elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from walk(field.annotation, f"{path}.", owner)
+        elif name not in _FIXED:
+            yield Setting(path, field, owner)
+
+
+def slots() -> dict[str, Slot]:
+    """The slots of an experiment by path."""
+    return {entry.path: entry for entry in walk(ExperimentConfig) if isinstance(entry, Slot)}
+
+
+def settings() -> dict[str, list[Setting]]:
+    """The settings by path; components of one slot may have settings of one name."""
+    found: dict[str, list[Setting]] = {}
+    for entry in walk(ExperimentConfig):
+        if isinstance(entry, Setting):
+            found.setdefault(entry.path, []).append(entry)
+    return found
+
+
+def _members(annotation: Any) -> dict[str, type[ComponentConfig] | None] | None:
+    """The components by name, if the annotation is one or a union of them."""
+    parts = get_args(annotation) or (annotation,)
+    components = [part for part in parts if isinstance(part, type) and issubclass(part, ComponentConfig)]
+    if not components or len(components) + (NoneType in parts) != len(parts):
+        return None
+    members: dict[str, type[ComponentConfig] | None] = {
+        part.model_fields["kind"].default: part for part in components
+    }
+    return members | ({"none": None} if NoneType in parts else {})

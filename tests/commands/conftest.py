@@ -1,0 +1,75 @@
+"""A small run from data of one's own, trained once through the command line."""
+
+import shlex
+import shutil
+
+import numpy as np
+import pytest
+
+from discrete_vae.cli import main
+
+TINY = shlex.split(
+    "--size smoke --training.num-epochs 6 --training.validate-every 2 --training.log-every 1 --training.num-sweeps 2 "
+    "--training.sampler.num-chains 20 --model.prior.num-left 3 --model.prior.num-right 2 --model.posterior.hidden 5 "
+    "--model.posterior.groups 2 --model.likelihood.hidden 4 --evaluation.num-samples 20"
+)
+NUM_STEPS = 6  # one batch an epoch
+
+
+@pytest.fixture
+def cli(capsys):
+    """Run a command; returns its status, its output and what it wrote on standard error."""
+
+    def run(*words):
+        status = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return status, out, err
+
+    return run
+
+
+@pytest.fixture
+def refused(cli, tmp_path):
+    """Run a command that must fail: status 2, one line in the house's form, nothing written or lost."""
+
+    def run(*words, status=2):
+        before = snapshot(tmp_path)
+        got, out, err = cli(*words)
+        assert (got, out) == (status, ""), err
+        assert err.startswith("error: ")
+        assert len(err.splitlines()) == 1
+        assert "; received " in err
+        assert err.rstrip().endswith((".", "?"))
+        assert snapshot(tmp_path) == before
+        return err
+
+    return run
+
+
+def snapshot(folder):
+    """All files below a folder, with their bytes."""
+    return {path: path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+
+
+@pytest.fixture(scope="session")
+def data_file(tmp_path_factory):
+    """40 examples of 12 binary features, in two clusters."""
+    random = np.random.default_rng(0)
+    centres = random.random((2, 12))
+    path = tmp_path_factory.mktemp("data") / "flags.npy"
+    np.save(path, random.random((60, 12)) < centres[random.integers(0, 2, 60)])
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory, data_file):
+    run = tmp_path_factory.mktemp("trained") / "run"
+    assert main(["train", "--data", str(data_file), "--run-dir", str(run), *TINY]) == 0
+    return run
+
+
+@pytest.fixture
+def trained(trained_once, tmp_path):
+    """A copy of that run, which a test may spoil."""
+    return shutil.copytree(trained_once, tmp_path / "trained")

@@ -1,0 +1,173 @@
+"""dvae evaluate end to end: what it prints, what it writes, and that the numbers cohere."""
+
+import json
+import math
+import re
+
+import pytest
+import torch
+
+from discrete_vae.log_partition.exact import exact_log_partition
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.load import load_run
+
+
+def evaluation(run):
+    return json.loads((run / "evaluation.json").read_text())
+
+
+def number(out, name):
+    return float(re.search(rf"^ *{name} +(-?[\d.]+)", out, re.MULTILINE)[1])
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """The digits run that the help recommends as a first one, and what evaluating it prints."""
+    from discrete_vae.cli import main
+
+    run = tmp_path_factory.mktemp("digits") / "run"
+    assert main(["train", "digits", "--size", "smoke", "--run-dir", str(run)]) == 0
+    return run
+
+
+def test_digits_smoke(cli, smoke):
+    status, out, err = cli("evaluate", smoke, "--num-samples", "200", "--num-examples", "60")
+    assert (status, err) == (0, "")
+    found = evaluation(smoke)
+    likelihood, elbo, prior = found["log_likelihood"], found["elbo"], found["log_partition"]["best"]
+    assert out.splitlines()[0] == f"{smoke}, checkpoint of step {found['step']}, digits: 60 test examples"
+    assert f"log-likelihood {likelihood['value']:13.3f} +- {likelihood['std_error']:.3f}" in out
+    assert f"ELBO {elbo['elbo']:23.3f} +- {elbo['elbo_std_error']:.3f}" in out
+    assert out.splitlines()[-1] == f"Written to {smoke / 'evaluation.json'}"
+    # within 5 standard errors of the Monte-Carlo noise, the bound lies below
+    assert likelihood["value"] > elbo["elbo"] - 5 * likelihood["monte_carlo_std_error"]
+    split = elbo["reconstruction"] - elbo["kl_discrete"] - elbo["kl_continuous"]
+    assert elbo["elbo"] == pytest.approx(split, abs=1e-6)
+    assert min(elbo["kl_discrete"], -elbo["reconstruction"]) > 0
+    assert elbo["kl_continuous"] == 0
+    assert -64 * math.log(2) < elbo["elbo"] < likelihood["value"] < -15
+    # sides of 16 units: log Z is exact, and equals enumeration of the checkpoint's prior
+    assert (prior["method"], prior["std_error"]) == ("enumeration", 0)
+    exact = exact_log_partition(load_run(RunDirectory.open(smoke)).model.prior).value
+    assert prior["value"] == pytest.approx(exact, abs=1e-9)
+    assert re.search(r"log Z +[\d.]+ \+- 0 \(exact\) +enumeration", out)
+
+
+def test_more_samples_raise_the_log_likelihood(cli, smoke):
+    values = []
+    for num_samples in (1, 10, 300):
+        assert cli("evaluate", smoke, "--num-samples", num_samples, "--num-examples", "40")[0] == 0
+        values.append(evaluation(smoke)["log_likelihood"]["value"])
+    assert values == sorted(values)
+    assert values[2] - values[0] > 1.0
+
+
+def test_every_option_reaches_the_evaluation(cli, trained):
+    assert (
+        cli("evaluate", trained, "--num-samples", 7, "--num-examples", 3, "--seed", 5, "--checkpoint", 4)[0]
+        == 0
+    )
+    found = evaluation(trained)
+    assert (found["step"], found["config"]["seed"]) == (4, 5)
+    assert (found["log_likelihood"]["num_samples"], found["log_likelihood"]["num_examples"]) == (7, 3)
+    assert cli("evaluate", trained)[0] == 0
+    found = evaluation(trained)
+    best = json.loads((trained / "best.json").read_text())["step"]
+    assert (found["step"], found["log_likelihood"]["num_examples"]) == (best, 6)
+    assert cli("evaluate", trained, "--checkpoint", "last")[0] == 0
+    assert evaluation(trained)["step"] == 6
+
+
+def test_the_same_seed_gives_the_same_figures(cli, trained):
+    found = []
+    for seed in (1, 1, 2):
+        cli("evaluate", trained, "--seed", seed)
+        found.append(evaluation(trained)["log_likelihood"]["value"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_one_example_and_one_sample_have_no_standard_error(cli, trained):
+    status, out, _ = cli("evaluate", trained, "--num-samples", 1, "--num-examples", 1)
+    assert status == 0
+    assert re.search(r"log-likelihood +-[\d.]+ \+- unknown", out)
+    found = evaluation(trained)
+    assert found["log_likelihood"]["std_error"] is None
+    assert found["elbo"]["elbo_std_error"] is None
+
+
+def test_a_large_prior_is_annealed_both_ways(cli, tmp_path, data_file):
+    from tests.commands.conftest import TINY
+
+    words = [*TINY, "--model.prior.num-left", "26", "--model.prior.num-right", "26"]
+    words += ["--evaluation.num-annealed-chains", "20", "--evaluation.num-temperatures", "50"]
+    words += ["--evaluation.num-chain-sweeps", "10"]
+    assert cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *words)[0] == 0
+    status, out, _ = cli("evaluate", tmp_path / "run")
+    assert status == 0
+    assert re.search(r"log Z +[\d.]+ \+- 0\.\d+ +annealed forward", out)
+    assert re.search(r"in reverse +[\d.]+ \+- 0\.\d+ +reverse - forward [+-]0\.\d+", out)
+    found = evaluation(tmp_path / "run")["log_partition"]
+    assert found["gap"] == pytest.approx(found["reverse"]["value"] - found["best"]["value"])
+
+
+def test_evaluating_leaves_all_but_its_own_file_alone(cli, trained):
+    from tests.commands.conftest import snapshot
+
+    before = snapshot(trained)
+    threads = torch.get_num_threads()
+    cli("evaluate", trained)
+    after = snapshot(trained)
+    assert after.pop(trained / "evaluation.json")
+    assert after == before
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "--checkpoint 3",
+            "checkpoint must be 'last', 'best' or the step of a checkpoint that is there; received 3",
+        ),
+        ("--checkpoint newest", "--checkpoint must be best, last or a step; received 'newest'."),
+        ("--checkpoint -1", "--checkpoint must be"),
+        ("--num-examples 7", "--num-examples must be at most the 6 test examples; received 7."),
+        ("--num-samples 0", "--num-samples must be a whole number of at least 1"),
+        ("--data-dir /no/such/folder", "data_dir must be an existing folder"),
+    ],
+)
+def test_wrong_options_are_refused(refused, trained, words, message):
+    assert message in refused("evaluate", trained, *words.split())
+
+
+def test_what_is_no_run_is_refused(refused, tmp_path, trained):
+    assert "run_dir must be an existing folder" in refused("evaluate", tmp_path / "none")
+    assert "holds no config.json" in refused("evaluate", tmp_path)
+    assert "run_dir must be an existing folder" in refused("evaluate", trained / "config.json")
+
+
+def test_a_run_without_a_checkpoint_is_refused(refused, trained):
+    import shutil
+
+    shutil.rmtree(trained / "checkpoints")
+    assert "The run has saved no checkpoint yet." in refused("evaluate", trained)
+
+
+@pytest.mark.filterwarnings("always")
+def test_data_that_have_changed_are_a_warning(cli, trained, tmp_path):
+    import numpy as np
+
+    config = json.loads((trained / "config.json").read_text())
+    np.save(tmp_path / "other.npy", np.eye(60, 12))
+    config["data"]["path"] = str(tmp_path / "other.npy")
+    (trained / "config.json").write_text(json.dumps(config))
+    status, _, err = cli("evaluate", trained)
+    assert status == 0
+    assert err.startswith("warning: the data (other.npy) are not those that the run was trained on")
+
+
+def test_data_that_are_gone_are_named(refused, trained, tmp_path):
+    config = json.loads((trained / "config.json").read_text())
+    config["data"]["path"] = str(tmp_path / "gone.npy")
+    (trained / "config.json").write_text(json.dumps(config))
+    assert f"{tmp_path / 'gone.npy'} must exist" in refused("evaluate", trained)

@@ -1,0 +1,321 @@
+"""dvae train: what a run leaves, resuming, and what goes wrong on the way."""
+
+import errno
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from discrete_vae.runs.checkpoint_files import STATE_FILE
+from discrete_vae.runs.lock import sole_writer
+from discrete_vae.runs.metrics import MetricsLog
+from discrete_vae.runs.run_directory import RunDirectory
+from tests.commands.conftest import NUM_STEPS, TINY, snapshot
+
+
+def final_files(run, step=NUM_STEPS):
+    """Weights, beta, chains, optimiser and running log Z, byte for byte, and which checkpoint is the best."""
+    return snapshot_of(run / "checkpoints" / f"step-{step}") | snapshot_of(run, "best.json")
+
+
+def snapshot_of(folder, pattern="*"):
+    return {path.name: path.read_bytes() for path in folder.glob(pattern)}
+
+
+def forget_after(run, step):
+    """Bring a finished run back to where it was after a step."""
+    for folder in (run / "checkpoints").iterdir():
+        if int(folder.name.removeprefix("step-")) > step:
+            shutil.rmtree(folder)
+
+
+def test_a_run_says_where_its_results_are_and_what_comes_next(cli, tmp_path, data_file):
+    status, out, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
+    assert status == 0
+    assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
+    assert "Best validation ELBO -" in out
+    assert err.startswith("flags: 48 training examples of 12 features; 6 steps (6 epochs); results go to ")
+    assert "step 6/6  epoch 6.0  elbo -" in err
+    assert all(line == line.rstrip() and "\x1b" not in line for line in err.splitlines())
+
+
+def test_the_default_folder_is_named_after_the_file_or_the_experiment(cli, tmp_path, data_file, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "Next: dvae evaluate runs/flags-smoke" in cli("train", "--data", data_file, *TINY)[1]
+    assert cli("train", "--resume", "--data", data_file, "--size", "smoke")[0] == 0
+
+
+def test_metrics_hold_the_promised_figures(trained):
+    records = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    training = [record for record in records if "elbo" in record]
+    assert [record["step"] for record in training] == [1, 2, 3, 4, 5, 6]
+    assert [record["epoch"] for record in training] == [1, 2, 3, 4, 5, 6]
+    for record in training:
+        names = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
+        elbo, reconstruction, kl_discrete, kl_continuous = (record[name] for name in names)
+        assert elbo == pytest.approx(reconstruction - kl_discrete - kl_continuous, abs=1e-4)
+        assert elbo < 0
+        assert kl_continuous == 0
+    seconds = [record["seconds"] for record in records]
+    assert seconds == sorted(seconds)
+    assert [record["step"] for record in records if "validation_elbo" in record] == [2, 4, 6]
+
+
+def test_the_environment_names_seed_device_and_data(trained, data_file):
+    environment = json.loads((trained / "environment.json").read_text())
+    assert (environment["seed"], environment["device"]["type"]) == (0, "cpu")
+    assert environment["data"]["source"] == data_file.name
+    assert len(environment["data"]["sha256"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("save", "dynamic"),
+    [
+        (lambda path, x: np.savez(path, images=x), False),
+        (lambda path, x: np.savez_compressed(path, train=x, valid=x[:20], test=x[20:40]), False),
+        (lambda path, x: np.savez(path, x.astype(np.float32) * 0.9 + 0.05), True),
+        (lambda path, x: np.savez(path, x.astype(np.int64)), False),
+        (lambda path, x: np.savez(path, x.reshape(-1, 3, 4)), False),
+    ],
+    ids=["one array", "three parts", "probabilities", "integers", "images"],
+)
+def test_forms_of_ones_own_data(cli, tmp_path, data_file, save, dynamic):
+    path = tmp_path / "mine.npz"
+    save(path, np.load(data_file))
+    words = ("--data", path, "--run-dir", tmp_path / "run", *TINY)
+    assert cli("train", *words)[0] == 0
+    data = json.loads((tmp_path / "run" / "environment.json").read_text())["data"]
+    assert ("afresh in each step" in data["binarisation"]) == dynamic
+    status, out, _ = cli("evaluate", tmp_path / "run")
+    assert status == 0
+    assert "mine: " in out
+
+
+def test_own_data_learn_something(cli, tmp_path):
+    """Two clusters of 12 features at 5 % noise: log 2 + 12 H(0.05) = 3.07 nats; independent features cost 12 log 2."""
+    random = np.random.default_rng(1)
+    kind = random.integers(0, 2, 400)[:, None]
+    np.save(tmp_path / "two.npy", (random.random((400, 12)) < 0.05) ^ (kind == 1))
+    words = ["--size", "smoke", "--training.num-epochs", "100", "--training.sampler.num-chains", "50"]
+    words += [
+        "--training.optimiser.learning-rate",
+        "0.02",
+        "--training.num-sweeps",
+        "5",
+        "--training.batch-size",
+        "64",
+    ]
+    assert cli("train", "--data", tmp_path / "two.npy", "--run-dir", tmp_path / "run", *words)[0] == 0
+    status, _, _ = cli("evaluate", tmp_path / "run", "--num-samples", "200")
+    assert status == 0
+    found = json.loads((tmp_path / "run" / "evaluation.json").read_text())["log_likelihood"]["value"]
+    assert -5.0 < found < -2.0
+
+
+def test_resuming_equals_not_stopping(cli, trained, trained_once):
+    forget_after(trained, 2)
+    status, out, err = cli("train", "--resume", "--run-dir", trained)
+    assert status == 0
+    assert "from step 2 to 6" in err
+    assert "Trained 4 steps" in out
+    assert final_files(trained) == final_files(trained_once)
+    steps = [record["step"] for record in MetricsLog(trained / "metrics.jsonl").read() if "elbo" in record]
+    assert steps == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_kill_between_a_checkpoint_and_best_json_is_made_good(cli, trained, trained_once):
+    best = json.loads((trained_once / "best.json").read_text())
+    (trained / "best.json").unlink()
+    forget_after(trained, best["step"])
+    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    assert final_files(trained) == final_files(trained_once)
+
+
+def test_a_finished_run_says_so(cli, trained):
+    before = snapshot(trained)
+    status, out, _ = cli("train", "--resume", "--run-dir", trained)
+    assert status == 0
+    assert out.startswith(f"{trained} has finished its 6 steps; nothing is left to do.")
+    assert out.endswith(f"Next: dvae evaluate {trained}\n")
+    assert snapshot(trained) == before
+
+
+def test_a_run_without_a_checkpoint_starts_over(cli, trained, trained_once):
+    shutil.rmtree(trained / "checkpoints")
+    (trained / "best.json").unlink()
+    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    assert final_files(trained) == final_files(trained_once)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--training.num-epochs 7", "--training.num-epochs must be the resumed run's 6; received 7."),
+        ("--model.prior.num-left 4", "--model.prior.num-left must be the resumed run's 3; received 4."),
+        (
+            "--model.smoothing spike-slab",
+            "--model.smoothing.kind must be the resumed run's spike-exponential",
+        ),
+        ("--seed 3", "--seed must be the resumed run's 0; received 3."),
+        ("--size paper", "--size must be the resumed run's smoke; received paper."),
+        ("digits", "EXPERIMENT must be the resumed run's own-data; received digits."),
+        ("--data other.npy", "--data must be the resumed run's"),
+    ],
+)
+def test_a_resumed_run_cannot_be_changed(refused, trained, words, message):
+    assert message in refused("train", "--resume", "--run-dir", trained, *words.split())
+
+
+def test_resuming_what_is_no_run_is_refused(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "--run-dir or EXPERIMENT must be given with --resume" in refused("train", "--resume")
+    assert "run_dir must be an existing folder; received runs/digits-short" in refused(
+        "train", "digits", "--resume"
+    )
+    assert "holds no config.json" in refused("train", "--resume", "--run-dir", tmp_path)
+
+
+def test_resuming_on_other_data_is_refused(refused, trained, tmp_path):
+    config = json.loads((trained / "config.json").read_text())
+    np.save(tmp_path / "other.npy", np.eye(60, 12))
+    config["data"]["path"] = str(tmp_path / "other.npy")
+    (trained / "config.json").write_text(json.dumps(config))
+    forget_after(trained, 4)
+    error = refused("train", "--resume", "--run-dir", trained)
+    assert "data must be those of the run, SHA-256 " in error
+    assert "Bring the file back" in error
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"name": "x"}', '{"name": "x", "model": {"num_features": "many"}}']
+)
+@pytest.mark.parametrize("verb", ["train", "evaluate"])
+def test_a_damaged_config_is_named(refused, trained, content, verb):
+    (trained / "config.json").write_text(content)
+    words = ["train", "--resume", "--run-dir", trained] if verb == "train" else ["evaluate", trained]
+    assert f"error: {trained / 'config.json'}" in refused(*words)
+
+
+def flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("file", [STATE_FILE, "checkpoint.json"])
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_offered(
+    cli, refused, trained, trained_once, file
+):
+    flip_a_byte(trained / "checkpoints" / "step-6" / file)
+    for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained, "--checkpoint", "last"]):
+        error = refused(*words)
+        assert f"{trained / 'checkpoints' / 'step-6'} must hold what was saved" in error
+        assert "Step 4, before it, is good" in error
+    status, out, _ = cli("evaluate", trained, "--checkpoint", "4")
+    assert status == 0
+    assert "checkpoint of step 4" in out
+    shutil.rmtree(trained / "checkpoints" / "step-6")
+    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    assert final_files(trained) == final_files(trained_once)
+
+
+def test_a_checkpoint_of_another_model_is_refused(refused, trained):
+    config = json.loads((trained / "config.json").read_text())
+    config["model"]["prior"] |= {"num_left": 4, "num_right": 4}
+    (trained / "config.json").write_text(json.dumps(config))
+    for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained]):
+        assert "checkpoint must hold" in (error := refused(*words))
+        assert "It belongs to another model: check config.json." in error
+
+
+def test_a_second_process_in_a_run_is_refused(refused, trained):
+    forget_after(trained, 4)
+    with sole_writer(trained):
+        assert "run_dir must not be in use" in refused("train", "--resume", "--run-dir", trained)
+
+
+def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, trained_once, monkeypatch):
+    import discrete_vae.runs.checkpoint_store as store
+
+    original = store.write_checkpoint
+
+    def full(folder, step, tensors, meta):
+        if step == NUM_STEPS:
+            (folder / STATE_FILE).write_bytes(b"half of it")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(folder, step, tensors, meta)
+
+    forget_after(trained, 2)
+    monkeypatch.setattr(store, "write_checkpoint", full)
+    status, _, err = cli("train", "--resume", "--run-dir", trained)
+    assert status == 2
+    error = err.splitlines()[-1]
+    assert error.startswith(
+        f"error: {trained / 'checkpoints' / 'step-6'} must be written completely; received [Errno 28]"
+    )
+    assert "then use --resume; step 4, the last before it, is intact." in error
+    assert RunDirectory(trained).checkpoints().steps() == (2, 4)
+    monkeypatch.undo()
+    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    assert final_files(trained) == final_files(trained_once)
+
+
+def test_a_full_disk_between_checkpoints_loses_nothing_saved(cli, trained, trained_once, monkeypatch):
+    def full(self, record):
+        raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
+
+    forget_after(trained, 4)
+    monkeypatch.setattr(MetricsLog, "append", full)
+    status, _, err = cli("train", "--resume", "--run-dir", trained)
+    assert status == 2
+    assert f"error: {trained / 'metrics.jsonl'} must be usable; received No space left on device." in err
+    monkeypatch.undo()
+    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    assert final_files(trained) == final_files(trained_once)
+
+
+def test_a_disk_that_is_really_full(cli, tmp_path, data_file):
+    """A file system of 60 kB, where the system allows to make one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=60k", "tmpfs", disk], capture_output=True, check=False
+        )
+        if sys.platform == "linux" and shutil.which("mount")
+        else None
+    )
+    if mounted is None or mounted.returncode != 0:
+        pytest.skip("this system or this user cannot mount a small file system")
+    try:
+        words = ("--data", data_file, "--run-dir", disk / "run", *TINY, "--training.validate-every", "1")
+        status, _, err = cli("train", *words)
+        assert status == 2
+        assert "No space left on device" in err.splitlines()[-1]
+        steps = RunDirectory(disk / "run").checkpoints().steps()
+        assert steps
+        assert all(RunDirectory(disk / "run").checkpoints().load(step).step == step for step in steps)
+        subprocess.run(["mount", "-o", "remount,size=10m", disk], check=True)
+        assert cli("train", "--resume", "--run-dir", disk / "run")[0] == 0
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_an_interrupt_says_how_to_go_on(cli, trained, trained_once, monkeypatch):
+    from discrete_vae.training.progress import TrainingProgress
+
+    def interrupt(self, step):
+        if step == 5:
+            raise KeyboardInterrupt
+
+    forget_after(trained, 2)
+    monkeypatch.setattr(TrainingProgress, "advance", interrupt)
+    status, out, err = cli("train", "--resume", "--run-dir", trained)
+    assert (status, out) == (130, "")
+    assert err.endswith(f"Interrupted; step 4 is saved. Continue: dvae train --resume --run-dir {trained}\n")
+    monkeypatch.undo()
+    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    assert final_files(trained) == final_files(trained_once)

@@ -1,0 +1,136 @@
+"""The paper's four models: parameter counts by hand, ten steps inside 24 GiB, stable training from 1 to 20 layers."""
+
+import math
+import resource
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE, load_dataset
+from discrete_vae.config import (
+    CompleteSharingConfig,
+    ExperimentConfig,
+    GroupSharingConfig,
+    NoSharingConfig,
+    WarmUpConfig,
+)
+from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.evaluation.elbo import evaluate_elbo
+from discrete_vae.experiments import load_experiment
+from discrete_vae.training.loop import training_step
+from discrete_vae.training.state import TrainingState
+
+NAMES = ("mnist-dynamic", "mnist-static", "omniglot", "caltech101-silhouettes")
+
+
+def network(num_inputs, hidden, num_outputs):
+    """Weights of linear layers; scale and offset of a norm behind each hidden one; biases of the last."""
+    total, size = 0, num_inputs
+    for width in hidden:
+        total += size * width + 2 * width
+        size = width
+    return total + size * num_outputs + num_outputs
+
+
+def by_hand():
+    """Table architectural-hyperparameters, counted without the library."""
+    rbm = 64 * 64 + 64 + 64
+    beta = 1
+    # four groups of 32 units; scale and offset of the bounded norm stand where a network has one vector of biases
+    groups = sum(network(784 + 32 * j, (2000, 2000), 32) + 32 for j in range(4))
+
+    def posterior(layers, units):
+        return sum(network(784 + 128 + units * m, (2000, 2000), 2 * units) for m in range(layers))
+
+    def prior(units, hidden):
+        return network(units, (hidden,), 2 * units)
+
+    top = rbm + beta + groups
+    dynamic_prior = sum(network(128 + 64 * m, (1000,), 128) for m in range(18))
+    return {
+        "mnist-dynamic": top + posterior(18, 64) + dynamic_prior + network(128 + 18 * 64, (), 784),
+        "mnist-static": top + posterior(20, 256) + 128 * 256 + 2 * prior(256, 2000) + network(256, (), 784),
+        "omniglot": top + posterior(16, 256) + 128 * 256 + 2 * prior(256, 800) + network(256, (800,), 784),
+        "caltech101-silhouettes": top + posterior(12, 80) + 128 * 80 + prior(80, 100) + network(80, (), 784),
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameter_count_is_that_of_a_hand_count(name):
+    with torch.device("meta"):
+        model = DiscreteVAE.from_config(load_experiment(name, "paper").model)
+    assert sum(parameter.numel() for parameter in model.parameters()) == by_hand()[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_settings_are_the_papers(name):
+    config = load_experiment(name, "paper")
+    training = config.training
+    assert training.sampler.num_chains == 20 * training.batch_size
+    assert training.num_sweeps == 100
+    assert training.warm_up == WarmUpConfig(strength=20, epochs=5, prior_strength=2, prior_epochs=20)
+    assert config.model.smoothing.trainable
+    assert config.evaluation.num_samples == 10_000
+    assert config.evaluation.num_examples is None
+
+
+def digits_like(name, size, **hierarchy):
+    """An experiment on the embedded digits, with its own model widths and training settings."""
+    config = load_experiment(name, size).model_dump()
+    config["data"] = {"kind": "digits"}
+    config["model"]["num_features"] = 64
+    config["model"]["hierarchy"] |= hierarchy
+    return ExperimentConfig(**config)
+
+
+def steps(config, num_steps, dataset=None, steps_per_epoch=None):
+    """ELBOs of the first steps of an experiment, and the state after them."""
+    dataset = dataset or load_dataset("digits")
+    batches = TrainingBatches(dataset, config.training.batch_size, seed=0)
+    state = TrainingState.initial(config, dataset.train.mean(0))
+    values = []
+    for step in range(num_steps):
+        epoch = step / (steps_per_epoch or batches.steps_per_epoch)
+        elbo = training_step(state, config, batches.batch(step), epoch, step / num_steps)
+        values.append(float(elbo.value.detach().mean()))
+        state.step += 1
+    return values, state
+
+
+@pytest.mark.parametrize(
+    "sharing", [NoSharingConfig(), GroupSharingConfig(num_groups=2), CompleteSharingConfig()]
+)
+def test_a_few_steps_of_a_deep_hierarchy(sharing):
+    config = digits_like("mnist-static", "smoke", num_layers=20, sharing=sharing.model_dump())
+    values, _ = steps(config, 10)
+    assert all(math.isfinite(value) for value in values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_layers", [1, 2, 10, 20])
+@pytest.mark.parametrize("kind", ["none", "complete"])
+def test_training_is_stable_from_1_to_20_layers(num_layers, kind):
+    """2,000 steps of smoke widths with the paper's schedules, an epoch taken as the 500 steps of MNIST."""
+    config = digits_like("mnist-static", "smoke", num_layers=num_layers, sharing={"kind": kind})
+    values, state = steps(config, 2000, steps_per_epoch=500)
+    assert all(math.isfinite(value) for value in values)
+    assert all(bool(parameter.isfinite().all()) for parameter in state.model.parameters())
+    assert sum(values[-100:]) / 100 > -26.0  # an RBM alone takes longer
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_paper_size_fits_24_gib(name):
+    """Builds, takes ten training steps and one evaluation step; random bits stand in for the data."""
+    config = load_experiment(name, "paper")
+    bits = torch.bernoulli(torch.full((200, 784), 0.2), generator=torch.Generator().manual_seed(0))
+    state = TrainingState.initial(config, bits.mean(0))
+    for step in range(10):
+        elbo = training_step(state, config, bits[:100], step / 500, step / 1e6)
+        assert math.isfinite(float(elbo.value.detach().mean()))
+        state.step += 1
+    estimate = evaluate_elbo(state.model, bits, log_partition=128 * math.log(2))
+    assert math.isfinite(estimate.elbo)
+    weights = state.model.log_likelihood(bits[:1], 1000, log_partition=128 * math.log(2), chunk_size=1000)
+    assert math.isfinite(float(weights.value[0]))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 24 * 2**20  # KiB
