@@ -4,11 +4,14 @@
 PYTHON ?= python3
 UV_VERSION := 0.13.9
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 LOCK_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
+BENCH_VENV := .bench-venv
+PEERS := $(BENCH_VENV)/.peers-complete
 # Stamps lie inside the environment, so that removing it removes them too. A stamp is written last, so an
 # interrupted setup leaves none and the next call starts over.
 UV_STAMP := $(VENV)/.uv-$(UV_VERSION)
@@ -74,9 +77,21 @@ lint: $(STAMP) ## Check style, format, types and the order of layers.
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
-bench: $(STAMP) ## Time block Gibbs sampling against plain torch on this machine.
-	$(BIN)/python benchmarks/block_gibbs.py
+bench: $(STAMP) ## Time block Gibbs sampling against plain torch and other libraries; writes benchmarks/RESULTS.md.
+	@$(MAKE) --no-print-directory $(PEERS) || echo "Going on without the peers that are missing; the results name them." >&2
+	$(BIN)/python benchmarks/block_gibbs.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/graph_gibbs.py
+
+# Peers use the torch of .venv and otherwise their own environment. Each is installed alone, so that one that is not to
+# be had does not stop the others; the stamp is written when all are there.
+$(PEERS): $(STAMP) benchmarks/peers.txt
+	@test -x $(BENCH_VENV)/bin/python || $(UV) venv --quiet --python $(BIN)/python $(BENCH_VENV)
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+	    > "$$($(BENCH_VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/shared.pth"
+	@missing=0; for peer in $$(sed 's/#.*//' benchmarks/peers.txt); do \
+	    $(UV) pip install --quiet --python $(BENCH_VENV)/bin/python --no-deps $$peer || missing=1; done; \
+	    test $$missing = 0
+	@touch $@
 
 docs: $(STAMP) ## Build the documentation into docs/_build/html; warnings are errors.
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
@@ -88,5 +103,5 @@ lock: $(UV_STAMP) ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for the
 	    --output-file requirements.lock pyproject.toml
 
 clean: ## Remove everything that make created, the environment included.
-	rm -rf $(VENV) .bench-venv build dist docs/_build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) build dist docs/_build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

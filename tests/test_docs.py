@@ -16,6 +16,7 @@ DOCUMENTS = [
     "CONTRIBUTING.md",
     "docs/index.md",
     "docs/model.md",
+    "docs/train-an-rbm.md",
     "docs/api.md",
     "docs/paper-map.md",
 ]
@@ -117,8 +118,9 @@ def test_links_to_files_lead_somewhere(name):
 def test_python_blocks_run(name):
     with torch.random.fork_rng():
         torch.manual_seed(0)
+        names: dict[str, object] = {}  # a page's blocks build on each other
         for block in python_blocks(name):
-            exec(compile(block, name, "exec"), {})
+            exec(compile(block, name, "exec"), names)
 
 
 def test_readme_has_a_block_that_runs_and_a_picture():

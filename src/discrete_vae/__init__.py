@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
     from discrete_vae.posteriors.latent_group import LatentGroup
     from discrete_vae.samplers.block_gibbs import BlockGibbs
+    from discrete_vae.samplers.moments import Moments, RunningMoments
     from discrete_vae.samplers.parallel_tempering import ParallelTempering
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
     from discrete_vae.smoothing.spike_slab import SpikeSlab
@@ -46,7 +47,9 @@ _HOMES = {
     "HierarchicalPosterior": "posteriors.hierarchical",
     "LatentGroup": "posteriors.latent_group",
     "LogPartition": "log_partition.record",
+    "Moments": "samplers.moments",
     "NoSharing": "hierarchy.no_sharing",
+    "RunningMoments": "samplers.moments",
     "ParallelTempering": "samplers.parallel_tempering",
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeSlab": "smoothing.spike_slab",
@@ -70,8 +73,10 @@ __all__ = [
     "HierarchicalPosterior",
     "LatentGroup",
     "LogPartition",
+    "Moments",
     "NoSharing",
     "ParallelTempering",
+    "RunningMoments",
     "SpikeExponential",
     "SpikeSlab",
     "__version__",

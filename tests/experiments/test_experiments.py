@@ -1,11 +1,14 @@
 """Every experiment in every size builds."""
 
+import inspect
+import re
+
 import pytest
 import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments import SIZES, experiment_names, load_experiment
+from discrete_vae.experiments import SIZES, experiment_function, experiment_names, load_experiment
 
 
 @pytest.mark.parametrize("name", experiment_names())
@@ -16,6 +19,19 @@ def test_config_builds_a_model(name, size):
     with torch.device("meta"):
         model = DiscreteVAE.from_config(config.model)
     assert model.num_features == config.model.num_features
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_docstring_says_command_data_figure_and_time(name):
+    text = inspect.getdoc(experiment_function(name)) or ""
+    command, data, figure, time = (
+        re.search(rf"^{part}.*: (.+)", text, re.MULTILINE)
+        for part in ("Command", "Data", "(Measured|Expected) test log-likelihood", "Time")
+    )
+    assert command is not None
+    assert f"dvae train {name}" in command.group()
+    assert None not in (data, figure, time)
+    assert "nats" in text
 
 
 def test_unknown_names():

@@ -19,7 +19,20 @@ from discrete_vae.config import (
 
 
 def mnist_static_rbm128(size: str) -> ExperimentConfig:
-    """Static MNIST, RBM 64 + 64, four groups."""
+    """Static MNIST, RBM 64 + 64, four groups.
+
+    Command: dvae train mnist-static-rbm128, then dvae evaluate RUN --num-samples 1000 --num-examples 1000.
+
+    The decoder has one hidden layer, the posterior's networks two; there are no continuous layers.
+
+    Data: the published binarisation, 50,000 / 10,000 / 10,000 images.
+
+    Measured test log-likelihood, size short: -91.50 +- 0.77 nats over 1,000 shuffled test images (1,000 importance
+    samples, Monte-Carlo error 0.02), ELBO -99.62 +- 0.85; log Z 76.684 by forward and 76.686 by reverse annealing, each
+    +- 0.002. Validation ELBO -100.44 +- 0.28 after 50,000 steps. Size paper: not measured yet.
+
+    Time: 31 to 34 ms a step on two cores, 50,000 steps in size short: 26 to 29 minutes, of which the chains take 3.
+    """
     width = {"smoke": 100, "short": 500, "paper": 2000}[size]
     return ExperimentConfig(
         name="mnist-static-rbm128",

@@ -13,6 +13,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.samplers.moments import RunningMoments
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
 
 _STATE_KEYS = ("z", "num_units", "sweep", "seed")
@@ -69,28 +70,36 @@ class BlockGibbs:
         """A copy of the states, (chain, unit) float32 in {0,1}."""
         return self._z.clone()
 
-    def step(self, num_sweeps: int) -> Tensor:
+    def step(self, num_sweeps: int, *, moments: RunningMoments | None = None) -> Tensor:
         """Run sweeps on all chains.
 
         Args:
             num_sweeps: Sweeps to run, at least 1.
+            moments: Receives the states after each sweep whose number is a multiple of ``moments.every``.
 
         Returns:
             A copy of the states, (chain, unit) float32 in {0,1}, without gradient.
 
         Raises:
-            InvalidInputError: If num_sweeps is not a positive integer, or the energy has a parameter that is
-                not finite.
+            InvalidInputError: If num_sweeps is not a positive integer, moments are for another number of chains
+                or units, or the energy has a parameter that is not finite.
         """
-        self._z = run_sweeps(
-            self.energy,
-            self._z.to(self.energy.bias.device),
-            num_sweeps,
-            key=self._key,
-            first_sweep=self.sweep + 1,
-        )
-        self.sweep += num_sweeps
+        end = self.sweep + check_positive_int("num_sweeps", num_sweeps)
+        if moments is None:
+            self._advance(end)
+        else:
+            moments.check_fits(self._z)
+            while self.sweep < end:
+                self._advance(min(end, (self.sweep // moments.every + 1) * moments.every))
+                if self.sweep % moments.every == 0:
+                    moments.add(self._z)
         return self.z
+
+    def _advance(self, end: int) -> None:
+        """Run sweeps up to and with number ``end``, in one call of the kernel."""
+        z = self._z.to(self.energy.bias.device)
+        self._z = run_sweeps(self.energy, z, end - self.sweep, key=self._key, first_sweep=self.sweep + 1)
+        self.sweep = end
 
     def state_dict(self) -> dict[str, Any]:
         """The packed states (chain, byte) uint8 and the integers num_units, sweep and seed."""

@@ -1,0 +1,200 @@
+"""Means and pair moments of chains, summed while they run, so that no samples are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.checks import check_binary, check_positive_int
+from discrete_vae.errors import InvalidInputError
+
+_MOST_BATCHES = 32
+_LARGEST_BATCH = 2**24  # sums of so many bits are exact in float32
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Averages over chains and sweeps, with standard errors from the spread between groups of independent chains.
+
+    The errors therefore include the correlation between sweeps of one chain. They are NaN for a single chain.
+
+    Attributes:
+        mean: E[z_i], (unit,) float64.
+        mean_std_error: Its standard error, (unit,) float64.
+        pair: E[z_i z_j] for i in the first block and j in the others, (unit, other unit) float64; (left, right)
+            for an RBM.
+        pair_std_error: Its standard error, of the same shape.
+        num_chains: Number of chains.
+        num_draws: States that each chain contributed.
+    """
+
+    mean: Tensor
+    mean_std_error: Tensor
+    pair: Tensor
+    pair_std_error: Tensor
+    num_chains: int
+    num_draws: int
+
+
+class RunningMoments:
+    """Sums of the states of chains and of their pairs: means and pair moments without keeping samples.
+
+    Give it to `BlockGibbs.step`. The sums are integers, so the result depends neither on the order of the chains nor
+    on how sweeps are divided among steps, and a resumed run has the very numbers of an unbroken one.
+
+    Args:
+        energy: The machine; only the arrangement of its units is used.
+        num_chains: Number of chains.
+        every: Count the states after every so many sweeps.
+
+    Attributes:
+        num_chains: Number of chains.
+        every: See above.
+        num_draws: States that each chain has contributed so far.
+
+    Raises:
+        InvalidInputError: If an argument breaks its rule.
+
+    Examples:
+        >>> from discrete_vae import RBM, BlockGibbs
+        >>> rbm = RBM(3, 2)
+        >>> moments = RunningMoments(rbm, num_chains=200)
+        >>> z = BlockGibbs(rbm, num_chains=200, seed=0).step(50, moments=moments)
+        >>> value = moments.value()
+        >>> value.mean.shape, value.pair.shape, value.num_draws
+        (torch.Size([5]), torch.Size([3, 2]), 50)
+        >>> bool(((value.pair - 0.25).abs() < 5 * value.pair_std_error).all())
+        True
+    """
+
+    def __init__(self, energy: BoltzmannEnergy, num_chains: int, *, every: int = 1) -> None:
+        self.num_chains = check_positive_int("num_chains", num_chains)
+        self.every = check_positive_int("every", every)
+        self.num_draws = 0
+        # groups of neighbouring chains; the last one may be smaller
+        self._batch_size = -(-num_chains // _MOST_BATCHES)
+        if self._batch_size > _LARGEST_BATCH:
+            limit = _MOST_BATCHES * _LARGEST_BATCH
+            raise InvalidInputError(
+                "num_chains", f"must be at most {limit}", num_chains, "Use several RunningMoments."
+            )
+        num_batches = -(-num_chains // self._batch_size)
+        self._first = energy.blocks[0]
+        self._others = torch.cat([*energy.blocks[1:], self._first[:0]])
+        self._units = torch.zeros(num_batches, energy.num_units, dtype=torch.int64)
+        self._pairs = torch.zeros(num_batches, len(self._first), len(self._others), dtype=torch.int64)
+
+    def check_fits(self, z: Tensor) -> None:
+        """Refuse states of another number of chains or units."""
+        shape = (self.num_chains, self._units.shape[1])
+        if tuple(z.shape) != shape:
+            raise InvalidInputError(
+                "z",
+                f"must have the shape (chain, unit) = {shape} of the moments",
+                tuple(z.shape),
+                "Build RunningMoments for these chains.",
+            )
+
+    @torch.no_grad()
+    def add(self, z: Tensor) -> None:
+        """Count one state of every chain.
+
+        Args:
+            z: (chain, unit), in {0,1}.
+
+        Raises:
+            InvalidInputError: If z has another shape or other values.
+        """
+        self.check_fits(z)
+        z = check_binary("z", z).float()
+        device = z.device
+        num_batches = len(self._units)
+        z = torch.nn.functional.pad(z, (0, 0, 0, num_batches * self._batch_size - len(z)))
+        batches = z.view(num_batches, self._batch_size, -1)
+        with torch.autocast(device.type, enabled=False):
+            first, others = batches[..., self._first.to(device)], batches[..., self._others.to(device)]
+            pairs = first.transpose(1, 2) @ others
+        self._units = self._units.to(device) + batches.sum(1).long()
+        self._pairs = self._pairs.to(device) + pairs.round().long()
+        self.num_draws += 1
+
+    def value(self) -> Moments:
+        """The averages so far.
+
+        Raises:
+            InvalidInputError: If nothing was counted yet.
+        """
+        if not self.num_draws:
+            raise InvalidInputError(
+                "moments",
+                "must have counted at least one state of each chain",
+                0,
+                "Run at least `every` sweeps.",
+            )
+        mean, mean_std_error = self._average(self._units)
+        pair, pair_std_error = self._average(self._pairs)
+        return Moments(mean, mean_std_error, pair, pair_std_error, self.num_chains, self.num_draws)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums, (batch, unit) and (batch, unit, other unit) int64, and the integers of this object."""
+        return {
+            "units": self._units.clone(),
+            "pairs": self._pairs.clone(),
+            "num_draws": self.num_draws,
+            "num_chains": self.num_chains,
+            "every": self.every,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that `state_dict` returned.
+
+        Args:
+            state: The state; it is not kept.
+
+        Raises:
+            InvalidInputError: If an entry is missing, or made for another machine or number of chains.
+        """
+        missing = sorted(self.state_dict().keys() - state.keys())
+        if missing:
+            raise InvalidInputError(
+                "state", "must have all that state_dict returns", f"none of {missing}", "Load the right file."
+            )
+        for name in ("num_chains", "every"):
+            if state[name] != getattr(self, name):
+                raise InvalidInputError(
+                    f"state[{name!r}]",
+                    f"must be {getattr(self, name)}",
+                    state[name],
+                    f"Build RunningMoments with {name}={state[name]}.",
+                )
+        draws = state["num_draws"]
+        if isinstance(draws, bool) or not isinstance(draws, int) or draws < 0:
+            raise InvalidInputError(
+                "state['num_draws']", "must be an integer of at least 0", repr(draws), "Load the right file."
+            )
+        for name, own in (("units", self._units), ("pairs", self._pairs)):
+            sums = state[name]
+            if not isinstance(sums, Tensor) or sums.dtype != torch.int64 or sums.shape != own.shape:
+                raise InvalidInputError(
+                    f"state[{name!r}]",
+                    f"must be int64 of shape {tuple(own.shape)}",
+                    f"{sums.dtype} of shape {tuple(sums.shape)}" if isinstance(sums, Tensor) else repr(sums),
+                    "Build the energy it was made for.",
+                )
+        self._units, self._pairs = state["units"].clone(), state["pairs"].clone()
+        self.num_draws = draws
+
+    def _average(self, sums: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard error of sums (batch, ...) over chains."""
+        batches = len(sums)
+        chains = torch.full((batches,), self._batch_size, dtype=torch.float64, device=sums.device)
+        chains[-1] -= batches * self._batch_size - self.num_chains
+        chains = chains.view(-1, *[1] * (sums.ndim - 1))
+        mean = sums.sum(0).double() / (self.num_chains * self.num_draws)
+        deviation = sums.double() / (chains * self.num_draws) - mean
+        variance = (chains / self.num_chains * deviation).square().sum(0)
+        return mean, (variance * (batches / (batches - 1) if batches > 1 else float("nan"))).sqrt()

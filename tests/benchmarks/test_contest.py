@@ -1,0 +1,75 @@
+"""The benchmarks' machinery on a tiny case: contenders agree, one that cannot run is named, the page keeps its rest."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import RBM
+from discrete_vae.testing.enumeration import all_states
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def benchmarks_on_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def test_contenders_sample_the_same_machine_and_failures_are_named():
+    import block_gibbs
+    from contest import Case, compete
+
+    case, python = Case(6, 5, num_chains=4000, num_sweeps=8), Path(sys.executable)
+    names = ["discrete_vae", "torch_uniform"]
+    contenders = [*((name, python) for name in names), ("rbms", BENCHMARKS / "no-venv/bin/python")]
+    results = compete(contenders, case, seconds=0, num_threads=1)
+    assert results["rbms"].failure == "no no-venv"
+    for name in names:
+        assert results[name].failure is None
+        assert results[name].num_sweeps == 8
+        assert results[name].best >= results[name].median > 0
+        # alpha 1e-6 for 11 units: 5.1 standard errors
+        assert block_gibbs.deviation(results[name], results["discrete_vae"], case.num_chains) < 5.1
+    table = block_gibbs.contest_table(case, results)
+    assert "rbms: could not run (no no-venv)" in table
+    assert len(table.splitlines()) == 5
+
+
+def test_a_contender_of_another_law_is_seen():
+    import block_gibbs
+    from contest import Result
+
+    right, wrong = Result("a", mean=[0.5, 0.3]), Result("b", mean=[0.5, 0.4])
+    assert block_gibbs.deviation(wrong, right, 4000) > 5.1
+
+
+def test_spins_have_the_law_of_the_machine():
+    from spins import to_spins
+    from worker import machine
+
+    weight, bias = machine(3, 2)
+    rbm = RBM(3, 2)
+    with torch.no_grad():
+        rbm.weight.copy_(torch.from_numpy(weight))
+        rbm.bias.copy_(torch.from_numpy(bias))
+    coupling, field = to_spins(weight, bias)
+    states = all_states(5)
+    spins = (2 * states - 1).numpy()
+    log_weights = spins @ field + np.einsum("si,ij,sj->s", spins[:, :3], coupling, spins[:, 3:])
+    difference = log_weights + rbm.energy(states.float()).detach().numpy()
+    np.testing.assert_allclose(difference, difference[0], atol=1e-5)
+
+
+def test_section_is_replaced_and_the_rest_of_the_page_kept(tmp_path):
+    from results import write_section
+
+    page = tmp_path / "RESULTS.md"
+    write_section(page, "One", "first")
+    write_section(page, "Two", "second \\1")
+    write_section(page, "One", "third")
+    text = page.read_text()
+    assert text.startswith("# Benchmarks")
+    assert text.split("## ")[1:] == ["One\n\nthird\n\n", "Two\n\nsecond \\1\n"]

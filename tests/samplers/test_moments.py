@@ -1,0 +1,177 @@
+"""Running moments: equal to those of kept samples, right in law, the same however the work is divided."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+
+from discrete_vae import RBM, BlockGibbs, FactorialBernoulli
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.samplers.moments import RunningMoments
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import ALPHA
+
+FIELDS = ("mean", "mean_std_error", "pair", "pair_std_error")
+
+
+def make_rbm(num_left: int, num_right: int, *, scale: float, seed: int = 3) -> RBM:
+    rbm = RBM(num_left, num_right)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        rbm.weight.normal_(0, scale, generator=generator)
+        rbm.bias.normal_(0, 1, generator=generator)
+    return rbm
+
+
+def same(first, second) -> bool:
+    return all(torch.equal(getattr(first, name), getattr(second, name)) for name in FIELDS)
+
+
+@pytest.mark.parametrize(
+    "energy", [make_rbm(5, 3, scale=1.0), FactorialBernoulli(4)], ids=["rbm", "factorial"]
+)
+@pytest.mark.parametrize("num_chains", [1, 7, 33, 70])
+def test_moments_are_those_of_kept_samples(energy, num_chains):
+    chains, twin = BlockGibbs(energy, num_chains, seed=1), BlockGibbs(energy, num_chains, seed=1)
+    moments = RunningMoments(energy, num_chains, every=2)
+    chains.step(3)
+    twin.step(3)
+    returned = chains.step(8, moments=moments)
+    kept = torch.stack([twin.step(1) for _ in range(8)])[0::2].double()
+    assert torch.equal(returned, twin.z)
+    value = moments.value()
+    first = energy.blocks[0]
+    others = [unit for unit in range(energy.num_units) if unit not in first]
+    pairs = torch.einsum("sci,scj->ij", kept[..., first], kept[..., others]) / (4 * num_chains)
+    torch.testing.assert_close(value.mean, kept.mean((0, 1)))
+    torch.testing.assert_close(value.pair, pairs)
+    assert (value.num_chains, value.num_draws) == (num_chains, 4)
+    assert bool(value.mean_std_error.isnan().all()) == (num_chains == 1)
+
+
+def test_division_into_steps_does_not_matter():
+    rbm = make_rbm(5, 4, scale=0.5)
+    whole, parts = RunningMoments(rbm, 9, every=3), RunningMoments(rbm, 9, every=3)
+    one, many = BlockGibbs(rbm, 9, seed=2), BlockGibbs(rbm, 9, seed=2)
+    one.step(20, moments=whole)
+    for num_sweeps in (1, 7, 2, 10):
+        many.step(num_sweeps, moments=parts)
+    assert same(whole.value(), parts.value())
+    assert torch.equal(one.z, many.z)
+
+
+def test_resumed_run_has_the_very_numbers_of_an_unbroken_one():
+    rbm = make_rbm(5, 4, scale=0.5)
+    chains, moments = BlockGibbs(rbm, 9, seed=2), RunningMoments(rbm, 9, every=2)
+    chains.step(7, moments=moments)
+    states = chains.state_dict(), moments.state_dict()
+    chains.step(7, moments=moments)
+    resumed_chains, resumed = BlockGibbs(rbm, 9, seed=0), RunningMoments(rbm, 9, every=2)
+    resumed_chains.load_state_dict(states[0])
+    resumed.load_state_dict(states[1])
+    resumed_chains.step(7, moments=resumed)
+    assert same(moments.value(), resumed.value())
+    assert torch.equal(chains.z, resumed_chains.z)
+
+
+def worst_score(value, mean, pair) -> float:
+    """The largest deviation in standard errors, as a fraction of its limit at alpha = 1e-6 (Bonferroni)."""
+    deviation = torch.cat([value.mean - mean, (value.pair - pair).flatten()]).abs()
+    error = torch.cat([value.mean_std_error, value.pair_std_error.flatten()])
+    limit = -float(special.stdtrit(31, ALPHA / (2 * len(error))))
+    return float((deviation / error).max()) / limit
+
+
+def test_moments_of_a_small_machine_agree_with_enumeration():
+    rbm = make_rbm(10, 8, scale=0.6)
+    exact = enumerate_machine(rbm).pair_moments().detach()
+    mean, pair = exact.diagonal(), exact[:10, 10:]
+    chains, moments = BlockGibbs(rbm, 3200, seed=2**63), RunningMoments(rbm, 3200)
+    chains.step(60)
+    chains.step(100, moments=moments)
+    value = moments.value()
+    assert float(value.mean_std_error.max()) < 2e-3
+    assert worst_score(value, mean, pair) < 1
+    # planted faults: a machine whose weights are 3 % too large, and sides exchanged
+    with torch.no_grad():
+        rbm.weight.mul_(1.03)
+    wrong = RunningMoments(rbm, 3200)
+    chains.step(60)
+    chains.step(100, moments=wrong)
+    assert worst_score(wrong.value(), mean, pair) > 1
+    assert worst_score(value, mean.roll(8), pair) > 1
+
+
+def reference_run(rbm: RBM, num_chains: int, num_sweeps: int, *, warm_up: int) -> RunningMoments:
+    """Block Gibbs in float64 numpy, with numpy's random numbers."""
+    weight = rbm.weight.detach().double().numpy()
+    left_bias, right_bias = np.split(rbm.bias.detach().double().numpy(), [rbm.num_left])
+    generator = np.random.default_rng(0)
+    right = generator.random((num_chains, rbm.num_right)) < 0.5
+    moments = RunningMoments(rbm, num_chains)
+    for sweep in range(warm_up + num_sweeps):
+        left = generator.random((num_chains, rbm.num_left)) < special.expit(right @ weight.T + left_bias)
+        right = generator.random((num_chains, rbm.num_right)) < special.expit(left @ weight + right_bias)
+        if sweep >= warm_up:
+            moments.add(torch.from_numpy(np.concatenate([left, right], 1).astype(np.float32)))
+    return moments
+
+
+def test_moments_of_64_and_64_units_agree_with_a_long_reference_run():
+    rbm = make_rbm(64, 64, scale=0.1)
+    chains, moments = BlockGibbs(rbm, 1600, seed=1), RunningMoments(rbm, 1600)
+    chains.step(20)
+    chains.step(60, moments=moments)
+    ours, reference = moments.value(), reference_run(rbm, 1600, 60, warm_up=20).value()
+    assert float(ours.mean_std_error.max()) < 3e-3
+
+    def worst(mean, pair) -> float:
+        deviation = torch.cat([ours.mean - mean, (ours.pair - pair).flatten()]).abs()
+        errors = [
+            (getattr(ours, name).square() + getattr(reference, name).square()).sqrt().flatten()
+            for name in ("mean_std_error", "pair_std_error")
+        ]
+        error = torch.cat(errors)
+        # two spreads of 31 degrees of freedom each; t with 31 is on the safe side
+        return float((deviation / error).max()) / -float(special.stdtrit(31, ALPHA / (2 * len(error))))
+
+    assert worst(reference.mean, reference.pair) < 1
+    assert worst(reference.mean, reference.pair.T) > 1
+
+
+def test_wrong_uses_are_refused():
+    rbm = make_rbm(3, 2, scale=0.5)
+    moments = RunningMoments(rbm, 4)
+    with pytest.raises(InvalidInputError, match="at least one state"):
+        moments.value()
+    for energy, num_chains in ((rbm, 5), (make_rbm(3, 3, scale=0.5), 4)):
+        chains = BlockGibbs(energy, num_chains, seed=0)
+        with pytest.raises(InvalidInputError, match="of the moments"):
+            chains.step(2, moments=moments)
+        assert chains.sweep == 0
+    with pytest.raises(InvalidInputError, match="0 and 1"):
+        moments.add(torch.full((4, 5), 0.5))
+    for name, value in (("num_chains", 0), ("every", 0)):
+        with pytest.raises(InvalidInputError, match=name):
+            RunningMoments(rbm, **{"num_chains": 4, name: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"units": torch.zeros(4, 5)}, "state['units']"),
+        ({"pairs": torch.zeros(4, 2, 3, dtype=torch.int64)}, "state['pairs']"),
+        ({"pairs": None}, "state['pairs']"),
+        ({"num_chains": 5}, "state['num_chains']"),
+        ({"every": 2}, "state['every']"),
+        ({"num_draws": -1}, "state['num_draws']"),
+    ],
+)
+def test_wrong_states_are_refused(change, name):
+    moments = RunningMoments(make_rbm(3, 2, scale=0.5), 4)
+    state = moments.state_dict()
+    with pytest.raises(InvalidInputError) as caught:
+        moments.load_state_dict({**state, **change})
+    assert caught.value.argument == name
+    with pytest.raises(InvalidInputError, match="none of"):
+        moments.load_state_dict({key: state[key] for key in ("units", "pairs")})
