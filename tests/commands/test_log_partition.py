@@ -9,7 +9,7 @@ from discrete_vae.cli import main
 from discrete_vae.training.load import load_run
 from tests.training.tiny import start_run, train_quietly
 
-QUICK = ["--std-error", "0.05", "--health-sweeps", "20"]
+QUICK = ["--std-error", "0.05", "--health-sweeps", "200"]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def test_repeats_with_a_histogram(trained, capsys):
     for found in result["estimates"]:
         assert abs(found["value"] - exact) < 5 * found["std_error"]
         assert found["converged"]
-    assert result["chains"]["num_sweeps"] == 20
+    assert result["chains"]["num_sweeps"] == 200
 
 
 def test_one_repeat_draws_nothing(trained, tmp_path, capsys):
