@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from discrete_vae.hierarchy.group_sharing import GroupSharing
     from discrete_vae.hierarchy.no_sharing import NoSharing
     from discrete_vae.log_partition.annealed import annealed_log_partition
+    from discrete_vae.log_partition.bennett import bennett_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
     from discrete_vae.log_partition.record import LogPartition
     from discrete_vae.model import DiscreteVAE
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from discrete_vae.posteriors.latent_group import LatentGroup
     from discrete_vae.samplers.block_gibbs import BlockGibbs
     from discrete_vae.samplers.moments import Moments, RunningMoments
+    from discrete_vae.samplers.parallel_tempering import ParallelTempering
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
     from discrete_vae.smoothing.spike_slab import SpikeSlab
 
@@ -48,9 +50,11 @@ _HOMES = {
     "Moments": "samplers.moments",
     "NoSharing": "hierarchy.no_sharing",
     "RunningMoments": "samplers.moments",
+    "ParallelTempering": "samplers.parallel_tempering",
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeSlab": "smoothing.spike_slab",
     "annealed_log_partition": "log_partition.annealed",
+    "bennett_log_partition": "log_partition.bennett",
     "exact_log_partition": "log_partition.exact",
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
@@ -71,11 +75,13 @@ __all__ = [
     "LogPartition",
     "Moments",
     "NoSharing",
+    "ParallelTempering",
     "RunningMoments",
     "SpikeExponential",
     "SpikeSlab",
     "__version__",
     "annealed_log_partition",
+    "bennett_log_partition",
     "exact_log_partition",
     "kl_to_boltzmann",
     "load_dataset",

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from discrete_vae import RBM, DiscreteVAE, exact_log_partition
+from discrete_vae import RBM, BlockGibbs, DiscreteVAE, exact_log_partition
 from discrete_vae.config import (
     BernoulliLikelihoodConfig,
     EvaluationConfig,
@@ -17,7 +17,11 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import evaluate_elbo
 from discrete_vae.evaluation.evaluate import evaluate_model
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
-from discrete_vae.evaluation.log_partition import AnnealingDisagreementWarning, estimate_log_partition
+from discrete_vae.evaluation.log_partition import (
+    AnnealingDisagreementWarning,
+    estimate_log_partition,
+    quick_log_partition,
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,21 +88,48 @@ def test_evaluate_model_is_plain_values(model, x):
     text = json.dumps(result.to_json())
     assert json.loads(text)["log_likelihood"]["num_samples"] == 50
     assert result.log_partition.gap is None
+    assert result.log_likelihood.log_partition_std_error == 0.0
+    assert result.log_likelihood_limit.num_samples == 50
+    assert result.log_likelihood_limit.value != result.log_likelihood.value
 
 
-def test_annealing_where_enumeration_is_out_of_reach(monkeypatch):
-    monkeypatch.setattr("discrete_vae.evaluation.log_partition.AGREEMENT", 0.0)
+def test_bridge_sampling_where_enumeration_is_out_of_reach():
     rbm = RBM(6, 6)
     with torch.no_grad():
         rbm.weight.normal_(generator=torch.Generator().manual_seed(0))
-    chains = torch.bernoulli(torch.full((100, 12), 0.5), generator=torch.Generator().manual_seed(1))
-    with pytest.warns(AnnealingDisagreementWarning, match="nats from forward annealing"):
+    chains = BlockGibbs(rbm, 300, seed=1).step(200)
+    estimate = estimate_log_partition(
+        rbm, chains=chains, std_error=0.03, num_chains=300, num_temperatures=100, max_enumerated=4
+    )
+    exact = exact_log_partition(rbm).value
+    assert estimate.best.method == "bridge sampling"
+    assert estimate.best.converged
+    assert abs(estimate.best.value - exact) < 4 * estimate.best.std_error
+    for check in (estimate.forward, estimate.reverse):
+        assert check.num_samples == 300
+        assert abs(check.value - exact) < 4 * check.std_error
+    assert estimate.gap == estimate.reverse.value - estimate.forward.value
+
+
+def test_annealing_that_disagrees_is_reported():
+    rbm = RBM(6, 6)
+    with torch.no_grad():
+        rbm.weight.fill_(4.0)
+        rbm.bias.fill_(-11.5)  # all-on has exp(6) of the weight, and the chains know all-off alone
+    with pytest.warns(
+        AnnealingDisagreementWarning, match="reverse annealing all modes that its chains do not know"
+    ):
         estimate = estimate_log_partition(
-            rbm, chains=chains, num_chains=50, num_temperatures=50, max_enumerated=4
+            rbm, chains=torch.zeros(50, 12), std_error=0.05, num_temperatures=50, max_enumerated=4
         )
-    assert estimate.best.method == "annealed forward"
-    assert estimate.reverse.num_samples == 50
-    assert estimate.gap == estimate.reverse.value - estimate.best.value
+    assert estimate.best.value == pytest.approx(exact_log_partition(rbm).value, abs=0.2)
+
+
+def test_quick_log_partition_enumerates_or_anneals():
+    rbm = RBM(3, 5)
+    settings = {"num_chains": 10, "num_temperatures": 5}
+    assert quick_log_partition(rbm, max_enumerated=3, **settings).method == "enumeration"
+    assert quick_log_partition(rbm, max_enumerated=2, **settings).method == "annealed forward"
 
 
 def test_numbers_are_checked(model, x):

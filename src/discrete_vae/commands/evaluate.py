@@ -22,9 +22,17 @@ if TYPE_CHECKING:
 
 
 def run_evaluate(arguments: Namespace, overrides: list[Override]) -> int:
-    """Evaluate a run on its test data; returns the exit status."""
+    """Evaluate a run on its test data, with the other processes of torchrun if there are any."""
+    from discrete_vae.distributed import process_group
+
+    with process_group():
+        return _evaluate(arguments)
+
+
+def _evaluate(arguments: Namespace) -> int:
     from discrete_vae.commands.device import check_device
     from discrete_vae.data.fixed_draws import fixed_permutation
+    from discrete_vae.distributed import rank
     from discrete_vae.evaluation.evaluate import evaluate_model
     from discrete_vae.runs.json_files import write_json
     from discrete_vae.runs.run_directory import RunDirectory
@@ -55,7 +63,9 @@ def run_evaluate(arguments: Namespace, overrides: list[Override]) -> int:
         TextColumn("{task.fields[status]}"),
     )
     console = Console(file=sys.stderr)
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+    with Progress(
+        *columns, console=console, disable=rank() > 0 or not console.is_terminal, transient=True
+    ) as bar:
         task = bar.add_task("log Z", total=len(x), status="")
 
         def report(done: int, mean: float) -> None:
@@ -68,6 +78,8 @@ def run_evaluate(arguments: Namespace, overrides: list[Override]) -> int:
             chains=loaded.chains.step(config.num_chain_sweeps),
             report=report,
         )
+    if rank() > 0:
+        return 0
     fields = {"step": loaded.step, "data": dataset.name, "config": config.model_dump(), **result.to_json()}
     write_json(run.evaluation_path, fields)
     print(f"{run.path}, checkpoint of step {loaded.step}, {dataset.name}: {len(x)} test examples")
@@ -102,11 +114,12 @@ def _table(result: Evaluation) -> str:
         _row("  KL continuous", elbo.kl_continuous),
         _row("log Z", prior.best.value, prior.best.std_error) + f"   {prior.best.method}",
     ]
-    if prior.reverse is not None and prior.gap is not None:
-        lines.append(
-            _row("  in reverse", prior.reverse.value, prior.reverse.std_error)
-            + f"   reverse - forward {prior.gap:+.4f}"
-        )
+    for check in (prior.forward, prior.reverse):
+        if check is not None:
+            lines.append(_row("  check", check.value, check.std_error) + f"   {check.method}")
+    if result.log_likelihood_limit is not None:
+        limit = result.log_likelihood_limit
+        lines.insert(1, _row("  beta infinite", limit.value, limit.std_error) + "   the limit zeta = z")
     return "\n".join(["  nats per example", *lines])
 
 

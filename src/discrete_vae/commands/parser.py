@@ -15,6 +15,10 @@ VERBS = {
         "evaluate:run_evaluate",
         "log-likelihood, ELBO and log Z on test data, with standard errors",
     ),
+    "log-partition": (
+        "log_partition:run_log_partition",
+        "log Z of a trained prior by bridge sampling, repeated, with the health of the chains",
+    ),
     "sample": (
         "sample:run_sample",
         "pictures: samples along the chains, reconstructions, course of training",
@@ -78,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     made["train"].add_argument(
         "--resume", action="store_true", help="go on from the last checkpoint of the run in --run-dir"
     )
-    for name in ("evaluate", "sample"):
+    for name in ("evaluate", "log-partition", "sample"):
         made[name].add_argument("run", metavar="RUN", help="the folder of a run, as dvae train names it")
         made[name].add_argument(
             "--checkpoint",
@@ -99,6 +103,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="a fixed random choice of N test examples; default: all",
     )
+    _add_log_partition_options(made["log-partition"])
     _add_sample_options(made["sample"])
     for name in ("train", "evaluate"):
         made[name].add_argument(
@@ -111,6 +116,33 @@ def build_parser() -> argparse.ArgumentParser:
             help="folder of the data sets; default: the variable DISCRETE_VAE_DATA, else the user's cache",
         )
     return parser
+
+
+def _add_log_partition_options(parser: argparse.ArgumentParser) -> None:
+    """What belongs to log-partition alone."""
+    parser.add_argument(
+        "--repeats",
+        type=whole_number(at_least=1),
+        default=1,
+        metavar="R",
+        help="independent estimates; default: 1",
+    )
+    parser.add_argument(
+        "--std-error",
+        type=float,
+        metavar="S",
+        help="standard error to go for, nats; default: the run's config",
+    )
+    parser.add_argument(
+        "--health-sweeps",
+        type=whole_number(at_least=20),
+        default=500,
+        metavar="N",
+        help="sweeps of the training chains to look at; default: 500",
+    )
+    parser.add_argument(
+        "--out", metavar="FILE", help="the histogram, .png, .pdf or .svg; default: in RUN/figures"
+    )
 
 
 def _add_sample_options(parser: argparse.ArgumentParser) -> None:

@@ -34,7 +34,7 @@ from discrete_vae.config.prior import (
     PriorConfig,
     RBMConfig,
 )
-from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
+from discrete_vae.config.sampler import BlockGibbsConfig, ParallelTemperingConfig, SamplerConfig
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig, SpikeSlabConfig
 from discrete_vae.config.training import (
     BetaBoundConfig,
@@ -70,6 +70,7 @@ __all__ = [
     "NoSharingConfig",
     "OmniglotConfig",
     "OptimiserConfig",
+    "ParallelTemperingConfig",
     "PosteriorConfig",
     "PriorConfig",
     "RBMConfig",

@@ -19,4 +19,15 @@ class BlockGibbsConfig(ComponentConfig):
     )
 
 
-SamplerConfig = Annotated[BlockGibbsConfig, Field()]
+class ParallelTemperingConfig(ComponentConfig):
+    """Persistent chains of replicas at several temperatures (paper section log-partition-function)."""
+
+    target: ClassVar[str] = "discrete_vae.samplers.parallel_tempering:ParallelTempering"
+    kind: Literal["parallel-tempering"] = "parallel-tempering"
+    num_chains: PositiveInt = Field(default=200, description="Chains; a sweep costs one sweep a replica.")
+    inverse_temperatures: tuple[float, ...] | None = Field(
+        default=None, description="The ladder, rising to 1; none tunes it to exchange rates near 0.5."
+    )
+
+
+SamplerConfig = Annotated[BlockGibbsConfig | ParallelTemperingConfig, Field(discriminator="kind")]

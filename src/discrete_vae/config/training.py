@@ -63,10 +63,19 @@ class EvaluationConfig(Record):
 
     num_samples: PositiveInt = Field(default=10_000, description="Importance samples an example.")
     num_examples: PositiveInt | None = Field(default=None, description="Test examples; none means all.")
-    num_annealed_chains: PositiveInt = Field(
-        default=2000, description="Chains of annealed importance sampling."
+    max_memory: PositiveFloat = Field(
+        default=512.0, description="Memory for the networks' intermediate values, MiB."
     )
-    num_temperatures: PositiveInt = Field(default=5000, description="Its temperatures.")
+    log_partition_std_error: PositiveFloat = Field(
+        default=0.003, description="Standard error of log Z that bridge sampling goes for, nats."
+    )
+    max_tempered_sweeps: PositiveInt = Field(
+        default=50_000, description="Sweeps of bridge sampling, at most."
+    )
+    num_annealed_chains: PositiveInt = Field(
+        default=500, description="Chains of annealed importance sampling, the check of log Z."
+    )
+    num_temperatures: PositiveInt = Field(default=2000, description="Its temperatures.")
     num_chain_sweeps: PositiveInt = Field(
         default=1000, description="Sweeps of the training chains before annealing starts from them."
     )

@@ -11,9 +11,11 @@ from typing import Any
 from torch import Tensor
 
 from discrete_vae.config import EvaluationConfig
+from discrete_vae.distributed import from_first
 from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
 from discrete_vae.evaluation.log_likelihood import LogLikelihoodEstimate, evaluate_log_likelihood
 from discrete_vae.evaluation.log_partition import PriorLogPartition, estimate_log_partition
+from discrete_vae.evaluation.sharp_limit import has_sharp_limit, sharp_limit
 from discrete_vae.model import DiscreteVAE
 
 _ELBO_DRAWS = 20
@@ -24,13 +26,15 @@ class Evaluation:
     """One evaluation; all values in nats per example.
 
     Attributes:
-        log_likelihood: Importance-weighted estimate, zeta sampled as in training.
+        log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
+        log_likelihood_limit: The same in the limit beta -> infinity, zeta = z; None where smoothing has no beta.
         elbo: The bound and its parts.
         log_partition: log Z and how it was had.
         seconds: Time it took.
     """
 
     log_likelihood: LogLikelihoodEstimate
+    log_likelihood_limit: LogLikelihoodEstimate | None
     elbo: ElboEstimate
     log_partition: PriorLogPartition
     seconds: float
@@ -38,7 +42,7 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """Plain values for evaluation.json; a standard error that one draw cannot give is None."""
         values = asdict(self)
-        for part in (values["log_likelihood"], values["elbo"]):
+        for part in (values["log_likelihood"], values["log_likelihood_limit"] or {}, values["elbo"]):
             part |= {name: None for name, v in part.items() if name.endswith("std_error") and math.isnan(v)}
         values["log_partition"]["gap"] = self.log_partition.gap
         return values
@@ -54,12 +58,14 @@ def evaluate_model(
 ) -> Evaluation:
     """Estimate log Z, the log-likelihood and the ELBO.
 
+    Under torchrun the examples are divided among the processes, and every process has the whole result.
+
     Args:
         model: The model.
         x: (example, feature), in {0,1}.
         config: Numbers of samples, chains and temperatures, and the seed.
-        chains: (chain, unit), states of the prior for reverse annealing; None leaves it out.
-        report: Called with the number of examples done and the running mean log-likelihood.
+        chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
+        report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
 
     Returns:
         The estimates with their standard errors.
@@ -68,19 +74,38 @@ def evaluate_model(
         InvalidInputError: If x breaks its rule.
 
     Warns:
-        AnnealingDisagreementWarning: If forward and reverse annealing differ by more than 0.1 nats.
+        LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
+        AnnealingDisagreementWarning: If annealing differs from it by more than 0.1 nats and four standard errors.
     """
     start = time.monotonic()
-    log_partition = estimate_log_partition(
-        model.prior,
-        chains=chains,
-        num_chains=config.num_annealed_chains,
-        num_temperatures=config.num_temperatures,
-        seed=config.seed,
+    log_partition = from_first(
+        lambda: estimate_log_partition(
+            model.prior,
+            chains=chains,
+            std_error=config.log_partition_std_error,
+            max_sweeps=config.max_tempered_sweeps,
+            num_chains=config.num_annealed_chains,
+            num_temperatures=config.num_temperatures,
+            seed=config.seed,
+        )
     )
     log_z = log_partition.best.value
-    likelihood = evaluate_log_likelihood(
-        model, x, log_partition=log_z, num_samples=config.num_samples, seed=config.seed, report=report
-    )
+
+    def likelihood(of_model: DiscreteVAE) -> LogLikelihoodEstimate:
+        return evaluate_log_likelihood(
+            of_model,
+            x,
+            log_partition=log_z,
+            log_partition_std_error=log_partition.best.std_error,
+            num_samples=config.num_samples,
+            max_memory=config.max_memory,
+            seed=config.seed,
+            report=report,
+        )
+
+    trained, limit = likelihood(model), None
+    if has_sharp_limit(model):
+        with sharp_limit(model):
+            limit = likelihood(model)
     elbo = evaluate_elbo(model, x, log_partition=log_z, num_samples=_ELBO_DRAWS, seed=config.seed)
-    return Evaluation(likelihood, elbo, log_partition, time.monotonic() - start)
+    return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start)

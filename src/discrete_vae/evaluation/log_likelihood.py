@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from discrete_vae.checks import check_number
+from discrete_vae.distributed import gather_shares, own_share, world_size
+from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
 
-_CHUNK_SIZE = 1000  # samples in memory at a time; part of the noise's key, so it is no setting
 _STREAM = 0x6C6C
 
 
@@ -28,6 +30,7 @@ class LogLikelihoodEstimate:
         median_ess: Median of it.
         num_examples: Examples.
         num_samples: K.
+        log_partition_std_error: Standard error of log Z, which shifts value as a whole: -1 nat for each nat.
     """
 
     value: float
@@ -37,6 +40,7 @@ class LogLikelihoodEstimate:
     median_ess: float
     num_examples: int
     num_samples: int
+    log_partition_std_error: float = 0.0
 
 
 @torch.no_grad()
@@ -46,13 +50,17 @@ def evaluate_log_likelihood(
     *,
     log_partition: float,
     num_samples: int,
+    log_partition_std_error: float = 0.0,
+    max_memory: float = 512.0,
     seed: int = 0,
     report: Callable[[int, float], None] | None = None,
 ) -> LogLikelihoodEstimate:
-    """Average the importance-weighted log-likelihood over examples, zeta sampled as in training.
+    """Average the importance-weighted log-likelihood over examples.
 
     Examples go one by one, so that what depends on x alone is computed once for all of its samples. The noise is
-    keyed by (seed, example), so an example's estimate does not depend on the others.
+    keyed by (seed, example), so an example's estimate does not depend on the others, nor on how examples are divided
+    among the processes of torchrun. Samples are streamed in chunks that fit the memory budget; a budget so small that
+    it shortens the chunks changes the noise.
 
     Source: Rolfe 2017, section results.
 
@@ -61,8 +69,11 @@ def evaluate_log_likelihood(
         x: (example, feature), in {0,1}.
         log_partition: log Z of the prior, nats.
         num_samples: Importance samples an example.
+        log_partition_std_error: Its standard error, nats; carried into the result.
+        max_memory: Budget for the intermediate values of the networks, MiB.
         seed: Seed of the noise.
-        report: Called after each example with the number done and the running mean.
+        report: Called after each example of this process with the number done (by all processes, as far as they keep
+            pace) and the running mean over this process's examples.
 
     Returns:
         The estimate.
@@ -70,23 +81,23 @@ def evaluate_log_likelihood(
     Raises:
         InvalidInputError: If x or num_samples breaks its rule.
     """
-    values, errors, sizes = [], [], []
+    check_number("max_memory", max_memory, above=0, repair="Give mebibytes, for example 512.")
+    chunk_size = samples_in_memory(model, max_memory)
+    parts = torch.zeros(len(x), 3, dtype=torch.float64)
     total = 0.0
-    for index in range(len(x)):
+    for done, index in enumerate(own_share(len(x)), start=1):
         estimate = model.log_likelihood(
             x[index : index + 1],
             num_samples,
             log_partition=log_partition,
-            chunk_size=_CHUNK_SIZE,
+            chunk_size=chunk_size,
             generator=keyed_generator(seed, _STREAM, index, device=x.device),
         )
-        values.append(estimate.value)
-        errors.append(estimate.std_error)
-        sizes.append(estimate.ess)
+        parts[index] = torch.cat([estimate.value, estimate.std_error, estimate.ess]).cpu()
         total += float(estimate.value)
         if report is not None:
-            report(index + 1, total / (index + 1))
-    value, error, ess = (torch.cat(parts) for parts in (values, errors, sizes))
+            report(min(done * world_size(), len(x)), total / done)
+    value, error, ess = gather_shares(parts).unbind(1)
     return LogLikelihoodEstimate(
         value=float(value.mean()),
         std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
@@ -95,4 +106,5 @@ def evaluate_log_likelihood(
         median_ess=float(ess.median()),
         num_examples=len(value),
         num_samples=num_samples,
+        log_partition_std_error=log_partition_std_error,
     )

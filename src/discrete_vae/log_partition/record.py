@@ -12,14 +12,28 @@ class LogPartition:
     Attributes:
         value: log Z in nats.
         std_error: Standard error of value in nats; 0 where it is exact.
-        method: How it was had, one word.
+        method: How it was had, in a word or two.
         num_samples: States enumerated or drawn.
+        inverse_temperatures: The ladder of the replicas; None where there is none.
+        swap_rates: Exchange rates of its neighbours.
+        round_trips: Trips of walkers from the hottest replica to the coldest and back, a chain.
+        effective_samples: Independent states a replica that would give the same error.
+        num_sweeps: Sweeps of each replica, those that were dropped included.
+        seconds: Time it took.
+        converged: Whether the error that was asked for was reached by chains that mix; None where nothing was asked.
     """
 
     value: float
     std_error: float
     method: str
     num_samples: int
+    inverse_temperatures: tuple[float, ...] | None = None
+    swap_rates: tuple[float, ...] | None = None
+    round_trips: float | None = None
+    effective_samples: float | None = None
+    num_sweeps: int | None = None
+    seconds: float | None = None
+    converged: bool | None = None
 
     def __float__(self) -> float:
         return self.value

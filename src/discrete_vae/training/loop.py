@@ -14,7 +14,7 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
-from discrete_vae.evaluation.log_partition import estimate_log_partition
+from discrete_vae.evaluation.log_partition import quick_log_partition
 from discrete_vae.noise import key_to_seed, keyed_generator
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointStore
@@ -208,16 +208,16 @@ def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore
     broken = _non_finite_weight(state, store)
     if broken is not None:
         raise broken
-    estimate = estimate_log_partition(
+    log_partition = quick_log_partition(
         state.model.prior,
         num_chains=_ANNEALED_CHAINS,
         num_temperatures=_TEMPERATURES,
         max_enumerated=_MAX_ENUMERATED,
         seed=key_to_seed(seed, _VALIDATION_STREAM, state.step),
     )
-    state.running.reset(estimate.best.value)
+    state.running.reset(log_partition.value)
     elbo = evaluate_elbo(
-        state.model, x, log_partition=estimate.best.value, seed=key_to_seed(seed, _VALIDATION_STREAM)
+        state.model, x, log_partition=log_partition.value, seed=key_to_seed(seed, _VALIDATION_STREAM)
     )
     _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
     return elbo

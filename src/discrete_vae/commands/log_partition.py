@@ -1,0 +1,114 @@
+"""dvae log-partition: log Z of a trained prior, repeated, with the health of the chains."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from discrete_vae.commands.evaluate import parse_checkpoint
+from discrete_vae.commands.overrides import Override
+from discrete_vae.figures.saving import check_picture_path
+from discrete_vae.runs.json_files import write_json
+from discrete_vae.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from discrete_vae.evaluation.chain_health import ChainHealth
+    from discrete_vae.log_partition.record import LogPartition
+
+
+def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
+    """Estimate log Z by bridge sampling as often as asked for; returns the exit status."""
+    if arguments.out is not None:
+        check_picture_path(arguments.out)
+    from discrete_vae.evaluation.chain_health import chain_health
+    from discrete_vae.evaluation.repeats import repeat_log_partition
+    from discrete_vae.log_partition.bennett import bennett_log_partition
+    from discrete_vae.log_partition.exact import (
+        MAX_ENUMERATED_UNITS,
+        exact_log_partition,
+        num_enumerated_units,
+    )
+    from discrete_vae.training.load import load_run
+
+    run = RunDirectory.open(arguments.run)
+    loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
+    settings, prior = loaded.config.evaluation, loaded.model.prior
+    chains = loaded.chains.step(settings.num_chain_sweeps)
+    std_error = arguments.std_error or settings.log_partition_std_error
+    print(f"{run.path}, checkpoint of step {loaded.step}: prior of {prior.num_units} units")
+    exact = exact_log_partition(prior) if num_enumerated_units(prior) <= MAX_ENUMERATED_UNITS else None
+    if exact is not None:
+        print(exact)
+
+    def estimate(seed: int) -> LogPartition:
+        return bennett_log_partition(
+            prior, std_error=std_error, max_sweeps=settings.max_tempered_sweeps, start=chains, seed=seed
+        )
+
+    def report(number: int, found: LogPartition) -> None:
+        print(f"{number}/{arguments.repeats}  {found}, {found.seconds or 0:.0f} s", flush=True)
+
+    repeated = repeat_log_partition(estimate, arguments.repeats, seed=arguments.seed or 0, report=report)
+    _print_health(repeated.estimates[-1])
+    health = chain_health(loaded.chains, num_sweeps=arguments.health_sweeps)
+    _print_chains(health)
+    if arguments.repeats > 1:
+        print(
+            f"mean {repeated.mean:.4f}, spread {repeated.spread:.4f} nats over {arguments.repeats} repeats "
+            f"(stated errors {repeated.stated:.4f})"
+        )
+        _draw(run, arguments, loaded.config.name, repeated.estimates, exact)
+    path = run.path / "log_partition.json"
+    write_json(
+        path,
+        {
+            "step": loaded.step,
+            "estimates": [asdict(found) for found in repeated.estimates],
+            "exact": None if exact is None else exact.value,
+            "chains": asdict(health),
+        },
+    )
+    print(f"Written to {path}")
+    return 0
+
+
+def _draw(
+    run: RunDirectory,
+    arguments: Namespace,
+    name: str,
+    estimates: tuple[LogPartition, ...],
+    exact: LogPartition | None,
+) -> None:
+    from discrete_vae.figures.log_partition_histogram import (
+        draw_log_partition_histogram,
+        log_partition_histogram,
+    )
+
+    table = log_partition_histogram(
+        [found.value for found in estimates],
+        [found.std_error for found in estimates],
+        exact=None if exact is None else exact.value,
+    )
+    path = arguments.out or run.figure_path("log-partition.png")
+    draw_log_partition_histogram(table, path, name=name)
+    print(f"Histogram: {path}")
+
+
+def _print_health(found: LogPartition) -> None:
+    """The ladder of the last estimate."""
+    rates, ladder = found.swap_rates or (), found.inverse_temperatures or ()
+    print(
+        f"tempering: {len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}, "
+        f"{found.round_trips:.0f} round trips a chain, {found.effective_samples:.0f} effective samples a replica in "
+        f"{found.num_sweeps} sweeps"
+    )
+
+
+def _print_chains(health: ChainHealth) -> None:
+    """The persistent chains of training."""
+    print(
+        f"training chains: {health.num_chains}, {health.num_sweeps} sweeps of each looked at: autocorrelation time "
+        f"{health.autocorrelation_time:.1f} sweeps, split R-hat {health.r_hat:.3f}, "
+        f"{health.effective_samples:.0f} effective samples"
+    )

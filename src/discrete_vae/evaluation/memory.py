@@ -1,0 +1,27 @@
+"""How many importance samples fit a memory budget."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from discrete_vae.model import DiscreteVAE
+
+_LARGEST_CHUNK = 1000  # more samples at a time gain nothing on the CPU
+_LIVE = 6  # arrays as wide as the widest layer that are alive at once, at most
+
+
+def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
+    """Samples of one example that the networks' intermediate values leave room for.
+
+    Args:
+        model: The model.
+        max_memory: Budget for them, MiB; weights and data come on top.
+
+    Returns:
+        From 1 to 1000.
+    """
+    widths = [
+        layer.in_features + layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)
+    ]
+    floats = _LIVE * max([*widths, model.num_features + model.prior.num_units])
+    return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))

@@ -1,0 +1,114 @@
+"""Bennett's acceptance ratio between neighbours of a ladder, as sums that grow with the run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class BridgeSums:
+    """Sums over a stretch of a run, one entry a chain and a gap of the ladder.
+
+    With w = F_{i+1} - F_i the work across gap i and c_i a guess of log Z_{i+1} - log Z_i, E[sigmoid(-(w + c_i))]
+    over states of replica i is exp(log Z_{i+1} - log Z_i - c_i) times E[sigmoid(w + c_i)] over states of replica
+    i + 1. That holds for every c_i that the states of the stretch had no part in; the variance is least at the true
+    value.
+
+    Attributes:
+        forward: Sums of exp(c_i - reference) sigmoid(-(w + c_i)) over replica i, (chain, gap).
+        backward: Sums of sigmoid(w + c_i) over replica i + 1, (chain, gap).
+        squares: Sums over chains of the squares of both terms and of their product at each inner replica,
+            (3, gap).
+        num_states: States of each chain and replica that were summed.
+        round_trips: (chain,), round trips of walkers in the stretch.
+    """
+
+    forward: Tensor
+    backward: Tensor
+    squares: Tensor
+    num_states: int
+    round_trips: Tensor
+
+    def __add__(self, other: BridgeSums) -> BridgeSums:
+        return BridgeSums(
+            self.forward + other.forward,
+            self.backward + other.backward,
+            self.squares + other.squares,
+            self.num_states + other.num_states,
+            self.round_trips + other.round_trips,
+        )
+
+    def of_chains(self, chains: slice) -> BridgeSums:
+        """The sums of some chains; squares stay those of all."""
+        parts = (self.forward, self.backward, self.round_trips)
+        forward, backward, trips = (part[chains] for part in parts)
+        return BridgeSums(forward, backward, self.squares, self.num_states, trips)
+
+
+def bridge_terms(down: Tensor, up: Tensor, guess: Tensor, reference: Tensor) -> BridgeSums:
+    """The terms of one state of each chain and replica.
+
+    Args:
+        down: F_r - F_{r-1} of the state at replica r, (chain, replica); the first column is ignored.
+        up: F_{r+1} - F_r, (chain, replica); the last column is ignored.
+        guess: c, (gap,).
+        reference: What forward terms are scaled by, (gap,), the same along a run.
+    """
+    forward = torch.sigmoid(-(up[:, :-1] + guess)) * (guess - reference).exp()
+    backward = torch.sigmoid(down[:, 1:] + guess)
+    product = torch.zeros(len(guess), dtype=forward.dtype, device=forward.device)
+    product[1:] = (forward[:, 1:] * backward[:, :-1]).sum(0)
+    squares = torch.stack([forward.square().sum(0), backward.square().sum(0), product])
+    trips = torch.zeros(len(forward), dtype=torch.int64, device=forward.device)
+    return BridgeSums(forward, backward, squares, 1, trips)
+
+
+@dataclass(frozen=True, eq=False)
+class BridgeEstimate:
+    """log Z_1 - log Z_0 from some sums.
+
+    Attributes:
+        gaps: log Z_{i+1} - log Z_i, (gap,), nats.
+        influence: What each chain adds to the deviation of their sum, (chain,), nats, mean 0; chains are
+            independent, so this contains the correlation along the run and between replicas.
+        effective_samples: Independent states a replica that would give the same error.
+    """
+
+    gaps: Tensor
+    influence: Tensor
+    effective_samples: float
+
+    @property
+    def value(self) -> float:
+        """log Z_1 - log Z_0, nats."""
+        return float(self.gaps.sum())
+
+    @property
+    def std_error(self) -> float:
+        """Standard error of the value over chains, nats."""
+        return float(self.influence.std()) / math.sqrt(len(self.influence))
+
+
+def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
+    """The estimate from sums that have the same reference.
+
+    Source: Bennett 1976, eqs. 8 and 12; Rolfe 2017, section log-partition-function.
+    """
+    forward, backward = sums.forward.mean(0), sums.backward.mean(0)
+    gaps = reference + forward.log() - backward.log()
+    influence = (sums.forward / forward - sums.backward / backward).sum(1)
+    # the same variance if all states were independent: a state serves the gaps on both of its sides
+    count = len(sums.forward) * sums.num_states
+    mean_forward, mean_backward = forward / sums.num_states, backward / sums.num_states
+    spread = sums.squares[0] / mean_forward.square() + sums.squares[1] / mean_backward.square() - 2 * count
+    crossed = sums.squares[2, 1:] / (mean_forward[1:] * mean_backward[:-1]) - count
+    independent = max(
+        float(spread.sum() - 2 * crossed.sum()) / count, 0.0
+    )  # variance for one state a replica
+    variance = float(influence.var()) / len(influence)
+    effective = independent / variance if variance > 0 else float(count)
+    return BridgeEstimate(gaps, influence, min(effective, float(count)))

@@ -1,0 +1,268 @@
+"""Parallel tempering: replicas of a machine at several inverse temperatures that trade places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.checks import check_binary, check_positive_int, check_tensor
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.noise import key_to_seed
+from discrete_vae.samplers.kernels.philox import fair_coins
+from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.samplers.ladder import check_ladder, retuned_ladder, start_ladder
+from discrete_vae.samplers.mode_jumps import ModeJumps
+from discrete_vae.samplers.packing import pack_bits, unpack_bits
+from discrete_vae.samplers.round_trips import count_trips
+from discrete_vae.samplers.swaps import exchanged_order, swap_probabilities, swap_uniforms
+from discrete_vae.samplers.tempering_state import check_tempering_state
+
+_SWAP_STREAM = 0x73776170
+_WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
+_SWEEPS_A_DRAW = 16  # exchanges whose uniforms are drawn at once
+_SWEEPS_A_JUMP = 4
+_UNEVEN = 0.1  # rates this far from their mean ask for new places
+
+
+class ParallelTempering:
+    """Chains of replicas at p^t, t rising to 1, that exchange states so that cold ones cross between modes.
+
+    After each sweep, neighbours trade places with the probability of `swap_probabilities`, even and odd pairs in
+    turn, which leaves the product of all p^t invariant; the replica at t = 1 samples p. All noise is keyed by
+    (seed, chain, replica, sweep, unit). Chains are independent of each other.
+
+    With ``inverse_temperatures=None`` the ladder runs from 0 to 1 and follows the machine: whenever exchange rates
+    leave 0.5, the number of replicas and their places are chosen anew from the rates measured since (an adaptive
+    chain: exact in law only while the ladder stands still; set ``adapting`` to False to hold it).
+
+    Source: Rolfe 2017, section log-partition-function; Swendsen & Wang 1986.
+
+    Args:
+        energy: The machine to sample.
+        num_chains: Number of independent chains, each with all replicas.
+        inverse_temperatures: The ladder, rising to exactly 1; None to tune it.
+        seed: Integer from 0 to 2^64 - 1.
+
+    Attributes:
+        energy: The machine; its parameters are read anew at every step.
+        num_chains: Number of chains.
+        seed: The seed.
+        sweep: Number of sweeps run so far.
+        adapting: Whether the ladder is being tuned.
+        inverse_temperatures: (replica,) float64.
+        round_trips: (chain,) int64, trips of walkers from the hottest replica to the coldest and back since the
+            last `reset_statistics` or change of the ladder.
+        measured: Sweeps since then.
+        jumps: Moves between known modes, made every fourth sweep; None (the start) makes none. Not part of the state.
+        jumped: Jumps of the coldest replicas.
+
+    Raises:
+        InvalidInputError: If an argument breaks its rule.
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> chains = ParallelTempering(RBM(3, 2), num_chains=4, inverse_temperatures=(0, 0.5, 1), seed=0)
+        >>> chains.step(10).shape, chains.replicas.shape
+        (torch.Size([4, 5]), torch.Size([4, 3, 5]))
+    """
+
+    def __init__(
+        self,
+        energy: BoltzmannEnergy,
+        num_chains: int,
+        inverse_temperatures: Sequence[float] | Tensor | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(energy, BoltzmannEnergy):
+            repair = "Give an RBM, for example."
+            raise InvalidInputError(
+                "energy", "must be a BoltzmannEnergy", f"a {type(energy).__name__}", repair
+            )
+        self.energy = energy
+        self.num_chains = check_positive_int("num_chains", num_chains)
+        self.seed, self._key, self._swap_key = seed, key_to_seed(seed), key_to_seed(seed, _SWAP_STREAM)
+        self.sweep = 0
+        self.adapting = inverse_temperatures is None
+        self.jumps: ModeJumps | None = None
+        self.jumped = 0
+        ladder = start_ladder() if inverse_temperatures is None else check_ladder(inverse_temperatures)
+        device = energy.bias.device
+        z = fair_coins(num_chains * len(ladder), energy.num_units, key=self._key, device=device)
+        self._install(ladder, z.view(num_chains, len(ladder), -1))
+
+    @property
+    def num_replicas(self) -> int:
+        """Replicas a chain."""
+        return len(self.inverse_temperatures)
+
+    @property
+    def z(self) -> Tensor:
+        """A copy of the states at t = 1, (chain, unit) float32 in {0,1}."""
+        return self.walkers[torch.arange(self.num_chains, device=self.order.device), self.order[:, -1]]
+
+    @property
+    def replicas(self) -> Tensor:
+        """A copy of all states in the order of the ladder, (chain, replica, unit) float32 in {0,1}."""
+        return self.walkers.gather(1, self.order[:, :, None].expand(-1, -1, self.energy.num_units))
+
+    @property
+    def swap_rates(self) -> Tensor:
+        """Mean exchange probability of neighbours since the last reset, (replica - 1,); NaN before a sweep."""
+        return self._swap_sum / (self.num_chains * self.measured) if self.measured else self._swap_sum / 0
+
+    def start_from(self, z: Tensor) -> None:
+        """Put all replicas of the first chains into given states.
+
+        Args:
+            z: (chain, unit), in {0,1}; as many chains as it has rows.
+
+        Raises:
+            InvalidInputError: If z is not binary, or has more rows than there are chains.
+        """
+        check_binary("z", check_tensor("z", z, ("chain", self.energy.num_units)))
+        if len(z) > self.num_chains:
+            rule = f"must have at most {self.num_chains} rows"
+            raise InvalidInputError("z", rule, len(z), "Give a state a chain.")
+        self.walkers = self.walkers.clone()
+        self.walkers[: len(z)] = z.to(self.walkers)[:, None]
+
+    def reset_statistics(self) -> None:
+        """Forget the measured exchange rates and round trips."""
+        device = self.walkers.device
+        self._swap_sum = torch.zeros(self.num_replicas - 1, dtype=torch.float64)
+        self.measured = 0
+        self.round_trips = torch.zeros(self.num_chains, dtype=torch.int64, device=device)
+        self._last_end = torch.zeros(self.num_chains, self.num_replicas, dtype=torch.uint8, device=device)
+
+    def step(self, num_sweeps: int) -> Tensor:
+        """Run sweeps on all replicas, with exchanges after each.
+
+        Args:
+            num_sweeps: Sweeps to run, at least 1.
+
+        Returns:
+            A copy of the states at t = 1, (chain, unit) float32 in {0,1}, without gradient.
+
+        Raises:
+            InvalidInputError: If num_sweeps is not a positive integer, or the energy has a parameter that is not
+                finite.
+        """
+        for _ in range(check_positive_int("num_sweeps", num_sweeps)):
+            self._sweep_and_swap()
+            if self.adapting and self.measured >= max(_WINDOW_SWEEPS, -(-_WINDOW_SWAPS // self.num_chains)):
+                self.retune()
+        return self.z
+
+    def retune(self) -> bool:
+        """Place the replicas anew from the measured rates; resets the statistics.
+
+        Returns:
+            Whether the ladder changed: another number of replicas, or uneven rates.
+
+        Raises:
+            InvalidInputError: If no sweep has been measured.
+        """
+        if not self.measured:
+            repair = "Call step first."
+            raise InvalidInputError("retune()", "needs measured exchange rates", "none", repair)
+        rates = self.swap_rates
+        ladder = retuned_ladder(self.inverse_temperatures, rates)
+        if len(ladder) == self.num_replicas and bool(((rates - rates.mean()).abs() < _UNEVEN).all()):
+            self.reset_statistics()
+            return False
+        nearest = (ladder[:, None] - self.inverse_temperatures).abs().argmin(1)
+        self._install(ladder, self.replicas[:, nearest.to(self.walkers.device)])
+        return True
+
+    @torch.no_grad()
+    def _sweep_and_swap(self) -> None:
+        """One sweep of every replica, then one round of exchanges."""
+        device = self.energy.bias.device
+        ladder = self.inverse_temperatures.to(device)
+        scale = torch.empty_like(self.order, dtype=torch.float32)
+        scale.scatter_(1, self.order, ladder.float().expand(self.num_chains, -1))
+        z = run_sweeps(
+            self.energy,
+            self.walkers.to(device).flatten(0, 1),
+            1,
+            key=self._key,
+            first_sweep=self.sweep + 1,
+            inverse_temperature=scale.flatten(),
+        )
+        self.sweep += 1
+        if self.jumps is not None and self.sweep % _SWEEPS_A_JUMP == 0:
+            block = self.sweep // _SWEEPS_A_JUMP % len(self.energy.blocks)
+            z, jumped = self.jumps(z, scale.flatten(), sweep=self.sweep, block=block)
+            self.jumped += int(jumped.view_as(self.order).gather(1, self.order[:, -1:]).sum())
+        self.walkers = z.view_as(self.walkers)
+        self.energies = self.energy.energy(z).double().view(self.num_chains, -1)
+        probabilities = swap_probabilities(self.energies.gather(1, self.order), ladder)
+        self.order = exchanged_order(self.order, self._swap_uniforms() < probabilities, self.sweep % 2)
+        self._swap_sum += probabilities.sum(0).cpu()
+        self.measured += 1
+        if self.num_replicas > 1:
+            self.round_trips += count_trips(self.order, self._last_end)
+
+    def _swap_uniforms(self) -> Tensor:
+        """The uniforms of this sweep's exchanges, (chain, replica - 1); made for several sweeps at a time."""
+        first = self.sweep - self.sweep % _SWEEPS_A_DRAW
+        if self._uniforms is None or self._uniforms[0] != first:
+            sweeps, pairs = range(first, first + _SWEEPS_A_DRAW), self.num_replicas - 1
+            draws = swap_uniforms(
+                self.num_chains, pairs, key=self._swap_key, sweeps=sweeps, device=self.order.device
+            )
+            self._uniforms = first, draws
+        return self._uniforms[1][self.sweep - first]
+
+    def _install(self, ladder: Tensor, replicas: Tensor) -> None:
+        """Take over a ladder with the states at it."""
+        self.inverse_temperatures = ladder
+        self.walkers = replicas
+        """States of the walkers, (chain, walker, unit); not a copy."""
+        self.order = torch.arange(len(ladder), device=replicas.device).repeat(self.num_chains, 1)
+        """Which walker is at each replica, (chain, replica)."""
+        self.energies = torch.full_like(self.order, torch.nan, dtype=torch.float64)
+        """E of the walkers after the last sweep, (chain, walker); NaN before."""
+        self._uniforms: tuple[int, Tensor] | None = None
+        self.reset_statistics()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The packed walkers, the ladder, who is where, the statistics and the integers, as plain values."""
+        return {
+            "z": pack_bits(self.walkers.flatten(0, 1)),
+            "order": self.order.clone(),
+            "last_end": self._last_end.clone(),
+            "round_trips": self.round_trips.clone(),
+            "inverse_temperatures": self.inverse_temperatures.clone(),
+            "swap_sum": self._swap_sum.clone(),
+            "num_units": self.energy.num_units,
+            "sweep": self.sweep,
+            "seed": self.seed,
+            "measured": self.measured,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that `state_dict` returned, taking over its seed and ladder.
+
+        Args:
+            state: The state; it is not kept.
+
+        Raises:
+            InvalidInputError: If an entry is missing or damaged, or made for other numbers of units or chains.
+        """
+        check_tempering_state(state, self.num_chains, self.energy.num_units)
+        key, swap_key = key_to_seed(state["seed"]), key_to_seed(state["seed"], _SWAP_STREAM)
+        ladder, device = check_ladder(state["inverse_temperatures"]), self.energy.bias.device
+        z = unpack_bits(state["z"], self.energy.num_units).to(device)
+        self._install(ladder, z.view(self.num_chains, len(ladder), -1))
+        self.order, self._last_end, self.round_trips = (
+            state[name].to(device, copy=True) for name in ("order", "last_end", "round_trips")
+        )
+        self._swap_sum = state["swap_sum"].clone().cpu()
+        self._key, self._swap_key = key, swap_key
+        self.seed, self.sweep, self.measured = state["seed"], state["sweep"], state["measured"]

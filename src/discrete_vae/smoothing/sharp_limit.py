@@ -1,0 +1,27 @@
+"""The limit of infinitely sharp smoothing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from discrete_vae.smoothing.spike import SpikeSmoothing
+
+
+class SharpLimit(SpikeSmoothing):
+    """zeta = z: the limit beta -> infinity of spike-and-exponential and of overlapping exponentials.
+
+    It passes no gradient to the logits through zeta; it serves models that are trained.
+
+    Source: Rolfe 2017, footnote in section spike-and-exponential.
+
+    Examples:
+        >>> SharpLimit().icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
+        tensor([0., 1.])
+    """
+
+    def _inverse_survival(self, v: Tensor) -> Tensor:
+        return torch.ones_like(v)
+
+    def _survival(self, zeta: Tensor) -> Tensor:
+        return (zeta < 1).to(zeta.dtype)

@@ -1,0 +1,108 @@
+"""Two processes of torchrun give the result of one to the last digit; a memory budget is kept."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE
+from discrete_vae.config import EvaluationConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
+from discrete_vae.distributed import from_first, gather_shares, own_share, process_group, rank, world_size
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.evaluate import evaluate_model
+from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.evaluation.memory import samples_in_memory
+
+SCRIPT = """
+import json, sys, torch
+from discrete_vae.distributed import from_first, process_group, rank
+from tests.evaluation.test_sharding import evaluate_tiny
+torch.set_num_threads(1)
+with process_group():
+    result = evaluate_tiny()
+    try:
+        from_first(lambda: 1 / 0)
+    except ZeroDivisionError:
+        result["error"] = "seen"
+    with open(f"{sys.argv[1]}/{rank()}.json", "w") as file:
+        json.dump(result, file)
+"""
+
+
+def tiny_model():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        posterior = HierarchicalPosteriorConfig(groups=2, hidden=(5,))
+        return DiscreteVAE.from_config(
+            ModelConfig(num_features=6, prior=RBMConfig(num_left=3, num_right=2), posterior=posterior)
+        )
+
+
+def evaluate_tiny():
+    x = torch.bernoulli(torch.full((7, 6), 0.4), generator=torch.Generator().manual_seed(0))
+    result = evaluate_model(tiny_model(), x, EvaluationConfig(num_samples=40)).to_json()
+    return {name: result[name] for name in ("log_likelihood", "log_likelihood_limit", "elbo")}
+
+
+def test_one_process_needs_no_group():
+    with process_group():
+        assert (rank(), world_size()) == (0, 1)
+        assert list(own_share(3)) == [0, 1, 2]
+        assert gather_shares(torch.ones(2)).tolist() == [1, 1]
+        assert from_first(lambda: 5) == 5
+
+
+def plain_processes(command):
+    """What torchrun does, without its own process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    return [([sys.executable, *command], address | {"RANK": str(number)}) for number in (0, 1)]
+
+
+def torchrun(command):
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
+    return [([*launcher, *command], {})]
+
+
+@pytest.mark.parametrize("launch", [plain_processes, pytest.param(torchrun, marks=pytest.mark.slow)])
+def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(SCRIPT)
+    root = Path(__file__).resolve().parents[2]
+    paths = os.pathsep.join([str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")])
+    quiet = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(command, env=os.environ | quiet | address, stderr=subprocess.PIPE, text=True)
+        for command, address in launch([str(script), str(tmp_path)])
+    ]
+    alone = json.loads(json.dumps(evaluate_tiny()))
+    for process in started:
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+    for number in (0, 1):
+        result = json.loads((tmp_path / f"{number}.json").read_text())
+        assert result.pop("error") == "seen"
+        assert result == alone
+
+
+def test_the_budget_decides_the_chunks_and_not_the_estimate():
+    model, x = tiny_model(), torch.zeros(2, 6)
+    assert samples_in_memory(model, 1000.0) == 1000
+    assert 1 <= samples_in_memory(model, 0.02) < samples_in_memory(model, 0.1) < 1000
+    assert samples_in_memory(model, 1e-9) == 1
+    small, large = (
+        evaluate_log_likelihood(model, x, log_partition=0.0, num_samples=3000, max_memory=budget)
+        for budget in (0.1, 100.0)
+    )
+    error = small.monte_carlo_std_error + large.monte_carlo_std_error
+    assert abs(small.value - large.value) < 5 * error
+    assert asdict(small)["log_partition_std_error"] == 0.0
+    with pytest.raises(InvalidInputError, match="max_memory must be a finite number above 0"):
+        evaluate_log_likelihood(model, x, log_partition=0.0, num_samples=3, max_memory=0.0)

@@ -1,0 +1,32 @@
+import numpy as np
+import pytest
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.log_partition_histogram import (
+    draw_log_partition_histogram,
+    log_partition_histogram,
+)
+
+
+@pytest.mark.parametrize("exact", [None, 40.006])
+@pytest.mark.parametrize("repeats", [2, 200])
+def test_draws_a_picture(exact, repeats, tmp_path, read_picture):
+    values = 40 + 0.003 * np.random.default_rng(0).standard_normal(repeats)
+    table = log_partition_histogram(values, np.full(repeats, 0.003), exact=exact)
+    path = tmp_path / "histogram.png"
+    draw_log_partition_histogram(table, path, name="digits")
+    assert read_picture(path).shape == (540, 960, 3)
+    again = path.read_bytes()
+    draw_log_partition_histogram(table, path, name="digits")
+    assert path.read_bytes() == again
+
+
+def test_estimates_without_an_error(tmp_path):
+    table = log_partition_histogram([1.0, 1.0], [0.0, 0.0], exact=1.0)
+    draw_log_partition_histogram(table, tmp_path / "histogram.svg")
+    assert (tmp_path / "histogram.svg").exists()
+
+
+def test_one_estimate_is_no_histogram():
+    with pytest.raises(InvalidInputError, match="values must hold at least two estimates"):
+        log_partition_histogram([1.0], [0.1])

@@ -1,0 +1,170 @@
+"""Bridge sampling over parallel tempering against enumeration, far modes included."""
+
+import math
+import warnings
+
+import pytest
+import torch
+
+from discrete_vae import RBM, FactorialBernoulli, bennett_log_partition, exact_log_partition
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.log_partition import bennett
+from discrete_vae.log_partition.annealed import annealed_log_partition
+from discrete_vae.log_partition.bennett import LogPartitionWarning
+from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode
+
+
+def error_of(rbm, **settings):
+    estimate = bennett_log_partition(rbm, **settings)
+    return estimate.value - exact_log_partition(rbm).value, estimate
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 3.0])
+def test_random_machines(scale):
+    error, estimate = error_of(random_rbm(14, 14, scale), std_error=0.01, num_chains=200)
+    assert estimate.converged
+    assert estimate.std_error <= 0.01
+    assert abs(error) < 4 * estimate.std_error
+    assert estimate.inverse_temperatures[0] == 0.0
+    assert all(0.3 < rate < 0.8 for rate in estimate.swap_rates)
+    assert estimate.round_trips >= 10
+    assert 1 < estimate.effective_samples <= estimate.num_samples
+    assert estimate.seconds > 0
+
+
+def test_two_far_modes():
+    error, estimate = error_of(two_far_modes(10, 3.0), std_error=0.015, num_chains=200)
+    assert abs(error) < 4 * estimate.std_error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "rbm",
+    [
+        *(random_rbm(14, 14, scale) for scale in (0.1, 1.0, 3.0)),
+        random_rbm(64, 18, 1.0),
+        two_far_modes(),
+        two_far_modes(20, 1.0, 0.0),
+        two_far_modes(20, 4.0, 0.05),
+        wide_and_deep_mode(),
+        wide_and_deep_mode(8, 12, 3.0, 10.5),
+        wide_and_deep_mode(10, 16, 2.0, 14.0),
+    ],
+    ids=["weak", "unit", "strong", "64+18", "far", "equal", "farther", "deep", "deeper", "deepest"],
+)
+def test_a_hundredth_of_a_nat(rbm):
+    error, estimate = error_of(rbm, std_error=0.0025)
+    assert estimate.converged
+    assert abs(error) < 0.01
+    assert abs(error) < 4 * estimate.std_error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_two_standard_errors_cover_as_often_as_they_should(scale):
+    rbm = random_rbm(6, 6, scale)
+    exact = exact_log_partition(rbm).value
+    inside = 0
+    for seed in range(200):
+        estimate = bennett_log_partition(rbm, std_error=0.05, num_chains=40, seed=seed)
+        inside += abs(estimate.value - exact) < 2 * estimate.std_error
+    assert 180 <= inside <= 198
+
+
+def test_scores_of_repeats_are_neither_wide_nor_narrow():
+    """The quick form of the coverage above: mean square of (value - exact) / std_error over seeds."""
+    rbm = random_rbm(5, 5, 1.0)
+    exact = exact_log_partition(rbm).value
+    estimates = [bennett_log_partition(rbm, std_error=0.1, num_chains=40, seed=s) for s in range(25)]
+    scores = torch.tensor([(estimate.value - exact) / estimate.std_error for estimate in estimates])
+    assert 0.3 < float(scores.square().mean()) < 2.5  # chi-square of 25, alpha 1e-3 on each side
+    assert len({estimate.value for estimate in estimates}) == 25
+
+
+@pytest.mark.parametrize("energy", [FactorialBernoulli(5), RBM(3, 4)], ids=["factorial", "no couplings"])
+def test_without_couplings_the_value_is_exact(energy):
+    with torch.no_grad():
+        energy.bias[:5] = torch.tensor([1.0, -2.0, 0.5, 3.0, 0.0])
+    estimate = bennett_log_partition(energy, num_chains=20, std_error=0.3)
+    assert estimate.value == pytest.approx(
+        exact_log_partition(energy).value, abs=4 * estimate.std_error + 1e-5
+    )
+    assert (estimate.std_error < 1e-5) == isinstance(energy, FactorialBernoulli)
+
+
+def test_the_smaller_side_is_kept_and_sides_can_be_exchanged():
+    rbm = random_rbm(4, 12, 1.0)
+    mirrored = RBM(12, 4)
+    with torch.no_grad():
+        mirrored.weight.copy_(rbm.weight.T)
+        mirrored.bias.copy_(torch.cat([rbm.bias[4:], rbm.bias[:4]]))
+    for machine in (rbm, mirrored):
+        error, estimate = error_of(machine, std_error=0.03, num_chains=100)
+        assert abs(error) < 4 * estimate.std_error
+
+
+def test_a_run_that_does_not_get_there_says_so_with_figures_and_remedies():
+    with pytest.warns(
+        LogPartitionWarning, match=r"asked for: [\d.]+ round trips.*raise max_sweeps"
+    ) as caught:
+        estimate = bennett_log_partition(random_rbm(14, 14, 3.0), num_chains=50, max_sweeps=60)
+    assert estimate.converged is False
+    assert f"{estimate.std_error:.4f}" in str(caught[0].message)
+
+
+def test_a_deep_mode_that_annealing_misses():
+    rbm = wide_and_deep_mode(10, 16, 2.0, 14.0)
+    annealed = annealed_log_partition(rbm, num_chains=50, num_temperatures=200)
+    exact = exact_log_partition(rbm).value
+    assert exact - annealed.value > max(1.5, 8 * annealed.std_error)
+    error, estimate = error_of(rbm, std_error=0.02, num_chains=100)
+    assert estimate.converged
+    assert abs(error) < 4 * estimate.std_error
+
+
+def test_a_deep_mode_that_walkers_do_not_find_is_not_overlooked(monkeypatch):
+    """From coins alone all chains agree on the wide mode, 3 nats too low; those that start low disagree."""
+    monkeypatch.setattr(bennett, "_MODES", 1)  # no jumps between modes
+    rbm = wide_and_deep_mode(10, 16, 2.0, 14.0)
+    with pytest.warns(LogPartitionWarning, match="mix slowly and the stated error may be too small"):
+        estimate = error_of(rbm, num_chains=100, std_error=1.0, max_sweeps=400)[1]
+    assert not estimate.converged
+    with pytest.warns(LogPartitionWarning):  # the caller can know where the modes are
+        known = error_of(rbm, num_chains=100, max_sweeps=400, start=torch.ones(1, 36))[1]
+    assert not known.converged
+
+
+def test_the_seed_decides_and_progress_is_reported():
+    rbm, seen = random_rbm(4, 4), []
+    first = bennett_log_partition(
+        rbm,
+        num_chains=50,
+        std_error=0.05,
+        seed=1,
+        report=lambda sweeps, now: seen.append((sweeps, now.value)),
+    )
+    again, other = (bennett_log_partition(rbm, num_chains=50, std_error=0.05, seed=s) for s in (1, 2))
+    assert first.value == again.value != other.value
+    assert seen[-1] == (first.num_sweeps, first.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"std_error": 0.0}, "std_error must be a finite number above 0"),
+        ({"num_chains": 5}, "num_chains must be at least 20; received 5"),
+        ({"max_sweeps": 0}, "max_sweeps must be a positive integer"),
+        ({"seed": -1}, "seed must be an integer"),
+    ],
+)
+def test_errors(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        bennett_log_partition(random_rbm(2, 2), **settings)
+
+
+def test_a_machine_that_is_not_finite():
+    rbm = random_rbm(2, 2)
+    with torch.no_grad():
+        rbm.bias[0] = math.nan
+    with warnings.catch_warnings(), pytest.raises(InvalidInputError, match="energy"):
+        bennett_log_partition(rbm)
