@@ -109,7 +109,7 @@ def test_parts_of_other_widths_are_refused(refused, tmp_path):
     [
         ("", "EXPERIMENT or --data FILE must be given; received neither."),
         ("digits --data x.npy", "EXPERIMENT or --data FILE must be given; received both."),
-        ("dogits", "experiment must be one of digits, mnist-static-rbm128; received 'dogits'."),
+        ("dogits", "experiment must be one of digits, mnist-dynamic"),
         ("digits --model.prior.num-lefts 3", "Did you mean --model.prior.num-left"),
         ("digits --training.num-epochs many", "must be a whole number"),
         ("digits --model.num-features 65", "model.num_features must be the data's 64; received 65."),
