@@ -95,7 +95,8 @@ def main() -> None:
     others = [("torch_bernoulli", Path(sys.executable)), *((name, PEER_PYTHON) for name in PEERS)]
     contest = {}
     for case in CASES:
-        results = compete(own if contest else own + others, case, seconds=seconds, num_threads=threads)
+        names = own if contest else own + others
+        results = compete(names, case, seconds=seconds * (1 if contest else 3), num_threads=threads)
         contest = contest or results
         add(contest_table(case, results))
     counts = sorted({1, threads})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -17,6 +18,7 @@ HERE = Path(__file__).resolve().parent
 LIMIT = 0.5  # seconds of one run; a slower contender runs fewer sweeps
 FEWEST_ROUNDS = 3
 PAUSE = 0.02  # seconds between runs: threads that wait for work go to sleep
+_STOP, _GO_ON = signal.SIGSTOP, signal.SIGCONT  # some libraries' threads never sleep, so who waits is stopped
 
 
 @dataclass
@@ -94,12 +96,17 @@ class Worker:
             env={**os.environ, **threads},
         )  # fmt: skip
         self.about = self._answer()
+        self._process.send_signal(_STOP)
 
     def ask(self, do: str, **arguments: object) -> dict[str, Any]:
-        """Make the contender do something and wait for its answer."""
+        """Make the contender do something and wait for its answer; until the next request it stands still."""
+        self._process.send_signal(_GO_ON)
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps({"do": do, **arguments}), file=self._process.stdin, flush=True)
-        return self._answer()
+        answer = self._answer()
+        time.sleep(PAUSE)
+        self._process.send_signal(_STOP)
+        return answer
 
     def close(self) -> None:
         self._process.kill()
@@ -144,7 +151,6 @@ def compete(
                 continue
             result.seconds.append(answer["seconds"])
             result.memory, result.mean = answer["memory"], answer["mean"]
-            time.sleep(PAUSE)
     for worker in workers.values():
         worker.close()
     return results

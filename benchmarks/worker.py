@@ -29,6 +29,9 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+WARM_UP = 0.1  # seconds before each timed run: the process has stood still, and its threads wake on one core
+
+
 class Session:
     """The contender and what it has prepared."""
 
@@ -50,6 +53,9 @@ class Session:
         return {}
 
     def run(self, num_sweeps: int) -> dict:
+        begin = time.perf_counter()
+        while time.perf_counter() < begin + WARM_UP:
+            np.asarray(self.step(2))
         start = time.perf_counter()
         states = np.asarray(self.step(num_sweeps))  # a lazy library has to deliver
         seconds = time.perf_counter() - start
