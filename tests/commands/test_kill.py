@@ -77,15 +77,17 @@ def test_a_kill_at_every_operation_on_files_of_two_checkpoints(unbroken, data_fi
 
 
 @pytest.mark.slow
-def test_ten_kills_of_the_command_at_random_times(unbroken, data_file, tmp_path):
-    """The command as a user runs it; each kill comes up to a second after the process began to train."""
-    choose, run, hits = random.Random(1), tmp_path / "run", 0
+def test_ten_kills_of_the_command_at_random_times(data_file, tmp_path):
+    """The command as a user runs it, threads included; each kill comes up to a second after training began."""
+    choose, run, unbroken, hits = random.Random(1), tmp_path / "run", tmp_path / "unbroken", 0
+    dvae = [sys.executable, "-m", "discrete_vae"]
+    subprocess.run([*dvae, *train_words(data_file, unbroken)], capture_output=True, check=True)
     first = train_words(data_file, run)
     again = ["train", "--resume", "--run-dir", str(run)]
     for _ in range(10):
         words = again if (run / "config.json").exists() else first
         process = subprocess.Popen(
-            [sys.executable, "-m", "discrete_vae", *words],
+            [*dvae, *words],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -96,6 +98,6 @@ def test_ten_kills_of_the_command_at_random_times(unbroken, data_file, tmp_path)
         process.stderr.close()
         hits += process.wait() == -9
     assert hits >= 3
-    done = subprocess.run([sys.executable, "-m", "discrete_vae", *again], capture_output=True, check=False)
+    done = subprocess.run([*dvae, *again], capture_output=True, check=False)
     assert done.returncode == 0
     assert_equal_runs(run, unbroken)
