@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from discrete_vae.samplers import packing
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
 
 
@@ -17,3 +18,12 @@ def test_bit_order_is_fixed():
     z = torch.zeros(1, 16)
     z[0, 1] = z[0, 15] = 1
     assert pack_bits(z).tolist() == [[2, 128]]
+
+
+@pytest.mark.parametrize("num_units", [1, 7, 8, 9, 128])
+def test_other_devices_pack_as_the_cpu_does(num_units):
+    z = torch.randint(2, (5, num_units), generator=torch.Generator().manual_seed(0)).float()
+    packed = packing._pack_anywhere(z)
+    assert torch.equal(packed, packing.pack_bits(z))
+    assert torch.equal(packing._unpack_anywhere(packed, num_units), z)
+    assert torch.equal(packing.unpack_bits(packed, num_units), z)

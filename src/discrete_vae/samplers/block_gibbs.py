@@ -24,8 +24,8 @@ class BlockGibbs:
 
     The chains are persistent: every step goes on where the last one ended, with the parameters that the
     energy has at that moment. All noise is keyed by (seed, chain, sweep, unit), so results depend neither on
-    threads nor on how sweeps are divided among steps. The chains start from fair coins and live on the
-    energy's device.
+    threads nor on how sweeps are divided among steps. The chains start from fair coins, live on the energy's
+    device and are kept packed, a bit a unit, between steps.
 
     Source: Rolfe 2017, section architecture (persistent contrastive divergence with block Gibbs sampling).
 
@@ -63,12 +63,13 @@ class BlockGibbs:
         self._key = key_to_seed(seed)
         self.seed = seed
         self.sweep = 0
-        self._z = fair_coins(num_chains, energy.num_units, key=self._key, device=energy.bias.device)
+        coins = fair_coins(num_chains, energy.num_units, key=self._key, device=energy.bias.device)
+        self._packed = pack_bits(coins)
 
     @property
     def z(self) -> Tensor:
         """A copy of the states, (chain, unit) float32 in {0,1}."""
-        return self._z.clone()
+        return unpack_bits(self._packed.to(self.energy.bias.device), self.energy.num_units)
 
     def step(self, num_sweeps: int, *, moments: RunningMoments | None = None) -> Tensor:
         """Run sweeps on all chains.
@@ -85,26 +86,28 @@ class BlockGibbs:
                 or units, or the energy has a parameter that is not finite.
         """
         end = self.sweep + check_positive_int("num_sweeps", num_sweeps)
+        z = self.z
         if moments is None:
-            self._advance(end)
+            z = self._advance(z, end)
         else:
-            moments.check_fits(self._z)
+            moments.check_fits(z)
             while self.sweep < end:
-                self._advance(min(end, (self.sweep // moments.every + 1) * moments.every))
+                z = self._advance(z, min(end, (self.sweep // moments.every + 1) * moments.every))
                 if self.sweep % moments.every == 0:
-                    moments.add(self._z)
-        return self.z
+                    moments.add(z)
+        self._packed = pack_bits(z)
+        return z
 
-    def _advance(self, end: int) -> None:
+    def _advance(self, z: Tensor, end: int) -> Tensor:
         """Run sweeps up to and with number ``end``, in one call of the kernel."""
-        z = self._z.to(self.energy.bias.device)
-        self._z = run_sweeps(self.energy, z, end - self.sweep, key=self._key, first_sweep=self.sweep + 1)
+        z = run_sweeps(self.energy, z, end - self.sweep, key=self._key, first_sweep=self.sweep + 1)
         self.sweep = end
+        return z
 
     def state_dict(self) -> dict[str, Any]:
         """The packed states (chain, byte) uint8 and the integers num_units, sweep and seed."""
         return {
-            "z": pack_bits(self._z),
+            "z": self._packed.clone(),
             "num_units": self.energy.num_units,
             "sweep": self.sweep,
             "seed": self.seed,
@@ -153,5 +156,5 @@ class BlockGibbs:
                 "state['sweep']", "must be an integer from 0 to 2^64 - 1", repr(sweep), "Load the right file."
             )
         key = key_to_seed(state["seed"])
-        self._z = unpack_bits(packed, num_units).to(self.energy.bias.device)
+        self._packed = packed.clone()
         self._key, self.seed, self.sweep = key, state["seed"], sweep
