@@ -27,13 +27,13 @@ def mnist_static_rbm128(size: str) -> ExperimentConfig:
 
     Data: the published binarisation, 50,000 / 10,000 / 10,000 images.
 
-    Measured test log-likelihood (1,000 shuffled test images, 1,000 importance samples, Monte-Carlo error 0.02), with the
-    networks of size short: -94.45 +- 0.78 nats after 34 epochs (--training.num-epochs 34 --training.beta-bound.slope
-    0.14), -91.50 +- 0.77 after 100 (slope 0.05); size short itself has 80. log Z after 34 epochs 93.993 +- 0.003 by
-    bridge sampling, 93.992 and 94.005 by forward and reverse annealing. Size paper: not measured yet.
+    Measured test log-likelihood, networks of size short: -94.45 +- 0.78 nats after 34 epochs (--training.num-epochs 34
+    --training.beta-bound.slope 0.14) and -91.50 +- 0.77 after 100 (slope 0.05), over 1,000 shuffled test images with
+    1,000 importance samples, Monte-Carlo error 0.02; size short itself has 80 epochs. log Z after 34 epochs 93.993 +-
+    0.003 by bridge sampling, 93.992 and 94.005 by forward and reverse annealing. Size paper: not measured yet.
 
-    Time: 31 to 43 ms a step on two cores, 4 of them for the chains: 21 to 29 minutes for the 40,000 steps of size short;
-    the 34 epochs took 13. With plain torch in place of the compiled kernel a step takes 2.0 to 2.3 times as long
+    Time: 31 to 43 ms a step on two cores, 4 of them for the chains: 21 to 29 minutes for the 40,000 steps of size
+    short; the 34 epochs took 13. With plain torch in place of the compiled kernel a step takes 2.0 to 2.3 times as long
     (benchmarks/training_step.py).
     """
     width = {"smoke": 100, "short": 500, "paper": 2000}[size]
