@@ -114,13 +114,32 @@ def test_links_to_files_lead_somewhere(name):
     assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_python_blocks_run(name):
+def run_blocks(blocks: list[str], name: str) -> dict[str, object]:
+    """Run a page's blocks, which build on each other; returns the names that they leave."""
+    names: dict[str, object] = {}
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        names: dict[str, object] = {}  # a page's blocks build on each other
-        for block in python_blocks(name):
+        for block in blocks:
             exec(compile(block, name, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_python_blocks_run(name):
+    names = run_blocks(python_blocks(name), name)
+    tensors = {key: value for key, value in names.items() if isinstance(value, torch.Tensor)}
+    assert [key for key, value in tensors.items() if not bool(value.isfinite().all())] == []
+
+
+def test_a_block_that_fails_is_found():
+    with pytest.raises(NameError):
+        run_blocks(["x = 1", "y"], "page")
+
+
+def test_the_readme_example_gives_what_its_comments_say():
+    names = run_blocks(python_blocks("README.md"), "README.md")
+    assert names["elbo"].value.shape == names["likelihood"].std_error.shape == (100,)
+    assert names["z"].shape == (500, 32)
 
 
 def test_readme_has_a_block_that_runs_and_a_picture():

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
-    Caltech101SilhouettesConfig,
-    CompleteSharingConfig,
-    ExperimentConfig,
-    GaussianHierarchyConfig,
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    RBMConfig,
-)
-from discrete_vae.experiments.paper_training import paper_evaluation, paper_training
+from discrete_vae.config import Caltech101SilhouettesConfig, CompleteSharingConfig, ExperimentConfig
+from discrete_vae.experiments.paper_experiment import paper_experiment
 
 
 def caltech101_silhouettes(size: str) -> ExperimentConfig:
@@ -31,42 +22,16 @@ def caltech101_silhouettes(size: str) -> ExperimentConfig:
     Time: smoke within a minute and short within 45 minutes on two cores are the aim, paper needs a GPU; not measured
     yet. ``dvae validate caltech101-silhouettes`` times a step on the machine at hand.
     """
-    widths = {"smoke": (100, 100), "short": (400, 400), "paper": (2000, 2000)}[size]
-    hierarchy = {
-        "smoke": GaussianHierarchyConfig(
-            num_layers=2,
-            num_units=16,
-            posterior_hidden=widths,
-            prior_hidden=(50,),
-            sharing=CompleteSharingConfig(),
-        ),
-        "short": GaussianHierarchyConfig(
-            num_layers=4,
-            num_units=80,
-            posterior_hidden=widths,
-            prior_hidden=(100,),
-            sharing=CompleteSharingConfig(),
-        ),
-        "paper": GaussianHierarchyConfig(
-            num_layers=12,
-            num_units=80,
-            posterior_hidden=widths,
-            prior_hidden=(100,),
-            sharing=CompleteSharingConfig(),
-        ),
-    }[size]
-    num_epochs = {"smoke": 10, "short": 300, "paper": 1000}[size]
-    return ExperimentConfig(
-        name="caltech101-silhouettes",
-        size=size,
+    return paper_experiment(
+        "caltech101-silhouettes",
+        size,
         data=Caltech101SilhouettesConfig(),
-        model=ModelConfig(
-            num_features=784,
-            prior=RBMConfig(num_left=64, num_right=64),
-            posterior=HierarchicalPosteriorConfig(groups=4, hidden=widths),
-            hierarchy=hierarchy,
-            likelihood=BernoulliLikelihoodConfig(hidden=()),
-        ),
-        training=paper_training(size, num_epochs, steps_per_epoch=41),
-        evaluation=paper_evaluation(size),
+        layers={  # number of layers, units of each, width of the prior's networks
+            "smoke": (2, 16, 50),
+            "short": (4, 80, 100),
+            "paper": (12, 80, 100),
+        },
+        sharing=CompleteSharingConfig(),
+        num_epochs={"smoke": 10, "short": 300, "paper": 1000},
+        steps_per_epoch=41,
     )

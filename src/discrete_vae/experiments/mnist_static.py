@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
-    ExperimentConfig,
-    GaussianHierarchyConfig,
-    GroupSharingConfig,
-    HierarchicalPosteriorConfig,
-    MNISTStaticConfig,
-    ModelConfig,
-    NoSharingConfig,
-    RBMConfig,
-)
-from discrete_vae.experiments.paper_training import paper_evaluation, paper_training
+from discrete_vae.config import ExperimentConfig, GroupSharingConfig, MNISTStaticConfig, NoSharingConfig
+from discrete_vae.experiments.paper_experiment import paper_experiment
 
 
 def mnist_static(size: str) -> ExperimentConfig:
@@ -33,42 +23,16 @@ def mnist_static(size: str) -> ExperimentConfig:
     Time: smoke within a minute and short within 45 minutes on two cores are the aim, paper needs a GPU; not measured
     yet. ``dvae validate mnist-static`` times a step on the machine at hand.
     """
-    widths = {"smoke": (100, 100), "short": (400, 400), "paper": (2000, 2000)}[size]
-    hierarchy = {
-        "smoke": GaussianHierarchyConfig(
-            num_layers=2,
-            num_units=16,
-            posterior_hidden=widths,
-            prior_hidden=(50,),
-            sharing=GroupSharingConfig(num_groups=2),
-        ),
-        "short": GaussianHierarchyConfig(
-            num_layers=4,
-            num_units=32,
-            posterior_hidden=widths,
-            prior_hidden=(200,),
-            sharing=NoSharingConfig(),
-        ),
-        "paper": GaussianHierarchyConfig(
-            num_layers=20,
-            num_units=256,
-            posterior_hidden=widths,
-            prior_hidden=(2000,),
-            sharing=GroupSharingConfig(num_groups=2),
-        ),
-    }[size]
-    num_epochs = {"smoke": 1, "short": 100, "paper": 1000}[size]
-    return ExperimentConfig(
-        name="mnist-static",
-        size=size,
+    return paper_experiment(
+        "mnist-static",
+        size,
         data=MNISTStaticConfig(),
-        model=ModelConfig(
-            num_features=784,
-            prior=RBMConfig(num_left=64, num_right=64),
-            posterior=HierarchicalPosteriorConfig(groups=4, hidden=widths),
-            hierarchy=hierarchy,
-            likelihood=BernoulliLikelihoodConfig(hidden=()),
-        ),
-        training=paper_training(size, num_epochs, steps_per_epoch=500),
-        evaluation=paper_evaluation(size),
+        layers={  # number of layers, units of each, width of the prior's networks
+            "smoke": (2, 16, 50),
+            "short": (4, 32, 200),
+            "paper": (20, 256, 2000),
+        },
+        sharing=NoSharingConfig() if size == "short" else GroupSharingConfig(num_groups=2),
+        num_epochs={"smoke": 1, "short": 100, "paper": 1000},
+        steps_per_epoch=500,
     )

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
-    ExperimentConfig,
-    GaussianHierarchyConfig,
-    GroupSharingConfig,
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    OmniglotConfig,
-    RBMConfig,
-)
-from discrete_vae.experiments.paper_training import paper_evaluation, paper_training
+from discrete_vae.config import ExperimentConfig, GroupSharingConfig, OmniglotConfig
+from discrete_vae.experiments.paper_experiment import paper_experiment
 
 
 def omniglot(size: str) -> ExperimentConfig:
@@ -34,44 +25,17 @@ def omniglot(size: str) -> ExperimentConfig:
     Time: smoke within a minute and short within 45 minutes on two cores are the aim, paper needs a GPU; not measured
     yet. ``dvae validate omniglot`` times a step on the machine at hand.
     """
-    widths = {"smoke": (100, 100), "short": (400, 400), "paper": (2000, 2000)}[size]
-    hierarchy = {
-        "smoke": GaussianHierarchyConfig(
-            num_layers=2,
-            num_units=16,
-            posterior_hidden=widths,
-            prior_hidden=(50,),
-            sharing=GroupSharingConfig(num_groups=2),
-        ),
-        "short": GaussianHierarchyConfig(
-            num_layers=4,
-            num_units=64,
-            posterior_hidden=widths,
-            prior_hidden=(200,),
-            sharing=GroupSharingConfig(num_groups=2),
-        ),
-        "paper": GaussianHierarchyConfig(
-            num_layers=16,
-            num_units=256,
-            posterior_hidden=widths,
-            prior_hidden=(800,),
-            sharing=GroupSharingConfig(num_groups=2),
-        ),
-    }[size]
-    num_epochs = {"smoke": 2, "short": 150, "paper": 1000}[size]
-    return ExperimentConfig(
-        name="omniglot",
-        size=size,
+    return paper_experiment(
+        "omniglot",
+        size,
         data=OmniglotConfig(),
-        model=ModelConfig(
-            num_features=784,
-            prior=RBMConfig(num_left=64, num_right=64),
-            posterior=HierarchicalPosteriorConfig(groups=4, hidden=widths),
-            hierarchy=hierarchy,
-            likelihood=BernoulliLikelihoodConfig(
-                hidden={"smoke": (50,), "short": (200,), "paper": (800,)}[size]
-            ),
-        ),
-        training=paper_training(size, num_epochs, steps_per_epoch=230),
-        evaluation=paper_evaluation(size),
+        layers={  # number of layers, units of each, width of the prior's networks
+            "smoke": (2, 16, 50),
+            "short": (4, 64, 200),
+            "paper": (16, 256, 800),
+        },
+        sharing=GroupSharingConfig(num_groups=2),
+        decoder_hidden={"smoke": (50,), "short": (200,), "paper": (800,)},
+        num_epochs={"smoke": 2, "short": 150, "paper": 1000},
+        steps_per_epoch=230,
     )
