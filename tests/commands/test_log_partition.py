@@ -24,7 +24,7 @@ def test_repeats_with_a_histogram(trained, capsys):
     printed = capsys.readouterr().out
     assert "3/3  log Z = " in printed
     assert "exchange rates" in printed
-    assert "split R-hat" in printed
+    assert "R-hat" in printed
     assert trained.figure_path("log-partition.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads((trained.path / "log_partition.json").read_text())
     exact = exact_log_partition(load_run(trained).model.prior).value

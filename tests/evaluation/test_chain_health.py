@@ -1,16 +1,13 @@
 """Autocorrelation, R-hat and effective samples on series whose values are known; chains that are stuck."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from discrete_vae import RBM, BlockGibbs, ParallelTempering
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.chain_health import (
-    ChainHealthWarning,
-    chain_health,
-    effective_samples,
-    split_r_hat,
-)
+from discrete_vae.evaluation.chain_health import ChainHealthWarning, chain_health
 from tests.log_partition.machines import random_rbm
 
 
@@ -23,28 +20,49 @@ def autoregression(chains, draws, factor, seed=0):
     return torch.stack(series, 1)
 
 
+class Series:
+    """Chains whose energies are a given series."""
+
+    def __init__(self, series):
+        self.draws = iter(series.T)
+        self.energy = SimpleNamespace(energy=lambda z: z)
+
+    def step(self, num_sweeps):
+        assert num_sweeps == 1
+        return next(self.draws)
+
+
+def health_of(series):
+    return chain_health(Series(series), num_sweeps=series.shape[1])
+
+
 @pytest.mark.parametrize(("factor", "tolerance"), [(0.0, 0.05), (0.5, 0.06), (0.9, 0.12)])
 def test_effective_samples_of_autoregressions(factor, tolerance):
     series = autoregression(50, 2000, factor)
-    expected = series.numel() * (1 - factor) / (1 + factor)
-    assert effective_samples(series) == pytest.approx(expected, rel=tolerance)
-    assert split_r_hat(series) == pytest.approx(1.0, abs=0.02)
+    health = health_of(series)
+    assert health.effective_samples == pytest.approx(
+        series.numel() * (1 - factor) / (1 + factor), rel=tolerance
+    )
+    assert health.autocorrelation_time == pytest.approx((1 + factor) / (1 - factor), rel=tolerance)
+    assert health.r_hat == pytest.approx(1.0, abs=0.02)
 
 
 def test_chains_with_different_means():
     series = autoregression(10, 500, 0.0)
-    shifted = series + torch.arange(10.0)[:, None]
-    assert split_r_hat(shifted) > 2.5
-    assert effective_samples(shifted) < 50
-    drifting = series + torch.linspace(0, 4, 500)
-    assert split_r_hat(drifting) > 1.3
+    for wrong, least in (
+        (series + torch.arange(10.0)[:, None], 2.0),
+        (series + torch.linspace(0, 4, 500), 1.2),
+    ):
+        with pytest.warns(ChainHealthWarning):
+            health = health_of(wrong)
+        assert health.r_hat > least
+        assert health.effective_samples < 100
 
 
-def test_series_that_do_not_vary():
-    assert split_r_hat(torch.ones(3, 10)) == 1.0
-    assert effective_samples(torch.ones(3, 10)) == 30
-    with pytest.raises(InvalidInputError, match="series must have at least 4 draws; received 3"):
-        split_r_hat(torch.ones(2, 3))
+def test_one_chain_is_compared_with_itself_and_chains_that_stand_still_are_no_error():
+    assert health_of(autoregression(1, 400, 0.0)).r_hat == pytest.approx(1.0, abs=0.02)
+    still = health_of(torch.ones(3, 20))
+    assert (still.r_hat, still.effective_samples, still.autocorrelation_time) == (1.0, 60.0, 1.0)
 
 
 @pytest.mark.parametrize("make", [BlockGibbs, ParallelTempering])
@@ -63,7 +81,7 @@ def test_chains_that_are_stuck_are_reported():
         rbm.weight.fill_(4.0)
         rbm.bias.fill_(-19.0)  # the modes differ by 20 nats of energy, and chains do not cross
     chains = BlockGibbs(rbm, 40, seed=0)
-    with pytest.warns(ChainHealthWarning, match="split R-hat"):
+    with pytest.warns(ChainHealthWarning, match="R-hat"):
         assert chain_health(chains, num_sweeps=50).r_hat > 1.1
     with pytest.raises(InvalidInputError, match="num_sweeps must be at least 20"):
         chain_health(chains, num_sweeps=5)

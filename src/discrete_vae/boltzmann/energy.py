@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_tensor
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import softplus
 
 
@@ -103,3 +104,15 @@ class BoltzmannEnergy(nn.Module, ABC):
         """Check a batch of states and bring it to the dtype of the computation."""
         check_tensor(name, z, (..., width))
         return z.to(torch.promote_types(z.dtype, self.bias.dtype))
+
+
+def check_energy(value: object) -> BoltzmannEnergy:
+    """Return value if it is a BoltzmannEnergy.
+
+    Raises:
+        InvalidInputError: If it is something else.
+    """
+    if not isinstance(value, BoltzmannEnergy):
+        received = f"a {type(value).__name__}"
+        raise InvalidInputError("energy", "must be a BoltzmannEnergy", received, "Give an RBM, for example.")
+    return value

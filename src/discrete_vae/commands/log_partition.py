@@ -109,6 +109,6 @@ def _print_chains(health: ChainHealth) -> None:
     """The persistent chains of training."""
     print(
         f"training chains: {health.num_chains}, {health.num_sweeps} sweeps of each looked at: autocorrelation time "
-        f"{health.autocorrelation_time:.1f} sweeps, split R-hat {health.r_hat:.3f}, "
+        f"{health.autocorrelation_time:.1f} sweeps, R-hat {health.r_hat:.3f}, "
         f"{health.effective_samples:.0f} effective samples"
     )

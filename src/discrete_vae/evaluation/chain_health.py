@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 
 import torch
+from arviz_stats.base import array_stats
 from torch import Tensor
 
-from discrete_vae.checks import check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.protocol import Sampler
 
@@ -25,7 +24,7 @@ class ChainHealth:
     """The health of chains, by the energy of their states.
 
     Attributes:
-        r_hat: Split R-hat; near 1 where all chains visit the same energies.
+        r_hat: Rank-normalised split R-hat; near 1 where all chains visit the same energies.
         autocorrelation_time: Sweeps a chain takes for one effective sample.
         effective_samples: Effective samples of all chains together.
         num_chains: Chains.
@@ -44,6 +43,8 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
 
     One number a state is looked at: chains stuck in modes of equal energy look healthy here. Round trips of parallel
     tempering see those.
+
+    Source: Vehtari, Gelman, Simpson, Carpenter & Buerkner 2021, by arviz-stats.
 
     Args:
         sampler: The chains; they advance.
@@ -64,9 +65,9 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
         )
     with torch.no_grad():
         series = torch.stack([sampler.energy.energy(sampler.step(1)).double() for _ in range(num_sweeps)], 1)
-    effective = effective_samples(series)
+    r_hat, effective = _r_hat_and_effective_samples(series.cpu())
     health = ChainHealth(
-        r_hat=split_r_hat(series),
+        r_hat=r_hat,
         autocorrelation_time=series.numel() / effective,
         effective_samples=effective,
         num_chains=len(series),
@@ -74,7 +75,7 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
     )
     if health.r_hat > _HIGH_R_HAT:
         warnings.warn(
-            f"split R-hat of the chains' energies is {health.r_hat:.3f}, above {_HIGH_R_HAT}: the chains visit "
+            f"R-hat of the chains' energies is {health.r_hat:.3f}, above {_HIGH_R_HAT}: the chains visit "
             "different regions. Run more sweeps a step, or draw from parallel tempering "
             "(--training.sampler parallel-tempering).",
             ChainHealthWarning,
@@ -83,57 +84,14 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
     return health
 
 
-def split_r_hat(series: Tensor) -> float:
-    """Split R-hat: sqrt of the variance over all halves of chains to that within them.
-
-    Source: Gelman, Carlin, Stern, Dunson, Vehtari & Rubin 2013, section 11.4.
-
-    Args:
-        series: (chain, draw), at least 4 draws.
-
-    Returns:
-        About 1 for chains of one law; 1 where nothing varies.
-    """
-    halves = _halves(series)
-    within = halves.var(1).mean()
-    length = halves.shape[1]
-    total = (length - 1) / length * within + halves.mean(1).var()
-    return float((total / within).sqrt()) if float(within) > 0 else (1.0 if float(total) == 0 else math.inf)
-
-
-def effective_samples(series: Tensor) -> float:
-    """Effective number of independent draws for the mean, by Geyer's initial monotone sequence over split chains.
-
-    Source: Geyer 1992; Gelman et al. 2013, section 11.5.
-
-    Args:
-        series: (chain, draw), at least 4 draws.
-
-    Returns:
-        From 1 to the number of draws times its logarithm (antithetic chains have more than draws).
-    """
-    halves = _halves(series)
-    chains, length = halves.shape
-    centred = halves - halves.mean(1, keepdim=True)
-    spectrum = torch.fft.rfft(centred, 2 * length)
-    covariance = torch.fft.irfft(spectrum.abs().square(), 2 * length)[:, :length].mean(0) / length
-    within = halves.var(1).mean()
-    total = (length - 1) / length * within + (halves.mean(1).var() if chains > 1 else 0.0)
-    count = chains * length
-    if not float(total) > 0:
-        return float(count)
-    correlation = 1 - (within - covariance * length / (length - 1)) / total
-    correlation[0] = 1
-    pairs = correlation[: length // 2 * 2].view(-1, 2).sum(1)
-    positive = int((pairs <= 0).nonzero()[0]) if bool((pairs <= 0).any()) else len(pairs)
-    time = float(2 * pairs[: max(positive, 1)].cummin(0).values.sum()) - 1
-    return count / max(time, 1 / math.log10(count))
-
-
-def _halves(series: Tensor) -> Tensor:
-    """Each chain as two, (2 chain, draw / 2)."""
-    check_tensor("series", series, ("chain", "draw"))
-    if series.shape[1] < 4:
-        raise InvalidInputError("series", "must have at least 4 draws", series.shape[1], "Run more sweeps.")
-    length = series.shape[1] // 2
-    return torch.cat([series[:, :length], series[:, -length:]]).double()
+def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
+    """Rank-normalised split R-hat and bulk effective samples of (chain, draw), as Vehtari et al. 2021 define them."""
+    if bool((series == series[0, 0]).all()):
+        return 1.0, float(series.numel())
+    if len(series) == 1:  # R-hat compares chains; the halves of one are two
+        series = series[:, : series.shape[1] // 2 * 2].view(2, -1)
+    values = series.numpy()
+    return (
+        float(array_stats.rhat(values, chain_axis=0, draw_axis=1)),
+        float(array_stats.ess(values, chain_axis=0, draw_axis=1)),
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed
@@ -51,14 +51,7 @@ class BlockGibbs:
     """
 
     def __init__(self, energy: BoltzmannEnergy, num_chains: int, *, seed: int = 0) -> None:
-        if not isinstance(energy, BoltzmannEnergy):
-            raise InvalidInputError(
-                "energy",
-                "must be a BoltzmannEnergy",
-                f"a {type(energy).__name__}",
-                "Give an RBM, for example.",
-            )
-        self.energy = energy
+        self.energy = check_energy(energy)
         self.num_chains = check_positive_int("num_chains", num_chains)
         self._key = key_to_seed(seed)
         self.seed = seed

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed
@@ -18,12 +18,11 @@ from discrete_vae.samplers.ladder import check_ladder, retuned_ladder, start_lad
 from discrete_vae.samplers.mode_jumps import ModeJumps
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
 from discrete_vae.samplers.round_trips import count_trips
-from discrete_vae.samplers.swaps import exchanged_order, swap_probabilities, swap_uniforms
+from discrete_vae.samplers.swaps import SwapUniforms, exchanged_order, swap_probabilities
 from discrete_vae.samplers.tempering_state import check_tempering_state
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
-_SWEEPS_A_DRAW = 16  # exchanges whose uniforms are drawn at once
 _SWEEPS_A_JUMP = 4
 _UNEVEN = 0.1  # rates this far from their mean ask for new places
 
@@ -78,12 +77,7 @@ class ParallelTempering:
         *,
         seed: int = 0,
     ) -> None:
-        if not isinstance(energy, BoltzmannEnergy):
-            repair = "Give an RBM, for example."
-            raise InvalidInputError(
-                "energy", "must be a BoltzmannEnergy", f"a {type(energy).__name__}", repair
-            )
-        self.energy = energy
+        self.energy = check_energy(energy)
         self.num_chains = check_positive_int("num_chains", num_chains)
         self.seed, self._key, self._swap_key = seed, key_to_seed(seed), key_to_seed(seed, _SWAP_STREAM)
         self.sweep = 0
@@ -202,22 +196,11 @@ class ParallelTempering:
         self.walkers = z.view_as(self.walkers)
         self.energies = self.energy.energy(z).double().view(self.num_chains, -1)
         probabilities = swap_probabilities(self.energies.gather(1, self.order), ladder)
-        self.order = exchanged_order(self.order, self._swap_uniforms() < probabilities, self.sweep % 2)
+        self.order = exchanged_order(self.order, self._uniforms(self.sweep) < probabilities, self.sweep % 2)
         self._swap_sum += probabilities.sum(0).cpu()
         self.measured += 1
         if self.num_replicas > 1:
             self.round_trips += count_trips(self.order, self._last_end)
-
-    def _swap_uniforms(self) -> Tensor:
-        """The uniforms of this sweep's exchanges, (chain, replica - 1); made for several sweeps at a time."""
-        first = self.sweep - self.sweep % _SWEEPS_A_DRAW
-        if self._uniforms is None or self._uniforms[0] != first:
-            sweeps, pairs = range(first, first + _SWEEPS_A_DRAW), self.num_replicas - 1
-            draws = swap_uniforms(
-                self.num_chains, pairs, key=self._swap_key, sweeps=sweeps, device=self.order.device
-            )
-            self._uniforms = first, draws
-        return self._uniforms[1][self.sweep - first]
 
     def _install(self, ladder: Tensor, replicas: Tensor) -> None:
         """Take over a ladder with the states at it."""
@@ -228,7 +211,7 @@ class ParallelTempering:
         """Which walker is at each replica, (chain, replica)."""
         self.energies = torch.full_like(self.order, torch.nan, dtype=torch.float64)
         """E of the walkers after the last sweep, (chain, walker); NaN before."""
-        self._uniforms: tuple[int, Tensor] | None = None
+        self._uniforms = SwapUniforms(self.num_chains, len(ladder) - 1, self._swap_key, replicas.device)
         self.reset_statistics()
 
     def state_dict(self) -> dict[str, Any]:
@@ -256,7 +239,7 @@ class ParallelTempering:
             InvalidInputError: If an entry is missing or damaged, or made for other numbers of units or chains.
         """
         check_tempering_state(state, self.num_chains, self.energy.num_units)
-        key, swap_key = key_to_seed(state["seed"]), key_to_seed(state["seed"], _SWAP_STREAM)
+        self._key, self._swap_key = key_to_seed(state["seed"]), key_to_seed(state["seed"], _SWAP_STREAM)
         ladder, device = check_ladder(state["inverse_temperatures"]), self.energy.bias.device
         z = unpack_bits(state["z"], self.energy.num_units).to(device)
         self._install(ladder, z.view(self.num_chains, len(ladder), -1))
@@ -264,5 +247,4 @@ class ParallelTempering:
             state[name].to(device, copy=True) for name in ("order", "last_end", "round_trips")
         )
         self._swap_sum = state["swap_sum"].clone().cpu()
-        self._key, self._swap_key = key, swap_key
         self.seed, self.sweep, self.measured = state["seed"], state["sweep"], state["measured"]

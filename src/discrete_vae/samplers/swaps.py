@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from discrete_vae.samplers.kernels.philox import philox4x32, uniforms
+
+_SWEEPS_A_DRAW = 16
 
 
 def swap_probabilities(energies: Tensor, inverse_temperatures: Tensor) -> Tensor:
@@ -77,3 +81,25 @@ def swap_uniforms(
     )
     words = torch.broadcast_tensors(*philox4x32((quads, chains, low, high), key))
     return uniforms(torch.stack(words, -1).flatten(2)[..., :num_pairs])
+
+
+class SwapUniforms:
+    """`swap_uniforms` of one sweep after another, drawn for several sweeps at a time.
+
+    Args:
+        num_chains: Number of chains.
+        num_pairs: Pairs of neighbours.
+        key: Philox key of the exchanges.
+        device: Where to compute.
+    """
+
+    def __init__(self, num_chains: int, num_pairs: int, key: int, device: torch.device | str = "cpu") -> None:
+        self._draw = partial(swap_uniforms, num_chains, num_pairs, key=key, device=device)
+        self._sweeps, self._drawn = range(0), torch.empty(0)
+
+    def __call__(self, sweep: int) -> Tensor:
+        """The uniforms of a sweep, (chain, pair) float32 in (0, 1)."""
+        if sweep not in self._sweeps:
+            self._sweeps = range(sweep, sweep + _SWEEPS_A_DRAW)
+            self._drawn = self._draw(sweeps=self._sweeps)
+        return self._drawn[sweep - self._sweeps.start]
