@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from discrete_vae.boltzmann.graph import GraphBoltzmann
     from discrete_vae.boltzmann.rbm import RBM
     from discrete_vae.data.load import load_dataset
+    from discrete_vae.experiments import load_experiment
     from discrete_vae.hierarchy.complete_sharing import CompleteSharing
     from discrete_vae.hierarchy.gaussian_hierarchy import GaussianHierarchy
     from discrete_vae.hierarchy.group_sharing import GroupSharing
@@ -58,6 +59,7 @@ _HOMES = {
     "exact_log_partition": "log_partition.exact",
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
+    "load_experiment": "experiments",
 }
 
 __all__ = [
@@ -85,6 +87,7 @@ __all__ = [
     "exact_log_partition",
     "kl_to_boltzmann",
     "load_dataset",
+    "load_experiment",
 ]
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import SupportsFloat
 
 import torch
@@ -13,55 +10,19 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor, check_unit_interval
 from discrete_vae.config import ModelConfig, instantiate
+from discrete_vae.draws import Encoding, ModelSample
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.log_partition.exact import (
-    MAX_ENUMERATED_UNITS,
-    enumerate_log_partition,
-    num_enumerated_units,
-)
+from discrete_vae.log_partition.exact import given_or_enumerated
+from discrete_vae.nets.running_statistics import running_statistics
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.objectives.kl_boltzmann import kl_to_boltzmann
 from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
 from discrete_vae.samplers.block_gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
-
-
-@dataclass(frozen=True, eq=False)
-class ModelSample:
-    """Draws from the generative model.
-
-    Attributes:
-        mean: E[x | zeta, h], (sample, feature), probabilities.
-        z: The prior's states, (sample, unit), in {0,1}.
-        zeta: (sample, unit).
-        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
-    """
-
-    mean: Tensor
-    z: Tensor
-    zeta: Tensor
-    h: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Encoding:
-    """A draw of all latents from the approximating posterior.
-
-    Attributes:
-        z: (batch, unit), in {0,1}.
-        zeta: (batch, unit).
-        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
-        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
-    """
-
-    z: Tensor
-    zeta: Tensor
-    logits: Tensor
-    h: Tensor
 
 
 class DiscreteVAE(nn.Module):
@@ -173,7 +134,8 @@ class DiscreteVAE(nn.Module):
         sample = self.posterior.rsample(x, generator=generator)
         below = self.hierarchy.rsample(x, sample.zeta, generator=generator)
         reconstruction = self.likelihood.log_prob(x, below.decoder_input)
-        kl_discrete = kl_to_boltzmann(self.prior, sample.groups, self._log_partition(log_partition))
+        log_z = given_or_enumerated(self.prior, log_partition)
+        kl_discrete = kl_to_boltzmann(self.prior, sample.groups, log_z)
         return Elbo(reconstruction, kl_discrete.to(reconstruction.dtype), below.kl())
 
     @torch.no_grad()
@@ -208,9 +170,9 @@ class DiscreteVAE(nn.Module):
         check_binary("x", check_tensor("x", x, ("batch", self.num_features)))
         check_positive_int("num_samples", num_samples)
         check_positive_int("chunk_size", chunk_size)
-        log_z = self._log_partition(log_partition)
+        log_z = given_or_enumerated(self.prior, log_partition)
         chunks = []
-        with self.running_statistics():
+        with running_statistics(self):
             for first in range(0, num_samples, chunk_size):
                 count = min(chunk_size, num_samples - first)
                 sample = self.posterior.rsample(x, num_samples=count, generator=generator)
@@ -235,7 +197,7 @@ class DiscreteVAE(nn.Module):
             InvalidInputError: If x has another shape, dtype or domain.
         """
         check_unit_interval("x", check_tensor("x", x, ("batch", self.num_features)))
-        with self.running_statistics():
+        with running_statistics(self):
             sample = self.posterior.rsample(x, generator=generator)
             below = self.hierarchy.rsample(x, sample.zeta, generator=generator)
         return Encoding(sample.z, sample.zeta, sample.logits, below.h)
@@ -265,7 +227,7 @@ class DiscreteVAE(nn.Module):
             InvalidInputError: If zeta or h has another shape or dtype.
         """
         check_tensor("zeta", zeta, (..., self.prior.num_units))
-        with self.running_statistics():
+        with running_statistics(self):
             if h is None:
                 h = self.hierarchy.sample(zeta, generator=generator)
             else:
@@ -311,7 +273,7 @@ class DiscreteVAE(nn.Module):
         check_binary("z", check_tensor("z", z, (n, self.prior.num_units)))
         zeta = self.smoothing.sample_zeta(z, generator=generator) if zeta is None else zeta
         check_tensor("zeta", zeta, (n, self.prior.num_units))
-        with self.running_statistics():
+        with running_statistics(self):
             h = self.hierarchy.sample(zeta, generator=generator)
         return ModelSample(self.decode(zeta, h), z, zeta, h)
 
@@ -322,29 +284,6 @@ class DiscreteVAE(nn.Module):
             project = getattr(module, "project_", None)
             if module is not self and project is not None:
                 project()
-
-    @contextmanager
-    def running_statistics(self) -> Iterator[None]:
-        """Networks use their running statistics inside the block; every module has its own mode back after it."""
-        training = [module for module in self.modules() if module.training]
-        self.eval()
-        try:
-            yield
-        finally:
-            for module in training:
-                module.training = True
-
-    def _log_partition(self, given: Tensor | SupportsFloat | None) -> Tensor | float:
-        """log Z as a number or tensor, enumerated where none is given."""
-        if given is None:
-            if num_enumerated_units(self.prior) > MAX_ENUMERATED_UNITS:
-                rule = f"must be given where no side of the prior has at most {MAX_ENUMERATED_UNITS} units"
-                repair = (
-                    "Estimate log Z once and pass it; in training pass RunningLogPartition.tensor(chains)."
-                )
-                raise InvalidInputError("log_partition", rule, "None", repair)
-            return enumerate_log_partition(self.prior)
-        return given if isinstance(given, Tensor) else float(given)
 
 
 def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:

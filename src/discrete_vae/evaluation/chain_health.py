@@ -5,8 +5,9 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from arviz_stats.base import array_stats
+from arviz_stats.base.array import array_stats
 from torch import Tensor
 
 from discrete_vae.errors import InvalidInputError
@@ -90,8 +91,8 @@ def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
         return 1.0, float(series.numel())
     if len(series) == 1:  # R-hat compares chains; the halves of one are two
         series = series[:, : series.shape[1] // 2 * 2].view(2, -1)
-    values = series.numpy()
-    return (
-        float(array_stats.rhat(values, chain_axis=0, draw_axis=1)),
-        float(array_stats.ess(values, chain_axis=0, draw_axis=1)),
+    r_hat, effective = (
+        np.asarray(figure(series.numpy(), chain_axis=0, draw_axis=1)).item()
+        for figure in (array_stats.rhat, array_stats.ess)
     )
+    return r_hat, effective

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.running_statistics import running_statistics
 from discrete_vae.noise import keyed_generator
 
 _BATCH_SIZE = 500
@@ -60,7 +61,7 @@ def evaluate_elbo(
     """
     check_positive_int("num_samples", num_samples)
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
-    with model.running_statistics():
+    with running_statistics(model):
         for draw in range(num_samples):
             for first in range(0, len(x), _BATCH_SIZE):
                 rows = slice(first, first + _BATCH_SIZE)

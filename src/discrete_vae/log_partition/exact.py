@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import SupportsFloat
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -87,3 +89,20 @@ def enumerate_log_partition(energy: BoltzmannEnergy) -> Tensor:
     count = min(total, 1 << _CHUNK_BITS)
     parts = [checkpoint(of_chunk, first, count, use_reentrant=False) for first in range(0, total, count)]
     return torch.logsumexp(torch.stack(parts), 0)
+
+
+def given_or_enumerated(
+    energy: BoltzmannEnergy, log_partition: Tensor | SupportsFloat | None
+) -> Tensor | float:
+    """log Z as a number or tensor, enumerated with its gradient where none is given.
+
+    Raises:
+        InvalidInputError: If none is given and there are more than 24 units to enumerate.
+    """
+    if log_partition is None:
+        if num_enumerated_units(energy) > MAX_ENUMERATED_UNITS:
+            rule = f"must be given where no side of the prior has at most {MAX_ENUMERATED_UNITS} units"
+            repair = "Estimate log Z once and pass it; in training pass RunningLogPartition.tensor(chains)."
+            raise InvalidInputError("log_partition", rule, "None", repair)
+        return enumerate_log_partition(energy)
+    return log_partition if isinstance(log_partition, Tensor) else float(log_partition)

@@ -10,7 +10,7 @@ import torch
 
 from discrete_vae import GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.kernels import numba_bipartite, numba_graph, torch_reference
+from discrete_vae.samplers.kernels import numba_graph, torch_reference
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
 from tests.boltzmann.graphs import random_graph, randomise, rbm_and_its_graph, small_graph
@@ -159,13 +159,6 @@ def test_chunks_cover_the_chains_and_occupy_the_threads(num_chains, num_units, c
     chunks = -(-num_chains // size)
     assert size in range(16, 513, 16)
     assert chunks >= min(count, num_chains // 16)
-
-
-def test_forked_child_works_on_one_thread(monkeypatch):
-    energy, start = small_graph("triangle"), fair_coins(30, 3, key=1)
-    expected = run_sweeps(energy, start, 3, key=2, first_sweep=1)
-    monkeypatch.setattr(numba_bipartite.os, "getpid", lambda: -1)
-    assert torch.equal(run_sweeps(energy, start, 3, key=2, first_sweep=1), expected)
 
 
 def test_input_is_left_alone_and_weights_are_read_anew():

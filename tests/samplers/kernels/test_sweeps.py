@@ -133,24 +133,6 @@ def test_threads_do_not_matter(threads, num_chains):
     assert torch.equal(one, run_sweeps(rbm, start, 15, key=2, first_sweep=1))
 
 
-def test_forked_child_works_on_one_thread(monkeypatch):
-    rbm = make_rbm(5, 3)
-    start = fair_coins(30, 8, key=1)
-    expected = run_sweeps(rbm, start, 3, key=2, first_sweep=1)
-    monkeypatch.setattr(numba_bipartite.os, "getpid", lambda: -1)
-    assert numba_bipartite._num_threads() == 1
-    assert torch.equal(run_sweeps(rbm, start, 3, key=2, first_sweep=1), expected)
-
-
-def test_thread_layer_order_is_restored(monkeypatch):
-    from numba.core import config
-
-    before = list(config.THREADING_LAYER_PRIORITY)
-    monkeypatch.setattr(numba_bipartite, "_process_of_threads", None)
-    numba_bipartite._num_threads()
-    assert before == config.THREADING_LAYER_PRIORITY
-
-
 def test_input_is_left_alone_and_output_owns_its_memory():
     rbm = make_rbm(5, 3)
     start = fair_coins(4, 8, key=1)

@@ -1,26 +1,13 @@
-"""The CPU kernel for restricted Boltzmann machines: all sweeps of a call in one compiled loop.
-
-Threads are numba's (`numba.set_num_threads`). numba fixes its threading layer once per process, when the
-first parallel function runs. Unless the user chose a layer (`NUMBA_THREADING_LAYER` or
-`numba.config.THREADING_LAYER`) or another library already launched one, this module puts OpenMP first for
-that moment and then restores the order: OpenMP shares its threads with torch, while numba's own pool nearly
-halves the speed beside it.
-
-GNU OpenMP ends a forked child that starts threads, so a child of a process that ran the kernel works on one
-thread.
-"""
+"""The CPU kernel for restricted Boltzmann machines: all sweeps of a call in one compiled loop, on numba's threads."""
 
 from __future__ import annotations
 
 import math
-import os
 import threading
 from functools import cache
 
-import numba
 import numpy as np
 import torch
-from numba.core import config
 from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
@@ -28,11 +15,10 @@ from discrete_vae.checks import check_binary
 from discrete_vae.samplers.kernels import bipartite_compiled
 from discrete_vae.samplers.kernels.bipartite_intrinsics import ROWS, TILE, UNIT_ORDER
 from discrete_vae.samplers.kernels.call import SweepCall
+from discrete_vae.samplers.kernels.threads import num_threads
 
 _LARGEST_CHUNK = 1000  # chains; the spins of many more would leave the second-level cache
 _Pair = tuple[np.ndarray, np.ndarray]
-_ORDER = "THREADING_LAYER_PRIORITY"
-_process_of_threads: int | None = None
 
 
 class _Kept(threading.local):
@@ -61,7 +47,7 @@ def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
         InvalidInputError: If z holds anything but 0 and 1.
     """
     num_chains, num_units = z.shape
-    threads = _num_threads()
+    threads = num_threads()
     # a chunk is the chains that a thread advances together
     chunks = min(num_chains, max(threads, -(-num_chains // _LARGEST_CHUNK)))
     binary = np.empty(chunks, np.bool_)
@@ -120,17 +106,3 @@ def _aligned(*shape: int) -> np.ndarray:
 def _array(tensor: Tensor) -> np.ndarray:
     """A contiguous float32 array, so that the compiled function meets one type only."""
     return tensor.detach().to(torch.float32).contiguous().numpy()
-
-
-def _num_threads() -> int:
-    """The threads of numba, launched if need be; 1 in a forked child of a process that launched them."""
-    global _process_of_threads
-    if _process_of_threads is None:
-        order = getattr(config, _ORDER)
-        setattr(config, _ORDER, ["omp", "tbb", "workqueue"])
-        try:
-            numba.get_num_threads()
-        finally:
-            setattr(config, _ORDER, order)
-        _process_of_threads = os.getpid()
-    return numba.get_num_threads() if _process_of_threads == os.getpid() else 1

@@ -1,7 +1,4 @@
-"""The CPU kernel for Boltzmann machines on any graph: all sweeps of a call in one compiled loop.
-
-Threads are numba's, as in `discrete_vae.samplers.kernels.numba_bipartite`.
-"""
+"""The CPU kernel for Boltzmann machines on any graph: all sweeps of a call in one compiled loop, on numba's threads."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from discrete_vae.checks import check_binary
 from discrete_vae.samplers.kernels import graph_compiled
 from discrete_vae.samplers.kernels.call import SweepCall
 from discrete_vae.samplers.kernels.graph_compiled import LANES
-from discrete_vae.samplers.kernels.numba_bipartite import _num_threads
+from discrete_vae.samplers.kernels.threads import num_threads
 
 _CACHED_SPINS = 1 << 19  # bytes of a chunk that stay in the second-level cache
 _FEWEST, _MOST = 64, 512  # chains of a chunk: a cache line at least; more than 512 gain nothing
@@ -36,7 +33,7 @@ def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
         InvalidInputError: If z holds anything but 0 and 1.
     """
     num_chains, num_units = z.shape
-    threads = _num_threads()
+    threads = num_threads()
     after = np.empty((num_chains, num_units), np.float32)
     run_chunks = graph_compiled.run_parallel if threads > 1 else graph_compiled.run_serial
     binary = run_chunks(

@@ -1,0 +1,41 @@
+"""Draws of all of the model's variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSample:
+    """Draws from the generative model.
+
+    Attributes:
+        mean: E[x | zeta, h], (sample, feature), probabilities.
+        z: The prior's states, (sample, unit), in {0,1}.
+        zeta: (sample, unit).
+        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
+    """
+
+    mean: Tensor
+    z: Tensor
+    zeta: Tensor
+    h: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """A draw of all latents from the approximating posterior.
+
+    Attributes:
+        z: (batch, unit), in {0,1}.
+        zeta: (batch, unit).
+        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
+        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    logits: Tensor
+    h: Tensor
