@@ -102,7 +102,7 @@ def given_or_enumerated(
     if log_partition is None:
         if num_enumerated_units(energy) > MAX_ENUMERATED_UNITS:
             rule = f"must be given where no side of the prior has at most {MAX_ENUMERATED_UNITS} units"
-            repair = "Estimate log Z once and pass it; in training pass RunningLogPartition.tensor(chains)."
+            repair = "Estimate log Z once and pass it; in training pass chain_log_partition(prior, z)."
             raise InvalidInputError("log_partition", rule, "None", repair)
         return enumerate_log_partition(energy)
     return log_partition if isinstance(log_partition, Tensor) else float(log_partition)

@@ -11,7 +11,7 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.protocol import Sampler
-from discrete_vae.training.state import initial_model, load_model, part_state
+from discrete_vae.training.state import chains_state, initial_model, load_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,5 +56,5 @@ def load_run(
     load_model(model, saved.tensors)
     model.to(device)
     chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-    chains.load_state_dict(part_state("chains", saved.tensors, saved.meta))
+    chains.load_state_dict(chains_state(saved.tensors, saved.meta))
     return LoadedRun(config, model.eval(), chains, saved.step)

@@ -14,10 +14,10 @@ from discrete_vae.training.state import TrainingState
 
 
 def state_figures(state: TrainingState) -> dict[str, float]:
-    """Figures of the state: log Z as the run knows it, the step size and, where it has one, beta."""
+    """Figures of the state: log Z, the step size and, where it has one, beta."""
     figures = {
-        "log_partition": state.running.value,
-        "log_partition_std_error": state.running.std_error,
+        "log_partition": state.log_partition,
+        "log_partition_std_error": state.log_partition_std_error,
         "learning_rate": state.optimiser.param_groups[0]["lr"],
     }
     beta = getattr(state.model.smoothing, "beta", None)
@@ -39,10 +39,18 @@ class ElboSums:
         self._parts += torch.stack([part.detach().mean() for part in parts]).double().cpu()
         self._count += 1
 
-    def means(self) -> dict[str, float]:
-        """Means over the steps counted, nats per example."""
+    def means(self, log_partition_change: float) -> dict[str, float]:
+        """Means over the steps counted, nats per example.
+
+        Args:
+            log_partition_change: log Z after these steps minus that before, which they were counted with; it is taken
+                to have changed evenly.
+        """
         names = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
-        return dict(zip(names, (self._parts / self._count).tolist(), strict=True))
+        means: dict[str, float] = dict(zip(names, (self._parts / self._count).tolist(), strict=True))
+        means["elbo"] -= log_partition_change / 2
+        means["kl_discrete"] += log_partition_change / 2
+        return means
 
 
 class Clock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,6 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.running import RunningLogPartition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.protocol import Sampler
@@ -29,15 +29,17 @@ class TrainingState:
         model: The model.
         optimiser: Adam over all of its parameters.
         chains: The persistent chains.
-        running: The running value of log Z.
+        log_partition: log Z of the prior when it was last estimated, nats.
+        log_partition_std_error: Its standard error.
         step: Steps done.
     """
 
     model: DiscreteVAE
     optimiser: torch.optim.Adam
     chains: Sampler
-    running: RunningLogPartition
     step: int = 0
+    log_partition: float = 0.0
+    log_partition_std_error: float = math.inf
 
     @classmethod
     def initial(
@@ -52,7 +54,7 @@ class TrainingState:
             model.parameters(), lr=settings.learning_rate, eps=settings.eps, fused=True
         )
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-        return cls(model, optimiser, chains, RunningLogPartition(model.prior))
+        return cls(model, optimiser, chains)
 
     def capture(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values that `restore` needs."""
@@ -61,14 +63,17 @@ class TrainingState:
             for moment in _MOMENTS:
                 if moment in self.optimiser.state[parameter]:
                     tensors[f"optimiser/{name}/{moment}"] = self.optimiser.state[parameter][moment]
-        meta: dict[str, Any] = {"step": self.step}
-        for part, state in (("chains", self.chains.state_dict()), ("running", self.running.state_dict())):
-            meta[part] = {}
-            for name, value in state.items():
-                if isinstance(value, Tensor):
-                    tensors[f"{part}/{name}"] = value
-                else:
-                    meta[part][name] = value
+        meta: dict[str, Any] = {
+            "step": self.step,
+            "log_partition": self.log_partition,
+            "log_partition_std_error": self.log_partition_std_error,
+            "chains": {},
+        }
+        for name, value in self.chains.state_dict().items():
+            if isinstance(value, Tensor):
+                tensors[f"chains/{name}"] = value
+            else:
+                meta["chains"][name] = value
         return tensors, meta
 
     def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -78,8 +83,7 @@ class TrainingState:
             InvalidInputError: If the checkpoint belongs to another model; nothing is changed.
         """
         check_fits(self.model, tensors)
-        self.chains.load_state_dict(part_state("chains", tensors, meta))
-        self.running.load_state_dict(part_state("running", tensors, meta))
+        self.chains.load_state_dict(chains_state(tensors, meta))
         load_model(self.model, tensors)
         for name, parameter in self.model.named_parameters():
             saved = {
@@ -90,6 +94,8 @@ class TrainingState:
                     m: value.to(parameter.device, copy=True) for m, value in saved.items()
                 }
         self.step = int(meta["step"])
+        self.log_partition = float(meta["log_partition"])
+        self.log_partition_std_error = float(meta["log_partition_std_error"])
 
 
 def initial_model(config: ExperimentConfig) -> DiscreteVAE:
@@ -118,11 +124,10 @@ def check_experiment(config: ExperimentConfig, dataset: Dataset) -> int:
     return config.training.num_epochs * batches.steps_per_epoch
 
 
-def part_state(part: str, tensors: dict[str, Tensor], meta: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint holds of one part: its plain values and its tensors."""
-    state = dict(meta.get(part, {}))
-    return state | {
-        name.removeprefix(f"{part}/"): value for name, value in tensors.items() if name.startswith(f"{part}/")
+def chains_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint holds of the chains: their plain values and their tensors."""
+    return meta.get("chains", {}) | {
+        name.removeprefix("chains/"): value for name, value in tensors.items() if name.startswith("chains/")
     }
 
 
