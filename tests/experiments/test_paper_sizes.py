@@ -90,6 +90,8 @@ def steps(config, num_steps, dataset=None, steps_per_epoch=None):
     state = TrainingState.initial(config, dataset.train.mean(0))
     values = []
     for step in range(num_steps):
+        if step % 100 == 0:
+            state.estimate_log_partition()
         epoch = step / (steps_per_epoch or batches.steps_per_epoch)
         elbo = training_step(state, config, batches.batch(step), epoch, step / num_steps)
         values.append(float(elbo.value.detach().mean()))

@@ -14,7 +14,6 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
-from discrete_vae.evaluation.log_partition import quick_log_partition
 from discrete_vae.log_partition.chain_gradient import chain_log_partition
 from discrete_vae.noise import key_to_seed, keyed_generator
 from discrete_vae.objectives.elbo import Elbo
@@ -28,7 +27,6 @@ from discrete_vae.training.state import TrainingState, check_experiment
 
 _POSTERIOR_STREAM = 0x706F7374
 _VALIDATION_STREAM = 0x76616C6964
-_ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # a quarter second a line of the log
 
 
 @dataclass(frozen=True)
@@ -86,11 +84,7 @@ def train(
     valid = dataset.valid.to(device)
     state = TrainingState.initial(config, dataset.train.mean(0), device=device)
     store, metrics = run.checkpoints(), run.metrics()
-    if store.steps():
-        best = _restore(state, store)
-    else:
-        best = None
-        _estimate_log_partition(state, config.seed, store)
+    best = _restore(state, store) if store.steps() else None
     metrics.drop_after(state.step)
     clock = Clock(metrics.read())
     sums = ElboSums()
@@ -105,7 +99,7 @@ def train(
             epoch = state.step / batches.steps_per_epoch
             validates = state.step == num_steps or state.step % settings.validate_every == 0
             if validates or state.step % settings.log_every == 0:
-                change = _estimate_log_partition(state, config.seed, store)
+                change = _estimate_log_partition(state, store)
                 figures = sums.means(change) | state_figures(state)
                 check_finite(figures, state.step, store)
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **figures})
@@ -210,21 +204,14 @@ def training_step(
     return elbo
 
 
-def _estimate_log_partition(state: TrainingState, seed: int, store: CheckpointStore) -> float:
-    """Estimate log Z anew, by a short annealing or exactly; returns by how much the state's value changed."""
+def _estimate_log_partition(state: TrainingState, store: CheckpointStore) -> float:
+    """Estimate log Z anew; returns by how much the state's value changed."""
     broken = non_finite_weight(state, store)
     if broken is not None:
         raise broken
-    found = quick_log_partition(
-        state.model.prior,
-        num_chains=_ANNEALED_CHAINS,
-        num_temperatures=_TEMPERATURES,
-        max_enumerated=_MAX_ENUMERATED,
-        seed=key_to_seed(seed, _VALIDATION_STREAM, state.step),
-    )
-    change = found.value - state.log_partition
-    state.log_partition, state.log_partition_std_error = found.value, found.std_error
-    return change
+    before = state.log_partition
+    state.estimate_log_partition()
+    return state.log_partition - before
 
 
 def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore) -> ElboEstimate:

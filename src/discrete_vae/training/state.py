@@ -13,11 +13,14 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.log_partition import quick_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.protocol import Sampler
 
 _INIT_STREAM = 0x696E6974
+_LOG_Z_STREAM = 0x6C6F677A
+_ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a quarter second
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
@@ -29,14 +32,16 @@ class TrainingState:
         model: The model.
         optimiser: Adam over all of its parameters.
         chains: The persistent chains.
+        seed: The experiment's.
+        step: Steps done.
         log_partition: log Z of the prior when it was last estimated, nats.
         log_partition_std_error: Its standard error.
-        step: Steps done.
     """
 
     model: DiscreteVAE
     optimiser: torch.optim.Adam
     chains: Sampler
+    seed: int
     step: int = 0
     log_partition: float = 0.0
     log_partition_std_error: float = math.inf
@@ -54,7 +59,20 @@ class TrainingState:
             model.parameters(), lr=settings.learning_rate, eps=settings.eps, fused=True
         )
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-        return cls(model, optimiser, chains)
+        state = cls(model, optimiser, chains, config.seed)
+        state.estimate_log_partition()
+        return state
+
+    def estimate_log_partition(self) -> None:
+        """Estimate log Z at the prior's present weights, exactly or by a short annealing."""
+        found = quick_log_partition(
+            self.model.prior,
+            num_chains=_ANNEALED_CHAINS,
+            num_temperatures=_TEMPERATURES,
+            max_enumerated=_MAX_ENUMERATED,
+            seed=key_to_seed(self.seed, _LOG_Z_STREAM, self.step),
+        )
+        self.log_partition, self.log_partition_std_error = found.value, found.std_error
 
     def capture(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values that `restore` needs."""
