@@ -262,4 +262,15 @@ def test_importance_weighted_by_hand():
     torch.testing.assert_close(
         got.std_error, torch.tensor([2**0.5 / 2**0.5 / 2, 0.0], dtype=torch.float64), rtol=1e-6, atol=1e-7
     )
-    assert bool(importance_weighted(torch.zeros(1, 3)).std_error.isnan().all())
+    halves = torch.tensor([3.0**0.5, 2.0], dtype=torch.float64)
+    torch.testing.assert_close(got.rise, (2 / halves).log(), rtol=1e-6, atol=1e-7)
+    one = importance_weighted(torch.zeros(1, 3))
+    assert bool(one.std_error.isnan().all() and one.rise.isnan().all())
+
+
+def test_the_rise_compares_with_either_half():
+    log_weights = torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    parts = [importance_weighted(part).value for part in (log_weights[:3], log_weights[4:])]
+    got = importance_weighted(log_weights)
+    torch.testing.assert_close(got.rise, got.value - (parts[0] + parts[1]) / 2)
+    assert bool((importance_weighted(log_weights[:6]).rise > 0).all())  # by Jensen's inequality

@@ -31,7 +31,7 @@ def smoke(tmp_path_factory):
 
 
 def test_digits_smoke(cli, smoke):
-    status, out, err = cli("evaluate", smoke, "--num-samples", "200", "--num-examples", "60")
+    status, out, err = cli("evaluate", smoke, "--num-samples", "1000", "--num-examples", "60")
     assert (status, err) == (0, "")
     found = evaluation(smoke)
     likelihood, elbo, prior = found["log_likelihood"], found["elbo"], found["log_partition"]["best"]
@@ -53,6 +53,7 @@ def test_digits_smoke(cli, smoke):
     assert re.search(r"log Z +[\d.]+ \+- 0 \(exact\) +enumeration", out)
 
 
+@pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
 def test_more_samples_raise_the_log_likelihood(cli, smoke):
     values = []
     for num_samples in (1, 10, 300):

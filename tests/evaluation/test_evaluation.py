@@ -1,6 +1,8 @@
 """Estimates over data sets: the sums are right, errors are stated, noise is keyed."""
 
+import copy
 import math
+import warnings
 
 import pytest
 import torch
@@ -15,7 +17,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import evaluate_elbo
-from discrete_vae.evaluation.evaluate import evaluate_model
+from discrete_vae.evaluation.evaluate import UnevenWeightsWarning, evaluate_model
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.evaluation.log_partition import (
     AnnealingDisagreementWarning,
@@ -57,6 +59,7 @@ def test_log_likelihood_is_the_mean_over_examples(model, x):
     assert estimate.num_examples == 12
     assert 0 < estimate.monte_carlo_std_error < estimate.std_error
     assert 1 <= estimate.min_ess <= estimate.median_ess <= 200
+    assert 0 < estimate.rise < 0.1
 
 
 def test_log_partition_shifts_everything(model, x):
@@ -73,6 +76,18 @@ def test_elbo_lies_below_the_log_likelihood(model, x):
     likelihood = evaluate_log_likelihood(model, x, log_partition=log_z, num_samples=2000)
     assert elbo.elbo < likelihood.value
     assert elbo.num_samples == 200
+
+
+def test_weights_that_few_samples_carry_are_reported(model, x):
+    sharp = copy.deepcopy(model)
+    with torch.no_grad():
+        sharp.likelihood.network.layers[-1].weight.mul_(100)
+    with pytest.warns(UnevenWeightsWarning, match=r"by [\d.]+ nats: .* \d\.\d of 40\)") as caught:
+        evaluate_model(sharp, x, EvaluationConfig(num_samples=40))
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate_model(model, x, EvaluationConfig(num_samples=400))
 
 
 def test_one_example_has_no_spread(model, x):

@@ -107,7 +107,8 @@ def _table(result: Evaluation) -> str:
     lines = [
         _row("log-likelihood", likelihood.value, likelihood.std_error)
         + f"   {likelihood.num_samples} importance samples; their own error "
-        f"{_error(likelihood.monte_carlo_std_error)}, median effective number {likelihood.median_ess:.1f}",
+        f"{_error(likelihood.monte_carlo_std_error)}, median effective number {likelihood.median_ess:.1f}; "
+        f"the last doubling brought {likelihood.rise:.2f}",
         _row("ELBO", elbo.elbo, elbo.elbo_std_error) + f"   {elbo.num_samples} draws an example",
         _row("  reconstruction", elbo.reconstruction),
         _row("  KL discrete", elbo.kl_discrete),

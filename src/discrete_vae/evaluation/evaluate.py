@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -19,6 +20,11 @@ from discrete_vae.evaluation.sharp_limit import has_sharp_limit, sharp_limit
 from discrete_vae.model import DiscreteVAE
 
 _ELBO_DRAWS = 20
+_STILL_RISING = 0.1  # nats by the last doubling of the samples
+
+
+class UnevenWeightsWarning(UserWarning):
+    """Few importance samples carry the log-likelihood, which is too low; the message has the figures and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,10 @@ class Evaluation:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for evaluation.json; a standard error that one draw cannot give is None."""
+        """Plain values for evaluation.json; what one draw cannot give is None."""
         values = asdict(self)
         for part in (values["log_likelihood"], values["log_likelihood_limit"] or {}, values["elbo"]):
-            part |= {name: None for name, v in part.items() if name.endswith("std_error") and math.isnan(v)}
+            part |= {name: None for name, v in part.items() if isinstance(v, float) and math.isnan(v)}
         values["log_partition"]["gap"] = self.log_partition.gap
         return values
 
@@ -74,6 +80,7 @@ def evaluate_model(
         InvalidInputError: If x breaks its rule.
 
     Warns:
+        UnevenWeightsWarning: If few importance samples carry the log-likelihood.
         LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
         AnnealingDisagreementWarning: If annealing differs from it by more than 0.1 nats and four standard errors.
     """
@@ -104,8 +111,21 @@ def evaluate_model(
         )
 
     trained, limit = likelihood(model), None
+    _look_at_weights(trained)
     if has_sharp_limit(model):
         with sharp_limit(model):
             limit = likelihood(model)
     elbo = evaluate_elbo(model, x, log_partition=log_z, num_samples=_ELBO_DRAWS, seed=config.seed)
     return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start)
+
+
+def _look_at_weights(found: LogLikelihoodEstimate) -> None:
+    if found.rise > _STILL_RISING:
+        warnings.warn(
+            f"the last doubling of the importance samples raised the log-likelihood by {found.rise:.2f} nats: it is "
+            f"still too low by about as much or more, and its Monte-Carlo error is understated (the median effective "
+            f"number of samples is {found.median_ess:.1f} of {found.num_samples}). Raise the number of samples "
+            "(--num-samples).",
+            UnevenWeightsWarning,
+            stacklevel=3,
+        )

@@ -28,6 +28,7 @@ class LogLikelihoodEstimate:
         monte_carlo_std_error: Standard error of value from the importance samples alone.
         min_ess: Smallest effective number of samples of an example.
         median_ess: Median of it.
+        rise: What doubling the samples to K brought on average, nats; value is low by about as much or more.
         num_examples: Examples.
         num_samples: K.
         log_partition_std_error: Standard error of log Z, which shifts value as a whole: -1 nat for each nat.
@@ -38,6 +39,7 @@ class LogLikelihoodEstimate:
     monte_carlo_std_error: float
     min_ess: float
     median_ess: float
+    rise: float
     num_examples: int
     num_samples: int
     log_partition_std_error: float = 0.0
@@ -83,7 +85,7 @@ def evaluate_log_likelihood(
     """
     check_number("max_memory", max_memory, above=0, repair="Give mebibytes, for example 512.")
     chunk_size = samples_in_memory(model, max_memory)
-    parts = torch.zeros(len(x), 3, dtype=torch.float64)
+    parts = torch.zeros(len(x), 4, dtype=torch.float64)
     total = 0.0
     for done, index in enumerate(own_share(len(x)), start=1):
         estimate = model.log_likelihood(
@@ -93,17 +95,18 @@ def evaluate_log_likelihood(
             chunk_size=chunk_size,
             generator=keyed_generator(seed, _STREAM, index, device=x.device),
         )
-        parts[index] = torch.cat([estimate.value, estimate.std_error, estimate.ess]).cpu()
+        parts[index] = torch.cat([estimate.value, estimate.std_error, estimate.ess, estimate.rise]).cpu()
         total += float(estimate.value)
         if report is not None:
             report(min(done * world_size(), len(x)), total / done)
-    value, error, ess = gather_shares(parts).unbind(1)
+    value, error, ess, rise = gather_shares(parts).unbind(1)
     return LogLikelihoodEstimate(
         value=float(value.mean()),
         std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
         monte_carlo_std_error=float(error.square().sum().sqrt()) / len(value),
         min_ess=float(ess.min()),
         median_ess=float(ess.median()),
+        rise=float(rise.mean()),
         num_examples=len(value),
         num_samples=num_samples,
         log_partition_std_error=log_partition_std_error,

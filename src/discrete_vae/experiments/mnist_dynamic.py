@@ -32,6 +32,7 @@ def mnist_dynamic(size: str) -> ExperimentConfig:
             "paper": (18, 64, 1000),
         },
         sharing=NoSharingConfig(),
-        num_epochs={"smoke": 1, "short": 100, "paper": 1000},
+        decoder_hidden={"smoke": (), "short": (400,), "paper": ()},
+        num_epochs={"smoke": 1, "short": 64, "paper": 1000},
         steps_per_epoch=500,
     )

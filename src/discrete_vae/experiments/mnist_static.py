@@ -33,6 +33,7 @@ def mnist_static(size: str) -> ExperimentConfig:
             "paper": (20, 256, 2000),
         },
         sharing=NoSharingConfig() if size == "short" else GroupSharingConfig(num_groups=2),
-        num_epochs={"smoke": 1, "short": 100, "paper": 1000},
+        decoder_hidden={"smoke": (), "short": (400,), "paper": ()},
+        num_epochs={"smoke": 1, "short": 64, "paper": 1000},
         steps_per_epoch=500,
     )

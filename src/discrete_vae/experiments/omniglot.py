@@ -36,6 +36,6 @@ def omniglot(size: str) -> ExperimentConfig:
         },
         sharing=GroupSharingConfig(num_groups=2),
         decoder_hidden={"smoke": (50,), "short": (200,), "paper": (800,)},
-        num_epochs={"smoke": 2, "short": 150, "paper": 1000},
+        num_epochs={"smoke": 2, "short": 100, "paper": 1000},
         steps_per_epoch=230,
     )
