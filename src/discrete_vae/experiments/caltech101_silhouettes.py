@@ -16,11 +16,12 @@ def caltech101_silhouettes(size: str) -> ExperimentConfig:
     Data: official split of 4,100 / 2,264 / 2,307 images, object = 1.
 
     Expected test log-likelihood: -97.6 +- 0.11 nats in the paper (10^4 importance samples, mean and standard deviation
-    of 16 runs); ours in size paper: not measured yet. Size short (4 layers, posterior networks of 400): not measured
-    yet.
+    of 16 runs); ours in size paper: not measured yet. Size short (4 layers, posterior networks of 400):
+    -109.6 +- 1.6 (ELBO -122.4) over 1,000 shuffled test images with 1,000 importance samples, whose last doubling
+    brought 0.5.
 
-    Time: smoke within a minute and short within 45 minutes on two cores are the aim, paper needs a GPU; not measured
-    yet. ``dvae validate caltech101-silhouettes`` times a step on the machine at hand.
+    Time: short 23 minutes on one of two cores beside other work; paper needs a GPU and was not run yet. ``dvae
+    validate caltech101-silhouettes`` times a step on the machine at hand.
     """
     return paper_experiment(
         "caltech101-silhouettes",
