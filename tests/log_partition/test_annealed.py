@@ -9,15 +9,7 @@ from discrete_vae import RBM, FactorialBernoulli, annealed_log_partition, exact_
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
-
-
-def random_rbm(left, right, scale=1.0, seed=0):
-    rbm = RBM(left, right)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        rbm.weight.copy_(scale * torch.randn(left, right, generator=generator))
-        rbm.bias.copy_(scale * torch.randn(left + right, generator=generator))
-    return rbm
+from tests.log_partition.machines import random_rbm
 
 
 @pytest.mark.parametrize("shape", [(14, 14), (12, 30)])

@@ -9,15 +9,7 @@ from discrete_vae import RBM, FactorialBernoulli, exact_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.testing.enumeration import enumerate_machine
-
-
-def random_rbm(left, right, scale=1.0, seed=0):
-    rbm = RBM(left, right)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        rbm.weight.copy_(scale * torch.randn(left, right, generator=generator))
-        rbm.bias.copy_(scale * torch.randn(left + right, generator=generator))
-    return rbm
+from tests.log_partition.machines import random_rbm
 
 
 @pytest.mark.parametrize(("left", "right"), [(1, 1), (2, 7), (9, 3), (6, 6)])

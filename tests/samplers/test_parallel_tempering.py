@@ -12,6 +12,7 @@ from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
 from discrete_vae.testing.replica_exchange import joint_swap_matrix, joint_sweep_matrix
 from discrete_vae.testing.transitions import check_transitions
+from tests.log_partition.machines import two_far_modes
 
 
 def make_rbm(left=5, right=4, scale=0.5):
@@ -20,15 +21,6 @@ def make_rbm(left=5, right=4, scale=0.5):
     with torch.no_grad():
         rbm.weight.normal_(0, scale, generator=generator)
         rbm.bias.normal_(0, scale, generator=generator)
-    return rbm
-
-
-def two_far_modes(size=20, weight=2.0, excess=0.1):
-    """All-off has weight 1, all-on exp(2 size excess), and single chains never cross."""
-    rbm = RBM(size, size)
-    with torch.no_grad():
-        rbm.weight.fill_(weight)
-        rbm.bias.fill_(excess - weight * size / 2)
     return rbm
 
 
