@@ -30,6 +30,7 @@ def smoke(tmp_path_factory):
     return run
 
 
+@pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")  # other processors, other bits
 def test_digits_smoke(cli, smoke):
     status, out, err = cli("evaluate", smoke, "--num-samples", "1000", "--num-examples", "60")
     assert (status, err) == (0, "")
