@@ -95,13 +95,24 @@ def build_parser() -> argparse.ArgumentParser:
         "--num-samples",
         type=whole_number(at_least=1),
         metavar="K",
-        help="importance samples an example; default: the experiment's",
+        help="importance samples per example; default: the experiment's",
     )
     made["evaluate"].add_argument(
         "--num-examples",
         type=whole_number(at_least=1),
         metavar="N",
-        help="a fixed random choice of N test examples; default: all",
+        help="a fixed random choice of N test examples, the same for every seed; default: all",
+    )
+    made["evaluate"].add_argument(
+        "--out",
+        metavar="FILE.json",
+        help="write the result there and leave the run as it is; default: RUN/evaluations, and the fullest result also "
+        "to RUN/evaluation.json",
+    )
+    made["evaluate"].add_argument(
+        "--per-example",
+        metavar="FILE",
+        help="write the log-likelihood of each example, with its standard error, to this .csv or .npz",
     )
     _add_log_partition_options(made["log-partition"])
     _add_sample_options(made["sample"])
@@ -141,7 +152,10 @@ def _add_log_partition_options(parser: argparse.ArgumentParser) -> None:
         help="sweeps of the training chains to look at; default: 500",
     )
     parser.add_argument(
-        "--out", metavar="FILE", help="the histogram, .png, .pdf or .svg; default: in RUN/figures"
+        "--out",
+        metavar="FILE",
+        help="the picture, .png, .pdf or .svg; default: in RUN/figures. With .json, the results instead, without a "
+        "picture; the run stays as it is then",
     )
 
 

@@ -11,12 +11,14 @@ from discrete_vae.config import instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.saving import check_picture_path
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
     from discrete_vae.samplers.protocol import Sampler
     from discrete_vae.training.load import LoadedRun
 
 _FRESH_SWEEPS = 10_000
+_PICTURES = ("samples.png", "reconstructions.png", "training.png")
 
 
 def run_sample(arguments: Namespace, overrides: list[str]) -> int:
@@ -29,6 +31,10 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     from discrete_vae.training.load import load_run
 
     run = RunDirectory.open(arguments.run)
+    # what cannot be written is found before the drawing that it takes
+    paths = [run.figure_path(name) for name in _PICTURES] if arguments.out is None else [Path(arguments.out)]
+    for path in paths:
+        check_writable(path.expanduser(), repair="Give another place for the samples: --out FILE.png.")
     loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
     table = evolution(
@@ -40,18 +46,16 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
         num_sweeps=arguments.num_sweeps,
         seed=arguments.seed or 0,
     )
-    path = arguments.out or run.figure_path("samples.png")
-    draw_evolution(table, dataset.image_shape, path)
-    print(f"Samples along the chains: {path}")
+    draw_evolution(table, dataset.image_shape, paths[0])
+    print(f"Samples along the chains: {paths[0]}")
     if arguments.out is None:
-        path = run.figure_path("reconstructions.png")
+        _, path, curves_path = paths
         draw_reconstructions(
             reconstructions(loaded.model, dataset.test, seed=arguments.seed or 0), dataset.image_shape, path
         )
         print(f"Reconstructions:          {path}")
-        path = run.figure_path("training.png")
-        draw_training_curves(training_curves(run.metrics().read()), path, name=loaded.config.name)
-        print(f"Course of training:       {path}")
+        draw_training_curves(training_curves(run.metrics().read()), curves_path, name=loaded.config.name)
+        print(f"Course of training:       {curves_path}")
     return 0
 
 

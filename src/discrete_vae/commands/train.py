@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from discrete_vae.commands.overrides import Override, apply_overrides
 from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
+from discrete_vae.durations import in_words
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments import load_experiment
 from discrete_vae.experiments.own_data import own_data
@@ -86,11 +87,23 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
     if done >= num_steps:
         print(f"{run.path} has finished its {num_steps} steps; nothing is left to do.")
     else:
-        print(f"Trained {num_steps - done} steps in {_in_words(result.seconds)}.")
-    print(
-        f"Best validation ELBO {result.best_elbo:.2f} nats, at step {result.best_step}.\nNext: dvae evaluate {run.path}"
-    )
+        print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
+    print(f"Best validation ELBO {result.best_elbo:.2f} nats, at step {result.best_step}.")
+    _print_baseline(dataset, result.best_elbo)
+    print(f"Next: dvae evaluate {run.path}")
     return 0
+
+
+def _print_baseline(dataset: Dataset, elbo: float) -> None:
+    """What the means of the features alone reach, and whether the model has learned more."""
+    from discrete_vae.commands.evaluation_table import below_baseline
+    from discrete_vae.commands.layout import hanging
+    from discrete_vae.evaluation.independent_features import independent_features
+
+    baseline = independent_features(dataset.train, dataset.valid)
+    print(f"Independent features: {baseline.value:.2f} nats (validation).")
+    if complaint := below_baseline("validation ELBO", elbo, baseline):
+        print(hanging(f"{complaint} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
 
 
 def _run_dir(arguments: Namespace) -> str:
@@ -167,10 +180,3 @@ def _headline(
     what = f"{dataset.name}: {len(dataset.train)} training examples of {dataset.num_features} features"
     start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
     return f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"
-
-
-def _in_words(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes == 0:
-        return f"{rest} s"
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -113,7 +113,7 @@ def train(
                 estimate = _validate(state, valid, config.seed, store)
                 found = {
                     "validation_elbo": estimate.elbo,
-                    "validation_elbo_std_error": estimate.elbo_std_error,
+                    "validation_elbo_std_error": estimate.total_std_error,
                 }
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
                 better = best is None or estimate.elbo > best["validation_elbo"]
@@ -122,7 +122,7 @@ def train(
                 metrics.sync()
                 _save(state, store, best, better)
                 shown.note(
-                    f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {estimate.elbo_std_error:.2f} nats"
+                    f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {estimate.total_std_error:.2f} nats"
                     f"{' (best so far)' if better else ''}"
                 )
     assert best is not None  # the last step validates
@@ -217,7 +217,11 @@ def _estimate_log_partition(state: TrainingState, store: CheckpointStore) -> flo
 def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore) -> ElboEstimate:
     """The validation ELBO, with the log Z of the line of the log that has just been written."""
     elbo = evaluate_elbo(
-        state.model, x, log_partition=state.log_partition, seed=key_to_seed(seed, _VALIDATION_STREAM)
+        state.model,
+        x,
+        log_partition=state.log_partition,
+        log_partition_std_error=state.log_partition_std_error,
+        seed=key_to_seed(seed, _VALIDATION_STREAM),
     )
     check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
     return elbo
