@@ -6,7 +6,8 @@ import math
 import sys
 import warnings
 from argparse import Namespace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from discrete_vae.data.dataset import Dataset
     from discrete_vae.evaluation.evaluate import Evaluation
     from discrete_vae.runs.run_directory import RunDirectory
+    from discrete_vae.training.load import LoadedRun
 
 
 def run_evaluate(arguments: Namespace, overrides: list[Override]) -> int:
@@ -41,7 +43,7 @@ def _evaluate(arguments: Namespace) -> int:
     checkpoint = parse_checkpoint(arguments.checkpoint)
     device = check_device(arguments.device)
     run = RunDirectory.open(arguments.run)
-    loaded = load_run(run, checkpoint, device=device)
+    loaded = load_run(run, checkpoint, device=device, accept_changed_config=arguments.accept_changed_config)
     asked = {name: getattr(arguments, name) for name in ("num_samples", "num_examples", "seed")}
     given = {name: value for name, value in asked.items() if value is not None}
     config = EvaluationConfig(**(loaded.config.evaluation.model_dump() | given))
@@ -81,6 +83,7 @@ def _evaluate(arguments: Namespace) -> int:
     if rank() > 0:
         return 0
     fields = {"step": loaded.step, "data": dataset.name, "config": config.model_dump(), **result.to_json()}
+    fields |= changed_config(loaded)
     write_json(run.evaluation_path, fields)
     print(f"{run.path}, checkpoint of step {loaded.step}, {dataset.name}: {len(x)} test examples")
     print(_table(result))
@@ -99,6 +102,11 @@ def parse_checkpoint(text: str) -> int | Literal["best", "last"]:
     if not text.isascii() or not text.isdecimal():
         raise InvalidInputError("--checkpoint", "must be best, last or a step", repr(text), "Use best.")
     return int(text)
+
+
+def changed_config(loaded: LoadedRun) -> dict[str, Any]:
+    """What a result says of a config.json that has changed since training; empty if it has not."""
+    return {} if loaded.changed_config is None else {"changed_config": asdict(loaded.changed_config)}
 
 
 def _table(result: Evaluation) -> str:

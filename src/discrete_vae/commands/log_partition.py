@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from discrete_vae.commands.evaluate import parse_checkpoint
+from discrete_vae.commands.evaluate import changed_config, parse_checkpoint
 from discrete_vae.commands.overrides import Override
 from discrete_vae.figures.saving import check_picture_path
 from discrete_vae.runs.json_files import write_json
@@ -32,7 +32,11 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
     from discrete_vae.training.load import load_run
 
     run = RunDirectory.open(arguments.run)
-    loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
+    loaded = load_run(
+        run,
+        parse_checkpoint(arguments.checkpoint),
+        accept_changed_config=arguments.accept_changed_config,
+    )
     settings, prior = loaded.config.evaluation, loaded.model.prior
     chains = loaded.chains.step(settings.num_chain_sweeps)
     std_error = arguments.std_error or settings.log_partition_std_error
@@ -67,6 +71,7 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
             "estimates": [asdict(found) for found in repeated.estimates],
             "exact": None if exact is None else exact.value,
             "chains": asdict(health),
+            **changed_config(loaded),
         },
     )
     print(f"Written to {path}")

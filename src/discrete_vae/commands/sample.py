@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,14 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     from discrete_vae.training.load import load_run
 
     run = RunDirectory.open(arguments.run)
-    loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
+    loaded = load_run(
+        run,
+        parse_checkpoint(arguments.checkpoint),
+        accept_changed_config=arguments.accept_changed_config,
+    )
+    records = (
+        run.metrics().read() if arguments.out is None else []
+    )  # damage is found before anything is drawn
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
     table = evolution(
         loaded.model,
@@ -49,9 +57,15 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
             reconstructions(loaded.model, dataset.test, seed=arguments.seed or 0), dataset.image_shape, path
         )
         print(f"Reconstructions:          {path}")
-        path = run.figure_path("training.png")
-        draw_training_curves(training_curves(run.metrics().read()), path, name=loaded.config.name)
-        print(f"Course of training:       {path}")
+        if any("elbo" in record for record in records):
+            path = run.figure_path("training.png")
+            draw_training_curves(training_curves(records), path, name=loaded.config.name)
+            print(f"Course of training:       {path}")
+        else:
+            warnings.warn(
+                f"{run.metrics_path} holds no training ELBO: the course of training is not drawn.",
+                stacklevel=2,
+            )
     return 0
 
 
