@@ -50,10 +50,14 @@ def check_number(
     rule += f" of at least {at_least:g}" if at_least > -math.inf else ""
     rule += f" of at most {at_most:g}" if at_most < math.inf else ""
     if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInputError(name, rule, repr(value)[:80], repair)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise InvalidInputError(name, rule, "an integer of hundreds of digits", repair) from None
+    if not math.isfinite(number) or number <= above or number < at_least or number > at_most:
         raise InvalidInputError(name, rule, repr(value), repair)
-    if not math.isfinite(value) or value <= above or value < at_least or value > at_most:
-        raise InvalidInputError(name, rule, repr(value), repair)
-    return float(value)
+    return number
 
 
 def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:

@@ -184,13 +184,16 @@ def test_data_that_have_changed_are_a_warning(cli, trained, tmp_path):
     np.save(tmp_path / "other.npy", np.eye(60, 12))
     config["data"]["path"] = str(tmp_path / "other.npy")
     (trained / "config.json").write_text(json.dumps(config))
-    status, _, err = cli("evaluate", trained)
+    status, _, err = cli("evaluate", trained, "--accept-changed-config")
     assert status == 0
-    assert err.startswith("warning: the data (other.npy) are not those that the run was trained on")
+    assert "warning: the data (other.npy) are not those that the run was trained on" in err
 
 
-def test_data_that_are_gone_are_named(refused, trained, tmp_path):
+@pytest.mark.filterwarnings("always")
+def test_data_that_are_gone_are_named(cli, trained, tmp_path):
     config = json.loads((trained / "config.json").read_text())
     config["data"]["path"] = str(tmp_path / "gone.npy")
     (trained / "config.json").write_text(json.dumps(config))
-    assert f"{tmp_path / 'gone.npy'} must exist" in refused("evaluate", trained)
+    status, _, err = cli("evaluate", trained, "--accept-changed-config")
+    assert status == 2
+    assert f"error: {tmp_path / 'gone.npy'} must exist" in err

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 from argparse import Namespace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -21,6 +22,7 @@ from discrete_vae.errors import InvalidInputError
 if TYPE_CHECKING:
     from discrete_vae.data.dataset import Dataset
     from discrete_vae.runs.run_directory import RunDirectory
+    from discrete_vae.training.load import LoadedRun
 
 _CHOICE = 0  # key of the choice of test examples
 
@@ -48,7 +50,7 @@ def _evaluate(arguments: Namespace) -> int:
     from_first(results.check)
     if arguments.per_example is not None:
         from_first(lambda: check_per_example_path(arguments.per_example))
-    loaded = load_run(run, checkpoint, device=device)
+    loaded = load_run(run, checkpoint, device=device, accept_changed_config=arguments.accept_changed_config)
     asked = {name: getattr(arguments, name) for name in ("num_samples", "num_examples", "seed")}
     given = {name: value for name, value in asked.items() if value is not None}
     config = EvaluationConfig(**(loaded.config.evaluation.model_dump() | given))
@@ -86,7 +88,7 @@ def _evaluate(arguments: Namespace) -> int:
     print(f"{run.path}, checkpoint of step {loaded.step}, {dataset.name}: {len(x)} test examples")
     print(evaluation_table(result), flush=True)
     about = {"step": loaded.step, "data": dataset.name, "data_sha256": dataset.description.sha256}
-    fields = {**about, "config": config.model_dump(), **result.to_json()}
+    fields = {**about, "config": config.model_dump(), **result.to_json(), **changed_config(loaded)}
     try:
         keep(results, fields)
     finally:  # one file that cannot be written leaves the other
@@ -120,6 +122,11 @@ def parse_checkpoint(text: str) -> int | Literal["best", "last"]:
     if not text.isascii() or not text.isdecimal():
         raise InvalidInputError("--checkpoint", "must be best, last or a step", repr(text), "Use best.")
     return int(text)
+
+
+def changed_config(loaded: LoadedRun) -> dict[str, Any]:
+    """What a result says of a config.json that has changed since training; empty if it has not."""
+    return {} if loaded.changed_config is None else {"changed_config": asdict(loaded.changed_config)}
 
 
 def _warn_of_other_data(run: RunDirectory, dataset: Dataset) -> None:

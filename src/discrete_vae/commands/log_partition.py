@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discrete_vae.commands.evaluate import parse_checkpoint
+from discrete_vae.commands.evaluate import changed_config, parse_checkpoint
 from discrete_vae.commands.layout import hanging
 from discrete_vae.commands.overrides import Override
 from discrete_vae.commands.results import ResultFile, keep, kept_log_partitions
@@ -43,7 +43,11 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
     picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
     if picture is not None:
         check_writable(picture)
-    loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
+    loaded = load_run(
+        run,
+        parse_checkpoint(arguments.checkpoint),
+        accept_changed_config=arguments.accept_changed_config,
+    )
     settings, prior = loaded.config.evaluation, loaded.model.prior
     chains = loaded.chains.step(settings.num_chain_sweeps)
     asked, seed = arguments.std_error, arguments.seed or 0
@@ -77,6 +81,7 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
         "estimates": [asdict(found) for found in repeated.estimates],
         "exact": None if exact is None else exact.value,
         "chains": asdict(health),
+        **changed_config(loaded),
     }
     try:
         keep(results, fields)

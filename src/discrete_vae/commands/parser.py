@@ -35,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
         "log-likelihood and its samples.",
         epilog="To start: dvae train digits --size smoke (under a minute), then what its last line says. "
         "dvae VERB --help explains a verb. Exit status: 0; 1 if a loss is not finite; 2 for wrong input; "
-        "130 after an interrupt.",
+        "130 after an interrupt, 143 after SIGTERM.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dvae {__version__}")
@@ -116,6 +116,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _add_log_partition_options(made["log-partition"])
     _add_sample_options(made["sample"])
+    for name in ("train", "evaluate", "log-partition", "sample"):
+        made[name].add_argument(
+            "--accept-changed-config",
+            action="store_true",
+            help="use the run's config.json though it is not the one that the run was trained with",
+        )
     for name in ("train", "evaluate"):
         made[name].add_argument(
             "--device", default="cpu", metavar="cpu|cuda|cuda:N", help="where to compute; default: cpu"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +36,14 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     paths = [run.figure_path(name) for name in _PICTURES] if arguments.out is None else [Path(arguments.out)]
     for path in paths:
         check_writable(path.expanduser(), repair="Give another place for the samples: --out FILE.png.")
-    loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
+    loaded = load_run(
+        run,
+        parse_checkpoint(arguments.checkpoint),
+        accept_changed_config=arguments.accept_changed_config,
+    )
+    records = (
+        run.metrics().read() if arguments.out is None else []
+    )  # damage is found before anything is drawn
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
     table = evolution(
         loaded.model,
@@ -54,8 +62,14 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
             reconstructions(loaded.model, dataset.test, seed=arguments.seed or 0), dataset.image_shape, path
         )
         print(f"Reconstructions:          {path}")
-        draw_training_curves(training_curves(run.metrics().read()), curves_path, name=loaded.config.name)
-        print(f"Course of training:       {curves_path}")
+        if any("elbo" in record for record in records):
+            draw_training_curves(training_curves(records), curves_path, name=loaded.config.name)
+            print(f"Course of training:       {curves_path}")
+        else:
+            warnings.warn(
+                f"{run.metrics_path} holds no training ELBO: the course of training is not drawn.",
+                stacklevel=2,
+            )
     return 0
 
 
