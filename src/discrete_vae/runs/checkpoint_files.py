@@ -25,7 +25,7 @@ class DamagedCheckpointError(InvalidInputError):
     """A checkpoint does not hold what was saved."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Checkpoint:
     """What one checkpoint holds.
 
