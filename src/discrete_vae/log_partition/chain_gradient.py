@@ -39,5 +39,5 @@ def chain_log_partition(energy: BoltzmannEnergy, z: Tensor, value: float = 0.0) 
         tensor([0.5000, 0.5000])
     """
     check_tensor("z", z, ("chain", energy.num_units))
-    surrogate = -energy.marginal_energy(z).mean()
+    surrogate = -energy.compute_marginal_energy(z).mean()
     return replace_gradient(torch.tensor(value, dtype=surrogate.dtype, device=z.device), surrogate)

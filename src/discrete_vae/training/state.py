@@ -144,8 +144,9 @@ def initial_model(config: ExperimentConfig) -> DiscreteVAE:
     Raises:
         InvalidInputError: If its parts do not fit each other.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key_to_seed(config.seed, _INIT_STREAM) >> 1)
+    # torch.manual_seed would reseed every accelerator too; the weights start on the CPU wherever they go
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(key_to_seed(config.seed, _INIT_STREAM) >> 1)
         return DiscreteVAE.from_config(config.model)
 
 

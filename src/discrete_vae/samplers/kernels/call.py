@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SweepCall:
     """Arguments of one call of a kernel, as checked by `discrete_vae.samplers.kernels.sweeps.run_sweeps`.
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_parameters
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_positive_int, check_tensor
@@ -115,15 +115,7 @@ def _check_range(name: str, value: object, low: int, end: int) -> None:
 
 def _check_logits(energy: BoltzmannEnergy, inverse_temperature: Tensor | None) -> None:
     """Refuse numbers that are not finite, or so large that logits may overflow."""
-    for name, parameter in energy.named_parameters():
-        largest = float(parameter.abs().sum(dtype=torch.float64))
-        if not largest < _LARGEST_LOGIT:
-            raise InvalidInputError(
-                f"energy.{name}",
-                f"must be finite, with absolute values that sum to less than {_LARGEST_LOGIT:g}",
-                f"a sum of {largest:g}",
-                "Look for a diverged training step and restore an earlier state.",
-            )
+    check_parameters(energy, below=_LARGEST_LOGIT)
     if inverse_temperature is not None:
         largest = float(inverse_temperature.abs().max())
         if not largest < 1e6:
