@@ -50,3 +50,7 @@ class NonFiniteLossError(DiscreteVAEError):
             f"{term} is {value} at step {step}; the run has stopped. {rest}. A smaller learning rate, a longer warm-up "
             "or a lower bound of beta usually help."
         )
+
+
+class KernelWarning(UserWarning):
+    """A compiled sampler works, but slower or later than it could; the message says why and what to do."""
