@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.atomic import write_bytes
+from discrete_vae.runs.atomic import naming, write_bytes
 from discrete_vae.runs.json_files import to_json
 
 
@@ -48,9 +48,10 @@ class MetricsLog:
         """
         _check_step("record['step']", record.get("step"))
         line = (to_json("record", record) + "\n").encode()
-        self._remove_torn_line()
-        with self.path.open("ab") as file:
-            file.write(line)
+        with naming(self.path):
+            self._remove_torn_line()
+            with self.path.open("ab") as file:
+                file.write(line)
 
     def read(self) -> list[dict[str, Any]]:
         """All complete records, in the order of the file; none if there is no file.
@@ -107,7 +108,7 @@ class MetricsLog:
     def sync(self) -> None:
         """Ask the system to store the lines; does nothing if there is no file."""
         if self.path.exists():
-            with self.path.open("ab") as file:
+            with naming(self.path), self.path.open("ab") as file:
                 os.fsync(file.fileno())
 
     def _complete_lines(self) -> list[bytes]:

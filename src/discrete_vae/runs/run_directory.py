@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
 from discrete_vae.runs.atomic import is_temporary, write_text
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.json_files import read_json
@@ -72,7 +73,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: If the path is a file, or a folder that holds anything.
         """
-        folder = Path(path).expanduser()
+        folder = user_path("run_dir", path)
         if folder.exists() and not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be a folder", f"the file {folder}", "Give another --run-dir."
@@ -101,7 +102,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: If there is no such folder, or it holds no ``config.json``.
         """
-        folder = Path(path).expanduser()
+        folder = user_path("run_dir", path)
         if not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be an existing folder", str(folder), "Check the path of the run."

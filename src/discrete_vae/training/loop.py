@@ -115,6 +115,7 @@ def train(
                     "validation_elbo": estimate.elbo,
                     "validation_elbo_std_error": estimate.total_std_error,
                 }
+                found = {name: value for name, value in found.items() if not math.isnan(value)}
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
                 better = best is None or estimate.elbo > best["validation_elbo"]
                 if best is None or better:
@@ -122,11 +123,16 @@ def train(
                 metrics.sync()
                 _save(state, store, best, better)
                 shown.note(
-                    f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {estimate.total_std_error:.2f} nats"
+                    f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {_error(estimate.total_std_error)} nats"
                     f"{' (best so far)' if better else ''}"
                 )
     assert best is not None  # the last step validates
     return TrainingResult(num_steps, best["step"], best["validation_elbo"], clock.here())
+
+
+def _error(error: float) -> str:
+    """A standard error in words; a single example has none."""
+    return "unknown" if math.isnan(error) else f"{error:.2f}"
 
 
 def _restore(state: TrainingState, store: CheckpointStore) -> dict[str, Any] | None:
