@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from discrete_vae.config.base import ComponentConfig
+from discrete_vae.config.numbers import Count
 
 
 class BernoulliLikelihoodConfig(ComponentConfig):
@@ -14,7 +15,7 @@ class BernoulliLikelihoodConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.likelihoods.bernoulli:BernoulliLikelihood"
     kind: Literal["bernoulli"] = "bernoulli"
-    hidden: tuple[PositiveInt, ...] = Field(default=(), description="Widths of the hidden layers.")
+    hidden: tuple[Count, ...] = Field(default=(), description="Widths of the hidden layers.")
 
 
 LikelihoodConfig = Annotated[BernoulliLikelihoodConfig, Field()]
