@@ -7,12 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discrete_vae.commands.evaluate import changed_config, parse_checkpoint
+from discrete_vae.commands.evaluate import changed_config, parse_checkpoint, picture_note
 from discrete_vae.commands.layout import hanging
 from discrete_vae.commands.overrides import Override
 from discrete_vae.commands.results import ResultFile, keep, kept_log_partitions
 from discrete_vae.durations import in_words
-from discrete_vae.figures.saving import check_picture_path
+from discrete_vae.figures.saving import check_picture_path, noting
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import check_writable
 
@@ -87,7 +87,8 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
         keep(results, fields)
     finally:  # one file that cannot be written leaves the other
         if picture is not None:
-            _draw(picture, loaded.config.name, repeated.estimates, exact)
+            with noting(picture_note(loaded)):
+                _draw(picture, loaded.config.name, repeated.estimates, exact)
     return 0
 
 
