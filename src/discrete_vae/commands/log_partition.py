@@ -40,14 +40,14 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
     run = RunDirectory.open(arguments.run)
     results = ResultFile(out) if out is not None and to_json else kept_log_partitions(run)
     results.check()
-    picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
-    if picture is not None:
-        check_writable(picture)
     loaded = load_run(
         run,
         parse_checkpoint(arguments.checkpoint),
         accept_changed_config=arguments.accept_changed_config,
     )
+    picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
+    if picture is not None:
+        check_writable(picture)
     settings, prior = loaded.config.evaluation, loaded.model.prior
     chains = loaded.chains.step(settings.num_chain_sweeps)
     asked, seed = arguments.std_error, arguments.seed or 0
