@@ -131,6 +131,11 @@ def changed_config(loaded: LoadedRun) -> dict[str, Any]:
     return {} if loaded.changed_config is None else {"changed_config": asdict(loaded.changed_config)}
 
 
+def picture_note(loaded: LoadedRun) -> str | None:
+    """The same for the metadata of a picture."""
+    return None if loaded.changed_config is None else str(loaded.changed_config)
+
+
 def _warn_of_other_data(run: RunDirectory, dataset: Dataset) -> None:
     trained = run.read_environment().get("data", {}).get("sha256")
     if trained is not None and trained != dataset.description.sha256:

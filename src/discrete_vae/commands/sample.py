@@ -7,10 +7,10 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discrete_vae.commands.evaluate import parse_checkpoint
+from discrete_vae.commands.evaluate import parse_checkpoint, picture_note
 from discrete_vae.config import instantiate
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.saving import check_picture_path
+from discrete_vae.figures.saving import check_picture_path, noting
 from discrete_vae.memory import allocating, check_memory
 from discrete_vae.paths import user_path
 from discrete_vae.runs.run_directory import RunDirectory
@@ -29,10 +29,6 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
     if arguments.out is not None:
         check_picture_path(arguments.out)
-    from discrete_vae.figures.evolution import DEFAULT_CHAINS, draw_evolution, evolution
-    from discrete_vae.figures.image_grid import check_grid
-    from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
-    from discrete_vae.figures.training_curves import draw_training_curves, training_curves
     from discrete_vae.training.load import load_run
 
     run = RunDirectory.open(arguments.run)
@@ -41,18 +37,27 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
         parse_checkpoint(arguments.checkpoint),
         accept_changed_config=arguments.accept_changed_config,
     )
-    records = (
-        run.metrics().read() if arguments.out is None else []
-    )  # damage is found before anything is drawn
+    with noting(picture_note(loaded)):
+        _draw(run, loaded, arguments)
+    return 0
+
+
+def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
+    from discrete_vae.figures.evolution import DEFAULT_CHAINS, draw_evolution, evolution
+    from discrete_vae.figures.image_grid import check_grid
+    from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
+    from discrete_vae.figures.training_curves import draw_training_curves, training_curves
+
+    # damage, and what cannot be written, are found before the drawing
+    records = run.metrics().read() if arguments.out is None else []
+    paths = [run.figure_path(name) for name in _PICTURES] if arguments.out is None else [Path(arguments.out)]
+    for path in paths:
+        check_writable(path.expanduser(), repair="Give another place for the samples: --out FILE.png.")
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
     num_chains = arguments.num_chains or DEFAULT_CHAINS
     grid = (arguments.num_rows, num_chains, arguments.num_draws, dataset.num_features)
     check_grid(grid, dataset.image_shape)
     chains, burn_in = _chains(loaded, arguments)
-    # what cannot be written is found before the drawing that it takes
-    paths = [run.figure_path(name) for name in _PICTURES] if arguments.out is None else [Path(arguments.out)]
-    for path in paths:
-        check_writable(path.expanduser(), repair="Give another place for the samples: --out FILE.png.")
     if burn_in:
         chains.step(burn_in)
     table = evolution(
@@ -80,7 +85,6 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
                 f"{run.metrics_path} holds no training ELBO: the course of training is not drawn.",
                 stacklevel=2,
             )
-    return 0
 
 
 def _chains(loaded: LoadedRun, arguments: Namespace) -> tuple[Sampler, int]:

@@ -60,6 +60,9 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
         run = RunDirectory.open(_run_dir(arguments))
         config = _resumed_config(run, arguments, overrides)
     else:
+        if arguments.accept_changed_config:
+            repair = "Leave it out: a new run writes its own config.json."
+            raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
         config = resolve_config(arguments, overrides)
         run = RunDirectory(RunDirectory.check_new(_run_dir(arguments)))
     dataset = instantiate(config.data, data_dir=arguments.data_dir)

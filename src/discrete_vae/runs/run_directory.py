@@ -160,7 +160,7 @@ class RunDirectory:
         """
         if not self.environment_path.exists():
             return {}
-        repair = "Restore the file from a copy, or remove it."
+        repair = "Restore it from a copy; or move it elsewhere, and data are no more compared with the run's."
         fields = read_json(self.environment_path, repair=repair)
         if not isinstance(data := fields.get("data", {}), dict):
             rule = "must hold a JSON object as data"
@@ -169,9 +169,9 @@ class RunDirectory:
 
     def remove_temporaries(self) -> None:
         """Remove what killed processes left, where no other trains; one that evaluates or draws may still write."""
-        remove_temporaries(self.path, of_others=True)
-        remove_temporaries(self.figures_path, of_others=True)
         remove_temporaries(self.checkpoints_path, of_others=False)
+        for folder in (self.path, *self.path.iterdir()):
+            remove_temporaries(folder, of_others=True)
 
     def metrics(self) -> MetricsLog:
         """The log of the run's metrics."""

@@ -123,7 +123,7 @@ class TrainingState:
         """
         with naming(source):
             step, (log_partition, std_error) = check_step(meta), check_log_partition(meta)
-            sums = ElboSums(meta.get("sums"))
+            sums = ElboSums.from_state(meta.get("sums"))
             check_weights(self.model, tensors)
             check_moments(self.model, tensors, step=step)
             load_chains(self.chains, tensors, meta)
