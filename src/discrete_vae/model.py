@@ -192,7 +192,7 @@ class DiscreteVAE(nn.Module):
             for first in range(0, num_samples, chunk_size):
                 count = min(chunk_size, num_samples - first)
                 sample = self.posterior.rsample(x, num_samples=count, generator=generator)
-                log_prior = -self.prior.compute_energy(sample.z).double() - log_z
+                log_prior = -self.prior.energy(sample.z).double() - log_z
                 below = self.hierarchy.rsample(x, sample.zeta, generator=generator)
                 log_joint = self.likelihood.log_prob(x, below.decoder_input).double() + log_prior
                 chunks.append(log_joint - sample.log_prob() + below.log_ratio())

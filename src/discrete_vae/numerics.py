@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+
+
+def full_precision(like: Tensor) -> AbstractContextManager[object]:
+    """A block in which products are not rounded to an autocast's dtype: energies of tens of nats need their digits.
+
+    Args:
+        like: A tensor on the device where they are computed.
+
+    Examples:
+        >>> ones = torch.ones(1, 1)
+        >>> with torch.autocast("cpu", torch.bfloat16), full_precision(ones):
+        ...     (ones @ ones).dtype
+        torch.float32
+    """
+    device = like.device.type
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def softplus(x: Tensor) -> Tensor:

@@ -11,14 +11,15 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_index, check_states
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.forks import guard_forks
-from discrete_vae.numerics import softplus
+from discrete_vae.numerics import full_precision, softplus
 
 
 class BoltzmannEnergy(nn.Module, ABC):
     """A distribution p(z) = exp(-E(z)) / Z over z in {0,1}^n with at most pairwise terms.
 
     E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
-    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters.
+    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters. Autocast
+    does not reach the methods that check their arguments.
 
     A machine of your own defines the methods `compute_energy`, `compute_block_logits` and `mean_energy`, which trust
     their arguments; inner loops call them. The methods without "compute" check theirs first.
@@ -52,7 +53,8 @@ class BoltzmannEnergy(nn.Module, ABC):
         Raises:
             InvalidInputError: If z is not a floating-point tensor of that shape with values in [0, 1].
         """
-        return self.compute_energy(check_states("z", z, (..., self.num_units)))
+        with full_precision(check_states("z", z, (..., self.num_units))):
+            return self.compute_energy(z)
 
     def block_logits(self, z: Tensor, block: int) -> Tensor:
         """Log-odds of a block's units given all the others.
@@ -67,8 +69,8 @@ class BoltzmannEnergy(nn.Module, ABC):
         Raises:
             InvalidInputError: If z breaks the rules of `energy`, or there is no such block.
         """
-        check_states("z", z, (..., self.num_units))
-        return self.compute_block_logits(z, self._check_block(block))
+        with full_precision(check_states("z", z, (..., self.num_units))):
+            return self.compute_block_logits(z, self._check_block(block))
 
     def block_free_energy(self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0) -> Tensor:
         """Free energy of all units but one block: -log sum over the block's states of exp(-t E(z)).
@@ -87,7 +89,8 @@ class BoltzmannEnergy(nn.Module, ABC):
         """
         check_states("z", z, (..., self.num_units))
         t = _check_temperature(inverse_temperature, z)
-        return self.compute_block_free_energy(z, self._check_block(block), t)
+        with full_precision(z):
+            return self.compute_block_free_energy(z, self._check_block(block), t)
 
     def marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
         """Free energy with the last block summed out.
@@ -106,7 +109,9 @@ class BoltzmannEnergy(nn.Module, ABC):
             InvalidInputError: If z breaks the rules of `energy`, or t is not finite or has another shape.
         """
         check_states("z", z, (..., self.num_units))
-        return self.compute_marginal_energy(z, _check_temperature(inverse_temperature, z))
+        t = _check_temperature(inverse_temperature, z)
+        with full_precision(z):
+            return self.compute_marginal_energy(z, t)
 
     def forward(self, z: Tensor) -> Tensor:
         """The energy, so that the module can be called."""

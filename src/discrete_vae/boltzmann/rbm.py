@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.boltzmann.ising import Array, IsingModel, finite_numbers, set_from_ising_, to_ising
 from discrete_vae.checks import check_positive_int, check_states
-from discrete_vae.numerics import softplus
+from discrete_vae.numerics import full_precision, softplus
 
 
 class RBM(BoltzmannEnergy):
@@ -100,7 +100,8 @@ class RBM(BoltzmannEnergy):
         Raises:
             InvalidInputError: If left is not a floating-point tensor of that shape with values in [0, 1].
         """
-        return self._free_energy(check_states("left", left, (..., self.num_left)))
+        with full_precision(check_states("left", left, (..., self.num_left))):
+            return self._free_energy(left)
 
     def _free_energy(self, left: Tensor) -> Tensor:
         """`free_energy` of checked states."""

@@ -65,7 +65,11 @@ class GaussianNetwork(nn.Module):
         Raises:
             InvalidInputError: If the number of inputs or a last axis is wrong.
         """
-        mean, log_std = self.network(*inputs).chunk(2, dim=-1)
+        # under autocast the output is rounded, but latents and KL terms keep the parameters' precision
+        mean, log_std = self.network(*inputs).to(self._dtype()).chunk(2, dim=-1)
         if self.log_std_bound is not None:
             log_std = self.log_std_bound * torch.tanh(log_std / self.log_std_bound)
         return Gaussian(mean, log_std)
+
+    def _dtype(self) -> torch.dtype:
+        return next(self.network.parameters()).dtype

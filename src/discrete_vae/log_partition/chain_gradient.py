@@ -7,7 +7,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.checks import check_tensor
-from discrete_vae.numerics import replace_gradient
+from discrete_vae.numerics import full_precision, replace_gradient
 
 
 def chain_log_partition(energy: BoltzmannEnergy, z: Tensor, value: float = 0.0) -> Tensor:
@@ -39,5 +39,6 @@ def chain_log_partition(energy: BoltzmannEnergy, z: Tensor, value: float = 0.0) 
         tensor([0.5000, 0.5000])
     """
     check_tensor("z", z, ("chain", energy.num_units))
-    surrogate = -energy.compute_marginal_energy(z).mean()
+    with full_precision(z):
+        surrogate = -energy.compute_marginal_energy(z).mean()
     return replace_gradient(torch.tensor(value, dtype=surrogate.dtype, device=z.device), surrogate)

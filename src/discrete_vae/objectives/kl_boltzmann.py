@@ -11,7 +11,7 @@ from torch import Tensor
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.checks import check_log_partition
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.numerics import bernoulli_entropy, sigmoid
+from discrete_vae.numerics import bernoulli_entropy, full_precision, sigmoid
 from discrete_vae.posteriors.latent_group import LatentGroup
 
 
@@ -54,7 +54,8 @@ def kl_to_boltzmann(
     rank, to_prior_order = _layout(groups, energy.num_units)
     logits = _gather([group.logits for group in groups], to_prior_order)
     bits = _gather([group.bits for group in groups], to_prior_order)
-    mean_energy = energy.mean_energy(bits, sigmoid(logits), rank)
+    with full_precision(logits):
+        mean_energy = energy.mean_energy(bits, sigmoid(logits), rank)
     return mean_energy - bernoulli_entropy(logits).sum(-1) + log_z
 
 
