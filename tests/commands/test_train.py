@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,11 @@ def test_a_run_says_where_its_results_are_and_what_comes_next(cli, tmp_path, dat
     assert status == 0
     assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
     assert "Best validation ELBO -" in out
+    means = float(re.search(r"^Independent features: (-[\d.]+) nats \(validation\)\.$", out, re.MULTILINE)[1])
+    elbo = float(re.search(r"^Best validation ELBO (-[\d.]+) nats", out, re.MULTILINE)[1])
+    assert elbo < means  # after six steps
+    told = f"the validation ELBO is {means - elbo:.2f} nats below that of independent features"
+    assert re.sub(r"\d\.\d\d", "", told) in re.sub(r"\d\.\d\d", "", " ".join(out.split()))
     assert err.startswith("flags: 48 training examples of 12 features; 6 steps (6 epochs); results go to ")
     assert "step 6/6  epoch 6.0  elbo -" in err
     assert all(line == line.rstrip() and "\x1b" not in line for line in err.splitlines())

@@ -48,16 +48,22 @@ def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
     from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
     from discrete_vae.figures.training_curves import draw_training_curves, training_curves
 
-    # damage, and what cannot be written, are found before the drawing
-    records = run.metrics().read() if arguments.out is None else []
-    paths = [run.figure_path(name) for name in _PICTURES] if arguments.out is None else [Path(arguments.out)]
-    for path in paths:
-        check_writable(path.expanduser(), repair="Give another place for the samples: --out FILE.png.")
+    records = run.metrics().read() if arguments.out is None else []  # damage is found before anything is drawn
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
     num_chains = arguments.num_chains or DEFAULT_CHAINS
     grid = (arguments.num_rows, num_chains, arguments.num_draws, dataset.num_features)
     check_grid(grid, dataset.image_shape)
     chains, burn_in = _chains(loaded, arguments)
+    # what cannot be written is found before the drawing that it takes
+    paths = (
+        [run.figures_path / name for name in _PICTURES]
+        if arguments.out is None
+        else [user_path("--out", arguments.out)]
+    )
+    for path in paths:
+        check_writable(path, repair="Give another place for the samples: --out FILE.png.")
+    if arguments.out is None:
+        run.figures_path.mkdir(exist_ok=True)
     if burn_in:
         chains.step(burn_in)
     table = evolution(
