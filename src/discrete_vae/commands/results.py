@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.kept_results import Fields, KeptResults, digest
 from discrete_vae.runs.run_directory import RunDirectory
@@ -23,7 +24,7 @@ class ResultFile:
     """
 
     def __init__(self, text: str) -> None:
-        self._path = Path(text).expanduser()
+        self._path = user_path("--out", text)
 
     def check(self) -> None:
         """Check that the file can be written.

@@ -50,9 +50,10 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     check_grid(grid, dataset.image_shape)
     chains, burn_in = _chains(loaded, arguments)
     # what cannot be written is found before the drawing that it takes
-    paths = [run.figure_path(name) for name in _PICTURES] if arguments.out is None else [Path(arguments.out)]
+    out = None if arguments.out is None else user_path("--out", arguments.out)
+    paths = [run.figure_path(name) for name in _PICTURES] if out is None else [out]
     for path in paths:
-        check_writable(path.expanduser(), repair="Give another place for the samples: --out FILE.png.")
+        check_writable(path, repair="Give another place for the samples: --out FILE.png.")
     if burn_in:
         chains.step(burn_in)
     table = evolution(
