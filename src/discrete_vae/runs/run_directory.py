@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import user_path
+from discrete_vae.paths import unicode_path
 from discrete_vae.runs.atomic import is_temporary, remove_temporaries, write_text
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.checksums import sha256_file
@@ -75,7 +75,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: If the path is empty or a file, or a folder that holds anything.
         """
-        folder = user_path("run_dir", path)
+        folder = unicode_path("run_dir", path)
         if folder.exists() and not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be a folder", f"the file {folder}", "Give another --run-dir."
@@ -104,7 +104,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: If there is no such folder, or it holds no ``config.json``.
         """
-        folder = user_path("run_dir", path)
+        folder = unicode_path("run_dir", path)
         if not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be an existing folder", str(folder), "Check the path of the run."
