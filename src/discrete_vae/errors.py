@@ -61,3 +61,7 @@ class NonFiniteLossError(DiscreteVAEError):
             f"{self.term} is {self.value} at step {self.step}; the run has stopped. {rest}. A smaller learning rate, a "
             "longer warm-up or a lower bound of beta usually help."
         )
+
+
+class KernelWarning(UserWarning):
+    """A compiled sampler works, but slower or later than it could; the message says why and what to do."""

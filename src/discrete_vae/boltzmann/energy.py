@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_index, check_states
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.forks import guard_forks
 from discrete_vae.numerics import softplus
 
 
@@ -32,6 +34,11 @@ class BoltzmannEnergy(nn.Module, ABC):
     num_units: int
     blocks: tuple[Tensor, ...]
     bias: nn.Parameter
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
+        guard_forks()
+        return super().__new__(cls)
 
     def energy(self, z: Tensor) -> Tensor:
         """E(z).
