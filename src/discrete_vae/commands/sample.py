@@ -8,30 +8,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discrete_vae.commands.evaluate import parse_checkpoint
+from discrete_vae.commands.suggestions import open_run
 from discrete_vae.config import instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.saving import check_picture_path
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
+    from discrete_vae.config import ExperimentConfig
+    from discrete_vae.data.dataset import Dataset
     from discrete_vae.samplers.protocol import Sampler
     from discrete_vae.training.load import LoadedRun
 
 _FRESH_SWEEPS = 10_000
 _PICTURES = ("samples.png", "reconstructions.png", "training.png")
+_FRESH_CHAINS, _FRESH_TABLE_CHAINS = 5, 200
+_TABLE_EXAMPLES = 20  # strips in one column, each with its label
+_MAX_VALUES = 20_000_000  # of samples of a table, 80 MB
 
 
 def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
     if arguments.out is not None:
         check_picture_path(arguments.out)
-    from discrete_vae.figures.evolution import draw_evolution, evolution
     from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
     from discrete_vae.figures.training_curves import draw_training_curves, training_curves
     from discrete_vae.training.load import load_run
 
-    run = RunDirectory.open(arguments.run)
+    run = open_run(arguments.run)
     # what cannot be written is found before the drawing that it takes
     paths = [run.figure_path(name) for name in _PICTURES] if arguments.out is None else [Path(arguments.out)]
     for path in paths:
@@ -45,25 +49,19 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
         run.metrics().read() if arguments.out is None else []
     )  # damage is found before anything is drawn
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
-    table = evolution(
-        loaded.model,
-        _chains(loaded, arguments),
-        num_rows=arguments.num_rows,
-        num_chains=arguments.num_chains,
-        num_draws=arguments.num_draws,
-        num_sweeps=arguments.num_sweeps,
-        seed=arguments.seed or 0,
-    )
-    draw_evolution(table, dataset.image_shape, paths[0])
-    print(f"Samples along the chains: {paths[0]}")
+    draw = _draw_table if dataset.image_shape is None else _draw_images
+    draw(loaded, dataset, arguments, paths[0])
     if arguments.out is None:
         _, path, curves_path = paths
+        num_examples = None if dataset.image_shape else min(_TABLE_EXAMPLES, len(dataset.test))
         draw_reconstructions(
-            reconstructions(loaded.model, dataset.test, seed=arguments.seed or 0), dataset.image_shape, path
+            reconstructions(loaded.model, dataset.test, num_examples=num_examples, seed=arguments.seed or 0),
+            dataset.image_shape,
+            path,
         )
         print(f"Reconstructions:          {path}")
         if any("elbo" in record for record in records):
-            draw_training_curves(training_curves(records), curves_path, name=loaded.config.name)
+            draw_training_curves(training_curves(records), curves_path, name=_title(loaded.config, dataset))
             print(f"Course of training:       {curves_path}")
         else:
             warnings.warn(
@@ -73,8 +71,52 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     return 0
 
 
-def _chains(loaded: LoadedRun, arguments: Namespace) -> Sampler:
-    """The chains to show, advanced by their burn-in."""
+def _draw_images(loaded: LoadedRun, dataset: Dataset, arguments: Namespace, path: str | Path) -> None:
+    """Images along a few chains."""
+    from discrete_vae.figures.evolution import draw_evolution, evolution
+
+    table = evolution(
+        loaded.model,
+        _chains(loaded, arguments, _FRESH_CHAINS),
+        num_rows=arguments.num_rows,
+        num_chains=arguments.num_chains,
+        num_draws=arguments.num_draws,
+        num_sweeps=arguments.num_sweeps,
+        seed=arguments.seed or 0,
+    )
+    draw_evolution(table, dataset.image_shape, path)
+    print(f"Samples along the chains: {path}")
+
+
+def _draw_table(loaded: LoadedRun, dataset: Dataset, arguments: Namespace, path: str | Path) -> None:
+    """Means and correlations of a table's features, from as many chains as there are and memory holds."""
+    from discrete_vae.figures.evolution import evolution
+    from discrete_vae.figures.table_statistics import draw_table_statistics, table_statistics
+
+    chains = _chains(loaded, arguments, _FRESH_TABLE_CHAINS)
+    room = max(1, _MAX_VALUES // (arguments.num_rows * dataset.num_features))
+    table = evolution(
+        loaded.model,
+        chains,
+        num_rows=arguments.num_rows,
+        num_chains=arguments.num_chains or min(chains.num_chains, room),
+        num_draws=1,
+        num_sweeps=arguments.num_sweeps,
+        seed=arguments.seed or 0,
+    )
+    statistics = table_statistics(dataset.test, table.means[:, :, 0])
+    draw_table_statistics(statistics, path, name=_title(loaded.config, dataset))
+    print(f"Samples against the data: {path}")
+
+
+def _title(config: ExperimentConfig, dataset: Dataset) -> str:
+    """What was trained: the experiment, its data where they have another name, size and seed."""
+    of = config.name if config.name == dataset.name else f"{config.name} on {dataset.name}"
+    return f"{of}, size {config.size}, seed {config.seed}"
+
+
+def _chains(loaded: LoadedRun, arguments: Namespace, num_fresh: int) -> Sampler:
+    """The chains to show, advanced by their burn-in; so many where they start at random."""
     from discrete_vae.samplers.block_gibbs import BlockGibbs
 
     prior, seed = loaded.model.prior, arguments.seed or 0
@@ -82,7 +124,7 @@ def _chains(loaded: LoadedRun, arguments: Namespace) -> Sampler:
     if arguments.start == "training":
         chains = loaded.chains
     elif arguments.start == "fresh":
-        chains = BlockGibbs(prior, arguments.num_chains or 5, seed=seed)
+        chains = BlockGibbs(prior, arguments.num_chains or num_fresh, seed=seed)
         burn_in = _FRESH_SWEEPS if burn_in is None else burn_in
     else:
         chains = _chains_from(Path(arguments.start).expanduser(), loaded, seed)

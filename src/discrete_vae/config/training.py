@@ -47,6 +47,12 @@ class TrainingConfig(Record):
 
     num_epochs: PositiveInt = Field(default=100, description="Passes over the training part.")
     batch_size: PositiveInt = Field(default=100, description="Examples a step.")
+    num_examples: PositiveInt | None = Field(
+        default=None, description="Training examples, a fixed random choice; none means all."
+    )
+    num_validation_examples: PositiveInt | None = Field(
+        default=None, description="Validation examples, likewise."
+    )
     optimiser: OptimiserConfig = OptimiserConfig()
     warm_up: WarmUpConfig = WarmUpConfig()
     beta_bound: BetaBoundConfig = BetaBoundConfig()
