@@ -17,6 +17,7 @@ from discrete_vae.commands.evaluation_table import evaluation_table
 from discrete_vae.commands.overrides import Override
 from discrete_vae.commands.per_example import check_per_example_path, write_per_example
 from discrete_vae.commands.results import ResultFile, keep, kept_evaluations
+from discrete_vae.commands.suggestions import open_run
 from discrete_vae.config import EvaluationConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 
@@ -40,12 +41,11 @@ def _evaluate(arguments: Namespace) -> int:
     from discrete_vae.commands.device import check_device
     from discrete_vae.distributed import from_first, rank
     from discrete_vae.evaluation.evaluate import evaluate_model
-    from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.load import load_run
 
     checkpoint = parse_checkpoint(arguments.checkpoint)
     device = check_device(arguments.device)
-    run = RunDirectory.open(arguments.run)
+    run = open_run(arguments.run)
     # what cannot be written is found before the hours that it would cost
     results = kept_evaluations(run) if arguments.out is None else ResultFile(arguments.out)
     from_first(results.check)

@@ -12,9 +12,9 @@ from discrete_vae.commands.evaluate import changed_config, parse_checkpoint, pic
 from discrete_vae.commands.layout import hanging
 from discrete_vae.commands.overrides import Override
 from discrete_vae.commands.results import ResultFile, keep, kept_log_partitions
+from discrete_vae.commands.suggestions import open_run
 from discrete_vae.durations import in_words
 from discrete_vae.figures.saving import check_picture_path, noting
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
     )
     from discrete_vae.training.load import load_run
 
-    run = RunDirectory.open(arguments.run)
+    run = open_run(arguments.run)
     results = ResultFile(out) if out is not None and to_json else kept_log_partitions(run)
     results.check()
     loaded = load_run(

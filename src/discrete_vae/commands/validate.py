@@ -36,12 +36,14 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
         print_settings(config)
         return 0
     from discrete_vae.data.batches import TrainingBatches
+    from discrete_vae.data.chosen import chosen_examples
     from discrete_vae.training.state import TrainingState, check_experiment
 
     dataset = instantiate(config.data, data_dir=arguments.data_dir)
     num_steps = check_experiment(config, dataset)
-    batches = TrainingBatches(dataset, config.training.batch_size, seed=config.seed)
-    state = TrainingState.initial(config, dataset.train.mean(0))
+    chosen = chosen_examples(dataset, config.training)
+    batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
+    state = TrainingState.initial(config, chosen.train.mean(0))
     print(f"Experiment {config.name}, size {config.size}, seed {config.seed}")
     parts = (dataset.train, dataset.valid, dataset.test)
     sizes = " / ".join(str(len(part)) for part in parts)
@@ -50,6 +52,8 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
         f"{dataset.name}: {sizes} examples (train / valid / test) of {dataset.num_features} features",
     )
     _print("", f"{dataset.description.version}; {dataset.description.binarisation}")
+    if len(chosen.train) < len(dataset.train) or len(chosen.valid) < len(dataset.valid):
+        _print("", f"of which training sees {len(chosen.train)} and validation {len(chosen.valid)}")
     _print(
         "Training",
         f"{_counted(num_steps, 'step')} in {_counted(config.training.num_epochs, 'epoch')}, batches of "

@@ -48,7 +48,10 @@ def check_picture_path(path: str | Path) -> Path:
     file = user_path("path", path)
     if file.suffix.lower() not in _METADATA:
         raise InvalidInputError(
-            "path", f"must end in one of {', '.join(_METADATA)}", repr(str(path)), "Add .png to it."
+            "path",
+            f"must end in one of {', '.join(_METADATA)}",
+            repr(str(path)),
+            f"Did you mean {Path(path).with_suffix('.png')}?",
         )
     if not file.parent.is_dir():
         raise InvalidInputError(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
@@ -90,6 +91,7 @@ def train(
     """
     num_steps = check_experiment(config, dataset)
     settings = config.training
+    dataset = chosen_examples(dataset, settings)
     batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device)
     valid = dataset.valid.to(device)
     state = TrainingState.initial(config, dataset.train.mean(0), device=device)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_partition import quick_log_partition
@@ -162,7 +163,8 @@ def check_experiment(config: ExperimentConfig, dataset: Dataset) -> int:
         repair = "Leave it out, or use the data that the model was made for."
         raise InvalidInputError("model.num_features", rule, config.model.num_features, repair)
     check_feasible(config, dataset)
-    batches = TrainingBatches(dataset, config.training.batch_size, seed=config.seed)
+    chosen = chosen_examples(dataset, config.training)
+    batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
     return config.training.num_epochs * batches.steps_per_epoch
 
 
