@@ -26,7 +26,7 @@ class RunDirectory:
         metrics_path: ``metrics.jsonl``, one JSON object a line.
         checkpoints_path: ``checkpoints``, which holds a folder ``step-N`` a checkpoint.
         best_path: ``best.json``, the step of the best checkpoint and what made it the best.
-        evaluation_path: ``evaluation.json``, what the last evaluation found.
+        evaluation_path: ``evaluation.json``, the fullest evaluation; the folder ``evaluations`` has all of them.
         figures_path: ``figures``.
 
     Examples:
