@@ -48,7 +48,7 @@ def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
     from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
     from discrete_vae.figures.training_curves import draw_training_curves, training_curves
 
-    records = run.metrics().read() if arguments.out is None else []  # damage is found before anything is drawn
+    records = run.metrics().read() if arguments.out is None else []  # damage is found before all drawing
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
     num_chains = arguments.num_chains or DEFAULT_CHAINS
     grid = (arguments.num_rows, num_chains, arguments.num_draws, dataset.num_features)
