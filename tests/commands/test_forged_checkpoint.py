@@ -91,6 +91,7 @@ METAS = {
     "no step": ({"step": "gone"}, "step"),
     "step as text": ({"step": "4"}, "step"),
     "step true": ({"step": True}, "step"),
+    "another step": ({"step": 3}, "step"),
     "negative step": ({"step": -1}, "step"),
     "huge step": ({"step": HUGE}, "step"),
     "no log Z": ({"log_partition": "gone"}, "log_partition"),
@@ -123,6 +124,7 @@ def test_plain_values_that_do_not_fit_are_refused(cli, trained, last, meta, name
 @pytest.mark.parametrize(
     ("best", "message"),
     [
+        (None, "best must name a checkpoint; received none"),
         ({"step": 4}, "best validation_elbo must be a finite number; received None"),
         ({"step": 4, "validation_elbo": "x"}, "best validation_elbo must be a finite number; received 'x'"),
         ({"step": 5, "validation_elbo": -1.0}, "a best checkpoint of step 5 in checkpoint.json"),
@@ -171,3 +173,11 @@ def test_a_record_that_is_no_record_is_damage(cli, trained, last, content):
     assert status == 2
     assert f"error: {last} must hold what was saved; received " in err
     assert len(err) < 1000
+
+
+def test_a_finished_run_without_a_best_is_refused(cli, trained):
+    folder = trained / "checkpoints" / "step-6"
+    forge(folder, best=None, interim=True)
+    status, _, err = cli("train", "--resume", "--run-dir", trained)
+    assert status == 2
+    assert err.startswith(f"error: {folder}: best must name a checkpoint; received none.")

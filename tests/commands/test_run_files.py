@@ -90,8 +90,8 @@ def test_a_damaged_best_checkpoint_is_told_when_a_run_is_resumed(cli, early_best
 )
 def test_an_empty_run_dir_is_refused(refused, verb, monkeypatch, tmp_path, data_file):
     monkeypatch.chdir(tmp_path)
-    assert "run_dir must not be empty; received ''. Check the variable" in refused(*verb, "")
-    assert "run_dir must not be empty" in refused("train", "--data", data_file, *TINY, "--run-dir", "")
+    assert "run_dir must be a path; received ''" in refused(*verb, "")
+    assert "run_dir must be a path" in refused("train", "--data", data_file, *TINY, "--run-dir", "")
 
 
 @no_pipes
@@ -238,7 +238,7 @@ def test_a_full_disk_at_the_first_file_is_named(cli, tmp_path, data_file, monkey
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot tell whether a process lives")
-def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, trained):
+def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, trained, tmp_path):
     (trained / "figures").mkdir()
     dead = os.fork()
     if dead == 0:
@@ -251,16 +251,19 @@ def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, traine
         trained / "figures" / f".tmp-samples.png-{atomic._machine()}-{dead}-{token}",
         trained / "checkpoints" / f".tmp-step-8-{atomic._machine()}-{os.getpid()}-{token}",
         trained / f".tmp-old-{other}-{os.getpid()}-{token}",
-        trained / ".tmp-unknown-old",
+        trained / f".tmp-older-{atomic._machine()}-{os.getpid()}-{token}",
     ]
     kept = [
         trained / f".tmp-evaluation.json-{atomic._machine()}-{os.getpid()}-{token}",
         trained / "figures" / f".tmp-samples.png-{other}-{dead}-{token}",
-        trained / ".tmp-unknown",
+        tmp_path / "linked" / f".tmp-x-{atomic._machine()}-{dead}-{token}",
+        trained / ".tmp-of-the-user",
     ]
+    (tmp_path / "linked").mkdir()
+    (trained / "link").symlink_to(tmp_path / "linked")
     for path in gone + kept:
         path.touch()
-    for path in gone[-2:]:
+    for path in (*gone[-2:], kept[-1]):
         os.utime(path, (time.time() - 25 * 3600,) * 2)
     assert cli(*resume, trained)[0] == 0
     assert [path.name for path in gone if path.exists()] == []

@@ -52,9 +52,7 @@ def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
     from discrete_vae.figures.table_statistics import draw_table_statistics, table_statistics
     from discrete_vae.figures.training_curves import draw_training_curves, training_curves
 
-    records = (
-        run.metrics().read() if arguments.out is None else []
-    )  # damage is found before anything is drawn
+    records = run.metrics().read() if arguments.out is None else []  # damage is found before all drawing
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
     out = None if arguments.out is None else user_path("--out", arguments.out)
     samples, pairs, curves = (run.figures_path / name if out is None else out for name in _PICTURES)

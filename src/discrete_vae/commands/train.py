@@ -112,7 +112,7 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
         print(f"{run.path} has finished its {num_steps} steps; nothing is left to do.")
     else:
         print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
-    assert result.best_elbo is not None  # the last step validates
+    assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     print(f"Best validation ELBO {result.best_elbo:.2f} nats, at step {result.best_step}.")
     _print_baseline(chosen_examples(dataset, config.training), result.best_elbo)
     run.checkpoints().verify("best")

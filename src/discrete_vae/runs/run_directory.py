@@ -171,7 +171,8 @@ class RunDirectory:
         """Remove what killed processes left, where no other trains; one that evaluates or draws may still write."""
         remove_temporaries(self.checkpoints_path, of_others=False)
         for folder in (self.path, *self.path.iterdir()):
-            remove_temporaries(folder, of_others=True)
+            if folder == self.path or not folder.is_symlink():  # what a link leads to is not the run's
+                remove_temporaries(folder, of_others=True)
 
     def metrics(self) -> MetricsLog:
         """The log of the run's metrics."""

@@ -95,13 +95,11 @@ def train(
     batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device)
     valid = dataset.valid.to(device)
     state = TrainingState.initial(config, dataset.train.mean(0), device=device)
-    checkpoints, metrics = (
-        RunCheckpoints(run, state, accept_changed_config=accept_changed_config),
-        run.metrics(),
-    )
+    metrics = run.metrics()
+    checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
     store = checkpoints.store
     metrics.drop_after(state.step)
-    checkpoints.warn_of_missing_lines(settings, num_steps)
+    checkpoints.warn_of_missing_lines(settings)
     clock = Clock(metrics.read())
     with progress or TrainingProgress(state.step, num_steps) as shown:
         while state.step < num_steps and not (stop is not None and stop()):
