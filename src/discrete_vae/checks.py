@@ -127,15 +127,33 @@ def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) 
 def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
     """Return value if it is a floating-point tensor of that shape with states of binary units, relaxed or not.
 
-    Values are looked at where the tensor lies on the CPU: no check waits for an accelerator.
+    Values are looked at as `extremes` does.
 
     Raises:
         InvalidInputError: As `check_tensor`, and if an element is NaN or outside [0, 1].
     """
     states = check_tensor(name, value, shape)
-    if states.device.type == "cpu":
+    ends = extremes(states)
+    if ends is not None and not (ends[0] >= 0 and ends[1] <= 1):
         check_unit_interval(name, states, repair=SPINS)
     return states
+
+
+def extremes(value: Tensor) -> tuple[float, float] | None:
+    """The smallest and the largest element, both NaN if one is.
+
+    None where there are none to be had at once: on an accelerator, for which no check waits, in an empty tensor, and
+    while a tensor is compiled, traced or batched by vmap.
+    """
+    import torch
+
+    if torch.compiler.is_compiling() or value.device.type != "cpu" or value.numel() == 0:
+        return None
+    low, high = value.detach().aminmax()
+    try:
+        return low.item(), high.item()
+    except RuntimeError:  # vmap and fake tensors have no values
+        return None
 
 
 def check_index(name: str, value: object, size: int, *, repair: str) -> int:
@@ -173,9 +191,10 @@ def check_log_partition(value: object) -> Tensor | float:
             raise InvalidInputError(
                 "log_partition", rule, received, "The prior has one log Z: give one number."
             )
-        if value.requires_grad or value.device.type != "cpu" or math.isfinite(value.item()):
+        ends = None if value.requires_grad else extremes(value)
+        if ends is None or math.isfinite(ends[0]):
             return value.reshape(())
-        raise InvalidInputError("log_partition", rule, value.item(), repair)
+        raise InvalidInputError("log_partition", rule, ends[0], repair)
     try:
         number = math.nan if isinstance(value, str | bytes | bool) else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):

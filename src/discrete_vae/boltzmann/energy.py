@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_index, check_states
+from discrete_vae.checks import check_index, check_states, extremes
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.forks import guard_forks
 from discrete_vae.numerics import full_precision, softplus
@@ -176,9 +177,12 @@ def _check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
         rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
         repair = "Give one inverse temperature for each state."
         raise InvalidInputError("inverse_temperature", rule, f"shape {tuple(t.shape)}", repair)
-    if t.device.type == "cpu" and not bool(t.isfinite().all()):
-        worst = t[~t.isfinite()].flatten()[0].item()
-        raise InvalidInputError("inverse_temperature", "must be finite", worst, "Give a number from 0 to 1.")
+    ends = (value, value) if isinstance(value, float) else extremes(t)
+    for end in ends or ():
+        if not math.isfinite(end):
+            raise InvalidInputError(
+                "inverse_temperature", "must be finite", end, "Give a number from 0 to 1."
+            )
     return value if isinstance(value, float) else t
 
 

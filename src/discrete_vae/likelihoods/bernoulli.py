@@ -60,7 +60,7 @@ class BernoulliLikelihood(nn.Module):
             (..., batch), nats, at most 0.
 
         Raises:
-            InvalidInputError: If a shape or dtype is wrong, or x leaves [0, 1]; values of x are looked at on the CPU.
+            InvalidInputError: If a shape or dtype is wrong, or x leaves [0, 1].
         """
         check_states("x", x, ("batch", self.num_features))
         return bernoulli_log_prob(x, self.network(zeta)).sum(-1)
