@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 _BLUE = "#0072B2"
 _MAX_FEATURES = 256  # whose pairs are looked at, evenly spaced over all
-_BLOCKS = 20  # of samples, whose spread gives their error
-_DATA_ROWS = 8  # fewer say nothing about a correlation
+_BLOCKS = 20  # of samples, at most, whose spread gives their error
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +72,7 @@ def table_statistics(x: Tensor, means: Tensor) -> TableStatistics:
         The table.
 
     Raises:
-        InvalidInputError: If the arguments do not fit, or there are fewer than 8 examples or 20 samples.
+        InvalidInputError: If the arguments do not fit, there is no example, or there are fewer than two samples.
 
     Examples:
         >>> import torch
@@ -86,12 +85,12 @@ def table_statistics(x: Tensor, means: Tensor) -> TableStatistics:
     check_unit_interval("means", check_tensor("means", means, ("row", "chain", x.shape[1])))
     data = x.detach().cpu().double().numpy()
     samples = means.detach().cpu().double().numpy().swapaxes(0, 1).reshape(-1, x.shape[1])
-    for name, count, least in (("x", len(data), _DATA_ROWS), ("means", len(samples), _BLOCKS)):
+    for name, what, count, least in (("x", "example", len(data), 1), ("means", "samples", len(samples), 2)):
         if count < least:
-            raise InvalidInputError(name, f"must hold at least {least} examples", count, "Give more of them.")
-    blocks = np.array_split(samples, _BLOCKS)
+            raise InvalidInputError(name, f"must hold at least {least} {what}", count, "Give more of them.")
+    blocks = np.array_split(samples, min(_BLOCKS, len(samples)))
     p = samples.mean(0)
-    spread = np.std([block.mean(0) for block in blocks], 0, ddof=1) / np.sqrt(_BLOCKS)
+    spread = np.std([block.mean(0) for block in blocks], 0, ddof=1) / np.sqrt(len(blocks))
     compared = Comparison(data.mean(0), p, np.sqrt(p * (1 - p) / len(data) + spread**2))
     return TableStatistics(compared, _correlations(data, samples), len(data), len(samples))
 
@@ -108,8 +107,9 @@ def _correlations(data: np.ndarray, samples: np.ndarray) -> Comparison:
     square, mixed, fourth = z**2, (z**3).T @ z / len(z), (z**4).mean(0)
     both = square.T @ square / len(z)
     variance = both - in_data * (mixed + mixed.T) + in_data**2 / 4 * (fourth + fourth[:, None] + 2 * both)
-    spread = np.std([_of_means(block)[pairs] for block in np.array_split(samples, _BLOCKS)], 0, ddof=1)
-    error = np.sqrt(variance[pairs].clip(0) / len(z) + spread**2 / _BLOCKS)
+    blocks = np.array_split(samples, min(_BLOCKS, len(samples)))
+    spread = np.std([_of_means(block)[pairs] for block in blocks], 0, ddof=1)
+    error = np.sqrt(variance[pairs].clip(0) / len(z) + spread**2 / len(blocks))
     return Comparison(in_data[pairs], _of_means(samples)[pairs], error)
 
 
