@@ -49,7 +49,9 @@ def test_a_model_without_the_correlations_is_seen():
 
 def test_a_model_with_other_means_is_seen():
     x = draw(torch.full((1000, 10), 0.4), 0)
-    assert table_statistics(x, torch.full((20, 20, 10), 0.5)).means.share_inside == 0
+    found = table_statistics(x, torch.full((20, 20, 10), 0.5)).means
+    assert found.share_inside == 0
+    assert abs(found.distance - 0.1) < 0.02
 
 
 def test_constant_features_have_no_correlation():

@@ -36,6 +36,11 @@ class Comparison:
     std_error: np.ndarray
 
     @property
+    def distance(self) -> float:
+        """Root mean square of the differences."""
+        return float(np.sqrt(((self.data - self.samples) ** 2).mean()))
+
+    @property
     def share_inside(self) -> float:
         """Share of the quantities that differ by at most two standard errors; 0.95 in a model that is right."""
         return float((np.abs(self.data - self.samples) <= 2 * self.std_error).mean())
@@ -159,7 +164,7 @@ def _draw(
         limits = (-min(reach, 1.0), min(reach, 1.0))
     # the band at a place is that of the quantities there
     order = np.argsort(found.samples)
-    groups = [group for group in np.array_split(order, min(25, count)) if len(group)]
+    groups = np.array_split(order, min(max(count // 20, 1), 25))
     place = np.array([found.samples[group].mean() for group in groups])
     half = 2 * np.array([np.sqrt((found.std_error[group] ** 2).mean()) for group in groups])
     ends = np.array(limits)
@@ -170,8 +175,9 @@ def _draw(
     size = 14.0 if count <= 500 else 4.0
     dots = {"s": size, "alpha": float(np.clip(800 / count, 0.08, 0.7)), "linewidths": 0, "rasterized": True}
     axes.scatter(found.samples, found.data, color=_BLUE, **dots)
-    inside = f"{100 * found.share_inside:.0f} % in the band; a perfect model: 95 %"
-    axes.set_title(f"{count:,} {things}\n{inside}", fontsize=8, loc="left")
+    title = f"{count:,} {things}; RMS difference {found.distance:.3f}\n"
+    title += f"{100 * found.share_inside:.0f} % in the band; a perfect model: 95 %"
+    axes.set_title(title, fontsize=8, loc="left")
     axes.set(xlim=limits, ylim=limits)
     axes.grid(color="0.93")
     axes.set_axisbelow(True)
