@@ -89,7 +89,7 @@ def test_a_model_that_needs_more_than_is_free_is_refused_with_the_need(
     [
         (
             "--start fresh --num-chains 99999999999999999",
-            "images must make a picture of at most 50000 pixels",
+            "--num-chains must fit this machine's memory",
         ),
         (
             "--start fresh --num-chains 9 --num-rows 99999",
