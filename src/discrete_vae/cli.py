@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 status = _run(words)
             except SystemExit as stop:  # argparse has printed help or the version
                 status = int(stop.code or 0)
-            sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
+            if sys.stdout is not None:  # as it is where the shell has closed it
+                sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
             return status
         except (InvalidInputError, UsageError) as error:
             return _fail(str(error), 2)
