@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import shutil
 from pathlib import Path
@@ -17,7 +18,7 @@ _STRANGE = (None, -1, 1.5, 10**30, "1", [], {}, [[1]], True, "x" * 300)
 def forge(folder: Path, chosen: random.Random) -> str:
     """Write a checkpoint anew with one tensor or plain value that cannot be right; returns what was done."""
     saved = read_checkpoint(folder, int(folder.name.removeprefix("step-")))
-    tensors, meta = dict(saved.tensors), dict(saved.meta)
+    tensors, meta = dict(saved.tensors), dict(saved.record.meta)
     if chosen.random() < 0.7:
         name = chosen.choice(sorted(tensors))
         done = f"{name} {_forge_tensor(tensors, name, chosen)}"
@@ -25,7 +26,7 @@ def forge(folder: Path, chosen: random.Random) -> str:
         done = _forge_value(meta, chosen)
     shutil.rmtree(folder)
     folder.mkdir()
-    write_checkpoint(folder, saved.step, tensors, meta)
+    write_checkpoint(folder, dataclasses.replace(saved.record, meta=meta), tensors)
     return f"forged {folder.name}: {done}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -93,13 +94,21 @@ def _resume(stage: Stage, run: Path, done: str) -> Finding:
     if any(after.get(name) != before[name] for name in treasure):
         return Finding(Outcome.LOST, f"the best checkpoint or the config is gone or changed\n{ended}")
     if ended.status != 0:
-        lost = [name for name in before if "checkpoints/" in name and after.get(name) != before[name]]
+        lost = [name for name in before if after.get(name) != before[name] and not _is_pruned(name, after)]
         return Finding(Outcome.LOST, f"{lost} lost\n{ended}") if lost else _refused(ended, run)
     differs = difference(run, stage.unbroken, log="metrics" not in done)
     if differs is None:
         return Finding(Outcome.EQUAL)
-    told = f"step-{stage.best}/" in differs and "warning: " in ended.err
+    of_best = f"step-{stage.best}/" in differs  # forged with right sums, or damaged and said so
+    told = of_best and (done.startswith("forged") or "warning: " in ended.err)
     return Finding(Outcome.OTHER if told else Outcome.WRONG, f"{differs}\n{ended}")
+
+
+def _is_pruned(name: str, after: dict[str, bytes]) -> bool:
+    """Whether a file may go: no checkpoint's, or one's that two newer ones have followed."""
+    found = re.match(r"checkpoints/step-(\d+)/", name)
+    newer = set(re.findall(r"^checkpoints/step-(\d+)/state", "\n".join(after), re.MULTILINE))
+    return found is None or sum(int(step) > int(found[1]) for step in newer) >= 2
 
 
 def _refused(ended: Ended, run: Path) -> Finding:
