@@ -29,12 +29,13 @@ _NEVER_TENSORS = {
     "nothing": lambda t: t[..., :0],
     "complex": lambda t: t.to(torch.complex64),
     "on meta": lambda t: t.to("meta"),
+    "sparse": lambda t: t.to_sparse(),
     "NaN": lambda t: torch.where(torch.arange(t.numel()).reshape(t.shape) == 3, torch.nan, t),
     "infinite": lambda t: torch.where(torch.arange(t.numel()).reshape(t.shape) == 3, torch.inf, t),
     "None": lambda t: None,
     "text": lambda t: "text",
     "a list": lambda t: t.tolist(),
-    "numpy": lambda t: t.numpy(),
+    "numpy": lambda t: t.detach().numpy(),
     "a number": lambda t: 1.0,
 }
 _OUTSIDE = {"two": lambda t: t + 2.0, "spins": lambda t: 2 * t - 1 - 1e-3, "small": lambda t: t - 1e-3}
@@ -54,7 +55,6 @@ _DOUBTFUL_TENSORS = {
     "bool": lambda t: t.bool(),
     "with gradient": lambda t: t.clone().requires_grad_(t.is_floating_point()),
     "strided": lambda t: t.t().contiguous().t() if t.dim() == 2 else t,
-    "sparse": lambda t: t.to_sparse(),
     "a subclass": lambda t: torch.nn.Parameter(t, requires_grad=False),
 }
 _NEVER_NUMBERS = (
@@ -97,7 +97,7 @@ def case(stage: list[tuple[Call, Any]], chosen: random.Random, number: int, fold
         fine = "; received " in str(error) and str(error).isprintable()
         return Finding(Outcome.REFUSED if fine else Outcome.CRASHED, f"{shown}\n{error}")
     except TypeError as error:
-        an_object = not isinstance(call.arguments[name], int | float | str | list | Tensor | None)
+        an_object = not isinstance(call.arguments[name], int | float | str | Tensor)
         fine = signature or an_object
         return Finding(
             Outcome.REFUSED if fine else Outcome.CRASHED, f"{shown}\nTypeError: {str(error)[:500]}"
@@ -109,7 +109,13 @@ def case(stage: list[tuple[Call, Any]], chosen: random.Random, number: int, fold
     follows = name in call.sizes or name in call.free
     if not follows and _shapes(result) != _shapes(right):
         return Finding(Outcome.WRONG, f"{shown}\nshapes {_shapes(result)} instead of {_shapes(right)}")
-    if not all(bool(one.isfinite().all()) for one in result if one.is_floating_point()):
+    if done == "NaN" and all(bool(one.isfinite().all()) for one in result):
+        return Finding(Outcome.WRONG, f"{shown}\nNaN has vanished")
+    if (
+        done not in ("NaN", "infinite")
+        and name not in call.sizes
+        and not all(bool(one.isfinite().all()) for one in result if one.is_floating_point())
+    ):
         return Finding(Outcome.WRONG, f"{shown}\na result that is not finite")
     same = len(result) == len(right) and all(torch.equal(*pair) for pair in zip(result, right, strict=True))
     return Finding(Outcome.EQUAL if same else Outcome.OTHER)
@@ -127,7 +133,7 @@ def _altered(call: Call, name: str, chosen: random.Random) -> tuple[str, Any, bo
         never = done in _NEVER_TENSORS or done in outside
         if (optional and done == "None") or (name in call.free and done in _SHAPES):
             never = False
-        if name in call.real and done == "infinite":
+        if name in call.real and done in ("NaN", "infinite"):
             never = False
         return done, tables[done](value.clone()), never, False
     if isinstance(value, int | float):

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HOUSE_FORM = re.compile(r"error: .+; received .*\. .+[.?]$")
-_PASSING = re.compile(r"warning: |step \d+(/\d+  epoch|:) |.*; results go to |Interrupted|.*Interrupted; |$")
+_PASSING = re.compile(
+    r"warning: |step \d+(/\d+  epoch|:) |.*; results go to |Interrupted|.*Interrupted; |No checkpoint was saved yet: |$"
+)
 _SPARE_MEMORY = 3 << 30  # bytes beyond those in use: more must be refused, not bring the machine down
 _HELD = {signal.SIGINT, signal.SIGTERM}
 

@@ -67,7 +67,7 @@ def public_calls() -> list[Call]:
             num_units=7,
             edges=graph_edges,
         ),
-        _call("RBM.free_energy", machines["RBM"].free_energy, left=_bits(10, 4)),
+        _call("RBM.free_energy", machines["RBM"].free_energy, left=_bits(10, 4), _free=("left",)),
     ]
     for name, machine in machines.items():
         calls += _of_machine(name, machine)
@@ -99,7 +99,7 @@ def _of_machine(name: str, machine: Any) -> list[Call]:
 
     return [
         _call(f"{name}.energy", machine.energy, z=z, _free=("z",)),
-        _call(f"{name}.block_logits", machine.block_logits, z=z, block=0, _free=("z",)),
+        _call(f"{name}.block_logits", machine.block_logits, z=z, block=0, _free=("z",), _sizes=("block",)),
         _call(
             f"{name}.block_free_energy",
             machine.block_free_energy,
@@ -107,6 +107,7 @@ def _of_machine(name: str, machine: Any) -> list[Call]:
             block=0,
             inverse_temperature=0.5,
             _free=("z",),
+            _sizes=("block",),
         ),
         _call(f"{name}.marginal_energy", machine.marginal_energy, z=z, inverse_temperature=0.5, _free=("z",)),
         _call(
@@ -159,8 +160,8 @@ def _of_smoothing() -> list[Call]:
             _call(
                 f"{name}.icdf", law.icdf, rho=_bits(10, 7) * 0.6, logits=logits, _free=both, _real=("logits",)
             ),
-            _call(f"{name}.cdf", law.cdf, zeta=zeta, logits=logits, _free=both, _real=("logits",)),
-            _call(f"{name}.bits", law.bits, zeta=zeta, logits=logits, _free=both, _real=("logits",)),
+            _call(f"{name}.cdf", law.cdf, zeta=zeta, logits=logits, _free=both, _real=("logits", "zeta")),
+            _call(f"{name}.bits", law.bits, zeta=zeta, logits=logits, _free=both, _real=("logits", "zeta")),
             _call(f"{name}.rsample", law.rsample, logits=logits, _free=one, _real=("logits",), _optional=()),
             _call(f"{name}.sample_zeta", law.sample_zeta, z=_bits(10, 7), _free=one),
         ]
@@ -220,7 +221,7 @@ def _others(prior: Any) -> list[Call]:
     logits = torch.randn(10, 7, generator=torch.Generator().manual_seed(2))
     zeta = law.icdf(torch.full((10, 7), 0.5), logits)
 
-    def divergence(logits: Any, zeta: Any, bits: Any, units: Any, log_partition: Any) -> Tensor:
+    def divergence(logits: Any, bits: Any, units: Any, log_partition: Any) -> Tensor:
         group = dv.LatentGroup(logits=logits, zeta=zeta, bits=bits, units=units)
         return dv.kl_to_boltzmann(prior, [group], log_partition)
 
@@ -237,13 +238,12 @@ def _others(prior: Any) -> list[Call]:
             "kl_to_boltzmann",
             divergence,
             logits=logits,
-            zeta=zeta,
-            bits=(zeta != 0).float(),
+            bits=(zeta != 0).float().detach(),
             units=torch.arange(7),
             log_partition=3.0,
             _optional=("units",),
             _real=("logits",),
-            _free=("zeta", "bits"),
+            _free=("bits",),
         ),
         _call(
             "HierarchicalPosterior",
