@@ -28,16 +28,17 @@ SETTINGS = [
     *("--training.num-epochs", str(NUM_STEPS), "--training.validate-every", "3"),
     *("--training.optimiser.learning-rate", "5"),
 ]
-WRITTEN_BY_READERS = ("evaluation.json", "log_partition.json", "figures")
+WRITTEN_BY_READERS = ("evaluation", "log_partition", "figures")  # files and folders that begin so
 _EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
 
 
 def write_data(path: Path) -> Path:
-    """60 examples of 12 binary features, in two clusters."""
+    """60 images of 3 by 4 binary pixels, in two clusters."""
     noise = np.random.default_rng(0)
     centres = noise.random((2, 12))
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.save(path, noise.random((60, 12)) < centres[noise.integers(0, 2, 60)])
+    bits = noise.random((60, 12)) < centres[noise.integers(0, 2, 60)]
+    np.save(path, bits.reshape(60, 3, 4))
     return path
 
 
