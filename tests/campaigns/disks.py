@@ -66,7 +66,7 @@ def _reader(stage: Stage, chosen: random.Random, folder: Path) -> Finding:
     if changed:
         return Finding(Outcome.LOST, f"{faulty}\nchanged: {changed}")
     ended = call(reader_words(verb, run, folder))
-    if ended.status != 0 or found_by(verb, run, folder) != stage.found[verb, stage.best]:
+    if ended.status != 0 or found_by(verb, run, folder, stage.best) != stage.found[verb, stage.best]:
         return Finding(Outcome.WRONG, f"{faulty}\n{ended}")
     struck = faulty.status != 0
     return Finding(Outcome.REFUSED if struck else Outcome.EQUAL, struck=struck)

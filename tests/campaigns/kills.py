@@ -73,7 +73,7 @@ def _again(stage: Stage, verb: str, run: Path, folder: Path, stopped: Ended) -> 
     ended = call(reader_words(verb, run, folder))
     if ended.status != 0:
         return Finding(Outcome.CRASHED, f"{stopped}\n{ended}")
-    if found_by(verb, run, folder) != stage.found[verb, stage.best]:
+    if found_by(verb, run, folder, stage.best) != stage.found[verb, stage.best]:
         return Finding(Outcome.WRONG, f"{stopped}\n{ended}")
     return Finding(Outcome.EQUAL, struck=stopped.status != 0)
 

@@ -15,6 +15,7 @@ from tests.campaigns.tiny_runs import (
     WRITTEN_BY_READERS,
     Stage,
     difference,
+    forget_results,
     found_by,
     prepare,
     reader_words,
@@ -26,7 +27,7 @@ from tests.campaigns.tiny_runs import (
 def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
     """Two readers and a resumption of a damaged copy of a run; the worst of what they did counts."""
     source = chosen.choice([stage.unbroken, stage.interrupted])
-    run = shutil.copytree(source, folder / "run")
+    run = forget_results(shutil.copytree(source, folder / "run"))
     done = _damage(run, stage, chosen)
     findings = [
         _read(
@@ -79,7 +80,7 @@ def _read(stage: Stage, verb: str, checkpoint: str, run: Path, folder: Path) -> 
     if ended.status != 0:
         return _refused(ended, run)
     step = stage.best if checkpoint == "best" else max(steps, default=None)
-    if step is not None and found_by(verb, run, folder) == stage.found[verb, step]:
+    if step is not None and found_by(verb, run, folder, step) == stage.found[verb, step]:
         return Finding(Outcome.EQUAL)
     return Finding(Outcome.OTHER if "warning: " in ended.err else Outcome.WRONG, f"another result\n{ended}")
 

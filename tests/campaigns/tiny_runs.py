@@ -58,12 +58,21 @@ def reader_words(verb: str, run: Path, folder: Path, *more: str) -> list[str]:
     return [verb, str(run), *more]
 
 
-def found_by(verb: str, run: Path, folder: Path) -> Any:
-    """What such a command found, without what differs from time to time."""
+def found_by(verb: str, run: Path, folder: Path, step: int) -> Any:
+    """What such a command found about a step's checkpoint, without what differs from time to time; None if nothing."""
     if verb == "sample":
         return (folder / "samples.png").read_bytes()
-    name = "evaluation.json" if verb == "evaluate" else "log_partition.json"
-    return _without_seconds(json.loads((run / name).read_text()))
+    place = "evaluations" if verb == "evaluate" else "log_partitions"
+    files = sorted((run / place).glob(f"step-{step}-*.json"))
+    return _without_seconds(json.loads(files[0].read_text())) if len(files) == 1 else None
+
+
+def forget_results(run: Path) -> Path:
+    """Remove what readers wrote."""
+    for entry in list(run.iterdir()):
+        if entry.name.startswith(WRITTEN_BY_READERS):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    return run
 
 
 def _without_seconds(value: Any) -> Any:
@@ -174,7 +183,7 @@ def _stage() -> Stage:
     for step, run in steps.items():
         for verb in ("evaluate", "log-partition", "sample"):
             _succeed(call(reader_words(verb, run, folder, "--checkpoint", str(step))))
-            found[verb, step] = found_by(verb, run, folder)
+            found[verb, step] = found_by(verb, run, folder, step)
     return Stage(data, runs["unbroken"], runs["interrupted"], runs["other"], best, found)
 
 
