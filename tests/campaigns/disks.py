@@ -76,6 +76,8 @@ def _is_new(name: str, after: dict[str, bytes]) -> bool:
     """Whether a file is what a reader writes, and whole."""
     if not name.startswith(WRITTEN_BY_READERS) or name not in after:
         return False
+    if name.endswith(".png"):
+        return after[name].endswith(b"IEND\xaeB`\x82")
     try:
         return isinstance(json.loads(after[name]), dict)
     except ValueError:
