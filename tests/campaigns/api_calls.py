@@ -18,7 +18,8 @@ from torch import Tensor
 
 from discrete_vae.errors import DiscreteVAEError
 from tests.campaigns.engine import Campaign, Finding, Outcome
-from tests.campaigns.public_calls import Call, public_calls
+from tests.campaigns.machine_calls import Call
+from tests.campaigns.public_calls import public_calls
 
 _NEVER_TENSORS = {
     "an axis more": lambda t: t.unsqueeze(-1),
