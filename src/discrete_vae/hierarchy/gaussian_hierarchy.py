@@ -82,8 +82,9 @@ class GaussianHierarchy(Hierarchy):
         Raises:
             InvalidInputError: If a shape or dtype is wrong.
         """
-        check_tensor("x", x, ("batch", self.num_features))
-        check_tensor("zeta", zeta, (..., len(x), self.num_latents))
+        dtype = next(self.parameters()).dtype
+        x = check_tensor("x", x, ("batch", self.num_features)).to(dtype)
+        zeta = check_tensor("zeta", zeta, (..., len(x), self.num_latents)).to(dtype)
         joint, drawn, made = zeta, [], []
         for network in self.posterior:
             layer = network(x, joint)

@@ -118,7 +118,7 @@ class HierarchicalPosterior(nn.Module):
         Raises:
             InvalidInputError: If x has another shape, or num_samples is not a positive integer.
         """
-        check_tensor("x", x, ("batch", self.num_features))
+        x = check_tensor("x", x, ("batch", self.num_features)).to(next(self.parameters()).dtype)
         front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
         zetas: list[Tensor] = []
         bits: list[Tensor] = []

@@ -67,7 +67,7 @@ class SpikeExponential(SpikeSmoothing):
         self.beta.clamp_(_MIN_BETA, self.max_beta)
 
     def _set_max_beta(self, max_beta: float) -> None:
-        if max_beta != math.inf:
+        if not isinstance(max_beta, float) or max_beta != math.inf:
             check_number("max_beta", max_beta, at_least=_MIN_BETA, repair="Leave it out for no bound.")
         self.max_beta = float(max_beta)
 
