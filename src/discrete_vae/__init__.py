@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
     from discrete_vae.boltzmann.graph import GraphBoltzmann
     from discrete_vae.boltzmann.rbm import RBM
+    from discrete_vae.contention import yielding_threads
     from discrete_vae.data.load import load_dataset
     from discrete_vae.experiments import load_experiment
     from discrete_vae.hierarchy.complete_sharing import CompleteSharing
@@ -60,6 +61,7 @@ _HOMES = {
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
     "load_experiment": "experiments",
+    "yielding_threads": "contention",
 }
 
 __all__ = [
@@ -88,6 +90,7 @@ __all__ = [
     "kl_to_boltzmann",
     "load_dataset",
     "load_experiment",
+    "yielding_threads",
 ]
 
 
