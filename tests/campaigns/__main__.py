@@ -25,6 +25,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, help="how many; default: the campaign's long size")
     parser.add_argument("--case", type=int, help="one case alone, with its output")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: one per core"
+    )
     parser.add_argument("--page", type=Path, default=PAGE, help="where the table of all campaigns is written")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -40,7 +43,7 @@ def main() -> int:
     reports = []
     for campaign in [CAMPAIGNS[options.name]] if options.name else CAMPAIGNS.values():
         numbers = range(options.cases or campaign.long) if options.case is None else [options.case]
-        report = engine.run(campaign, seed=options.seed, numbers=numbers)
+        report = engine.run_shared(campaign, seed=options.seed, numbers=numbers, jobs=options.jobs)
         for number, outcome, detail in report.faults:
             print(f"--- {campaign.name} --seed {options.seed} --case {number}: {outcome}\n{detail}\n")
         print(table.line(report), flush=True)
