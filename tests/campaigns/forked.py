@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import resource
 import select
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,14 +51,26 @@ def call(
     """
     from discrete_vae.cli import main
 
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = _fork(lambda: _command(main, words, first), out.fileno(), err.fileno())
-        status = _wait(process, limit, stop)
-        texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode(errors="backslashreplace"))
-    return Ended(tuple(words), status, *texts)
+    out, err = _Output(), _Output()
+    process = _fork(lambda: _command(main, words, first), out.end, err.end)
+    status = _wait(process, limit, stop)
+    return Ended(tuple(words), status, out.text(), err.text())
+
+
+class _Output:
+    """What a command writes: a pipe, since limits on the size of files are not meant for it."""
+
+    def __init__(self) -> None:
+        self._start, self.end = os.pipe()
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            fcntl.fcntl(self._start, fcntl.F_SETPIPE_SZ, 1 << 20)
+        os.set_blocking(self._start, False)
+
+    def text(self) -> str:
+        """All of it, after the command has ended."""
+        os.close(self.end)
+        with os.fdopen(self._start, "rb") as file:
+            return (file.read() or b"").decode(errors="backslashreplace")
 
 
 def _command(

@@ -241,6 +241,8 @@ class CheckpointStore:
                 try:
                     read_record(self.folder(step), step)
                 except DamagedCheckpointError:
+                    if not self.folder(step).exists():  # the writer has removed it meanwhile
+                        continue
                     warnings.warn(
                         f"{self.folder(step)} is damaged; the best up to step {newest.step} is taken.",
                         stacklevel=4,
