@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -93,3 +95,44 @@ def replace_gradient(value: Tensor, surrogate: Tensor) -> Tensor:
         (1.0, 2.0)
     """
     return value.detach() + (surrogate - surrogate.detach())
+
+
+def bounded(value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+    """A parameter kept between bounds: the nearest value inside, whatever the parameter itself is.
+
+    The gradient reaches the parameter unless it would push one that lies outside still further out. So bounds hold
+    although nobody projects the parameter after a step, and it comes back as soon as the gradient turns.
+
+    Args:
+        value: Any shape.
+        low: Lower bound, which broadcasts to value; no gradient reaches it.
+        high: Upper bound, likewise; at least low.
+
+    Returns:
+        A tensor of the shape of value.
+
+    Examples:
+        >>> x = torch.tensor([1.0, 2.5, 4.0], requires_grad=True)
+        >>> y = bounded(x, 2.0, 3.0)
+        >>> y.tolist(), torch.autograd.grad(y.sum(), x)[0].tolist()  # descent moves x down: away from 2
+        ([2.0, 2.5, 3.0], [0.0, 1.0, 1.0])
+    """
+    return _Bounded.apply(value, low, high)
+
+
+class _Bounded(torch.autograd.Function):
+    """See `bounded`."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+        """Clamp."""
+        ctx.save_for_backward(value < low, value > high)
+        return torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Descent moves against the gradient: a positive one lowers the value."""
+        below, above = ctx.saved_tensors
+        (gradient,) = gradients
+        outward = (below & (gradient > 0)) | (above & (gradient < 0))
+        return gradient.masked_fill(outward, 0), None, None

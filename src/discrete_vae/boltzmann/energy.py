@@ -47,7 +47,18 @@ class BoltzmannEnergy(nn.Module, ABC):
         """
 
     @abstractmethod
-    def mean_energy(self, bits: Tensor, probabilities: Tensor, rank: Tensor) -> Tensor:
+    def pair_order(self, group_of_unit: Tensor) -> nn.Module:
+        """What `expected_energy` needs to know of a posterior: which unit of each pair is sampled earlier.
+
+        Args:
+            group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
+
+        Returns:
+            A module that holds nothing but constants; make it once per pair of posterior and machine.
+        """
+
+    @abstractmethod
+    def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
         """An unbiased value of E[E(z)] under a posterior in which groups of units are sampled one after another.
 
         A linear term takes the probability of its unit. A pair takes the bit of the unit that is sampled earlier
@@ -57,7 +68,7 @@ class BoltzmannEnergy(nn.Module, ABC):
             bits: (..., unit), sampled bits or posterior means of z, carrying the gradient of
                 `Smoothing.bits`.
             probabilities: (..., unit), q(z = 1) given everything sampled earlier.
-            rank: (unit,) int64, the position of each unit's group in the posterior.
+            order: What `pair_order` gives for that posterior.
 
         Returns:
             (...), nats.
