@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.noise import key_to_seed, keyed_generator, open_uniform
+from discrete_vae.noise import (
+    check_generator,
+    draw_key,
+    key_to_seed,
+    keyed_generator,
+    one_source,
+    open_uniform,
+)
 
 
 def test_different_keys_give_different_seeds():
@@ -42,3 +49,30 @@ def test_open_uniform_never_returns_zero():
     assert float(draws.min()) >= 2.0**-25
     assert float(draws.max()) < 1
     assert abs(float(draws.double().mean()) - 0.5) < 6 * 0.2887 / 2**12.5
+
+
+def test_a_generator_of_another_device_is_named():
+    with pytest.raises(
+        InvalidInputError, match=r"generator must draw on cuda:0; received cpu\. Build it with"
+    ):
+        check_generator(torch.Generator(), torch.device("cuda:0"))
+    with pytest.raises(InvalidInputError, match="generator must draw on meta"):
+        open_uniform(torch.empty(2, device="meta"), generator=torch.Generator())
+    assert check_generator(None, torch.device("cuda:0")) is None
+
+
+def test_keys_of_chains_come_from_the_source():
+    generator = torch.Generator().manual_seed(0)
+    keys = [draw_key(generator) for _ in range(1000)]
+    assert len(set(keys)) == 1000
+    assert max(keys) > 1 << 62  # not 32 bits wide
+    assert keys[0] == draw_key(torch.Generator().manual_seed(0))
+
+
+def test_one_source_of_noise():
+    cpu = torch.device("cpu")
+    generator = torch.Generator()
+    assert one_source(None, generator, cpu) is generator
+    assert one_source(None, None, cpu) is None
+    with pytest.raises(InvalidInputError, match="seed must be an integer from 0"):
+        one_source(-1, None, cpu)

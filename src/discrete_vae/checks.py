@@ -6,6 +6,7 @@ The functions look at attributes of tensors only, so this module imports no torc
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Axis = str | int
+
+SPINS = "Spins s of -1 and +1 become states by z = (s + 1) / 2, and their couplings and fields a machine by from_ising."
 
 
 def check_positive_int(
@@ -50,10 +53,14 @@ def check_number(
     rule += f" of at least {at_least:g}" if at_least > -math.inf else ""
     rule += f" of at most {at_most:g}" if at_most < math.inf else ""
     if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInputError(name, rule, repr(value)[:80], repair)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise InvalidInputError(name, rule, "an integer of hundreds of digits", repair) from None
+    if not math.isfinite(number) or number <= above or number < at_least or number > at_most:
         raise InvalidInputError(name, rule, repr(value), repair)
-    if not math.isfinite(value) or value <= above or value < at_least or value > at_most:
-        raise InvalidInputError(name, rule, repr(value), repair)
-    return float(value)
+    return number
 
 
 def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
@@ -96,18 +103,98 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
     return value
 
 
-def check_unit_interval(name: str, value: Tensor) -> Tensor:
+def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) -> Tensor:
     """Return value if every element lies in [0, 1]; NaN is refused.
 
     Raises:
         InvalidInputError: If an element is NaN or outside [0, 1]; names the first offender's value.
     """
-    inside = (value >= 0) & (value <= 1)
-    if not bool(inside.all()):
-        worst = value[~inside].flatten()[0].item()
-        largest = value.max().item()
-        repair = "Divide 0..255 intensities by 255." if largest > 1 else "Remove NaN and negative entries."
+    if value.numel() == 0:
+        return value
+    import torch
+
+    low, high = torch.stack(value.detach().aminmax()).tolist()  # one wait where values lie on an accelerator
+    if not (low >= 0 and high <= 1):
+        worst = value[~((value >= 0) & (value <= 1))].flatten()[0].item()
+        if repair is None and worst < 0 and high <= 1:
+            repair = f"Remove negative entries, or map -1..1 to 0..1 by ({name} + 1) / 2."
+        elif repair is None:
+            repair = "Divide 0..255 intensities by 255." if high > 1 else "Remove NaN and negative entries."
         raise InvalidInputError(name, "must hold values in [0, 1]", f"a value of {worst:g}", repair)
+    return value
+
+
+def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
+    """Return value if it is a floating-point tensor of that shape with states of binary units, relaxed or not.
+
+    Values are looked at where the tensor lies on the CPU: no check waits for an accelerator.
+
+    Raises:
+        InvalidInputError: As `check_tensor`, and if an element is NaN or outside [0, 1].
+    """
+    states = check_tensor(name, value, shape)
+    if states.device.type == "cpu":
+        check_unit_interval(name, states, repair=SPINS)
+    return states
+
+
+def check_index(name: str, value: object, size: int, *, repair: str) -> int:
+    """Return value if it is an integer from 0 to size - 1 (booleans are refused).
+
+    Raises:
+        InvalidInputError: If it is anything else.
+    """
+    try:
+        index = -1 if isinstance(value, bool) else operator.index(value)  # pyright: ignore[reportArgumentType]
+    except TypeError:
+        index = -1
+    if not 0 <= index < size:
+        raise InvalidInputError(name, f"must be an integer from 0 to {size - 1}", repr(value), repair)
+    return index
+
+
+def check_log_partition(value: object) -> Tensor | float:
+    """Return log Z as a number or a scalar tensor.
+
+    Args:
+        value: A finite number, a record that `float` turns into one, or a tensor with one element. A tensor that
+            carries a gradient may have any value: it stands for the negative phase of training, which looks at its
+            loss; one on an accelerator is not waited for.
+
+    Raises:
+        InvalidInputError: If it is something else; another shape would broadcast against the examples.
+    """
+    import torch
+
+    rule, repair = "must be a finite number or a scalar tensor", "Estimate it with bennett_log_partition."
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1 or value.dim() > 1:
+            received = f"a tensor of shape {tuple(value.shape)}"
+            raise InvalidInputError(
+                "log_partition", rule, received, "The prior has one log Z: give one number."
+            )
+        if value.requires_grad or value.device.type != "cpu" or math.isfinite(value.item()):
+            return value.reshape(())
+        raise InvalidInputError("log_partition", rule, value.item(), repair)
+    try:
+        number = math.nan if isinstance(value, str | bytes | bool) else float(value)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidInputError("log_partition", rule, repr(value), repair)
+    return number
+
+
+def check_finite(name: str, value: Tensor, *, repair: str) -> Tensor:
+    """Return value if every element is finite.
+
+    Raises:
+        InvalidInputError: If one is NaN or infinite; names the first.
+    """
+    finite = value.isfinite()
+    if not bool(finite.all()):
+        worst = value[~finite].flatten()[0].item()
+        raise InvalidInputError(name, "must be finite", f"a value of {worst}", repair)
     return value
 
 
@@ -120,10 +207,8 @@ def check_binary(name: str, value: Tensor) -> Tensor:
     binary = (value == 0) | (value == 1)
     if not bool(binary.all()):
         worst = value[~binary].flatten()[0].item()
-        raise InvalidInputError(
-            name,
-            "must hold only the values 0 and 1",
-            f"a value of {worst:g}",
-            "Binarise it, for example with torch.bernoulli.",
-        )
+        repair = "Binarise it, for example with torch.bernoulli."
+        if worst == -1:
+            repair = f"Map -1 and 1 to 0 and 1 by ({name} + 1) / 2."
+        raise InvalidInputError(name, "must hold only the values 0 and 1", f"a value of {worst:g}", repair)
     return value

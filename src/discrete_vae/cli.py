@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0; 1 where training stopped on a loss that is not finite; 2 for wrong input, a damaged file or
-        a disk that refuses; 130 after an interrupt.
+        a disk that refuses; 130 after an interrupt, 143 after SIGTERM in training.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     with warnings.catch_warnings():

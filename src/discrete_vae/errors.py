@@ -1,4 +1,8 @@
-"""Exceptions of the library, all in one form: the argument, the rule, what was received, the repair."""
+"""Exceptions of the library, all in one form: the argument, the rule, what was received, the repair.
+
+Their `args` are the constructor's, from which `__str__` builds the message; so they pickle and copy, and another
+process raises what a worker met.
+"""
 
 
 class DiscreteVAEError(Exception):
@@ -11,7 +15,7 @@ class InvalidInputError(DiscreteVAEError, ValueError):
     Args:
         argument: Name of the argument, key or file, as the caller wrote it.
         rule: The rule, as the end of a sentence that starts with the argument's name ("must be ...").
-        received: What came instead, short enough for one line.
+        received: What came instead, short enough for one line; kept as text.
         repair: What to do about it, as a sentence.
 
     Examples:
@@ -23,9 +27,12 @@ class InvalidInputError(DiscreteVAEError, ValueError):
     def __init__(self, argument: str, rule: str, received: object, repair: str) -> None:
         self.argument = argument
         self.rule = rule
-        self.received = received
+        self.received = str(received)  # not every object that is wrong can be pickled
         self.repair = repair
-        super().__init__(f"{argument} {rule}; received {received}. {repair}")
+        super().__init__(argument, rule, self.received, repair)
+
+    def __str__(self) -> str:
+        return f"{self.argument} {self.rule}; received {self.received}. {self.repair}"
 
 
 class NonFiniteLossError(DiscreteVAEError):
@@ -41,12 +48,20 @@ class NonFiniteLossError(DiscreteVAEError):
     def __init__(self, step: int, term: str, value: float, last_checkpoint: int | None) -> None:
         self.step = step
         self.term = term
+        self.value = value
         self.last_checkpoint = last_checkpoint
-        if last_checkpoint is None:
+        super().__init__(step, term, value, last_checkpoint)
+
+    def __str__(self) -> str:
+        if self.last_checkpoint is None:
             rest = "There is no checkpoint yet"
         else:
-            rest = f"The last good checkpoint is that of step {last_checkpoint}"
-        super().__init__(
-            f"{term} is {value} at step {step}; the run has stopped. {rest}. A smaller learning rate, a longer warm-up "
-            "or a lower bound of beta usually help."
+            rest = f"The last good checkpoint is that of step {self.last_checkpoint}"
+        return (
+            f"{self.term} is {self.value} at step {self.step}; the run has stopped. {rest}. A smaller learning rate, a "
+            "longer warm-up or a lower bound of beta usually help."
         )
+
+
+class KernelWarning(UserWarning):
+    """A compiled sampler works, but slower or later than it could; the message says why and what to do."""

@@ -67,6 +67,66 @@ def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") ->
     return generator
 
 
+def check_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator | None:
+    """Return a source of noise if it draws on the device where the noise is wanted.
+
+    Args:
+        generator: The source; None means torch's global generator of that device, which always fits.
+        device: Where the noise is wanted.
+
+    Raises:
+        InvalidInputError: If it is no generator, or draws elsewhere.
+    """
+    if generator is None:
+        return None
+    if not isinstance(generator, torch.Generator):
+        repair = "Give torch.Generator().manual_seed(0), or a seed where there is such an argument."
+        raise InvalidInputError("generator", "must be a torch.Generator", repr(generator), repair)
+    if generator.device.type != device.type:
+        repair = f"Build it with torch.Generator(device={device.type!r})."
+        raise InvalidInputError("generator", f"must draw on {device}", generator.device, repair)
+    return generator
+
+
+def one_source(
+    seed: int | None, generator: torch.Generator | None, device: torch.device
+) -> torch.Generator | None:
+    """The one source of all noise of a call.
+
+    Args:
+        seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
+        generator: The source itself.
+        device: Where the noise is wanted.
+
+    Returns:
+        The source; None, torch's global generator, where neither is given.
+
+    Raises:
+        InvalidInputError: If both are given, or one breaks its rule.
+
+    Examples:
+        >>> first, again = (torch.rand(2, generator=one_source(3, None, torch.device("cpu"))) for _ in range(2))
+        >>> torch.equal(first, again)
+        True
+    """
+    if seed is None:
+        return check_generator(generator, device)
+    if generator is not None:
+        rule = "must not be given together with generator"
+        raise InvalidInputError("seed", rule, repr(seed), "Give the one or the other.")
+    return keyed_generator(seed, device=device)
+
+
+def draw_key(generator: torch.Generator | None = None) -> int:
+    """Draw an integer from 0 to 2^63 - 1 for streams that are keyed, such as those of Markov chains.
+
+    Args:
+        generator: Source of the noise; None means torch's global generator of the CPU.
+    """
+    device = "cpu" if generator is None else generator.device
+    return int(torch.randint((1 << 63) - 1, (), generator=generator, device=device))
+
+
 def open_uniform(like: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Draw from the *open* unit interval, in the shape, dtype and on the device of a tensor.
 
@@ -79,6 +139,10 @@ def open_uniform(like: Tensor, *, generator: torch.Generator | None = None) -> T
 
     Returns:
         A tensor with the shape of ``like``, values in [2^-25, 1).
+
+    Raises:
+        InvalidInputError: If the generator draws on another device.
     """
+    check_generator(generator, like.device)
     draws = torch.rand(like.shape, dtype=like.dtype, device=like.device, generator=generator)
     return draws.clamp_min_(2.0**-25)

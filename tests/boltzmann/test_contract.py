@@ -37,21 +37,20 @@ def test_rbm_shapes(left, right):
 
 
 class TransposedRBM(RBM):
-    def block_logits(self, z, block):
-        logits = super().block_logits(z, block)
+    def compute_block_logits(self, z, block):
+        logits = super().compute_block_logits(z, block)
         if block == 0:
-            z = self._states("z", z, self.num_units)
             return z[..., self.num_left :] @ self.weight + self.bias[: self.num_left]
         return logits
 
 
 class BiaslessRBM(RBM):
-    def block_logits(self, z, block):
-        return super().block_logits(z, block) - self.bias[self.blocks[block]]
+    def compute_block_logits(self, z, block):
+        return super().compute_block_logits(z, block) - self.bias[self.blocks[block]]
 
 
 class DetachedRBM(RBM):
-    def marginal_energy(self, z, inverse_temperature=1.0):
+    def compute_marginal_energy(self, z, inverse_temperature=1.0):
         return self.energy(z).detach() + 0 * self.energy(z) + 0.5 * self.free_energy(z[..., : self.num_left])
 
 

@@ -135,13 +135,13 @@ class TestFaultsAreRejected:
     @pytest.mark.parametrize("seen_from", ["energy", "block_logits"])
     def test_an_edge_counted_twice(self, seen_from):
         class Twice(GraphBoltzmann):
-            def energy(self, z):
+            def compute_energy(self, z):
                 extra = z[..., 0] * z[..., 1] * self.weight[0].to(z.dtype)
-                return super().energy(z) - extra * (seen_from == "energy")
+                return super().compute_energy(z) - extra * (seen_from == "energy")
 
-            def block_logits(self, z, block):
+            def compute_block_logits(self, z, block):
                 extra = z[..., 1:2] * self.weight[0].to(z.dtype) * (self.blocks[block] == 0)
-                return super().block_logits(z, block) + extra * (seen_from == "block_logits")
+                return super().compute_block_logits(z, block) + extra * (seen_from == "block_logits")
 
         with pytest.raises(AssertionError):
             check_energy(randomise(Twice(5, ODD_CYCLE)))

@@ -16,6 +16,21 @@ def evaluation(run):
     return json.loads((run / "evaluation.json").read_text())
 
 
+def kept(run):
+    """The evaluations by checkpoint, samples, examples and seed."""
+    found = [json.loads(path.read_text()) for path in (run / "evaluations").glob("*.json")]
+    return {
+        (f["step"], f["config"]["num_samples"], f["config"]["num_examples"], f["config"]["seed"]): f
+        for f in found
+    }
+
+
+def new_files(before, after):
+    """The new files of the folder of evaluations, which is new as well."""
+    new = sorted(after.keys() - before.keys())
+    return [path for path in new if path.parent.name == "evaluations" or path.name == "evaluations"]
+
+
 def number(out, name):
     return float(re.search(rf"^ *{name} +(-?[\d.]+)", out, re.MULTILINE)[1])
 
@@ -30,16 +45,17 @@ def smoke(tmp_path_factory):
     return run
 
 
-@pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")  # other processors, other bits
+@pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
 def test_digits_smoke(cli, smoke):
     status, out, err = cli("evaluate", smoke, "--num-samples", "1000", "--num-examples", "60")
     assert (status, err) == (0, "")
     found = evaluation(smoke)
     likelihood, elbo, prior = found["log_likelihood"], found["elbo"], found["log_partition"]["best"]
     assert out.splitlines()[0] == f"{smoke}, checkpoint of step {found['step']}, digits: 60 test examples"
-    assert f"log-likelihood {likelihood['value']:13.3f} +- {likelihood['std_error']:.3f}" in out
-    assert f"ELBO {elbo['elbo']:23.3f} +- {elbo['elbo_std_error']:.3f}" in out
-    assert out.splitlines()[-1] == f"Written to {smoke / 'evaluation.json'}"
+    assert f"log-likelihood {likelihood['value']:17.3f} +- {likelihood['std_error']:.3f}" in out
+    assert f"ELBO {elbo['elbo']:27.3f} +- {elbo['elbo_std_error']:.3f}" in out
+    assert f"Written to {smoke / 'evaluation.json'}" in out.splitlines()
+    assert out.splitlines()[-1] == f"Next: dvae sample {smoke}"
     # within 5 standard errors of the Monte-Carlo noise, the bound lies below
     assert likelihood["value"] > elbo["elbo"] - 5 * likelihood["monte_carlo_std_error"]
     split = elbo["reconstruction"] - elbo["kl_discrete"] - elbo["kl_continuous"]
@@ -59,7 +75,8 @@ def test_more_samples_raise_the_log_likelihood(cli, smoke):
     values = []
     for num_samples in (1, 10, 300):
         assert cli("evaluate", smoke, "--num-samples", num_samples, "--num-examples", "40")[0] == 0
-        values.append(evaluation(smoke)["log_likelihood"]["value"])
+        best = evaluation(smoke)["step"]
+        values.append(kept(smoke)[best, num_samples, 40, 0]["log_likelihood"]["value"])
     assert values == sorted(values)
     assert values[2] - values[0] > 1.0
 
@@ -76,8 +93,11 @@ def test_every_option_reaches_the_evaluation(cli, trained):
     found = evaluation(trained)
     best = json.loads((trained / "best.json").read_text())["step"]
     assert (found["step"], found["log_likelihood"]["num_examples"]) == (best, 6)
-    assert cli("evaluate", trained, "--checkpoint", "last")[0] == 0
-    assert evaluation(trained)["step"] == 6
+    status, out, _ = cli("evaluate", trained, "--checkpoint", "last")
+    assert status == 0
+    assert f"{trained / 'evaluation.json'} keeps a fuller one" in out
+    assert evaluation(trained)["step"] == best
+    assert set(kept(trained)) == {(4, 7, 3, 5), (best, 20, None, 0), (6, 20, None, 0)}
 
 
 def test_the_same_seed_gives_the_same_figures(cli, trained):
@@ -120,7 +140,7 @@ def test_evaluating_leaves_all_but_its_own_file_alone(cli, trained):
     threads = torch.get_num_threads()
     cli("evaluate", trained)
     after = snapshot(trained)
-    assert after.pop(trained / "evaluation.json")
+    assert after.pop(trained / "evaluation.json") in [after.pop(path) for path in new_files(before, after)]
     assert after == before
     assert torch.get_num_threads() == threads
 
@@ -164,13 +184,16 @@ def test_data_that_have_changed_are_a_warning(cli, trained, tmp_path):
     np.save(tmp_path / "other.npy", np.eye(60, 12))
     config["data"]["path"] = str(tmp_path / "other.npy")
     (trained / "config.json").write_text(json.dumps(config))
-    status, _, err = cli("evaluate", trained)
+    status, _, err = cli("evaluate", trained, "--accept-changed-config")
     assert status == 0
-    assert err.startswith("warning: the data (other.npy) are not those that the run was trained on")
+    assert "warning: the data (other.npy) are not those that the run was trained on" in err
 
 
-def test_data_that_are_gone_are_named(refused, trained, tmp_path):
+@pytest.mark.filterwarnings("always")
+def test_data_that_are_gone_are_named(cli, trained, tmp_path):
     config = json.loads((trained / "config.json").read_text())
     config["data"]["path"] = str(tmp_path / "gone.npy")
     (trained / "config.json").write_text(json.dumps(config))
-    assert f"{tmp_path / 'gone.npy'} must exist" in refused("evaluate", trained)
+    status, _, err = cli("evaluate", trained, "--accept-changed-config")
+    assert status == 2
+    assert f"error: {tmp_path / 'gone.npy'} must exist" in err

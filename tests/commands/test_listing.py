@@ -6,6 +6,10 @@ from discrete_vae.commands.settings import slots
 from discrete_vae.experiments import experiment_names
 
 
+def too_long(out, columns=80):
+    return [line for line in out.splitlines() if len(line) > columns]
+
+
 def test_list_names_experiments_data_sets_and_components(cli):
     status, out, err = cli("list")
     assert (status, err) == (0, "")
@@ -14,7 +18,7 @@ def test_list_names_experiments_data_sets_and_components(cli):
     for path, slot in slots().items():
         assert set(slot.members) <= names
         assert path == "data" or f" --{path} NAME" in out
-    assert all(len(line) <= 120 for line in out.splitlines())
+    assert too_long(out) == []
 
 
 @pytest.mark.parametrize("verb", ["train", "validate"])
@@ -28,6 +32,7 @@ def test_settings_show_the_values_that_would_be_used(cli, tmp_path, monkeypatch,
     assert shown["--model.smoothing"] == "spike-slab"
     assert "--model.smoothing.beta" not in shown
     assert shown["--evaluation.num-examples"] == "none"
+    assert too_long(out) == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -35,10 +40,27 @@ def test_validate_counts_parameters_and_writes_nothing(cli, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     status, out, err = cli("validate", "digits", "--size", "smoke")
     assert (status, err) == (0, "")
-    assert "digits: 1297 / 250 / 250 examples (train / valid / test) of 64 features" in out
-    assert "120 steps in 10 epochs, batches of 100, 500 chains" in out
-    rows = [line for line in out.splitlines() if line.startswith("  ")]
+    text = " ".join(out.split())
+    assert "digits: 1297 / 250 / 250 examples (train / valid / test) of 64 features" in text
+    assert "120 steps in 10 epochs, batches of 100, 500 chains" in text
+    assert too_long(out) == []
+    table = out.partition("\nParameters\n")[2].partition("\n\n")[0]
+    rows = table.splitlines()
     parts = {line.split()[0]: int(line.split()[-1].replace(",", "")) for line in rows if line[2] != " "}
     members = sum(int(line.split()[-1].replace(",", "")) for line in rows if line.startswith("    "))
     assert parts.pop("total") == sum(parts.values()) == members == 88817
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wide_terminal_shows_a_setting_per_line(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    out = cli("train", "digits", "--settings")[1]
+    line = next(line for line in out.splitlines() if line.startswith("  --training.num-epochs"))
+    assert line.split()[1].isdecimal()
+    assert " ".join(line.split()[2:]) == "Passes over the training part."
+    assert too_long(out, 160) == []
+
+
+def test_one_of_a_thing_is_no_plural(cli):
+    out = cli("validate", "digits", "--size", "smoke", "--training.num-epochs", "1")[1]
+    assert "in 1 epoch, batches" in out

@@ -36,16 +36,51 @@ def test_repeats_with_a_histogram(trained, capsys):
     assert result["chains"]["num_sweeps"] == 200
 
 
-def test_one_repeat_draws_nothing(trained, tmp_path, capsys):
-    out = tmp_path / "histogram.svg"
+def test_one_repeat_is_drawn_where_it_is_asked_for(trained, tmp_path, capsys):
+    out = tmp_path / "dot.svg"
     assert main(["log-partition", str(trained.path), *QUICK, "--out", str(out)]) == 0
-    assert not out.exists()
+    assert b"repeat" in out.read_bytes()
+    lines = [line for line in capsys.readouterr().out.splitlines() if str(tmp_path.parent) not in line]
+    assert lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_earlier_estimates_are_kept(trained, capsys):
+    for words in (["--repeats", "2"], ["--repeats", "1"], ["--repeats", "1", "--seed", "4"]):
+        assert main(["log-partition", str(trained.path), *QUICK, *words]) == 0
+    names = sorted(path.name for path in (trained.path / "log_partitions").iterdir())
+    for settings in (
+        "repeats-2-std-error-0.05-seed-0",
+        "repeats-1-std-error-0.05-seed-0",
+        "repeats-1-std-error-0.05-seed-4",
+    ):
+        assert any(settings in name for name in names)
+    assert len(json.loads((trained.path / "log_partition.json").read_text())["estimates"]) >= 2
+
+
+def test_json_elsewhere_leaves_the_run_alone(trained, tmp_path, capsys):
+    from tests.commands.conftest import snapshot
+
+    before = snapshot(trained.path)
+    assert main(["log-partition", str(trained.path), *QUICK, "--out", str(tmp_path / "z.json")]) == 0
+    assert snapshot(trained.path) == before
+    assert len(json.loads((tmp_path / "z.json").read_text())["estimates"]) == 1
+
+
+def test_what_cannot_be_written_is_found_first(trained, tmp_path, capsys):
+    assert (
+        main(["log-partition", str(trained.path), *QUICK, "--out", str(trained.config_path / "z.json")]) == 2
+    )
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "which is no folder" in printed.err
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--repeats", "0"], "--repeats"),
+        (["--std-error", "0"], "std_error must be a finite number above 0"),
         (["--std-error", "-1"], "std_error must be a finite number above 0"),
         (["--out", "histogram.txt"], "must end in one of .png"),
         (["--checkpoint", "newest"], "must be best, last or a step"),

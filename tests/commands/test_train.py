@@ -184,7 +184,7 @@ def test_resuming_on_other_data_is_refused(refused, trained, tmp_path):
     config["data"]["path"] = str(tmp_path / "other.npy")
     (trained / "config.json").write_text(json.dumps(config))
     forget_after(trained, 4)
-    error = refused("train", "--resume", "--run-dir", trained)
+    error = refused("train", "--resume", "--run-dir", trained, "--accept-changed-config")
     assert "data must be those of the run, SHA-256 " in error
     assert "Bring the file back" in error
 
@@ -222,13 +222,16 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_offered(
     assert final_files(trained) == final_files(trained_once)
 
 
-def test_a_checkpoint_of_another_model_is_refused(refused, trained):
+@pytest.mark.filterwarnings("always")
+def test_a_checkpoint_of_another_model_is_refused(cli, trained):
     config = json.loads((trained / "config.json").read_text())
     config["model"]["prior"] |= {"num_left": 4, "num_right": 4}
     (trained / "config.json").write_text(json.dumps(config))
     for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained]):
-        assert "checkpoint must hold" in (error := refused(*words))
-        assert "It belongs to another model: check config.json." in error
+        status, _, err = cli(*words, "--accept-changed-config")
+        assert status == 2
+        assert "model/" in err.splitlines()[-1]
+        assert err.endswith("It belongs to another model: check config.json.\n")
 
 
 def test_a_second_process_in_a_run_is_refused(refused, trained):
@@ -242,11 +245,11 @@ def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, train
 
     original = store.write_checkpoint
 
-    def full(folder, step, tensors, meta):
-        if step == NUM_STEPS:
+    def full(folder, record, tensors):
+        if record.step == NUM_STEPS:
             (folder / STATE_FILE).write_bytes(b"half of it")
             raise OSError(errno.ENOSPC, "No space left on device")
-        original(folder, step, tensors, meta)
+        original(folder, record, tensors)
 
     forget_after(trained, 2)
     monkeypatch.setattr(store, "write_checkpoint", full)

@@ -82,7 +82,7 @@ def test_weights_that_few_samples_carry_are_reported(model, x):
     sharp = copy.deepcopy(model)
     with torch.no_grad():
         sharp.likelihood.network.layers[-1].weight.mul_(100)
-    with pytest.warns(UnevenWeightsWarning, match=r"by [\d.]+ nats: .* \d\.\d of 40\)") as caught:
+    with pytest.warns(UnevenWeightsWarning, match=r"by [\d.]+ nats\. .* \d\.\d of 40\)") as caught:
         evaluate_model(sharp, x, EvaluationConfig(num_samples=40))
     assert len(caught) == 1
     with warnings.catch_warnings():

@@ -9,7 +9,7 @@ from discrete_vae.figures.log_partition_histogram import (
 
 
 @pytest.mark.parametrize("exact", [None, 40.006])
-@pytest.mark.parametrize("repeats", [2, 200])
+@pytest.mark.parametrize("repeats", [1, 3, 20, 200])
 def test_draws_a_picture(exact, repeats, tmp_path, read_picture):
     values = 40 + 0.003 * np.random.default_rng(0).standard_normal(repeats)
     table = log_partition_histogram(values, np.full(repeats, 0.003), exact=exact)
@@ -27,6 +27,27 @@ def test_estimates_without_an_error(tmp_path):
     assert (tmp_path / "histogram.svg").exists()
 
 
-def test_one_estimate_is_no_histogram():
-    with pytest.raises(InvalidInputError, match="values must hold at least two estimates"):
-        log_partition_histogram([1.0], [0.1])
+def test_no_estimate_is_no_picture():
+    with pytest.raises(InvalidInputError, match="values must hold at least one estimate"):
+        log_partition_histogram([], [])
+
+
+@pytest.mark.parametrize(
+    ("repeats", "label"), [(1, "repeat"), (19, "repeat"), (20, "fraction of the estimates")]
+)
+def test_few_estimates_are_dots_and_many_are_bars(repeats, label, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        "discrete_vae.figures.log_partition_histogram.save_figure", lambda figure, _: drawn.append(figure)
+    )
+    values = 40 + 0.003 * np.random.default_rng(0).standard_normal(repeats)
+    draw_log_partition_histogram(
+        log_partition_histogram(values, np.full(repeats, 0.003), exact=40.0), "x.png", name="digits"
+    )
+    (figure,) = drawn
+    (axes,) = figure.axes
+    assert label in (axes.get_xlabel(), axes.get_ylabel())
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+    assert "exact value" in [text.get_text() for text in legend.get_texts()]

@@ -168,3 +168,14 @@ def test_a_machine_that_is_not_finite():
         rbm.bias[0] = math.nan
     with warnings.catch_warnings(), pytest.raises(InvalidInputError, match="energy"):
         bennett_log_partition(rbm)
+
+
+@pytest.mark.parametrize("scale", [1e10, 1e30])
+def test_weights_beyond_any_ladder(scale):
+    rbm = random_rbm(3, 3)
+    with torch.no_grad():
+        rbm.weight.mul_(scale)
+    with pytest.raises(
+        InvalidInputError, match=r"energy\.weight must be small enough .* received a largest absolute"
+    ):
+        bennett_log_partition(rbm, num_chains=40, max_sweeps=1000)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from discrete_vae import RBM, FactorialBernoulli, exact_log_partition
+from discrete_vae import RBM, FactorialBernoulli, annealed_log_partition, exact_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.testing.enumeration import enumerate_machine
@@ -69,3 +69,21 @@ def test_too_many_units():
 def test_the_record_prints_its_error():
     assert str(exact_log_partition(RBM(1, 1))) == "log Z = 1.3863 nats (exact, enumeration)"
     assert float(exact_log_partition(RBM(1, 1))) == pytest.approx(2 * math.log(2))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["weight", "bias"])
+def test_a_machine_that_is_not_finite(name, value):
+    rbm = random_rbm(2, 2)
+    with torch.no_grad():
+        rbm.get_parameter(name).view(-1)[-1] = value
+    for estimate in (exact_log_partition, annealed_log_partition):
+        with pytest.raises(InvalidInputError, match=rf"energy\.{name} must be finite"):
+            estimate(rbm)
+
+
+def test_large_weights_have_an_exact_value():
+    rbm = RBM(1, 1)
+    with torch.no_grad():
+        rbm.weight.fill_(1e38)
+    assert exact_log_partition(rbm).value == pytest.approx(1e38)

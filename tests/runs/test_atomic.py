@@ -96,5 +96,5 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path):
     (tmp_path / ".tmp-step-2-ab" / "deep").mkdir(parents=True)
     (tmp_path / ".tmp-config.json-cd").touch()
     (tmp_path / "step-1").mkdir()
-    remove_temporaries(tmp_path)
+    remove_temporaries(tmp_path, of_others=False)
     assert names(tmp_path) == ["step-1"]

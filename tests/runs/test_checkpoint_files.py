@@ -4,16 +4,20 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.checkpoint_files import (
+from discrete_vae.runs.checkpoint_files import STATE_FILE, read_checkpoint, verify_checkpoint
+from discrete_vae.runs.checkpoint_files import write_checkpoint as write
+from discrete_vae.runs.checkpoint_record import (
+    FORMAT,
     RECORD_FILE,
-    STATE_FILE,
+    CheckpointRecord,
     DamagedCheckpointError,
-    read_checkpoint,
-    verify_checkpoint,
-    write_checkpoint,
 )
 
 META = {"epoch": 2, "rate": 0.1 + 0.2, "sizes": [1, 2], "none": None}
+
+
+def write_checkpoint(folder, step, tensors, meta):
+    write(folder, CheckpointRecord(step, meta), tensors)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -59,7 +63,7 @@ def test_a_checkpoint_may_hold_no_tensors(tmp_path):
 
 def test_plain_values_come_back_exactly(folder):
     assert read_checkpoint(folder, 5).meta == META
-    assert verify_checkpoint(folder, 5) == META
+    assert verify_checkpoint(folder, 5) == CheckpointRecord(5, META)
 
 
 def test_every_flipped_byte_of_the_state_is_noticed(folder):
@@ -76,9 +80,12 @@ def test_every_flipped_byte_of_the_state_is_noticed(folder):
     [
         ({"meta": {**META, "epoch": 3}}, "other values"),
         ({"meta": [1]}, "unknown form"),
-        ({"format": 2}, "unknown form"),
+        ({"format": FORMAT + 1}, "unknown form"),  # all but that digit as it was saved
+        ({"format": "2"}, "unknown form"),
         ({"sha256": None}, "unknown form"),
-        ({"step": 6}, "of step 6"),
+        ({"step": 6}, "other values"),
+        ({"best": {"step": 1}}, "other values"),
+        ({"interim": True}, "other values"),
     ],
 )
 def test_changed_records_are_noticed(folder, change, message):

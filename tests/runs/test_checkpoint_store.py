@@ -6,7 +6,8 @@ from safetensors import SafetensorError
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs import checkpoint_files
-from discrete_vae.runs.checkpoint_files import RECORD_FILE, STATE_FILE, DamagedCheckpointError
+from discrete_vae.runs.checkpoint_files import STATE_FILE
+from discrete_vae.runs.checkpoint_record import RECORD_FILE, DamagedCheckpointError
 from discrete_vae.runs.checkpoint_store import CheckpointStore, CheckpointWriteError
 
 
@@ -76,15 +77,133 @@ def test_without_a_best_one_the_message_offers_others(filled):
         filled.load("best")
 
 
-def test_a_best_record_without_its_checkpoint_counts_as_none(filled):
-    filled.best_path.write_text('{"step": 5, "elbo": -1.0}')
-    assert filled.best() is None
+@pytest.mark.parametrize(
+    "content", [None, '{"step": 3', "{}", '{"step": NaN}', '{"step": "x"}', '{"step": 30, "elbo": -80.0}']
+)
+def test_the_best_is_what_the_newest_checkpoint_says_whatever_best_json_says(tmp_path, content):
+    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=2)
+    for step in (10, 20, 30):
+        store.save(step, state(step), {}, best={"elbo": -80.0} if step == 10 else None)
+    whole = store.best_path.read_text()
+    if content is None:
+        store.best_path.unlink()
+    else:
+        store.best_path.write_text(content)
+    assert store.load("best").step == 10
+    assert not store.best_path.exists() if content is None else store.best_path.read_text() == content
+    store.save(40, state(40), {})
+    store.save(50, state(50), {})
+    assert store.steps() == (10, 40, 50)
+    assert store.best_path.read_text() == whole
+    assert store.load("best").step == 10
 
 
-def test_a_damaged_best_record_is_named(filled):
-    filled.best_path.write_text('{"step": 3')
-    with pytest.raises(InvalidInputError, match=r"best\.json must hold valid JSON.*Remove the file"):
+def test_best_json_is_repaired(filled):
+    filled.save(40, state(40), {}, best={"elbo": -1.0})
+    before = filled.best_path.stat()
+    filled.repair_best()
+    assert filled.best_path.stat().st_ino == before.st_ino
+    filled.best_path.write_text('{"step": 20, "elbo": -1.0}')
+    filled.repair_best()
+    assert filled.best_path.read_text() == '{\n  "step": 40,\n  "elbo": -1.0\n}\n'
+
+
+def test_the_best_without_its_folder_is_named(filled):
+    filled.save(40, state(40), {}, best={"elbo": -1.0})
+    filled.save(50, state(50), {})
+    filled.folder(40).rename(filled.path / "elsewhere")
+    with pytest.raises(InvalidInputError, match="the best, step 40, whose folder is gone.*There are: 30, 50"):
         filled.load("best")
+
+
+def test_a_damaged_newest_record_is_told_when_the_best_is_loaded(filled):
+    filled.save(40, state(40), {}, best={"elbo": -1.0})
+    filled.save(50, state(50), {}, best={"elbo": -0.5})
+    (filled.folder(50) / RECORD_FILE).write_text("{}")
+    with pytest.warns(UserWarning, match="step-50 is damaged; the best up to step 40 is taken"):
+        assert filled.load("best").step == 40
+
+
+def test_what_may_be_the_best_is_never_removed(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
+    store.save(10, state(10), {}, best={"elbo": -80.0})
+    store.save(20, state(20), {}, best={"elbo": -70.0})
+    (store.folder(20) / RECORD_FILE).write_text("{}")
+    for step in (30, 40, 50):
+        store.save(step, state(step), {})
+    assert store.steps() == (
+        20,
+        50,
+    )  # step 10 was removed by the save of step 20, when it was not the best any more
+    assert store.best() is None
+
+
+def test_checkpoints_without_an_intact_record_are_kept(filled):
+    for step in filled.steps():
+        (filled.folder(step) / RECORD_FILE).unlink()
+    assert filled.newest() is None
+    filled.repair_best()
+    filled.keep_last = 1
+    filled.save(40, state(40), {})
+    assert filled.steps() == (10, 20, 30, 40)
+
+
+def test_an_interim_checkpoint_is_removed_by_the_next_and_takes_no_ones_place(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=2)
+    store.save(3, state(3), {}, interim=True)
+    store.save(10, state(10), {}, best={"elbo": -80.0})
+    assert store.steps() == (10,)
+    store.save(20, state(20), {})
+    store.save(30, state(30), {})
+    store.save(33, state(33), {}, interim=True)
+    assert store.steps() == (10, 20, 30, 33)
+    store.save(35, state(35), {}, interim=True)
+    assert store.steps() == (10, 20, 30, 35)
+    assert (store.load("last").step, store.load("best").step) == (35, 10)
+    store.save(40, state(40), {})
+    assert store.steps() == (10, 30, 40)
+
+
+def test_a_step_before_the_newest_is_refused(filled):
+    with pytest.raises(InvalidInputError, match="step must be an integer of at least 30"):
+        filled.save(25, state(25), {})
+
+
+@pytest.mark.parametrize("which", ["best", "last"])
+def test_a_checkpoint_that_is_removed_while_it_is_read_is_chosen_anew(tmp_path, monkeypatch, which):
+    from discrete_vae.runs import checkpoint_store
+
+    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
+    store.save(10, state(10), {}, best={"elbo": -80.0})
+    original, calls = checkpoint_store.read_checkpoint, []
+
+    def slow(folder, step):
+        calls.append(step)
+        if step == 10:  # meanwhile the writer goes on
+            store.save(20, state(20), {}, best={"elbo": -70.0})
+        return original(folder, step)
+
+    monkeypatch.setattr(checkpoint_store, "read_checkpoint", slow)
+    assert store.load(which).step == 20
+    assert calls == [10, 20]
+    with pytest.raises(InvalidInputError, match="There are: 20"):
+        store.load(10)
+
+
+def test_a_record_that_is_removed_while_it_is_read_is_chosen_anew(tmp_path, monkeypatch):
+    from discrete_vae.runs import checkpoint_store
+
+    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
+    store.save(10, state(10), {}, best={"elbo": -80.0})
+    original = checkpoint_store.read_record
+
+    def slow(folder, step):
+        monkeypatch.undo()
+        store.save(20, state(20), {}, best={"elbo": -70.0})
+        return original(folder, step)
+
+    monkeypatch.setattr(checkpoint_store, "read_record", slow)
+    assert store.newest() == checkpoint_store.CheckpointRecord(20, {}, {"step": 20, "elbo": -70.0})
 
 
 def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_offered(filled):

@@ -1,11 +1,14 @@
 """The laws of smoothing transformations, over every one that a config can name."""
 
+import math
+
 import pytest
 import torch
 
 from discrete_vae import SpikeExponential
 from discrete_vae.config import SmoothingConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.smoothing.sharp_limit import SharpLimit
 from discrete_vae.testing import contracts
 
 BETAS = (0.01, 0.05, 1.0, 3.0, 8.0, 20.0, 60.0, 200.0)
@@ -47,6 +50,19 @@ def test_gradient_point_by_point(config):
 @pytest.mark.parametrize("config", transformations((0.05, 3.0, 8.0)))
 def test_joint_law_of_z_and_zeta(config):
     contracts.check_joint_law(instantiate(config))
+
+
+LIMIT = pytest.param(None, id="sharp limit")
+
+
+@pytest.mark.parametrize("config", [*transformations((0.01, 3.0, 200.0)), LIMIT])
+def test_nan_logits_are_no_spike(config):
+    """zeta = 0 would say z = 0 and hide a broken network."""
+    smoothing = SharpLimit() if config is None else instantiate(config)
+    rho, logits = torch.tensor([0.1, 0.9, 0.5, 0.5]), torch.tensor([math.nan, math.nan, 0.0, math.inf])
+    for zeta in (smoothing.icdf(rho, logits), smoothing.rsample(logits)):
+        assert zeta.isnan().tolist() == [True, True, False, False]
+    assert smoothing.icdf(rho, logits)[3] > 0
 
 
 class WrongCdf(SpikeExponential):
@@ -104,6 +120,12 @@ class TestErrors:
     def test_shapes(self, config, method):
         with pytest.raises(InvalidInputError, match="zeta must broadcast with logits"):
             getattr(instantiate(config), method)(torch.zeros(3), torch.zeros(2))
+
+    def test_no_cdf_of_nan(self, config):
+        smoothing = instantiate(config)
+        with pytest.raises(InvalidInputError, match="zeta must hold numbers; received a value of nan"):
+            smoothing.cdf(torch.tensor([0.5, math.nan]), torch.zeros(2))
+        assert smoothing.cdf(torch.tensor([-1.0, 2.0]), torch.zeros(2)).tolist() == [0.0, 1.0]
 
     def test_z_must_be_binary(self, config):
         with pytest.raises(

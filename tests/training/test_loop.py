@@ -13,8 +13,8 @@ from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointWriteError
+from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.load import load_run
-from discrete_vae.training.log_figures import ElboSums
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
 
 
@@ -198,11 +198,15 @@ def test_a_foreign_checkpoint_is_refused(unbroken, tmp_path):
             )
         }
     )
-    unbroken[0].checkpoints_path.exists()
     run = start_run(tmp_path / "run", config)
     run.checkpoints_path.symlink_to(unbroken[0].checkpoints_path)
-    with pytest.raises(InvalidInputError, match=r"checkpoint must hold .* It belongs to another model"):
+    with pytest.raises(InvalidInputError, match=r"config\.json must be the file .* --accept-changed-config"):
         train_quietly(run, config)
+    with (
+        pytest.warns(UserWarning, match="is not the file that the run was trained with"),
+        pytest.raises(InvalidInputError, match=r"step-36: \S+ must be .* It belongs to another model"),
+    ):
+        train_quietly(run, config, accept_changed_config=True)
 
 
 def test_data_of_another_width_are_refused(tmp_path):

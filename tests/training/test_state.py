@@ -5,7 +5,7 @@ import torch
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.chain_gradient import chain_log_partition
-from discrete_vae.training.state import TrainingState
+from discrete_vae.training.state import TrainingState, initial_model
 from tests.training.tiny import CONFIG
 
 MEAN = torch.full((64,), 0.25)
@@ -22,6 +22,23 @@ def test_the_initial_state_depends_on_the_seed_alone():
     third = TrainingState.initial(CONFIG.model_copy(update={"seed": 1}), MEAN)
     weights = [s.model.posterior.networks[0].layers[0].weight for s in (one, third)]
     assert not torch.equal(*weights)
+
+
+def test_accelerators_keep_their_streams(monkeypatch):
+    """torch.manual_seed would reseed them, and nothing would put them back."""
+    seen = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seen.append)
+    torch.manual_seed(0)
+    assert len(seen) == 1  # this is how it would be seen
+    initial_model(CONFIG)
+    assert len(seen) == 1
+
+
+def test_the_weights_do_not_depend_on_the_default_device():
+    first = initial_model(CONFIG)
+    with torch.device("meta"):
+        second = initial_model(CONFIG)
+    assert torch.equal(first.likelihood.network.layers[0].weight, second.likelihood.network.layers[0].weight)
 
 
 def test_the_decoder_starts_at_the_mean_of_the_data():
@@ -59,6 +76,6 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing(damage):
     else:
         tensors["model/hierarchy.weight"] = torch.zeros(3)
     before = state.model.prior.bias.clone()
-    with pytest.raises(InvalidInputError, match="checkpoint must"):
+    with pytest.raises(InvalidInputError, match="checkpoint: model/.* must"):
         state.restore(tensors, meta)
     assert torch.equal(before, state.model.prior.bias)

@@ -63,5 +63,5 @@ def start_run(folder, config=CONFIG):
     return run
 
 
-def train_quietly(run, config=CONFIG, stop_at=None):
-    return train(config, load_dataset("digits"), run, progress=QuietProgress(stop_at))
+def train_quietly(run, config=CONFIG, stop_at=None, **more):
+    return train(config, load_dataset("digits"), run, progress=QuietProgress(stop_at), **more)

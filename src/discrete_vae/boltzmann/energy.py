@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_tensor
+from discrete_vae.checks import check_index, check_states
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.forks import guard_forks
 from discrete_vae.numerics import softplus
 
 
@@ -17,6 +19,9 @@ class BoltzmannEnergy(nn.Module, ABC):
 
     E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
     of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters.
+
+    A machine of your own defines the methods `compute_energy`, `compute_block_logits` and `mean_energy`, which trust
+    their arguments; inner loops call them. The methods without "compute" check theirs first.
 
     Source: Rolfe 2017, eq. RBM-distribution. Deviation: the paper's W is triangular, here each pair has one entry.
 
@@ -30,21 +35,90 @@ class BoltzmannEnergy(nn.Module, ABC):
     blocks: tuple[Tensor, ...]
     bias: nn.Parameter
 
-    @abstractmethod
-    def energy(self, z: Tensor) -> Tensor:
-        """E(z) for z of shape (..., unit); nats, shape (...)."""
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
+        guard_forks()
+        return super().__new__(cls)
 
-    @abstractmethod
+    def energy(self, z: Tensor) -> Tensor:
+        """E(z).
+
+        Args:
+            z: (..., unit), in {0,1}, or relaxed.
+
+        Returns:
+            (...), nats.
+
+        Raises:
+            InvalidInputError: If z is not a floating-point tensor of that shape with values in [0, 1].
+        """
+        return self.compute_energy(check_states("z", z, (..., self.num_units)))
+
     def block_logits(self, z: Tensor, block: int) -> Tensor:
         """Log-odds of a block's units given all the others.
 
         Args:
-            z: (..., unit); the entries of the block itself are ignored.
+            z: (..., unit), in {0,1}, or relaxed; the entries of the block itself are ignored.
             block: Index into `blocks`.
 
         Returns:
             (..., unit of the block), in nats.
+
+        Raises:
+            InvalidInputError: If z breaks the rules of `energy`, or there is no such block.
         """
+        check_states("z", z, (..., self.num_units))
+        return self.compute_block_logits(z, self._check_block(block))
+
+    def block_free_energy(self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0) -> Tensor:
+        """Free energy of all units but one block: -log sum over the block's states of exp(-t E(z)).
+
+        Args:
+            z: (..., unit), in {0,1}, or relaxed; the entries of the block itself are ignored.
+            block: Index into `blocks`.
+            inverse_temperature: t, a number or a tensor (...) that fits the leading axes of z.
+
+        Returns:
+            (...), nats.
+
+        Raises:
+            InvalidInputError: If z breaks the rules of `energy`, there is no such block, or t is not finite or has
+                another shape.
+        """
+        check_states("z", z, (..., self.num_units))
+        t = _check_temperature(inverse_temperature, z)
+        return self.compute_block_free_energy(z, self._check_block(block), t)
+
+    def marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
+        """Free energy with the last block summed out.
+
+        Its gradient at t = 1 is the Rao-Blackwellised gradient of the energy: averaged over z ~ p it is
+        E_p[dE/dtheta] = -d log Z / dtheta (eq. RBM-grad), with less variance than the gradient of E(z).
+
+        Args:
+            z: (..., unit), in {0,1}, or relaxed.
+            inverse_temperature: t, a number or a tensor (...) that fits the leading axes of z.
+
+        Returns:
+            (...), nats.
+
+        Raises:
+            InvalidInputError: If z breaks the rules of `energy`, or t is not finite or has another shape.
+        """
+        check_states("z", z, (..., self.num_units))
+        return self.compute_marginal_energy(z, _check_temperature(inverse_temperature, z))
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The energy, so that the module can be called."""
+        return self.energy(z)
+
+    @abstractmethod
+    def compute_energy(self, z: Tensor) -> Tensor:
+        """`energy` of checked states."""
+
+    @abstractmethod
+    def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
+        """`block_logits` of checked arguments."""
 
     @abstractmethod
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
@@ -62,7 +136,8 @@ class BoltzmannEnergy(nn.Module, ABC):
         """An unbiased value of E[E(z)] under a posterior in which groups of units are sampled one after another.
 
         A linear term takes the probability of its unit. A pair takes the bit of the unit that is sampled earlier
-        and the probability of the later one; two units of one group take both probabilities.
+        and the probability of the later one; two units of one group take both probabilities. Arguments are not
+        checked.
 
         Args:
             bits: (..., unit), sampled bits or posterior means of z, carrying the gradient of
@@ -74,47 +149,72 @@ class BoltzmannEnergy(nn.Module, ABC):
             (...), nats.
         """
 
-    def block_free_energy(self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0) -> Tensor:
-        """Free energy of all units but one block: -log sum over the block's states of exp(-t E(z)).
-
-        Args:
-            z: (..., unit); the entries of the block itself are ignored.
-            block: Index into `blocks`.
-            inverse_temperature: t, a number or a tensor (...).
-
-        Returns:
-            (...), nats.
-        """
-        z = self._states("z", z, self.num_units)
+    def compute_block_free_energy(
+        self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0
+    ) -> Tensor:
+        """`block_free_energy` of checked arguments."""
+        z = self._widen(z)
         keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device)
         keep[self.blocks[block]] = 0
         scale = torch.as_tensor(inverse_temperature, dtype=z.dtype, device=z.device)
-        logits = scale[..., None] * self.block_logits(z, block)
-        return scale * self.energy(z * keep) - softplus(logits).sum(-1)
+        logits = scale[..., None] * self.compute_block_logits(z, block)
+        return scale * self.compute_energy(z * keep) - softplus(logits).sum(-1)
 
-    def marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
-        """Free energy with the last block summed out.
+    def compute_marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
+        """`marginal_energy` of checked arguments."""
+        return self.compute_block_free_energy(z, len(self.blocks) - 1, inverse_temperature)
 
-        Its gradient at t = 1 is the Rao-Blackwellised gradient of the energy: averaged over z ~ p it is
-        E_p[dE/dtheta] = -d log Z / dtheta (eq. RBM-grad), with less variance than the gradient of E(z).
-
-        Args:
-            z: (..., unit).
-            inverse_temperature: t, a number or a tensor (...).
-
-        Returns:
-            (...), nats.
-        """
-        return self.block_free_energy(z, len(self.blocks) - 1, inverse_temperature)
-
-    def forward(self, z: Tensor) -> Tensor:
-        """The energy, so that the module can be called."""
-        return self.energy(z)
-
-    def _states(self, name: str, z: Tensor, width: int) -> Tensor:
-        """Check a batch of states and bring it to the dtype of the computation."""
-        check_tensor(name, z, (..., width))
+    def _widen(self, z: Tensor) -> Tensor:
+        """Bring states to the dtype of the computation."""
         return z.to(torch.promote_types(z.dtype, self.bias.dtype))
+
+    def _check_block(self, block: int) -> int:
+        """Return the index of a block."""
+        repair = "It is an index into the machine's blocks; of an RBM, 0 is the left side and 1 the right."
+        return check_index("block", block, len(self.blocks), repair=repair)
+
+
+def _check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
+    """Return an inverse temperature that does not enlarge the leading axes of z."""
+    t = torch.as_tensor(value, device=z.device)
+    lead = z.shape[:-1]
+    if t.shape not in ((), lead) and not _fits(t.shape, lead):
+        rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
+        repair = "Give one inverse temperature for each state."
+        raise InvalidInputError("inverse_temperature", rule, f"shape {tuple(t.shape)}", repair)
+    if t.device.type == "cpu" and not bool(t.isfinite().all()):
+        worst = t[~t.isfinite()].flatten()[0].item()
+        raise InvalidInputError("inverse_temperature", "must be finite", worst, "Give a number from 0 to 1.")
+    return value if isinstance(value, float) else t
+
+
+def _fits(shape: torch.Size, lead: torch.Size) -> bool:
+    """Whether a shape broadcasts to another one."""
+    try:
+        return torch.broadcast_shapes(shape, lead) == lead
+    except RuntimeError:
+        return False
+
+
+def check_parameters(energy: BoltzmannEnergy, *, below: float) -> None:
+    """Refuse parameters that are not finite, or so large that sums of them may overflow.
+
+    Args:
+        energy: The machine.
+        below: Bound of the sum of a parameter's absolute values.
+
+    Raises:
+        InvalidInputError: If there is one; names it.
+    """
+    for name, parameter in energy.named_parameters():
+        largest = float(parameter.detach().abs().sum(dtype=torch.float64))
+        if not largest < below:
+            raise InvalidInputError(
+                f"energy.{name}",
+                f"must be finite, with absolute values that sum to less than {below:g}",
+                f"a sum of {largest:g}",
+                "Look for a diverged training step and restore an earlier state.",
+            )
 
 
 def check_energy(value: object) -> BoltzmannEnergy:

@@ -37,24 +37,14 @@ class FactorialBernoulli(BoltzmannEnergy):
         self.bias = nn.Parameter(torch.zeros(num_units))
         self.blocks = (torch.arange(num_units),)
 
-    def energy(self, z: Tensor) -> Tensor:
-        """E(z) = -b^T z.
-
-        Args:
-            z: (..., unit), in {0,1}, or relaxed.
-
-        Returns:
-            (...), nats.
-
-        Raises:
-            InvalidInputError: If z is not a floating-point tensor of that shape.
-        """
-        z = self._states("z", z, self.num_units)
+    def compute_energy(self, z: Tensor) -> Tensor:
+        """E(z) = -b^T z; see `BoltzmannEnergy.energy`."""
+        z = self._widen(z)
         return -(z @ self.bias.to(z.dtype))
 
-    def block_logits(self, z: Tensor, block: int) -> Tensor:
-        """See `BoltzmannEnergy.block_logits`: the biases, whatever z."""
-        z = self._states("z", z, self.num_units)
+    def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
+        """The biases, whatever z; see `BoltzmannEnergy.block_logits`."""
+        z = self._widen(z)
         return self.bias.to(z.dtype).expand(z.shape)
 
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:

@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.colouring import adjacency, colour_blocks
 from discrete_vae.boltzmann.edges import check_edges
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.ising import Array, IsingModel, set_from_ising_, to_ising
 from discrete_vae.boltzmann.sparse_products import sparse_product
 from discrete_vae.checks import check_positive_int
+
+Edges = str | Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
 class GraphBoltzmann(BoltzmannEnergy):
@@ -60,7 +63,7 @@ class GraphBoltzmann(BoltzmannEnergy):
     neighbour_edge: Tensor
     _row: Tensor
 
-    def __init__(self, num_units: int, edges: str | Sequence[Sequence[int]] | np.ndarray | Tensor) -> None:
+    def __init__(self, num_units: int, edges: Edges) -> None:
         super().__init__()
         self.num_units = check_positive_int("num_units", num_units)
         pairs = check_edges(num_units, edges)
@@ -86,27 +89,63 @@ class GraphBoltzmann(BoltzmannEnergy):
         cuts = [0, *rows.start[ends].tolist()]
         self._entries = [slice(a, b) for a, b in pairwise(cuts)]
 
-    def energy(self, z: Tensor) -> Tensor:
-        """E(z).
+    @classmethod
+    def from_ising(
+        cls,
+        num_units: int,
+        edges: Edges,
+        couplings: Array,
+        fields: Array,
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> GraphBoltzmann:
+        """The machine whose bits z = (s + 1) / 2 have the law of the spins s in {-1,+1} of an Ising model.
+
+        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(sum_{edges ij} J_ij s_i s_j + h^T s): a positive coupling aligns
+        spins, a positive field turns them up. Energies are in nats; divide those of a package by its temperature
+        first. dimod minimises +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs
+        reversed.
 
         Args:
-            z: (..., unit), in {0,1}, or relaxed.
-
-        Returns:
-            (...), nats.
+            num_units: Number of units.
+            edges: As in the constructor.
+            couplings: J, (edge,), in the order of the edges, a tensor, an array or nested lists.
+            fields: h, (unit,).
+            dtype: Of the parameters; None means torch's default.
 
         Raises:
-            InvalidInputError: If z is not a floating-point tensor of that shape.
+            InvalidInputError: If the graph breaks its rules, or J or h has another shape or holds a number that is not
+                finite.
+
+        Examples:
+            >>> ring = GraphBoltzmann.from_ising(3, [[0, 1], [1, 2], [2, 0]], [1, 1, -1], [0, 0, 0])
+            >>> ring.weight.tolist(), ring.bias.tolist()
+            ([4.0, 4.0, -4.0], [0.0, -4.0, 0.0])
         """
-        z = self._states("z", z, self.num_units)
+        machine = cls(num_units, edges).to(dtype or torch.get_default_dtype())
+        set_from_ising_(machine.weight, machine.bias, couplings, fields, machine._pair_sums)
+        return machine
+
+    def to_ising(self) -> IsingModel:
+        """The same law over spins: couplings (edge,), fields (unit,) and the offset; see `IsingModel`."""
+        return to_ising(self.weight, self.bias, self._pair_sums)
+
+    def _pair_sums(self, values: Tensor) -> Tensor:
+        """Sums over the edges of each unit, (edge,) -> (unit,)."""
+        sums = values.new_zeros(self.num_units)
+        return sums.index_add(0, self.edges[:, 0], values).index_add(0, self.edges[:, 1], values)
+
+    def compute_energy(self, z: Tensor) -> Tensor:
+        """See `BoltzmannEnergy.energy`."""
+        z = self._widen(z)
         fields = sparse_product(
             self.weight.to(z.dtype), z, self.edges[:, 1], self.edges[:, 0], self.num_units
         )
         return -((fields + self.bias.to(z.dtype)) * z).sum(-1)
 
-    def block_logits(self, z: Tensor, block: int) -> Tensor:
+    def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
         """See `BoltzmannEnergy.block_logits`."""
-        z = self._states("z", z, self.num_units)
+        z = self._widen(z)
         entries, units = self._entries[block], self.blocks[block].to(z.device)
         weight = self.weight.to(z.dtype).index_select(0, self.neighbour_edge[entries])
         fields = sparse_product(weight, z, self._row[entries], self.neighbour[entries], len(units))

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
-from discrete_vae.checks import check_positive_int
+from discrete_vae.boltzmann.ising import Array, IsingModel, finite_numbers, set_from_ising_, to_ising
+from discrete_vae.checks import check_positive_int, check_states
 from discrete_vae.numerics import softplus
 
 
@@ -45,19 +46,45 @@ class RBM(BoltzmannEnergy):
         self.bias = nn.Parameter(torch.zeros(self.num_units))
         self.blocks = (torch.arange(num_left), torch.arange(num_left, self.num_units))
 
-    def energy(self, z: Tensor) -> Tensor:
-        """E(z).
+    @classmethod
+    def from_ising(cls, couplings: Array, fields: Array, *, dtype: torch.dtype | None = None) -> RBM:
+        """The machine whose bits z = (s + 1) / 2 have the law of the spins s in {-1,+1} of an Ising model.
+
+        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(s_L^T J s_R + h^T s): a positive coupling aligns spins, a positive
+        field turns them up. Energies are in nats; divide those of a package by its temperature first. dimod minimises
+        +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs reversed.
 
         Args:
-            z: (..., unit), the left side first; in {0,1}, or relaxed.
-
-        Returns:
-            (...), nats.
+            couplings: J, (left, right), a tensor, an array or nested lists.
+            fields: h, (unit,), the left side first.
+            dtype: Of the parameters; None means torch's default.
 
         Raises:
-            InvalidInputError: If z is not a floating-point tensor of that shape.
+            InvalidInputError: If J or h has another shape or holds a number that is not finite.
+
+        Examples:
+            >>> machine = RBM.from_ising([[0.5]], [0.0, 0.1])
+            >>> machine.weight.tolist(), machine.bias.tolist()
+            ([[2.0]], [-1.0, -0.800...])
+            >>> machine.to_ising().couplings.tolist()
+            [[0.5]]
         """
-        z = self._states("z", z, self.num_units)
+        couplings = finite_numbers("couplings", couplings, ("left", "right"))
+        machine = cls(*couplings.shape).to(dtype or torch.get_default_dtype())
+        set_from_ising_(machine.weight, machine.bias, couplings, fields, machine._pair_sums)
+        return machine
+
+    def to_ising(self) -> IsingModel:
+        """The same law over spins: couplings (left, right), fields (unit,) and the offset; see `IsingModel`."""
+        return to_ising(self.weight, self.bias, self._pair_sums)
+
+    def _pair_sums(self, values: Tensor) -> Tensor:
+        """Sums over the pairs of each unit, (left, right) -> (unit,)."""
+        return torch.cat([values.sum(1), values.sum(0)])
+
+    def compute_energy(self, z: Tensor) -> Tensor:
+        """See `BoltzmannEnergy.energy`."""
+        z = self._widen(z)
         left, right = z[..., : self.num_left], z[..., self.num_left :]
         return -((left @ self.weight.to(z.dtype) * right).sum(-1) + z @ self.bias.to(z.dtype))
 
@@ -71,26 +98,29 @@ class RBM(BoltzmannEnergy):
             (...), nats.
 
         Raises:
-            InvalidInputError: If left is not a floating-point tensor of that shape.
+            InvalidInputError: If left is not a floating-point tensor of that shape with values in [0, 1].
         """
-        left = self._states("left", left, self.num_left)
+        return self._free_energy(check_states("left", left, (..., self.num_left)))
+
+    def _free_energy(self, left: Tensor) -> Tensor:
+        """`free_energy` of checked states."""
+        left = self._widen(left)
         bias_left, bias_right = self.bias.to(left.dtype).split([self.num_left, self.num_right])
         return -(left @ bias_left) - softplus(left @ self.weight.to(left.dtype) + bias_right).sum(-1)
 
-    def block_logits(self, z: Tensor, block: int) -> Tensor:
+    def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
         """See `BoltzmannEnergy.block_logits`; block 0 is the left side, block 1 the right."""
-        z = self._states("z", z, self.num_units)
+        z = self._widen(z)
         weight, bias = self.weight.to(z.dtype), self.bias.to(z.dtype)
         if block == 0:
             return z[..., self.num_left :] @ weight.T + bias[: self.num_left]
         return z[..., : self.num_left] @ weight + bias[self.num_left :]
 
-    def marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
+    def compute_marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
         """See `BoltzmannEnergy.marginal_energy`: at t = 1 the free energy of the left side of z."""
-        z = self._states("z", z, self.num_units)
         if isinstance(inverse_temperature, float) and inverse_temperature == 1.0:
-            return self.free_energy(z[..., : self.num_left])
-        return self.block_free_energy(z, 1, inverse_temperature)
+            return self._free_energy(z[..., : self.num_left])
+        return self.compute_block_free_energy(z, 1, inverse_temperature)
 
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
         """See `BoltzmannEnergy.pair_order`."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from argparse import Namespace
 
+from discrete_vae.commands.layout import hanging, width
 from discrete_vae.commands.overrides import Override, read_value, settings_of
 from discrete_vae.commands.settings import Slot, slots
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.experiments import experiment_function, experiment_names
 
 _INDENT = 26
+_MEANING = 59  # column of the meanings where the terminal leaves room for them, else they go below
+_LEAST_ROOM = 50
 
 
 def run_list(arguments: Namespace, overrides: list[Override]) -> int:
@@ -21,7 +23,7 @@ def run_list(arguments: Namespace, overrides: list[Override]) -> int:
     print("Experiments: dvae train NAME, or discrete_vae.experiments.load_experiment(NAME)")
     for name in experiment_names():
         _print_row(name, experiment_function(name).__doc__)
-    print("\nData sets: discrete_vae.load_dataset(NAME); data of your own: dvae train --data FILE")
+    print("\nData sets: discrete_vae.load_dataset(NAME); your own: dvae train --data FILE")
     _print_members(data)
     print("\nComponents, each swapped by its option")
     for path, slot in known.items():
@@ -52,7 +54,13 @@ def print_settings(config: ExperimentConfig) -> None:
 
 
 def _print_setting(path: str, value: str, meaning: str | None) -> None:
-    print(f"  --{path:34} {value:18} {meaning or ''}".rstrip())
+    option = f"  --{path:34} {value:18} "
+    if width() >= _MEANING + _LEAST_ROOM:
+        print(hanging(meaning or "", option, indent=_MEANING))
+    else:
+        print(option.rstrip())
+        if meaning:
+            print(hanging(meaning, " " * 6))
 
 
 def _shown(value: object) -> str:
@@ -69,7 +77,4 @@ def _print_members(slot: Slot) -> None:
 
 def _print_row(name: str, text: str | None) -> None:
     first = (text or "").strip().splitlines()[0]
-    lines = textwrap.wrap(first, 118 - _INDENT) or [""]
-    print(f"  {name:{_INDENT - 3}} {lines[0]}")
-    for line in lines[1:]:
-        print(" " * _INDENT + line)
+    print(hanging(first, f"  {name:{_INDENT - 3}} "))

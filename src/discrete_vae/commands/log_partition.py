@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discrete_vae.commands.evaluate import parse_checkpoint
+from discrete_vae.commands.evaluate import changed_config, parse_checkpoint
+from discrete_vae.commands.layout import hanging
 from discrete_vae.commands.overrides import Override
+from discrete_vae.commands.results import ResultFile, keep, kept_log_partitions
+from discrete_vae.durations import in_words
 from discrete_vae.figures.saving import check_picture_path
-from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
     from discrete_vae.evaluation.chain_health import ChainHealth
@@ -19,8 +23,10 @@ if TYPE_CHECKING:
 
 def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
     """Estimate log Z by bridge sampling as often as asked for; returns the exit status."""
-    if arguments.out is not None:
-        check_picture_path(arguments.out)
+    out: str | None = arguments.out
+    to_json = out is not None and Path(out).suffix.lower() == ".json"
+    if out is not None and not to_json:
+        check_picture_path(out)
     from discrete_vae.evaluation.chain_health import chain_health
     from discrete_vae.evaluation.repeats import repeat_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition
@@ -32,10 +38,20 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
     from discrete_vae.training.load import load_run
 
     run = RunDirectory.open(arguments.run)
-    loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
+    results = ResultFile(out) if out is not None and to_json else kept_log_partitions(run)
+    results.check()
+    picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
+    if picture is not None:
+        check_writable(picture)
+    loaded = load_run(
+        run,
+        parse_checkpoint(arguments.checkpoint),
+        accept_changed_config=arguments.accept_changed_config,
+    )
     settings, prior = loaded.config.evaluation, loaded.model.prior
     chains = loaded.chains.step(settings.num_chain_sweeps)
-    std_error = arguments.std_error or settings.log_partition_std_error
+    asked, seed = arguments.std_error, arguments.seed or 0
+    std_error = settings.log_partition_std_error if asked is None else asked
     print(f"{run.path}, checkpoint of step {loaded.step}: prior of {prior.num_units} units")
     exact = exact_log_partition(prior) if num_enumerated_units(prior) <= MAX_ENUMERATED_UNITS else None
     if exact is not None:
@@ -47,9 +63,9 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
         )
 
     def report(number: int, found: LogPartition) -> None:
-        print(f"{number}/{arguments.repeats}  {found}, {found.seconds or 0:.0f} s", flush=True)
+        print(f"{number}/{arguments.repeats}  {found}, {in_words(found.seconds or 0)}", flush=True)
 
-    repeated = repeat_log_partition(estimate, arguments.repeats, seed=arguments.seed or 0, report=report)
+    repeated = repeat_log_partition(estimate, arguments.repeats, seed=seed, report=report)
     _print_health(repeated.estimates[-1])
     health = chain_health(loaded.chains, num_sweeps=arguments.health_sweeps)
     _print_chains(health)
@@ -58,28 +74,24 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
             f"mean {repeated.mean:.4f}, spread {repeated.spread:.4f} nats over {arguments.repeats} repeats "
             f"(stated errors {repeated.stated:.4f})"
         )
-        _draw(run, arguments, loaded.config.name, repeated.estimates, exact)
-    path = run.path / "log_partition.json"
-    write_json(
-        path,
-        {
-            "step": loaded.step,
-            "estimates": [asdict(found) for found in repeated.estimates],
-            "exact": None if exact is None else exact.value,
-            "chains": asdict(health),
-        },
-    )
-    print(f"Written to {path}")
+    fields = {
+        "step": loaded.step,
+        "config": {"std_error": std_error, "seed": seed, "max_sweeps": settings.max_tempered_sweeps}
+        | {"num_chain_sweeps": settings.num_chain_sweeps, "health_sweeps": arguments.health_sweeps},
+        "estimates": [asdict(found) for found in repeated.estimates],
+        "exact": None if exact is None else exact.value,
+        "chains": asdict(health),
+        **changed_config(loaded),
+    }
+    try:
+        keep(results, fields)
+    finally:  # one file that cannot be written leaves the other
+        if picture is not None:
+            _draw(picture, loaded.config.name, repeated.estimates, exact)
     return 0
 
 
-def _draw(
-    run: RunDirectory,
-    arguments: Namespace,
-    name: str,
-    estimates: tuple[LogPartition, ...],
-    exact: LogPartition | None,
-) -> None:
+def _draw(path: Path, name: str, estimates: tuple[LogPartition, ...], exact: LogPartition | None) -> None:
     from discrete_vae.figures.log_partition_histogram import (
         draw_log_partition_histogram,
         log_partition_histogram,
@@ -90,25 +102,26 @@ def _draw(
         [found.std_error for found in estimates],
         exact=None if exact is None else exact.value,
     )
-    path = arguments.out or run.figure_path("log-partition.png")
     draw_log_partition_histogram(table, path, name=name)
-    print(f"Histogram: {path}")
+    print(f"Picture: {path}")
 
 
 def _print_health(found: LogPartition) -> None:
     """The ladder of the last estimate."""
     rates, ladder = found.swap_rates or (), found.inverse_temperatures or ()
-    print(
-        f"tempering: {len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}, "
-        f"{found.round_trips:.0f} round trips a chain, {found.effective_samples:.0f} effective samples a replica in "
-        f"{found.num_sweeps} sweeps"
+    text = (
+        f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}, "
+        f"{found.round_trips:.0f} round trips per chain, {found.effective_samples:.0f} effective samples per replica "
+        f"in {found.num_sweeps} sweeps"
     )
+    print(hanging(text, "tempering: "))
 
 
 def _print_chains(health: ChainHealth) -> None:
     """The persistent chains of training."""
-    print(
-        f"training chains: {health.num_chains}, {health.num_sweeps} sweeps of each looked at: autocorrelation time "
+    text = (
+        f"{health.num_chains}, {health.num_sweeps} sweeps of each looked at: autocorrelation time "
         f"{health.autocorrelation_time:.1f} sweeps, R-hat {health.r_hat:.3f}, "
         f"{health.effective_samples:.0f} effective samples"
     )
+    print(hanging(text, "training chains: ", indent=11))

@@ -35,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
         "log-likelihood and its samples.",
         epilog="To start: dvae train digits --size smoke (under a minute), then what its last line says. "
         "dvae VERB --help explains a verb. Exit status: 0; 1 if a loss is not finite; 2 for wrong input; "
-        "130 after an interrupt.",
+        "130 after an interrupt, 143 after SIGTERM.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dvae {__version__}")
@@ -95,16 +95,33 @@ def build_parser() -> argparse.ArgumentParser:
         "--num-samples",
         type=whole_number(at_least=1),
         metavar="K",
-        help="importance samples an example; default: the experiment's",
+        help="importance samples per example; default: the experiment's",
     )
     made["evaluate"].add_argument(
         "--num-examples",
         type=whole_number(at_least=1),
         metavar="N",
-        help="a fixed random choice of N test examples; default: all",
+        help="a fixed random choice of N test examples, the same for every seed; default: all",
+    )
+    made["evaluate"].add_argument(
+        "--out",
+        metavar="FILE.json",
+        help="write the result there and leave the run as it is; default: RUN/evaluations, and the fullest result also "
+        "to RUN/evaluation.json",
+    )
+    made["evaluate"].add_argument(
+        "--per-example",
+        metavar="FILE",
+        help="write the log-likelihood of each example, with its standard error, to this .csv or .npz",
     )
     _add_log_partition_options(made["log-partition"])
     _add_sample_options(made["sample"])
+    for name in ("train", "evaluate", "log-partition", "sample"):
+        made[name].add_argument(
+            "--accept-changed-config",
+            action="store_true",
+            help="use the run's config.json though it is not the one that the run was trained with",
+        )
     for name in ("train", "evaluate"):
         made[name].add_argument(
             "--device", default="cpu", metavar="cpu|cuda|cuda:N", help="where to compute; default: cpu"
@@ -141,7 +158,10 @@ def _add_log_partition_options(parser: argparse.ArgumentParser) -> None:
         help="sweeps of the training chains to look at; default: 500",
     )
     parser.add_argument(
-        "--out", metavar="FILE", help="the histogram, .png, .pdf or .svg; default: in RUN/figures"
+        "--out",
+        metavar="FILE",
+        help="the picture, .png, .pdf or .svg; default: in RUN/figures. With .json, the results instead, without a "
+        "picture; the run stays as it is then",
     )
 
 

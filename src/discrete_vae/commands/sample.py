@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +12,14 @@ from discrete_vae.config import instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.saving import check_picture_path
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
     from discrete_vae.samplers.protocol import Sampler
     from discrete_vae.training.load import LoadedRun
 
 _FRESH_SWEEPS = 10_000
+_PICTURES = ("samples.png", "reconstructions.png", "training.png")
 
 
 def run_sample(arguments: Namespace, overrides: list[str]) -> int:
@@ -29,7 +32,18 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     from discrete_vae.training.load import load_run
 
     run = RunDirectory.open(arguments.run)
-    loaded = load_run(run, parse_checkpoint(arguments.checkpoint))
+    # what cannot be written is found before the drawing that it takes
+    paths = [run.figure_path(name) for name in _PICTURES] if arguments.out is None else [Path(arguments.out)]
+    for path in paths:
+        check_writable(path.expanduser(), repair="Give another place for the samples: --out FILE.png.")
+    loaded = load_run(
+        run,
+        parse_checkpoint(arguments.checkpoint),
+        accept_changed_config=arguments.accept_changed_config,
+    )
+    records = (
+        run.metrics().read() if arguments.out is None else []
+    )  # damage is found before anything is drawn
     dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
     table = evolution(
         loaded.model,
@@ -40,18 +54,22 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
         num_sweeps=arguments.num_sweeps,
         seed=arguments.seed or 0,
     )
-    path = arguments.out or run.figure_path("samples.png")
-    draw_evolution(table, dataset.image_shape, path)
-    print(f"Samples along the chains: {path}")
+    draw_evolution(table, dataset.image_shape, paths[0])
+    print(f"Samples along the chains: {paths[0]}")
     if arguments.out is None:
-        path = run.figure_path("reconstructions.png")
+        _, path, curves_path = paths
         draw_reconstructions(
             reconstructions(loaded.model, dataset.test, seed=arguments.seed or 0), dataset.image_shape, path
         )
         print(f"Reconstructions:          {path}")
-        path = run.figure_path("training.png")
-        draw_training_curves(training_curves(run.metrics().read()), path, name=loaded.config.name)
-        print(f"Course of training:       {path}")
+        if any("elbo" in record for record in records):
+            draw_training_curves(training_curves(records), curves_path, name=loaded.config.name)
+            print(f"Course of training:       {curves_path}")
+        else:
+            warnings.warn(
+                f"{run.metrics_path} holds no training ELBO: the course of training is not drawn.",
+                stacklevel=2,
+            )
     return 0
 
 

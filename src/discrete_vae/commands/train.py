@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from discrete_vae.commands.overrides import Override, apply_overrides
 from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
+from discrete_vae.durations import in_words
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments import load_experiment
 from discrete_vae.experiments.own_data import own_data
@@ -46,6 +48,7 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
         print_settings(resolve_config(arguments, overrides))
         return 0
     from discrete_vae.commands.device import check_device
+    from discrete_vae.commands.interrupts import stop_on_signals
     from discrete_vae.runs.lock import sole_writer
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.loop import train
@@ -65,32 +68,62 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
         _check_same_data(run, dataset)
     else:
         run = RunDirectory.create(run.path)
-    with sole_writer(run.path):
+    with sole_writer(run.path), stop_on_signals() as stop:
+        run.remove_temporaries()
         if not arguments.resume:
             run.write_config(config.model_dump_json(indent=2) + "\n")
         if not run.environment_path.exists():  # a kill may have come between the two
             _write_environment(run, config, dataset, str(device))
         steps = run.checkpoints().steps()
         done = steps[-1] if steps else 0
+        if arguments.resume and not steps:
+            print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
         if done < num_steps:
             print(_headline(config, dataset, run, done, num_steps), file=sys.stderr)
         try:
-            result = train(config, dataset, run, device=device)
-        except KeyboardInterrupt:
-            steps = run.checkpoints().steps()
-            kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
-            print(
-                f"\nInterrupted; {kept}. Continue: dvae train --resume --run-dir {run.path}", file=sys.stderr
+            result = train(
+                config,
+                dataset,
+                run,
+                device=device,
+                stop=stop,
+                accept_changed_config=arguments.accept_changed_config,
             )
-            return 130
+        except KeyboardInterrupt:
+            return _interrupted(run, stop.status)
+    if result.step < num_steps:
+        return _interrupted(run, stop.status)
     if done >= num_steps:
         print(f"{run.path} has finished its {num_steps} steps; nothing is left to do.")
     else:
-        print(f"Trained {num_steps - done} steps in {_in_words(result.seconds)}.")
-    print(
-        f"Best validation ELBO {result.best_elbo:.2f} nats, at step {result.best_step}.\nNext: dvae evaluate {run.path}"
-    )
+        print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
+    assert result.best_elbo is not None  # the last step validates
+    print(f"Best validation ELBO {result.best_elbo:.2f} nats, at step {result.best_step}.")
+    _print_baseline(dataset, result.best_elbo)
+    run.checkpoints().verify("best")
+    print(f"Next: dvae evaluate {run.path}")
     return 0
+
+
+def _print_baseline(dataset: Dataset, elbo: float) -> None:
+    """What the means of the features alone reach, and whether the model has learned more."""
+    from discrete_vae.commands.evaluation_table import below_baseline
+    from discrete_vae.commands.layout import hanging
+    from discrete_vae.evaluation.independent_features import independent_features
+
+    baseline = independent_features(dataset.train, dataset.valid)
+    print(f"Independent features: {baseline.value:.2f} nats (validation).")
+    if complaint := below_baseline("validation ELBO", elbo, baseline):
+        print(hanging(f"{complaint} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
+
+
+def _interrupted(run: RunDirectory, status: int) -> int:
+    """Say which step is saved and how to go on; returns the exit status."""
+    steps = run.checkpoints().steps()
+    kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
+    go_on = f"dvae train --resume --run-dir {shlex.quote(str(run.path))}"
+    print(f"\nInterrupted; {kept}. Continue: {go_on}", file=sys.stderr)
+    return status
 
 
 def _run_dir(arguments: Namespace) -> str:
@@ -110,6 +143,8 @@ def _run_dir(arguments: Namespace) -> str:
 
 def _resumed_config(run: RunDirectory, arguments: Namespace, overrides: list[Override]) -> ExperimentConfig:
     """The config of the run to go on with, which the command line must not contradict."""
+    from discrete_vae.training.changed_config import check_config
+
     stored = run.read_experiment()
     given = {"name": arguments.experiment, "size": arguments.size, "seed": arguments.seed}
     asked = apply_overrides(stored, overrides).model_copy(
@@ -122,6 +157,8 @@ def _resumed_config(run: RunDirectory, arguments: Namespace, overrides: list[Ove
             raise _other("--data", of_run, file)
     if asked != stored:
         raise _other(*_first_difference(stored.model_dump(), asked.model_dump()))
+    if not arguments.accept_changed_config:  # else training warns of it
+        check_config(run, run.checkpoints().newest(), accept=False)
     return stored
 
 
@@ -167,10 +204,3 @@ def _headline(
     what = f"{dataset.name}: {len(dataset.train)} training examples of {dataset.num_features} features"
     start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
     return f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"
-
-
-def _in_words(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes == 0:
-        return f"{rest} s"
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

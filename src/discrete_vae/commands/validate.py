@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 import resource
 import sys
+import textwrap
 import time
 from argparse import Namespace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from discrete_vae.commands.layout import hanging, width
 from discrete_vae.commands.overrides import Override
 from discrete_vae.commands.parameter_table import parameter_rows
 from discrete_vae.commands.train import resolve_config
 from discrete_vae.config import instantiate
+from discrete_vae.durations import in_words
 
 if TYPE_CHECKING:
     from discrete_vae.config import ExperimentConfig
     from discrete_vae.data.batches import TrainingBatches
+    from discrete_vae.model import DiscreteVAE
     from discrete_vae.training.state import TrainingState
 
 _TIMED_STEPS = 3
@@ -41,44 +45,68 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
     print(f"Experiment {config.name}, size {config.size}, seed {config.seed}")
     parts = (dataset.train, dataset.valid, dataset.test)
     sizes = " / ".join(str(len(part)) for part in parts)
-    print(
-        f"Data       {dataset.name}: {sizes} examples (train / valid / test) of {dataset.num_features} features"
+    _print(
+        "Data",
+        f"{dataset.name}: {sizes} examples (train / valid / test) of {dataset.num_features} features",
     )
-    print(f"           {dataset.description.version}; {dataset.description.binarisation}")
-    print(
-        f"Training   {num_steps} steps in {config.training.num_epochs} epochs, batches of "
-        f"{config.training.batch_size}, {state.chains.num_chains} chains"
+    _print("", f"{dataset.description.version}; {dataset.description.binarisation}")
+    _print(
+        "Training",
+        f"{_counted(num_steps, 'step')} in {_counted(config.training.num_epochs, 'epoch')}, batches of "
+        f"{config.training.batch_size}, {_counted(state.chains.num_chains, 'chain')}",
     )
     hierarchy = state.model.hierarchy
-    print(
-        f"Latents    {state.model.prior.num_units} binary units in {len(state.model.posterior.groups)} groups; "
-        f"{hierarchy.num_layers} continuous layers of {hierarchy.num_units} units; the decoder reads "
-        f"{hierarchy.decoder_size} values"
+    _print(
+        "Latents",
+        f"{state.model.prior.num_units} binary units in {_counted(len(state.model.posterior.groups), 'group')}; "
+        f"{_counted(hierarchy.num_layers, 'continuous layer')} of {hierarchy.num_units} units; the decoder reads "
+        f"{hierarchy.decoder_size} values",
     )
-    print("\nParameters")
-    rows = parameter_rows(state.model)
-    names, shapes = max(len(row.name) for row in rows), max(len(row.shape) for row in rows)
-    for part, members in groupby(rows, key=lambda row: row.part):
-        of_part = list(members)
-        print(f"  {part:{names + shapes + 4}} {sum(row.count for row in of_part):>13,}")
-        for row in of_part:
-            print(f"    {row.name:{names}}  {row.shape:{shapes}} {row.count:>13,}")
-    total = sum(row.count for row in rows)
-    print(f"  {'total':{names + shapes + 4}} {total:>13,}")
+    _print_parameters(state.model)
     seconds = _seconds_a_step(state, config, batches)
+    total = sum(parameter.numel() for parameter in state.model.parameters())
     # weights, gradient and Adam's two moments in float32
     data = sum(part.numel() * part.element_size() for part in parts)
-    print(
-        f"\nMemory     {16 * total / 2**20:,.0f} MiB for weights, gradients and Adam; {data / 2**20:,.0f} MiB of data; "
-        f"peak of this process after {_TIMED_STEPS} steps {_peak_mebibytes():,.0f} MiB"
+    print()
+    _print(
+        "Memory",
+        f"{16 * total / 2**20:,.0f} MiB for weights, gradients and Adam; {data / 2**20:,.0f} MiB of data; peak of "
+        f"this process, with its libraries, after {_TIMED_STEPS} steps {_peak_mebibytes():,.0f} MiB",
     )
     epoch = seconds * batches.steps_per_epoch
-    print(
-        f"Time       {1000 * seconds:,.0f} ms a step, {_duration(epoch)} an epoch, "
-        f"{_duration(epoch * config.training.num_epochs)} in all without validation (best of {_TIMED_STEPS} steps here)"
+    _print(
+        "Time",
+        f"{1000 * seconds:,.0f} ms a step, {in_words(epoch)} an epoch, "
+        f"{in_words(epoch * config.training.num_epochs)} in all without validation (best of {_TIMED_STEPS} steps here)",
     )
     print("Nothing is wrong, and nothing was written.")
     return 0
+
+
+def _print(name: str, text: str) -> None:
+    print(hanging(text, f"{name:10} "))
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
+
+
+def _print_parameters(model: DiscreteVAE) -> None:
+    """A line per network, by part; names leave out their part's."""
+    print("\nParameters")
+    rows = parameter_rows(model)
+    names = {row: row.name.removeprefix(f"{row.part}.") for row in rows}
+    longest = max(map(len, names.values()))
+    room = min(max(len(row.shape) for row in rows), max(20, width() - longest - 20))
+    for part, members in groupby(rows, key=lambda row: row.part):
+        of_part = list(members)
+        print(f"  {part:{longest + room + 4}} {sum(row.count for row in of_part):>13,}")
+        for row in of_part:
+            first, *others = textwrap.wrap(row.shape, room)
+            print(f"    {names[row]:{longest}}  {first:{room}} {row.count:>13,}")
+            for line in others:
+                print(" " * (longest + 8) + line)
+    print(f"  {'total':{longest + room + 4}} {sum(row.count for row in rows):>13,}")
 
 
 def _seconds_a_step(state: TrainingState, config: ExperimentConfig, batches: TrainingBatches) -> float:
@@ -97,9 +125,3 @@ def _seconds_a_step(state: TrainingState, config: ExperimentConfig, batches: Tra
 def _peak_mebibytes() -> float:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -58,12 +58,17 @@ class Record(BaseModel):
         name, repair = source or cls.__name__, "Restore the file from a copy."
         try:
             fields = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InvalidInputError(name, "must be valid JSON", str(error), repair) from None
+        except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, brackets nested as deeply
+            received = str(error).partition(";")[0]
+            raise InvalidInputError(name, "must be valid JSON", received, repair) from None
         if not isinstance(fields, dict):
             raise InvalidInputError(name, "must be a JSON object", type(fields).__name__, repair)
         try:
             return cls(**fields)
+        except RecursionError:
+            raise InvalidInputError(
+                name, "must be valid JSON", "brackets nested too deeply", repair
+            ) from None
         except InvalidInputError as error:
             if source is None:
                 raise

@@ -52,7 +52,7 @@ class Archive:
     convert: Callable[[Mapping[str, Path]], dict[str, np.ndarray]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StoredArrays:
     """What an archive holds.
 

@@ -26,7 +26,7 @@ class DatasetDescription:
     sha256: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """A data set in three parts, on the CPU.
 

@@ -23,12 +23,13 @@ class ElboEstimate:
 
     Attributes:
         elbo: Mean ELBO.
-        elbo_std_error: Its standard error over examples.
+        elbo_std_error: Its standard error over examples, given log Z.
         reconstruction: Mean log p(x | zeta).
         kl_discrete: Mean KL of the binary latents.
         kl_continuous: Mean KL of the Gaussian layers.
         num_examples: Examples.
-        num_samples: Draws an example.
+        num_samples: Draws per example.
+        log_partition_std_error: Standard error of log Z, which shifts elbo as a whole: -1 nat for each nat.
     """
 
     elbo: float
@@ -38,11 +39,23 @@ class ElboEstimate:
     kl_continuous: float
     num_examples: int
     num_samples: int
+    log_partition_std_error: float = 0.0
+
+    @property
+    def total_std_error(self) -> float:
+        """Standard error of elbo with that of log Z, in quadrature."""
+        return math.hypot(self.elbo_std_error, self.log_partition_std_error)
 
 
 @torch.no_grad()
 def evaluate_elbo(
-    model: DiscreteVAE, x: Tensor, *, log_partition: float, num_samples: int = 1, seed: int = 0
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    log_partition: float,
+    log_partition_std_error: float = 0.0,
+    num_samples: int = 1,
+    seed: int = 0,
 ) -> ElboEstimate:
     """Average the ELBO over examples, with the networks' running statistics.
 
@@ -50,7 +63,8 @@ def evaluate_elbo(
         model: The model.
         x: (example, feature), in [0, 1].
         log_partition: log Z of the prior, nats.
-        num_samples: Draws of the posterior an example.
+        log_partition_std_error: Its standard error, nats; carried into the result.
+        num_samples: Draws of the posterior per example.
         seed: Seed of the noise; the same seed gives the same noise to every model.
 
     Returns:
@@ -78,4 +92,5 @@ def evaluate_elbo(
         kl_continuous=float(parts[:, 2].mean()),
         num_examples=len(value),
         num_samples=num_samples,
+        log_partition_std_error=log_partition_std_error,
     )

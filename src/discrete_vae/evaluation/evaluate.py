@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.distributed import from_first
 from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
+from discrete_vae.evaluation.independent_features import IndependentFeatures, independent_features
 from discrete_vae.evaluation.log_likelihood import LogLikelihoodEstimate, evaluate_log_likelihood
 from discrete_vae.evaluation.log_partition import PriorLogPartition, estimate_log_partition
 from discrete_vae.evaluation.sharp_limit import has_sharp_limit, sharp_limit
@@ -31,12 +32,16 @@ class UnevenWeightsWarning(UserWarning):
 class Evaluation:
     """One evaluation; all values in nats per example.
 
+    The standard errors of log_likelihood and elbo are over examples, given log Z. The error of log Z shifts both as a
+    whole and stands beside them, in their log_partition_std_error.
+
     Attributes:
         log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
         log_likelihood_limit: The same in the limit beta -> infinity, zeta = z; None where smoothing has no beta.
         elbo: The bound and its parts.
         log_partition: log Z and how it was had.
         seconds: Time it took.
+        independent_features: What the means of the training examples reach on the same examples; None without them.
     """
 
     log_likelihood: LogLikelihoodEstimate
@@ -44,12 +49,21 @@ class Evaluation:
     elbo: ElboEstimate
     log_partition: PriorLogPartition
     seconds: float
+    independent_features: IndependentFeatures | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for evaluation.json; what one draw cannot give is None."""
-        values = asdict(self)
-        for part in (values["log_likelihood"], values["log_likelihood_limit"] or {}, values["elbo"]):
+        limit = self.log_likelihood_limit
+        plain = replace(
+            self,
+            log_likelihood=replace(self.log_likelihood, examples=None),
+            log_likelihood_limit=None if limit is None else replace(limit, examples=None),
+        )
+        values = asdict(plain)
+        for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
+            part = values[name] or {}
             part |= {name: None for name, v in part.items() if isinstance(v, float) and math.isnan(v)}
+            part.pop("examples", None)
         values["log_partition"]["gap"] = self.log_partition.gap
         return values
 
@@ -60,6 +74,8 @@ def evaluate_model(
     config: EvaluationConfig,
     *,
     chains: Tensor | None = None,
+    train: Tensor | None = None,
+    indices: Sequence[int] | None = None,
     report: Callable[[int, float], None] | None = None,
 ) -> Evaluation:
     """Estimate log Z, the log-likelihood and the ELBO.
@@ -71,6 +87,8 @@ def evaluate_model(
         x: (example, feature), in {0,1}.
         config: Numbers of samples, chains and temperatures, and the seed.
         chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
+        train: Training examples, (example, feature), in [0, 1], for what their means alone reach; None leaves it out.
+        indices: Numbers of the examples in their data set, which key the noise; None means from 0.
         report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
 
     Returns:
@@ -107,6 +125,7 @@ def evaluate_model(
             num_samples=config.num_samples,
             max_memory=config.max_memory,
             seed=config.seed,
+            indices=indices,
             report=report,
         )
 
@@ -115,17 +134,25 @@ def evaluate_model(
     if has_sharp_limit(model):
         with sharp_limit(model):
             limit = likelihood(model)
-    elbo = evaluate_elbo(model, x, log_partition=log_z, num_samples=_ELBO_DRAWS, seed=config.seed)
-    return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start)
+    elbo = evaluate_elbo(
+        model,
+        x,
+        log_partition=log_z,
+        log_partition_std_error=log_partition.best.std_error,
+        num_samples=_ELBO_DRAWS,
+        seed=config.seed,
+    )
+    baseline = None if train is None else independent_features(train, x.to(train.device))
+    return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
 
 
 def _look_at_weights(found: LogLikelihoodEstimate) -> None:
     if found.rise > _STILL_RISING:
         warnings.warn(
-            f"the last doubling of the importance samples raised the log-likelihood by {found.rise:.2f} nats: it is "
-            f"still too low by about as much or more, and its Monte-Carlo error is understated (the median effective "
-            f"number of samples is {found.median_ess:.1f} of {found.num_samples}). Raise the number of samples "
-            "(--num-samples).",
+            f"the last doubling of the importance samples raised the log-likelihood by {found.rise:.2f} nats. "
+            "Nothing is wrong with the model: the estimate is conservative, still too low by about as much or more, "
+            f"and its Monte-Carlo error is understated (median effective number of samples {found.median_ess:.1f} of "
+            f"{found.num_samples}). For a closer value give more samples (--num-samples {4 * found.num_samples}).",
             UnevenWeightsWarning,
             stacklevel=3,
         )

@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_number
 from discrete_vae.distributed import gather_shares, own_share, world_size
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
 
 _STREAM = 0x6C6C
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleLogLikelihoods:
+    """log p(x) of each example.
+
+    Attributes:
+        index: Number of the example in its data set, (example,), int64.
+        value: log (1/K) sum_k w_k, (example,), float64, nats.
+        std_error: Standard error from the importance samples, (example,), float64, nats.
+        ess: Effective number of samples, (example,), float64.
+    """
+
+    index: Tensor
+    value: Tensor
+    std_error: Tensor
+    ess: Tensor
 
 
 @dataclass(frozen=True)
@@ -32,6 +51,7 @@ class LogLikelihoodEstimate:
         num_examples: Examples.
         num_samples: K.
         log_partition_std_error: Standard error of log Z, which shifts value as a whole: -1 nat for each nat.
+        examples: What value is the mean of, `statistics.fmean` to the last digit.
     """
 
     value: float
@@ -43,6 +63,7 @@ class LogLikelihoodEstimate:
     num_examples: int
     num_samples: int
     log_partition_std_error: float = 0.0
+    examples: ExampleLogLikelihoods | None = field(default=None, compare=False, repr=False)
 
 
 @torch.no_grad()
@@ -55,12 +76,13 @@ def evaluate_log_likelihood(
     log_partition_std_error: float = 0.0,
     max_memory: float = 512.0,
     seed: int = 0,
+    indices: Sequence[int] | None = None,
     report: Callable[[int, float], None] | None = None,
 ) -> LogLikelihoodEstimate:
     """Average the importance-weighted log-likelihood over examples.
 
     Examples go one by one, so that what depends on x alone is computed once for all of its samples. The noise is
-    keyed by (seed, example), so an example's estimate does not depend on the others, nor on how examples are divided
+    keyed by (seed, index), so an example's estimate does not depend on the others, nor on how examples are divided
     among the processes of torchrun. Samples are streamed in chunks that fit the memory budget; a budget so small that
     it shortens the chunks changes the noise.
 
@@ -70,10 +92,11 @@ def evaluate_log_likelihood(
         model: The model.
         x: (example, feature), in {0,1}.
         log_partition: log Z of the prior, nats.
-        num_samples: Importance samples an example.
+        num_samples: Importance samples per example.
         log_partition_std_error: Its standard error, nats; carried into the result.
         max_memory: Budget for the intermediate values of the networks, MiB.
         seed: Seed of the noise.
+        indices: Numbers of the examples in their data set; None means from 0.
         report: Called after each example of this process with the number done (by all processes, as far as they keep
             pace) and the running mean over this process's examples.
 
@@ -81,27 +104,31 @@ def evaluate_log_likelihood(
         The estimate.
 
     Raises:
-        InvalidInputError: If x or num_samples breaks its rule.
+        InvalidInputError: If x, num_samples or the number of indices breaks its rule.
     """
+    indices = range(len(x)) if indices is None else indices
+    if len(indices) != len(x):
+        rule, repair = f"must be the {len(x)} numbers of the examples", "Give one per row of x."
+        raise InvalidInputError("indices", rule, f"{len(indices)} numbers", repair)
     check_number("max_memory", max_memory, above=0, repair="Give mebibytes, for example 512.")
     chunk_size = samples_in_memory(model, max_memory)
     parts = torch.zeros(len(x), 4, dtype=torch.float64)
     total = 0.0
-    for done, index in enumerate(own_share(len(x)), start=1):
+    for done, row in enumerate(own_share(len(x)), start=1):
         estimate = model.log_likelihood(
-            x[index : index + 1],
+            x[row : row + 1],
             num_samples,
             log_partition=log_partition,
             chunk_size=chunk_size,
-            generator=keyed_generator(seed, _STREAM, index, device=x.device),
+            generator=keyed_generator(seed, _STREAM, indices[row], device=x.device),
         )
-        parts[index] = torch.cat([estimate.value, estimate.std_error, estimate.ess, estimate.rise]).cpu()
+        parts[row] = torch.cat([estimate.value, estimate.std_error, estimate.ess, estimate.rise]).cpu()
         total += float(estimate.value)
         if report is not None:
             report(min(done * world_size(), len(x)), total / done)
     value, error, ess, rise = gather_shares(parts).unbind(1)
     return LogLikelihoodEstimate(
-        value=float(value.mean()),
+        value=fmean(value.tolist()),
         std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
         monte_carlo_std_error=float(error.square().sum().sqrt()) / len(value),
         min_ess=float(ess.min()),
@@ -110,4 +137,5 @@ def evaluate_log_likelihood(
         num_examples=len(value),
         num_samples=num_samples,
         log_partition_std_error=log_partition_std_error,
+        examples=ExampleLogLikelihoods(torch.tensor(list(indices)), value, error, ess),
     )

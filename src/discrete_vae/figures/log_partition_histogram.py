@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.saving import check_picture_path, save_figure
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
-_MANY = 30  # so few values are shown one by one below the bars as well
+_FEWEST_IN_BARS = 20  # fewer are shown one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,25 +45,28 @@ def log_partition_histogram(
         exact: The true value, where it is known.
 
     Raises:
-        InvalidInputError: If there are fewer than two estimates, or the lengths differ.
+        InvalidInputError: If there is no estimate, or the lengths differ.
 
     Examples:
         >>> log_partition_histogram([1.0, 1.1], [0.05, 0.05]).value
         array([1. , 1.1])
     """
     value, error = np.asarray(values, np.float64), np.asarray(std_errors, np.float64)
-    if len(value) < 2 or value.shape != error.shape:
+    if len(value) == 0 or value.shape != error.shape:
         raise InvalidInputError(
             "values",
-            "must hold at least two estimates, each with its error",
+            "must hold at least one estimate, each with its error",
             f"{len(value)} and {len(error)}",
-            "Ask for more repeats.",
+            "Give as many errors as estimates.",
         )
     return LogPartitionHistogram(value, error, exact)
 
 
 def draw_log_partition_histogram(table: LogPartitionHistogram, path: str | Path, *, name: str = "") -> None:
-    """Draw the distribution of the estimates about their mean, and the normal law that their errors promise.
+    """Draw the estimates, and whether they spread as their stated errors promise.
+
+    Fewer than 20 are dots with their standard errors; more are a histogram about their mean, with the normal law that
+    the errors promise. A dashed line is the exact value.
 
     Source: Rolfe 2017, fig. log-partition-function-hist.
 
@@ -74,39 +81,72 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, path: str | Path,
     from matplotlib.figure import Figure
 
     check_picture_path(path)
-    mean, spread = float(table.value.mean()), float(table.value.std(ddof=1))
+    figure = Figure(figsize=(6.4, 3.6), dpi=150, facecolor="white", layout="constrained")
+    axes = figure.subplots()
+    if len(table.value) < _FEWEST_IN_BARS:
+        _draw_dots(axes, table)
+    else:
+        _draw_bars(axes, table)
+    axes.set_title(_title(table, name), fontsize=10, loc="left")
+    axes.grid(color="0.92")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data
+    save_figure(figure, path)
+
+
+def _title(table: LogPartitionHistogram, name: str) -> str:
+    value, count = table.value, len(table.value)
+    start = f"log Z of {name}: " if name else "log Z: "
+    if count == 1:
+        return f"{start}{value[0]:.4f} \N{PLUS-MINUS SIGN} {table.std_error[0]:.4f} nats"
+    return f"{start}mean {value.mean():.4f}, spread {value.std(ddof=1):.4f} nats over {count} repeats"
+
+
+def _draw_dots(axes: Axes, table: LogPartitionHistogram) -> None:
+    count = len(table.value)
+    number = np.arange(1, count + 1)
+    label = f"estimate{'s' * (count > 1)} with standard error"
+    axes.errorbar(
+        number, table.value, table.std_error, fmt="o", color=_BLUE, markersize=5, capsize=3, label=label
+    )
+    if count > 1:
+        axes.axhline(float(table.value.mean()), color=_BLUE, linewidth=1, alpha=0.5, label="mean")
+    if table.exact is not None:
+        axes.axhline(table.exact, color=_GREEN, linestyle="--", label="exact value")
+    axes.set(xlabel="repeat", ylabel="log Z (nats)", xlim=(0.5, count + 0.5), xticks=number)
+    axes.margins(y=0.15)
+    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
+
+
+def _draw_bars(axes: Axes, table: LogPartitionHistogram) -> None:
+    count, mean = len(table.value), float(table.value.mean())
     stated = float(np.sqrt(np.square(table.std_error).mean()))
     deviation = table.value - mean
     reach = 1.15 * max(float(np.abs(deviation).max()), 3 * stated, 1e-6)
     if table.exact is not None:
         reach = max(reach, 1.15 * abs(table.exact - mean))
-    bins = max(5, min(40, round(2 * len(deviation) ** 0.5)))
-    edges = np.linspace(-reach, reach, 2 * bins + 1)
-    figure = Figure(figsize=(6.4, 3.6), dpi=150, facecolor="white", layout="constrained")
-    axes = figure.subplots()
-    share = np.full(len(deviation), 1 / len(deviation))
+    edges = np.linspace(-reach, reach, 2 * min(20, round(1.3 * count**0.5)) + 2)
+    share = np.full(count, 1 / count)
     axes.hist(
-        deviation, edges.tolist(), weights=share, color=_BLUE, alpha=0.6, label=f"{len(deviation)} estimates"
+        deviation,
+        edges.tolist(),
+        weights=share,
+        color=_BLUE,
+        alpha=0.6,
+        edgecolor="white",
+        label=f"{count} estimates",
     )
-    if len(deviation) <= _MANY:
-        axes.plot(deviation, np.zeros_like(deviation), "|", color=_BLUE, markersize=12, clip_on=False)
     if stated > 0:
         x = np.linspace(-reach, reach, 400)
         density = np.exp(-0.5 * (x / stated) ** 2) / (stated * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
-        axes.plot(x, density, color=_VERMILION, label=f"stated standard error {stated:.4f}")
+        axes.plot(x, density, color=_VERMILION, label=f"normal law of the stated error, {stated:.4f} nats")
     if table.exact is not None:
         axes.axvline(table.exact - mean, color=_GREEN, linestyle="--", label="exact value")
-    title = f"log Z of {name}: " if name else "log Z: "
-    axes.set_title(f"{title}mean {mean:.3f}, spread {spread:.4f} nats", fontsize=10, loc="left")
     axes.set(
         xlabel="log Z \N{MINUS SIGN} mean (nats)",
         ylabel="fraction of the estimates",
         xlim=(-reach, reach),
         ylim=(0, None),
     )
-    axes.legend(frameon=False, fontsize=8)
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
-    save_figure(figure, path)

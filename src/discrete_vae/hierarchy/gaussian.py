@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from discrete_vae.noise import check_generator
+
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -33,7 +35,11 @@ class Gaussian:
 
         Args:
             generator: Source of epsilon; None means torch's global generator.
+
+        Raises:
+            InvalidInputError: If the generator draws on another device.
         """
+        check_generator(generator, self.mean.device)
         noise = torch.randn(
             self.mean.shape, dtype=self.mean.dtype, device=self.mean.device, generator=generator
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_tensor, check_unit_interval
+from discrete_vae.checks import check_states, check_tensor, check_unit_interval
 from discrete_vae.nets.mlp import MLP, ConcatLinear
 from discrete_vae.numerics import bernoulli_log_prob
 
@@ -60,9 +60,9 @@ class BernoulliLikelihood(nn.Module):
             (..., batch), nats, at most 0.
 
         Raises:
-            InvalidInputError: If a shape or dtype is wrong.
+            InvalidInputError: If a shape or dtype is wrong, or x leaves [0, 1]; values of x are looked at on the CPU.
         """
-        check_tensor("x", x, ("batch", self.num_features))
+        check_states("x", x, ("batch", self.num_features))
         return bernoulli_log_prob(x, self.network(zeta)).sum(-1)
 
     def mean(self, zeta: Tensor) -> Tensor:

@@ -73,7 +73,8 @@ def annealed_log_partition(
         # A sweep draws the first block before it reads it, so it acts on the other blocks alone and leaves their
         # marginal law invariant. The weight must be that of the same marginal: another block's would be biased.
         log_weight += (
-            energy.block_free_energy(z, 0, here).double() - energy.block_free_energy(z, 0, there).double()
+            energy.compute_block_free_energy(z, 0, here).double()
+            - energy.compute_block_free_energy(z, 0, there).double()
         )
         scale = torch.full((num_chains,), there, device=z.device)
         z = run_sweeps(energy, z, 1, key=key, first_sweep=sweep, inverse_temperature=scale)

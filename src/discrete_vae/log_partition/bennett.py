@@ -70,7 +70,8 @@ def bennett_log_partition(
         The estimate, with the ladder and the health of the chains.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule, or the energy has a parameter that is not finite.
+        InvalidInputError: If an argument breaks its rule, or the energy has a parameter that is not finite or too
+            large.
 
     Warns:
         LogPartitionWarning: If max_sweeps ended the run.

@@ -9,6 +9,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.bridge import BridgeEstimate, BridgeSums, bridge_terms, solve_bridge
 from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.log_partition.tempered_work import tempered_work
@@ -104,7 +106,11 @@ class BridgeRun:
             self.sweeps_a_block *= 2
 
     def check(self) -> RunCheck:
-        """The estimate from what is kept, which becomes the constant of the bridges to come."""
+        """The estimate from what is kept, which becomes the constant of the bridges to come.
+
+        Raises:
+            InvalidInputError: If a sum is not finite, because neighbours of the ladder have no states in common.
+        """
         self._next_check = math.ceil(self.num_sweeps * _GROWTH)
         sampler = self.sampler
         kept = self.blocks[len(self.blocks) // 2 :]
@@ -112,6 +118,8 @@ class BridgeRun:
         halves = [reduce(BridgeSums.__add__, part) for part in (kept[:middle], kept[middle:])]
         total = reduce(BridgeSums.__add__, halves)
         solved = solve_bridge(total, self.reference)
+        if not math.isfinite(solved.value):
+            raise _out_of_reach(sampler.energy)
         self.guess = solved.gaps
         correlation = sampler.num_chains * total.num_states / max(solved.effective_samples, 1.0) * self.stride
         self.stride = next(stride for stride, least in _STRIDES if correlation >= least)
@@ -156,6 +164,17 @@ class BridgeRun:
     def _work_of_all_blocks(self) -> Tensor:
         self.sampler.step(1)
         return torch.stack([torch.stack(self._work(b)) for b in range(len(self.sampler.energy.blocks))])
+
+
+def _out_of_reach(energy: BoltzmannEnergy) -> InvalidInputError:
+    """The error for a machine whose sums are not finite; it names the largest parameter."""
+    name, largest = max(
+        ((name, float(parameter.detach().abs().max())) for name, parameter in energy.named_parameters()),
+        key=lambda pair: pair[1],
+    )
+    rule = "must be small enough for replicas at neighbouring temperatures to overlap"
+    repair = "Look for a diverged training step and restore an earlier state."
+    return InvalidInputError(f"energy.{name}", rule, f"a largest absolute value of {largest:g}", repair)
 
 
 def _drift(first: BridgeEstimate, second: BridgeEstimate) -> float:

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_parameters
+from discrete_vae.checks import check_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.record import LogPartition
 
 MAX_ENUMERATED_UNITS = 24
 _CHUNK_BITS = 14
+_LARGEST_SUM = 1e300  # sums of weights stay finite in float64 below this
 
 
 def num_enumerated_units(energy: BoltzmannEnergy) -> int:
@@ -31,13 +33,14 @@ def exact_log_partition(energy: BoltzmannEnergy) -> LogPartition:
         The exact value, std_error 0.
 
     Raises:
-        InvalidInputError: If there are more units to enumerate.
+        InvalidInputError: If there are more units to enumerate, or a parameter is not finite.
 
     Examples:
         >>> from discrete_vae import RBM
         >>> print(exact_log_partition(RBM(3, 40)))  # 43 log 2
         log Z = 29.8053 nats (exact, enumeration)
     """
+    check_parameters(energy, below=_LARGEST_SUM)
     with torch.no_grad():
         value = float(enumerate_log_partition(energy))
     return LogPartition(value, 0.0, "enumeration", 1 << num_enumerated_units(energy))
@@ -83,7 +86,7 @@ def enumerate_log_partition(energy: BoltzmannEnergy) -> Tensor:
         codes = torch.arange(first, first + count, device=device)
         states = torch.zeros(count, energy.num_units, dtype=torch.float64, device=device)
         states[:, units] = ((codes[:, None] >> places) & 1).double()
-        return torch.logsumexp(-energy.block_free_energy(states, largest), 0)
+        return torch.logsumexp(-energy.compute_block_free_energy(states, largest), 0)
 
     total = 1 << enumerated
     count = min(total, 1 << _CHUNK_BITS)
@@ -97,7 +100,8 @@ def given_or_enumerated(
     """log Z as a number or tensor, enumerated with its gradient where none is given.
 
     Raises:
-        InvalidInputError: If none is given and there are more than 24 units to enumerate.
+        InvalidInputError: If none is given and there are more than 24 units to enumerate, or what is given is no
+            finite number.
     """
     if log_partition is None:
         if num_enumerated_units(energy) > MAX_ENUMERATED_UNITS:
@@ -105,4 +109,4 @@ def given_or_enumerated(
             repair = "Estimate log Z once and pass it; in training pass chain_log_partition(prior, z)."
             raise InvalidInputError("log_partition", rule, "None", repair)
         return enumerate_log_partition(energy)
-    return log_partition if isinstance(log_partition, Tensor) else float(log_partition)
+    return check_log_partition(log_partition)

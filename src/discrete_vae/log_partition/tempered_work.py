@@ -42,7 +42,7 @@ def tempered_work(
         >>> down.item(), up.item()  # log Z stays at 2 log 2 whatever t
         (0.0, 0.0)
     """
-    logits = energy.block_logits(z, block)
+    logits = energy.compute_block_logits(z, block)
     bits = z.index_select(-1, energy.blocks[block].to(z.device))
     off = energies.double() + (bits * logits).sum(-1).double()
     sums = [softplus_sum(logits * t.to(logits.dtype)[..., None]).double() for t in (below, here, above)]

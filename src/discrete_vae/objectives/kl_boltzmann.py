@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.checks import check_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import bernoulli_entropy, sigmoid
 from discrete_vae.posteriors.latent_group import LatentGroup
@@ -38,7 +39,8 @@ def kl_to_boltzmann(
         (batch,), nats. One draw may be negative; its expectation is the KL.
 
     Raises:
-        InvalidInputError: If the groups do not cover each unit of the prior exactly once.
+        InvalidInputError: If the groups do not cover each unit of the prior exactly once, or log_partition is no
+            finite number or scalar tensor.
 
     Examples:
         >>> from discrete_vae import FactorialBernoulli, SpikeSlab
@@ -48,10 +50,10 @@ def kl_to_boltzmann(
         >>> kl_to_boltzmann(FactorialBernoulli(2), [group], log_partition=1.3862944).abs().item() < 1e-6
         True
     """
+    log_z = check_log_partition(log_partition)
     group_of_unit, to_prior_order = _layout(groups, energy.num_units)
     logits = _gather([group.logits for group in groups], to_prior_order)
     bits = _gather([group.bits for group in groups], to_prior_order)
-    log_z = log_partition if isinstance(log_partition, Tensor) else float(log_partition)
     return kl_without_log_partition(energy, logits, bits, energy.pair_order(group_of_unit)) + log_z
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import re
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 TEMPORARY_PREFIX = ".tmp-"
+_ABANDONED_SECONDS = 24 * 3600.0  # a write takes seconds
 
 
 def is_temporary(path: Path) -> bool:
@@ -32,7 +37,7 @@ def write_bytes(path: Path, content: bytes) -> None:
         content: All of its bytes.
 
     Raises:
-        OSError: If the content cannot be written; the old file, if any, is untouched.
+        OSError: If the content cannot be written; names the file. The old one, if any, is untouched.
 
     Examples:
         >>> import tempfile
@@ -48,8 +53,10 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # a full disk names no file, other errors the temporary one
+            error.filename, error.filename2 = str(path), None
         raise
     sync_directory(path.parent)
 
@@ -119,19 +126,26 @@ def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
     sync_directory(path.parent)
 
 
-def remove_temporaries(folder: Path) -> None:
-    """Remove what interrupted writes left in a folder; call it only where no other process writes.
+def remove_temporaries(folder: Path, *, of_others: bool) -> None:
+    """Remove what interrupted writes left in a folder, folders below it excepted.
+
+    Args:
+        folder: The folder; if there is none, there is nothing to remove.
+        of_others: Whether other processes may be writing there. What they may still need then stays: only that
+            goes whose writer, a process of this machine, has ended, or that is older than a day.
 
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     Path(folder, ".tmp-step-3-x").mkdir()
-        ...     remove_temporaries(Path(folder))
+        ...     remove_temporaries(Path(folder), of_others=False)
         ...     list(Path(folder).iterdir())
         []
     """
+    if not folder.is_dir():
+        return
     for entry in list(folder.iterdir()):
-        if is_temporary(entry):
+        if is_temporary(entry) and (not of_others or _is_abandoned(entry)):
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
             else:
@@ -155,5 +169,35 @@ def _sync_file(path: Path) -> None:
 
 
 def _temporary_beside(path: Path) -> Path:
-    # Not from `tempfile`, whose files are private: a run is as readable as the user's other files.
-    return path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{secrets.token_hex(8)}")
+    # Not from `tempfile`, whose files are private: a run is as readable as the user's other files. The name says who
+    # writes, since a process that lives may be about to rename it.
+    return path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{_machine()}-{os.getpid()}-{secrets.token_hex(8)}")
+
+
+def _is_abandoned(temporary: Path) -> bool:
+    """Whether nobody can be about to use a temporary file or folder."""
+    found = re.fullmatch(r".*-([0-9a-f]{8})-(\d{1,9})-[0-9a-f]{16}(-replaced)?", temporary.name, re.DOTALL)
+    if found and found[1] == _machine() and not _is_alive(int(found[2])):
+        return True
+    try:
+        # An identity of another machine or container says nothing here, nor does one that was given out again.
+        return time.time() - temporary.lstat().st_mtime > _ABANDONED_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _machine() -> str:
+    """A short name of this machine or container: process ids are unique within one only."""
+    return hashlib.sha256(platform.node().encode(errors="replace")).hexdigest()[:8]
+
+
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":  # where signal 0 ends a process
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,63 +14,79 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.checksums import sha256_file, sha256_text
-from discrete_vae.runs.json_files import read_json, to_json, write_json
+from discrete_vae.runs.checkpoint_record import (
+    CheckpointRecord,
+    damaged,
+    read_record,
+    unreadable,
+    write_record,
+)
+from discrete_vae.runs.checksums import sha256_file
+from discrete_vae.runs.json_files import to_json
 
 STATE_FILE = "state.safetensors"
-RECORD_FILE = "checkpoint.json"
-_FORMAT = 1
 
 
-class DamagedCheckpointError(InvalidInputError):
-    """A checkpoint does not hold what was saved."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Checkpoint:
     """What one checkpoint holds.
 
     Attributes:
-        step: Number of steps done when it was saved.
+        folder: Where it is.
+        record: What it says about itself.
         tensors: The tensors by name, on the CPU.
-        meta: The plain values that were saved with them.
     """
 
-    step: int
+    folder: Path
+    record: CheckpointRecord
     tensors: dict[str, Tensor]
-    meta: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        """Number of steps done when it was saved."""
+        return self.record.step
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The plain values that were saved with the tensors."""
+        return self.record.meta
 
 
-def write_checkpoint(folder: Path, step: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[str, Tensor]) -> None:
     """Write a checkpoint's files into a folder.
 
     Args:
         folder: An existing, empty folder.
-        step: Number of steps done.
+        record: Its step, and plain values that JSON can express.
         tensors: Tensors of any device by name; views are saved as they look.
-        meta: Plain values that JSON can express.
 
     Raises:
-        InvalidInputError: If meta holds something else.
+        InvalidInputError: If the record holds something else.
         OSError: If the disk is full or refuses.
 
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_checkpoint(Path(folder), 3, {"bias": torch.ones(2)}, {"epoch": 1})
-        ...     read_checkpoint(Path(folder), 3)
-        Checkpoint(step=3, tensors={'bias': tensor([1., 1.])}, meta={'epoch': 1})
+        ...     write_checkpoint(Path(folder), CheckpointRecord(3, {"epoch": 1}), {"bias": torch.ones(2)})
+        ...     checkpoint = read_checkpoint(Path(folder), 3)
+        >>> checkpoint.step, checkpoint.meta, checkpoint.tensors
+        (3, {'epoch': 1}, {'bias': tensor([1., 1.])})
     """
-    meta_text = to_json("meta", meta)
+    to_json("meta", record.meta)
+    to_json("best", record.best or {})
+    separate, state = _separate(tensors), folder / STATE_FILE
+    state.touch()  # safetensors makes private files; this one has the mode that the user's umask gives
+    mode = stat.S_IMODE(state.stat().st_mode)
     try:
-        save_file(_separate(tensors), folder / STATE_FILE)
+        save_file(separate, state)
     except SafetensorError as error:  # safetensors hides the system's error number
         raise OSError(str(error)) from error
-    sums = {STATE_FILE: sha256_file(folder / STATE_FILE), "meta": sha256_text(meta_text)}
-    write_json(folder / RECORD_FILE, {"format": _FORMAT, "step": step, "sha256": sums, "meta": meta})
+    if stat.S_IMODE(state.stat().st_mode) != mode:
+        state.chmod(mode)
+    write_record(folder, record, sha256_file(state))
 
 
-def verify_checkpoint(folder: Path, step: int) -> dict[str, Any]:
+def verify_checkpoint(folder: Path, step: int) -> CheckpointRecord:
     """Check a checkpoint's sums without loading its tensors.
 
     Args:
@@ -77,28 +94,20 @@ def verify_checkpoint(folder: Path, step: int) -> dict[str, Any]:
         step: The step that it should be of.
 
     Returns:
-        The plain values.
+        What it says about itself.
 
     Raises:
         DamagedCheckpointError: If a file is missing or does not hold what was saved.
+        ForeignCheckpointError: If another version wrote it, or it may not be read.
     """
+    record, state_sum = read_record(folder, step)
     try:
-        record = read_json(folder / RECORD_FILE)
-        state_sum = sha256_file(folder / STATE_FILE)
-    except InvalidInputError as error:
-        raise _damaged(folder, f"{error.received} in {RECORD_FILE}") from None
+        found = sha256_file(folder / STATE_FILE)
     except OSError as error:
-        raise _damaged(folder, f"{error.strerror}: {STATE_FILE}") from None
-    sums, meta = record.get("sha256"), record.get("meta")
-    if record.get("format") != _FORMAT or not isinstance(sums, dict) or not isinstance(meta, dict):
-        raise _damaged(folder, f"a {RECORD_FILE} of an unknown form")
-    if record.get("step") != step:
-        raise _damaged(folder, f"a {RECORD_FILE} of step {record.get('step')}")
-    if sums.get("meta") != sha256_text(to_json("meta", meta)):
-        raise _damaged(folder, f"other values in {RECORD_FILE} than were saved")
-    if sums.get(STATE_FILE) != state_sum:
-        raise _damaged(folder, f"a {STATE_FILE} with another SHA-256")
-    return meta
+        raise unreadable(folder, STATE_FILE, error) from None
+    if found != state_sum:
+        raise damaged(folder, f"a {STATE_FILE} with another SHA-256")
+    return record
 
 
 def read_checkpoint(folder: Path, step: int) -> Checkpoint:
@@ -110,13 +119,15 @@ def read_checkpoint(folder: Path, step: int) -> Checkpoint:
 
     Raises:
         DamagedCheckpointError: See `verify_checkpoint`.
+        ForeignCheckpointError: See `verify_checkpoint`.
     """
-    meta = verify_checkpoint(folder, step)
+    record = verify_checkpoint(folder, step)
     try:
-        tensors = load_file(folder / STATE_FILE)
-    except (SafetensorError, OSError) as error:
-        raise _damaged(folder, str(error)) from None
-    return Checkpoint(step, tensors, meta)
+        return Checkpoint(folder, record, load_file(folder / STATE_FILE))
+    except OSError as error:
+        raise unreadable(folder, STATE_FILE, error) from None
+    except Exception as error:  # whatever a forged file makes its reader raise
+        raise damaged(folder, f"{STATE_FILE}: {str(error)[:200]}") from None
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -138,8 +149,3 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         else:
             end = max(end, tensor.data_ptr() + tensor.numel() * tensor.element_size())
     return separate
-
-
-def _damaged(folder: Path, received: str) -> DamagedCheckpointError:
-    repair = "Restore the folder from a copy, or use an earlier checkpoint."
-    return DamagedCheckpointError(str(folder), "must hold what was saved", received, repair)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from discrete_vae.runs.regular_files import open_regular
+
 
 def sha256_file(path: Path) -> str:
     """SHA-256 of a file's content, read in pieces.
@@ -16,7 +18,7 @@ def sha256_file(path: Path) -> str:
         64 hexadecimal digits.
 
     Raises:
-        OSError: If the file cannot be read.
+        OSError: If it cannot be read or is no regular file.
 
     Examples:
         >>> import tempfile
@@ -26,15 +28,15 @@ def sha256_file(path: Path) -> str:
         ...     sha256_file(path)
         'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sha256_text(text: str) -> str:
-    """SHA-256 of a text in UTF-8.
+def sha256_bytes(content: bytes) -> str:
+    """SHA-256 of bytes.
 
     Examples:
-        >>> sha256_text("")[:16]
+        >>> sha256_bytes(b"")[:16]
         'e3b0c44298fc1c14'
     """
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(content).hexdigest()

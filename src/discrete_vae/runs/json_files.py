@@ -9,6 +9,7 @@ from typing import Any
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.atomic import write_text
+from discrete_vae.runs.regular_files import read_regular
 
 
 def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) -> str:
@@ -28,7 +29,7 @@ def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) 
     """
     try:
         return json.dumps(fields, indent=indent, allow_nan=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
             name,
             "must hold only what JSON can express",
@@ -47,6 +48,28 @@ def write_json(path: Path, fields: Mapping[str, Any]) -> None:
     write_text(path, to_json(path.name, fields, indent=2) + "\n")
 
 
+def parse_json(content: bytes) -> Any:
+    """Parse strict JSON in UTF-8.
+
+    Args:
+        content: The whole text.
+
+    Raises:
+        ValueError: If it is anything else: NaN, a number too long for Python, brackets nested too deeply, say.
+
+    Examples:
+        >>> parse_json(b'{"step": 3}')
+        {'step': 3}
+        >>> parse_json(b"[" * 100_000)
+        Traceback (most recent call last):
+        ValueError: brackets nested too deeply
+    """
+    try:
+        return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("brackets nested too deeply") from None
+
+
 def read_json(path: Path, *, repair: str = "Restore the file from a copy.") -> dict[str, Any]:
     """Read a JSON object.
 
@@ -58,12 +81,18 @@ def read_json(path: Path, *, repair: str = "Restore the file from a copy.") -> d
         InvalidInputError: If the file is missing, unreadable, or holds anything but one JSON object.
     """
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = parse_json(read_regular(path))
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InvalidInputError(str(path), "must be a readable file", reason, repair) from None
+        received = error.strerror or str(error)
+        repair = "Check its permissions." if isinstance(error, PermissionError) else repair
+        raise InvalidInputError(str(path), "must be a readable file", received, repair) from None
     except ValueError as error:  # broken UTF-8 and broken JSON both
-        raise InvalidInputError(str(path), "must hold valid JSON", str(error), repair) from None
+        received = str(error).partition(";")[0]  # Python goes on with advice to programmers
+        raise InvalidInputError(str(path), "must hold valid JSON", received, repair) from None
     if not isinstance(fields, dict):
         raise InvalidInputError(str(path), "must hold a JSON object", type(fields).__name__, repair)
     return fields
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value of JSON")

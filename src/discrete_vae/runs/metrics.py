@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.atomic import write_bytes
-from discrete_vae.runs.json_files import to_json
+from discrete_vae.runs.json_files import parse_json, to_json
+from discrete_vae.runs.regular_files import read_regular
 
 
 class MetricsLog:
@@ -40,23 +40,28 @@ class MetricsLog:
         """Add one record as one line.
 
         Args:
-            record: Strings and finite numbers; its ``step``, a non-negative integer, counts the steps done.
+            record: Strings and finite numbers; its ``step``, a non-negative integer, counts the steps done, and its
+                ``seconds``, if it has them, are a number.
 
         Raises:
             InvalidInputError: If the step is missing or JSON cannot express a value; nothing is written.
-            OSError: If the line cannot be written.
+            OSError: If the line cannot be written; names the file.
         """
         _check_step("record['step']", record.get("step"))
         line = (to_json("record", record) + "\n").encode()
-        self._remove_torn_line()
-        with self.path.open("ab") as file:
-            file.write(line)
+        try:
+            self._remove_torn_line()
+            with self.path.open("ab") as file:
+                file.write(line)
+        except OSError as error:
+            error.filename = str(self.path)  # which a full disk does not tell
+            raise
 
     def read(self) -> list[dict[str, Any]]:
         """All complete records, in the order of the file; none if there is no file.
 
         Raises:
-            InvalidInputError: If a complete line is damaged; names it.
+            InvalidInputError: If a complete line is damaged; names it. If the file cannot be read.
         """
         records = []
         for number, line in enumerate(self._complete_lines(), start=1):
@@ -101,7 +106,7 @@ class MetricsLog:
                     )
                 kept.append(line)
         content = b"".join(line + b"\n" for line in kept)
-        if content != self.path.read_bytes():
+        if content != self._content():
             write_bytes(self.path, content)
 
     def sync(self) -> None:
@@ -111,9 +116,17 @@ class MetricsLog:
                 os.fsync(file.fileno())
 
     def _complete_lines(self) -> list[bytes]:
+        return self._content().split(b"\n")[:-1]  # what follows the last line end is torn, or nothing
+
+    def _content(self) -> bytes:
         if not self.path.exists():
-            return []
-        return self.path.read_bytes().split(b"\n")[:-1]  # what follows the last line end is torn, or nothing
+            return b""
+        try:
+            return read_regular(self.path)
+        except OSError as error:
+            received = error.strerror or str(error)
+            repair = "Check its permissions, or restore the file from a copy."
+            raise InvalidInputError(str(self.path), "must be a readable file", received, repair) from None
 
     def _remove_torn_line(self) -> None:
         if not self.path.exists() or self.path.stat().st_size == 0:
@@ -127,10 +140,12 @@ class MetricsLog:
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
-        record = json.loads(line)
+        record = parse_json(line)
     except ValueError:
         return None
-    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
+    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+        return None
+    return record if isinstance(record.get("seconds", 0.0), int | float) else None
 
 
 def _check_step(name: str, step: object) -> None:

@@ -7,10 +7,12 @@ from typing import Any, Self
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.atomic import is_temporary, write_text
+from discrete_vae.runs.atomic import is_temporary, remove_temporaries, write_text
 from discrete_vae.runs.checkpoint_store import CheckpointStore
+from discrete_vae.runs.checksums import sha256_file
 from discrete_vae.runs.json_files import read_json
 from discrete_vae.runs.metrics import MetricsLog
+from discrete_vae.runs.regular_files import read_regular
 
 
 class RunDirectory:
@@ -70,9 +72,9 @@ class RunDirectory:
         """Return the folder of a new run if it may be made; touches nothing.
 
         Raises:
-            InvalidInputError: If the path is a file, or a folder that holds anything.
+            InvalidInputError: If the path is empty or a file, or a folder that holds anything.
         """
-        folder = Path(path).expanduser()
+        folder = _checked_path(path)
         if folder.exists() and not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be a folder", f"the file {folder}", "Give another --run-dir."
@@ -101,13 +103,13 @@ class RunDirectory:
         Raises:
             InvalidInputError: If there is no such folder, or it holds no ``config.json``.
         """
-        folder = Path(path).expanduser()
+        folder = _checked_path(path)
         if not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be an existing folder", str(folder), "Check the path of the run."
             )
         run = cls(folder)
-        if not run.config_path.is_file():
+        if not run.config_path.exists():
             received = f"{folder}, which holds no {run.config_path.name}"
             repair = "Give the folder that dvae train wrote."
             raise InvalidInputError("run_dir", "must be the folder of a run", received, repair)
@@ -124,14 +126,22 @@ class RunDirectory:
             InvalidInputError: If it cannot be read as text.
         """
         try:
-            return self.config_path.read_text(encoding="utf-8")
+            return read_regular(self.config_path).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
+            denied = isinstance(error, PermissionError)
+            received = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            repair = "Check its permissions." if denied else "Restore the file from a copy."
             raise InvalidInputError(
-                str(self.config_path),
-                "must be a readable text file",
-                str(error),
-                "Restore the file from a copy.",
+                str(self.config_path), "must be a readable text file", received, repair
             ) from None
+
+    def config_sha256(self) -> str | None:
+        """SHA-256 of the bytes of ``config.json``; None if there is no such file.
+
+        Raises:
+            OSError: If it cannot be read.
+        """
+        return sha256_file(self.config_path) if self.config_path.exists() else None
 
     def read_experiment(self) -> ExperimentConfig:
         """Read the config.
@@ -149,7 +159,18 @@ class RunDirectory:
         """
         if not self.environment_path.exists():
             return {}
-        return read_json(self.environment_path, repair="Restore the file from a copy, or remove it.")
+        repair = "Restore the file from a copy, or remove it."
+        fields = read_json(self.environment_path, repair=repair)
+        if not isinstance(data := fields.get("data", {}), dict):
+            rule = "must hold a JSON object as data"
+            raise InvalidInputError(str(self.environment_path), rule, type(data).__name__, repair)
+        return fields
+
+    def remove_temporaries(self) -> None:
+        """Remove what killed processes left, where no other trains; one that evaluates or draws may still write."""
+        remove_temporaries(self.path, of_others=True)
+        remove_temporaries(self.figures_path, of_others=True)
+        remove_temporaries(self.checkpoints_path, of_others=False)
 
     def metrics(self) -> MetricsLog:
         """The log of the run's metrics."""
@@ -176,3 +197,16 @@ class RunDirectory:
             raise InvalidInputError("name", "must be a plain file name", repr(name), "Leave out folders.")
         self.figures_path.mkdir(exist_ok=True)
         return self.figures_path / name
+
+
+def _checked_path(path: str | Path) -> Path:
+    if str(path) == "":
+        repair = "Check the variable that should hold it; . means the current folder."
+        raise InvalidInputError("run_dir", "must not be empty", repr(path), repair)
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        received = f"{str(path)!r} ({error})"
+        raise InvalidInputError(
+            "run_dir", "must lie in a folder that exists", received, "Write the whole path."
+        ) from None

@@ -88,7 +88,7 @@ class ModeJumps:
 
     def _free_energy(self, z: Tensor, t: Tensor, block: int) -> Tensor:
         """F_t of the units outside a block, (chain,) float64."""
-        logits = self.energy.block_logits(z, block)
+        logits = self.energy.compute_block_logits(z, block)
         bits = z.index_select(-1, self.energy.blocks[block].to(z.device))
-        off = self.energy.energy(z).double() + (bits * logits).sum(-1).double()
+        off = self.energy.compute_energy(z).double() + (bits * logits).sum(-1).double()
         return t.double() * off - softplus_sum(logits * t[:, None]).double()

@@ -16,7 +16,7 @@ _MOST_BATCHES = 32
 _LARGEST_BATCH = 2**24  # sums of so many bits are exact in float32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Moments:
     """Averages over chains and sweeps, with standard errors from the spread between groups of independent chains.
 

@@ -194,7 +194,7 @@ class ParallelTempering:
             z, jumped = self.jumps(z, scale.flatten(), sweep=self.sweep, block=block)
             self.jumped += int(jumped.view_as(self.order).gather(1, self.order[:, -1:]).sum())
         self.walkers = z.view_as(self.walkers)
-        self.energies = self.energy.energy(z).double().view(self.num_chains, -1)
+        self.energies = self.energy.compute_energy(z).double().view(self.num_chains, -1)
         probabilities = swap_probabilities(self.energies.gather(1, self.order), ladder)
         self.order = exchanged_order(self.order, self._uniforms(self.sweep) < probabilities, self.sweep % 2)
         self._swap_sum += probabilities.sum(0).cpu()

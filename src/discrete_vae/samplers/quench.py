@@ -47,9 +47,11 @@ def quenched_states(
         for _ in range(_MOST_SWEEPS):
             before = half.clone()
             for block in blocks:
-                half[:, energy.blocks[block].to(device)] = (energy.block_logits(half, block) > 0).float()
+                half[:, energy.blocks[block].to(device)] = (
+                    energy.compute_block_logits(half, block) > 0
+                ).float()
             if torch.equal(before, half):
                 break
     z = z.unique(dim=0)
-    z = z[energy.energy(z).argsort(stable=True)]
+    z = z[energy.compute_energy(z).argsort(stable=True)]
     return z[torch.arange(num_states, device=device) % min(len(z), num_states)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import EllipsisType
 
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_tensor, check_unit_interval
+from discrete_vae.checks import Axis, check_tensor, check_unit_interval
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import open_uniform
 
@@ -51,16 +53,21 @@ class Smoothing(nn.Module, ABC):
         """The marginal CDF F(zeta), differentiable in all of its arguments.
 
         Args:
-            zeta: (..., unit).
+            zeta: (..., unit), any number; F is 0 below the domain of zeta and 1 above it.
             logits: (..., unit), log-odds of z; broadcast with zeta.
 
         Returns:
             (..., unit), in [0, 1].
 
         Raises:
-            InvalidInputError: If an argument is not a floating-point tensor or the shapes do not broadcast.
+            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, or zeta holds
+                NaN.
         """
         self._check_pair("zeta", zeta, logits)
+        if bool(zeta.isnan().any()):
+            raise InvalidInputError(
+                "zeta", "must hold numbers", "a value of nan", "Look at where zeta is made."
+            )
         return self._cdf(zeta, logits)
 
     def rsample(self, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
@@ -131,6 +138,15 @@ class Smoothing(nn.Module, ABC):
     @abstractmethod
     def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
         """`bits` of checked arguments."""
+
+    def check_zeta(self, zeta: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
+        """Return zeta if it is a floating-point tensor of that shape inside the transformation's domain, [0, 1].
+
+        Raises:
+            InvalidInputError: If it is anything else.
+        """
+        repair = "Draw it with encode, or with the smoothing's rsample or sample_zeta."
+        return check_unit_interval("zeta", check_tensor("zeta", zeta, shape), repair=repair)
 
     @staticmethod
     def _check_pair(name: str, value: Tensor, logits: Tensor) -> None:

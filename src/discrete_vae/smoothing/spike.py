@@ -47,9 +47,10 @@ class SpikeSmoothing(Smoothing):
         # log v is finite for every finite logit, so no branch can turn a masked infinity into a NaN gradient
         log_v = torch.log1p(-rho) + softplus(-logits)
         # the *rounded* v decides: a log just below 0 rounds to v = 1, where the density's inverse is singular
-        active = torch.exp(log_v.detach()) < 1
-        v = torch.exp(torch.where(active, log_v, -1.0))
-        return torch.where(active, self._inverse_survival(v), 0.0)
+        # (asked so that a NaN is no spike: it must come out, or a broken network would look like z = 0)
+        spike = torch.exp(log_v.detach()) >= 1
+        v = torch.exp(torch.where(spike, -1.0, log_v))
+        return torch.where(spike, 0.0, self._inverse_survival(v))
 
     def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
         inside = torch.sigmoid(-logits) + torch.sigmoid(logits) * (1 - self._survival(zeta.clamp(0, 1)))

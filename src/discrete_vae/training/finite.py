@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from discrete_vae.errors import NonFiniteLossError
+from discrete_vae.nets.finite_weights import non_finite_weight as _first_of_module
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.training.state import TrainingState
@@ -32,11 +33,11 @@ def non_finite_term(elbo: Elbo, step: int, store: CheckpointStore | None) -> Non
 
 def non_finite_weight(state: TrainingState, store: CheckpointStore | None) -> NonFiniteLossError | None:
     """The error that names the first weight that is not finite; None if all are."""
-    for name, value in state.model.state_dict().items():
-        broken = value[~value.isfinite()]
-        if len(broken) > 0:
-            return NonFiniteLossError(state.step, f"the weight {name}", float(broken[0]), _last(store))
-    return None
+    found = _first_of_module(state.model)
+    if found is None:
+        return None
+    name, value = found
+    return NonFiniteLossError(state.step, f"the weight {name}", value, _last(store))
 
 
 def _last(store: CheckpointStore | None) -> int | None:

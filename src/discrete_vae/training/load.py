@@ -11,7 +11,9 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.protocol import Sampler
-from discrete_vae.training.state import chains_state, initial_model, load_model
+from discrete_vae.training.changed_config import ConfigChange, check_config
+from discrete_vae.training.checkpoint_checks import naming
+from discrete_vae.training.state import initial_model, load_chains, load_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +25,14 @@ class LoadedRun:
         model: In evaluation mode.
         chains: The persistent chains of training, where the checkpoint left them.
         step: Step of the checkpoint.
+        changed_config: How config.json has changed since the run was trained; None if it has not.
     """
 
     config: ExperimentConfig
     model: DiscreteVAE
     chains: Sampler
     step: int
+    changed_config: ConfigChange | None = None
 
 
 def load_run(
@@ -36,6 +40,7 @@ def load_run(
     checkpoint: int | Literal["best", "last"] = "best",
     *,
     device: torch.device | str = "cpu",
+    accept_changed_config: bool = False,
 ) -> LoadedRun:
     """Build the model of a run and load one of its checkpoints.
 
@@ -43,18 +48,22 @@ def load_run(
         run: The run.
         checkpoint: A step, or which one; the best is that with the highest validation ELBO.
         device: Where the model and the chains are wanted.
+        accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
 
     Returns:
         The model and the chains.
 
     Raises:
-        InvalidInputError: If the config or the checkpoint is missing, damaged, or they do not fit each other.
+        InvalidInputError: If the config or the checkpoint is missing, damaged, or they do not fit each other; if a
+            weight is not finite; if the config has changed and that is not accepted.
     """
-    config = run.read_experiment()
-    saved = run.checkpoints().load(checkpoint)
+    config, store = run.read_experiment(), run.checkpoints()
+    change = check_config(run, store.newest(), accept=accept_changed_config)
+    saved = store.load(checkpoint)
     model = initial_model(config)
-    load_model(model, saved.tensors)
-    model.to(device)
-    chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-    chains.load_state_dict(chains_state(saved.tensors, saved.meta))
-    return LoadedRun(config, model.eval(), chains, saved.step)
+    with naming(str(saved.folder)):
+        load_weights(model, saved.tensors)
+        model.to(device)
+        chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
+        load_chains(chains, saved.tensors, saved.meta)
+    return LoadedRun(config, model.eval(), chains, saved.step, change)

@@ -1,4 +1,4 @@
-"""The figures of a line of metrics.jsonl."""
+"""The lines of metrics.jsonl: after which steps they are due, and what is in them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,39 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from discrete_vae.objectives.elbo import Elbo
+from discrete_vae.config import TrainingConfig
 from discrete_vae.training.state import TrainingState
+
+
+def is_due(settings: TrainingConfig, step: int, num_steps: int) -> bool:
+    """Whether a line of training figures is due after a step."""
+    return step % settings.log_every == 0 or validates(settings, step, num_steps)
+
+
+def validates(settings: TrainingConfig, step: int, num_steps: int) -> bool:
+    """Whether a validation, with a checkpoint, is due after a step."""
+    return step == num_steps or step % settings.validate_every == 0
+
+
+def missing_lines(
+    records: Sequence[Mapping[str, Any]], settings: TrainingConfig, steps: range, num_steps: int
+) -> list[int]:
+    """Steps whose line of training figures is due but not there.
+
+    Args:
+        records: What the log holds.
+        settings: When lines are due.
+        steps: Where to look.
+        num_steps: Steps of the whole run.
+
+    Examples:
+        >>> missing_lines([{"step": 10, "elbo": -90.0}], TrainingConfig(log_every=10), range(1, 31), 1000)
+        [20, 30]
+    """
+    there = {record["step"] for record in records if "elbo" in record}
+    return [step for step in steps if is_due(settings, step, num_steps) and step not in there]
 
 
 def state_figures(state: TrainingState) -> dict[str, float]:
@@ -24,33 +52,6 @@ def state_figures(state: TrainingState) -> dict[str, float]:
     if isinstance(beta, Tensor):
         figures["beta"] = float(beta.detach())
     return figures
-
-
-class ElboSums:
-    """Sums of the bound's parts over the steps since the last line of the log."""
-
-    def __init__(self) -> None:
-        self._parts = torch.zeros(4, dtype=torch.float64)
-        self._count = 0
-
-    def add(self, elbo: Elbo) -> None:
-        """Count one step's bound."""
-        parts = (elbo.value, elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous)
-        self._parts += torch.stack([part.detach().mean() for part in parts]).double().cpu()
-        self._count += 1
-
-    def means(self, log_partition_change: float) -> dict[str, float]:
-        """Means over the steps counted, nats per example.
-
-        Args:
-            log_partition_change: log Z after these steps minus that before, which they were counted with; it is taken
-                to have changed evenly.
-        """
-        names = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
-        means: dict[str, float] = dict(zip(names, (self._parts / self._count).tolist(), strict=True))
-        means["elbo"] -= log_partition_change / 2
-        means["kl_discrete"] += log_partition_change / 2
-        return means
 
 
 class Clock:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,9 +20,11 @@ from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import schedules
+from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.finite import check_finite, non_finite_term, non_finite_weight
-from discrete_vae.training.log_figures import Clock, ElboSums, state_figures
+from discrete_vae.training.log_figures import Clock, is_due, state_figures, validates
 from discrete_vae.training.progress import TrainingProgress
+from discrete_vae.training.run_checkpoints import RunCheckpoints
 from discrete_vae.training.state import TrainingState, check_experiment
 
 _POSTERIOR_STREAM = 0x706F7374
@@ -34,15 +36,17 @@ class TrainingResult:
     """How a run ended.
 
     Attributes:
-        num_steps: Steps of the run.
-        best_step: Step of the checkpoint with the best validation ELBO.
-        best_elbo: That ELBO, nats.
+        num_steps: Steps of the whole run.
+        step: Steps done; fewer if the run was asked to stop.
+        best_step: Step of the checkpoint with the best validation ELBO; None before the first validation.
+        best_elbo: That ELBO, nats; None before the first validation.
         seconds: Time this process trained.
     """
 
     num_steps: int
-    best_step: int
-    best_elbo: float
+    step: int
+    best_step: int | None
+    best_elbo: float | None
     seconds: float
 
 
@@ -53,6 +57,8 @@ def train(
     *,
     device: torch.device | str = "cpu",
     progress: TrainingProgress | None = None,
+    stop: Callable[[], bool] | None = None,
+    accept_changed_config: bool = False,
 ) -> TrainingResult:
     """Train a model, from the run's last checkpoint if it has one.
 
@@ -68,12 +74,16 @@ def train(
         run: Where checkpoints and metrics go.
         device: Where to compute.
         progress: What shows the figures; None makes one on standard error.
+        stop: Asked before each step; once it says True, the run is saved where it is and left.
+        accept_changed_config: Whether to go on, with a warning and an entry in the checkpoints, where the run's
+            config.json is not the one that its last checkpoint was trained with.
 
     Returns:
-        Which checkpoint is the best.
+        How far it came and which checkpoint is the best.
 
     Raises:
-        InvalidInputError: If the data do not fit the model, or the last checkpoint is damaged or another model's.
+        InvalidInputError: If the data do not fit the model, the last checkpoint is damaged or another model's, or
+            config.json has changed and that is not accepted.
         NonFiniteLossError: If a term of the loss, a weight or the validation ELBO is not finite; checkpoints stay as
             they are.
         CheckpointWriteError: If a checkpoint cannot be written; those before it stay.
@@ -83,24 +93,26 @@ def train(
     batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device)
     valid = dataset.valid.to(device)
     state = TrainingState.initial(config, dataset.train.mean(0), device=device)
-    store, metrics = run.checkpoints(), run.metrics()
-    best = _restore(state, store) if store.steps() else None
+    checkpoints, metrics = (
+        RunCheckpoints(run, state, accept_changed_config=accept_changed_config),
+        run.metrics(),
+    )
+    store = checkpoints.store
     metrics.drop_after(state.step)
+    checkpoints.warn_of_missing_lines(settings, num_steps)
     clock = Clock(metrics.read())
-    sums = ElboSums()
     with progress or TrainingProgress(state.step, num_steps) as shown:
-        while state.step < num_steps:
+        while state.step < num_steps and not (stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
             x = batches.batch(state.step)
             elbo = training_step(state, config, x, start, state.step / num_steps, store)
-            sums.add(elbo)
+            state.sums.add(elbo)
             state.step += 1
             shown.advance(state.step)
             epoch = state.step / batches.steps_per_epoch
-            validates = state.step == num_steps or state.step % settings.validate_every == 0
-            if validates or state.step % settings.log_every == 0:
+            if is_due(settings, state.step, num_steps):
                 change = _estimate_log_partition(state, store)
-                figures = sums.means(change) | state_figures(state)
+                figures = state.sums.means(change) | state_figures(state)
                 check_finite(figures, state.step, store)
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **figures})
                 shown.show(
@@ -108,47 +120,22 @@ def train(
                     epoch,
                     {name: figures[name] for name in ("elbo", "kl_discrete", "beta") if name in figures},
                 )
-                sums = ElboSums()
-            if validates:
+                state.sums = ElboSums()
+            if validates(settings, state.step, num_steps):
                 estimate = _validate(state, valid, config.seed, store)
                 found = {
                     "validation_elbo": estimate.elbo,
-                    "validation_elbo_std_error": estimate.elbo_std_error,
+                    "validation_elbo_std_error": estimate.total_std_error,
                 }
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
-                better = best is None or estimate.elbo > best["validation_elbo"]
-                if best is None or better:
-                    best = {"step": state.step, "validation_elbo": estimate.elbo}
-                metrics.sync()
-                _save(state, store, best, better)
+                better = checkpoints.save(estimate)
                 shown.note(
-                    f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {estimate.elbo_std_error:.2f} nats"
+                    f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {estimate.total_std_error:.2f} nats"
                     f"{' (best so far)' if better else ''}"
                 )
-    assert best is not None  # the last step validates
-    return TrainingResult(num_steps, best["step"], best["validation_elbo"], clock.here())
-
-
-def _restore(state: TrainingState, store: CheckpointStore) -> dict[str, Any] | None:
-    """Go on from the last checkpoint; returns which one is the best."""
-    checkpoint = store.load("last")
-    state.restore(checkpoint.tensors, checkpoint.meta)
-    best = checkpoint.meta.get("best")
-    if best is None:
-        return store.best()
-    if best["step"] == state.step and store.best() != best:  # killed between the checkpoint and best.json
-        _save(state, store, best, better=True)
-    return best
-
-
-def _save(state: TrainingState, store: CheckpointStore, best: dict[str, Any], better: bool) -> None:
-    tensors, meta = state.capture()
-    store.save(
-        state.step,
-        tensors,
-        meta | {"best": best},
-        best={"validation_elbo": best["validation_elbo"]} if better else None,
-    )
+        checkpoints.save_interim()
+    best = checkpoints.best_step, checkpoints.best_elbo
+    return TrainingResult(num_steps, state.step, *best, clock.here())
 
 
 def training_step(
@@ -217,7 +204,11 @@ def _estimate_log_partition(state: TrainingState, store: CheckpointStore) -> flo
 def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore) -> ElboEstimate:
     """The validation ELBO, with the log Z of the line of the log that has just been written."""
     elbo = evaluate_elbo(
-        state.model, x, log_partition=state.log_partition, seed=key_to_seed(seed, _VALIDATION_STREAM)
+        state.model,
+        x,
+        log_partition=state.log_partition,
+        log_partition_std_error=state.log_partition_std_error,
+        seed=key_to_seed(seed, _VALIDATION_STREAM),
     )
     check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
     return elbo

@@ -11,6 +11,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from discrete_vae.durations import in_words
+
 
 class TrainingProgress:
     """A bar with the time that is left on a terminal, plain lines elsewhere.
@@ -62,17 +64,10 @@ class TrainingProgress:
         done = step - self._first_step
         left = (time.monotonic() - self._start) / max(done, 1) * (self._num_steps - step)
         self._console.print(
-            f"step {step}/{self._num_steps}  epoch {epoch:.1f}  {text}  {_duration(left)} left",
+            f"step {step}/{self._num_steps}  epoch {epoch:.1f}  {text}  {in_words(left)} left",
             highlight=False,
         )
 
     def note(self, text: str) -> None:
         """Print one line that stays."""
         self._console.print(text, highlight=False)
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    return (
-        f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}" if minutes >= 60 else f"{minutes}:{seconds:02d}"
-    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -17,11 +18,20 @@ from discrete_vae.evaluation.log_partition import quick_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.protocol import Sampler
+from discrete_vae.training.checkpoint_checks import (
+    MOMENTS,
+    check_chains,
+    check_log_partition,
+    check_moments,
+    check_step,
+    check_weights,
+    naming,
+)
+from discrete_vae.training.elbo_sums import ElboSums
 
 _INIT_STREAM = 0x696E6974
 _LOG_Z_STREAM = 0x6C6F677A
 _ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a quarter second
-_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 @dataclass
@@ -36,6 +46,7 @@ class TrainingState:
         step: Steps done.
         log_partition: log Z of the prior when it was last estimated, nats.
         log_partition_std_error: Its standard error.
+        sums: What the next line of the log averages.
     """
 
     model: DiscreteVAE
@@ -45,6 +56,7 @@ class TrainingState:
     step: int = 0
     log_partition: float = 0.0
     log_partition_std_error: float = math.inf
+    sums: ElboSums = field(default_factory=ElboSums)
 
     @classmethod
     def initial(
@@ -78,13 +90,14 @@ class TrainingState:
         """Tensors and plain values that `restore` needs."""
         tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
-            for moment in _MOMENTS:
+            for moment in MOMENTS:
                 if moment in self.optimiser.state[parameter]:
                     tensors[f"optimiser/{name}/{moment}"] = self.optimiser.state[parameter][moment]
         meta: dict[str, Any] = {
             "step": self.step,
             "log_partition": self.log_partition,
             "log_partition_std_error": self.log_partition_std_error,
+            "sums": self.sums.state(),
             "chains": {},
         }
         for name, value in self.chains.state_dict().items():
@@ -94,26 +107,35 @@ class TrainingState:
                 meta["chains"][name] = value
         return tensors, meta
 
-    def restore(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    def restore(
+        self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], *, source: str = "checkpoint"
+    ) -> None:
         """Go on from what `capture` gave.
 
+        Args:
+            tensors: Its tensors.
+            meta: Its plain values.
+            source: What errors call them.
+
         Raises:
-            InvalidInputError: If the checkpoint belongs to another model; nothing is changed.
+            InvalidInputError: If they belong to another model or are damaged; nothing is changed.
         """
-        check_fits(self.model, tensors)
-        self.chains.load_state_dict(chains_state(tensors, meta))
-        load_model(self.model, tensors)
-        for name, parameter in self.model.named_parameters():
-            saved = {
-                m: tensors[f"optimiser/{name}/{m}"] for m in _MOMENTS if f"optimiser/{name}/{m}" in tensors
-            }
-            if saved:
-                self.optimiser.state[parameter] = {
-                    m: value.to(parameter.device, copy=True) for m, value in saved.items()
-                }
-        self.step = int(meta["step"])
-        self.log_partition = float(meta["log_partition"])
-        self.log_partition_std_error = float(meta["log_partition_std_error"])
+        with naming(source):
+            step, (log_partition, std_error) = check_step(meta), check_log_partition(meta)
+            sums = ElboSums(meta.get("sums"))
+            check_weights(self.model, tensors)
+            check_moments(self.model, tensors, step=step)
+            load_chains(self.chains, tensors, meta)
+        _copy_weights(self.model, tensors)
+        if step > 0:
+            for name, parameter in self.model.named_parameters():
+                if parameter.requires_grad:
+                    self.optimiser.state[parameter] = {
+                        moment: tensors[f"optimiser/{name}/{moment}"].to(parameter.device, copy=True)
+                        for moment in MOMENTS
+                    }
+        self.step, self.sums = step, sums
+        self.log_partition, self.log_partition_std_error = log_partition, std_error
 
 
 def initial_model(config: ExperimentConfig) -> DiscreteVAE:
@@ -122,8 +144,9 @@ def initial_model(config: ExperimentConfig) -> DiscreteVAE:
     Raises:
         InvalidInputError: If its parts do not fit each other.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key_to_seed(config.seed, _INIT_STREAM) >> 1)
+    # torch.manual_seed would reseed every accelerator too; the weights start on the CPU wherever they go
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(key_to_seed(config.seed, _INIT_STREAM) >> 1)
         return DiscreteVAE.from_config(config.model)
 
 
@@ -142,40 +165,29 @@ def check_experiment(config: ExperimentConfig, dataset: Dataset) -> int:
     return config.training.num_epochs * batches.steps_per_epoch
 
 
-def chains_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint holds of the chains: their plain values and their tensors."""
-    return meta.get("chains", {}) | {
+def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+    """Bring chains to where a checkpoint left them.
+
+    Raises:
+        InvalidInputError: If it was made for other chains, or is damaged.
+    """
+    plain = meta.get("chains")
+    state = (dict(plain) if isinstance(plain, dict) else {}) | {
         name.removeprefix("chains/"): value for name, value in tensors.items() if name.startswith("chains/")
     }
+    check_chains(chains, state)
+    chains.load_state_dict(state)
 
 
-def load_model(model: DiscreteVAE, tensors: dict[str, Tensor]) -> None:
+def load_weights(model: DiscreteVAE, tensors: Mapping[str, Tensor]) -> None:
     """Copy a checkpoint's weights into a model.
 
     Raises:
-        InvalidInputError: If they belong to another model; nothing is changed.
+        InvalidInputError: If they belong to another model or one is not finite; nothing is changed.
     """
-    check_fits(model, tensors)
+    check_weights(model, tensors)
+    _copy_weights(model, tensors)
+
+
+def _copy_weights(model: DiscreteVAE, tensors: Mapping[str, Tensor]) -> None:
     model.load_state_dict({name: tensors[f"model/{name}"] for name in model.state_dict()})
-
-
-def check_fits(model: DiscreteVAE, tensors: dict[str, Tensor]) -> None:
-    """Check that a checkpoint's weights have the names and shapes of a model's.
-
-    Raises:
-        InvalidInputError: If they do not; names the first difference.
-    """
-    saved = {
-        name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")
-    }
-    wanted = model.state_dict()
-    for name in sorted(wanted.keys() | saved.keys()):
-        shapes = [tuple(part[name].shape) if name in part else None for part in (wanted, saved)]
-        if shapes[0] != shapes[1]:
-            rule = (
-                f"must hold {name} of shape {shapes[0]}" if shapes[0] is not None else f"must not hold {name}"
-            )
-            received = "no such tensor" if shapes[1] is None else f"shape {shapes[1]}"
-            raise InvalidInputError(
-                "checkpoint", rule, received, "It belongs to another model: check config.json."
-            )

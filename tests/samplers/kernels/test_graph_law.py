@@ -59,10 +59,10 @@ def test_law_holds_with_clamped_units(per_chain):
 class StaleField(GraphBoltzmann):
     """All blocks see the state as it was before this sweep."""
 
-    def block_logits(self, z, block):
+    def compute_block_logits(self, z, block):
         if block == 0:
             self.old = z.clone()
-        return super().block_logits(self.old, block)
+        return super().compute_block_logits(self.old, block)
 
 
 def with_an_entry_twice():

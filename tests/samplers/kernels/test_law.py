@@ -33,29 +33,29 @@ def make_factorial() -> FactorialBernoulli:
 
 
 class TransposedWeight(RBM):
-    def block_logits(self, z, block):
+    def compute_block_logits(self, z, block):
         left, right = z[..., : self.num_left], z[..., self.num_left :]
         weight, bias = self.weight.to(z.dtype), self.bias.to(z.dtype).split([self.num_left, self.num_right])
         return (right @ weight if block == 0 else left @ weight.T) + bias[block]
 
 
 class DroppedBias(RBM):
-    def block_logits(self, z, block):
-        return super().block_logits(z, block) - self.bias[self.blocks[block]].to(z.dtype)
+    def compute_block_logits(self, z, block):
+        return super().compute_block_logits(z, block) - self.bias[self.blocks[block]].to(z.dtype)
 
 
 class SwappedSides(RBM):
-    def block_logits(self, z, block):
-        return super().block_logits(z, 1 - block)
+    def compute_block_logits(self, z, block):
+        return super().compute_block_logits(z, 1 - block)
 
 
 class StaleField(RBM):
     """The right side sees the left side as it was before this sweep."""
 
-    def block_logits(self, z, block):
+    def compute_block_logits(self, z, block):
         if block == 0:
             self.old = z.clone()
-        return super().block_logits(z if block == 0 else self.old, block)
+        return super().compute_block_logits(z if block == 0 else self.old, block)
 
 
 def faulty(kind: type[RBM], rbm: RBM) -> RBM:

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numba
 import pytest
 import torch
 
@@ -28,13 +27,6 @@ MACHINES = {
     "Chimera": lambda: randomise(GraphBoltzmann(128, "chimera"), scale=0.5),
     "random": lambda: random_graph(301, 1700, scale=0.3),
 }
-
-
-@pytest.fixture
-def threads():
-    before = numba.get_num_threads()
-    yield numba.set_num_threads
-    numba.set_num_threads(before)
 
 
 @pytest.mark.parametrize("num_chains", [1, 9, 140])
@@ -128,16 +120,16 @@ def test_chains_may_be_divided_among_calls():
 
 
 @pytest.mark.parametrize("num_chains", [1, 2, 17, 1003])
-def test_threads_do_not_matter(threads, num_chains):
+def test_threads_do_not_matter(threads_of_torch, num_chains):
     energy = MACHINES["Chimera"]()
     start = fair_coins(num_chains, 128, key=1)
     options = {
         "inverse_temperature": torch.linspace(0.5, 1.5, num_chains),
         "clamped": fair_coins(num_chains, 128, key=5) * fair_coins(num_chains, 128, key=6) > 0,
     }
-    threads(1)
+    threads_of_torch(1)
     one = run_sweeps(energy, start, 15, key=2, first_sweep=1, **options)
-    threads(min(2, numba.config.NUMBA_NUM_THREADS))
+    threads_of_torch(2)
     assert torch.equal(one, run_sweeps(energy, start, 15, key=2, first_sweep=1, **options))
 
 

@@ -1,6 +1,5 @@
 """The one call: kernels agree state by state, nothing depends on the division of the work, arguments are checked."""
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -24,13 +23,6 @@ def make_rbm(num_left: int, num_right: int, *, scale: float = 0.4, seed: int = 0
         rbm.weight.normal_(0, scale, generator=generator)
         rbm.bias.normal_(0, 1, generator=generator)
     return rbm
-
-
-@pytest.fixture
-def threads():
-    before = numba.get_num_threads()
-    yield numba.set_num_threads
-    numba.set_num_threads(before)
 
 
 @pytest.mark.parametrize("num_chains", [1, 9, 40])
@@ -124,12 +116,12 @@ def test_chains_may_be_divided_among_calls(kernel):
 
 
 @pytest.mark.parametrize("num_chains", [1, 2, 17, 1003])
-def test_threads_do_not_matter(threads, num_chains):
+def test_threads_do_not_matter(threads_of_torch, num_chains):
     rbm = make_rbm(61, 37)
     start = fair_coins(num_chains, 98, key=1)
-    threads(1)
+    threads_of_torch(1)
     one = run_sweeps(rbm, start, 15, key=2, first_sweep=1)
-    threads(min(2, numba.config.NUMBA_NUM_THREADS))
+    threads_of_torch(2)
     assert torch.equal(one, run_sweeps(rbm, start, 15, key=2, first_sweep=1))
 
 

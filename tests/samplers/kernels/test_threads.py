@@ -1,4 +1,9 @@
-"""Threads of the compiled kernels: forked children, and the layer's order."""
+"""Threads of the compiled kernels: torch's number, left as it was; forked children; the layer's order."""
+
+import os
+import subprocess
+import sys
+import threading
 
 import pytest
 import torch
@@ -9,18 +14,119 @@ from discrete_vae.samplers.kernels import threads
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 
+MACHINES = pytest.mark.parametrize(
+    "energy", [RBM(5, 3), GraphBoltzmann(8, "complete")], ids=["bipartite", "graph"]
+)
 
-@pytest.mark.parametrize("energy", [RBM(5, 3), GraphBoltzmann(8, "complete")], ids=["bipartite", "graph"])
-def test_forked_child_works_on_one_thread(energy, monkeypatch):
+
+@MACHINES
+def test_forked_child_works_on_one_thread(energy, monkeypatch, threads_of_torch):
+    threads_of_torch(2)
     start = fair_coins(30, 8, key=1)
     expected = run_sweeps(energy, start, 3, key=2, first_sweep=1)
     monkeypatch.setattr(threads.os, "getpid", lambda: -1)
-    assert threads.num_threads() == 1
+    assert threads.threads_for(10**9) == 1
     assert torch.equal(run_sweeps(energy, start, 3, key=2, first_sweep=1), expected)
 
 
 def test_thread_layer_order_is_restored(monkeypatch):
     before = list(config.THREADING_LAYER_PRIORITY)
     monkeypatch.setattr(threads, "_process_of_threads", None)
-    threads.num_threads()
+    threads._launch()
     assert before == config.THREADING_LAYER_PRIORITY
+
+
+def test_a_small_call_uses_one_thread(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(threads, "_launch", lambda: pytest.fail("launched"))
+    assert threads.threads_for(threads.SMALLEST_SHARED - 1) == 1
+
+
+# In a process of its own, since OpenMP and numba are launched once. Prints nothing where all is right.
+CHECKS = """
+import os, sys, threading
+import numba, torch
+from discrete_vae import RBM, GraphBoltzmann
+from discrete_vae.samplers.kernels import threads, torch_reference
+from discrete_vae.samplers.kernels.philox import fair_coins
+from discrete_vae.samplers.kernels.sweeps import run_sweeps
+
+threads.SMALLEST_SHARED = 0
+asked, most = int(sys.argv[1]), int(sys.argv[2])
+rbm, graph, start = RBM(5, 3), GraphBoltzmann(8, "complete"), fair_coins(40, 8, key=1)
+with torch.no_grad():
+    for machine in (rbm, graph):
+        for parameter in machine.parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
+
+used = set()
+wrapped = threads.numba_threads
+def counting(number):
+    used.add(number)
+    return wrapped(number)
+from discrete_vae.samplers.kernels import compilation
+compilation.numba_threads = counting
+
+def check(expected):
+    used.clear()
+    before = torch.get_num_threads()
+    for machine in (rbm, graph):
+        z = run_sweeps(machine, start, 3, key=2, first_sweep=1)
+        assert torch.equal(z, run_sweeps(machine, start, 3, key=2, first_sweep=1, kernel=torch_reference.run))
+    assert torch.get_num_threads() == before, (torch.get_num_threads(), before)
+    assert used - {1} == {expected} - {1}, (used, expected)
+
+if asked > 1:  # else it is the environment's number
+    torch.set_num_threads(asked)
+assert torch.get_num_threads() == asked
+check(min(asked, most))
+assert (threads._process_of_threads is not None) == (asked > 1)
+if asked == 1:
+    assert not os.path.isdir("/proc/self/task") or len(os.listdir("/proc/self/task")) == 1
+    sys.exit()
+torch.set_num_threads(1)
+check(1)
+torch.set_num_threads(3)
+check(min(3, most))
+numba.set_num_threads(1)  # the user's own, smaller number
+check(1)
+assert numba.get_num_threads() == 1
+numba.set_num_threads(most)
+found, numbers = [], []
+def in_a_thread():
+    found.append(run_sweeps(rbm, start, 20, key=2, first_sweep=1))
+    numbers.append((torch.get_num_threads(), numba.get_num_threads()))
+workers = [threading.Thread(target=in_a_thread) for _ in range(4)]
+[worker.start() for worker in workers]
+[worker.join() for worker in workers]
+expected = run_sweeps(rbm, start, 20, key=2, first_sweep=1, kernel=torch_reference.run)
+assert all(torch.equal(z, expected) for z in found) and numbers == [(3, most)] * 4, numbers
+assert (torch.get_num_threads(), numba.get_num_threads()) == (3, most)
+"""
+
+
+@pytest.mark.parametrize(("asked", "most"), [(1, 2), (4, 2)])
+def test_the_number_of_threads_is_torchs_and_stays(asked, most):
+    environment = os.environ | {"OMP_NUM_THREADS": str(asked), "NUMBA_NUM_THREADS": str(most)}
+    command = [sys.executable, "-W", "error", "-c", CHECKS, str(asked), str(most)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_numba_with_one_thread_is_not_launched(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 1)
+    monkeypatch.setattr(threads, "_launch", lambda: pytest.fail("launched"))
+    assert threads.threads_for(10**9) == 1
+
+
+def test_two_python_threads_launch_once(monkeypatch):
+    launches = []
+    monkeypatch.setattr(threads, "_process_of_threads", None)
+    monkeypatch.setattr(threads, "_launch_here", lambda: launches.append(1))
+    workers = [threading.Thread(target=threads._launch) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert launches == [1]

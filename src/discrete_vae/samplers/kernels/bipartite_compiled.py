@@ -12,12 +12,11 @@ and a forgotten cast then draws from another law; here nothing is left to widen.
 
 from __future__ import annotations
 
-import inspect
-import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_ir
 from discrete_vae.samplers.kernels.bipartite_intrinsics import (
@@ -32,6 +31,7 @@ from discrete_vae.samplers.kernels.bipartite_intrinsics import (
     draw_words,
 )
 from discrete_vae.samplers.kernels.bipartite_layout import build_table, is_binary, pack, unpack
+from discrete_vae.samplers.kernels.compilation import ChunkLoop, source_digest
 
 _LOW, _32 = np.uint64(LOW), np.uint64(32)
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
@@ -151,17 +151,10 @@ def run_chunk(
     return True
 
 
-def _source_digest() -> int:
-    """A number that changes with the code that is compiled into the functions below."""
-    modules = bipartite_intrinsics, bipartite_layout, vector_ir
-    return zlib.crc32("".join(map(inspect.getsource, modules)).encode())
+def _make(chunks: Any) -> Callable[..., Any]:
+    """The loop over chunks that `chunks`, range or prange, divides."""
+    version = source_digest(bipartite_intrinsics, bipartite_layout, vector_ir)
 
-
-def _runner(*, parallel: bool) -> Any:
-    # numba's on-disk cache notices changes of this file only; variables of a closure, though, enter its key
-    chunks, version = (prange if parallel else range), _source_digest()
-
-    @njit(nogil=True, cache=True, parallel=parallel)
     def run_chunks(
         after, before, binary, weight, bias, units, tables, biases, counters, held, inverse, num_sweeps, key,
         first_sweep, first_chain,
@@ -201,7 +194,4 @@ def _runner(*, parallel: bool) -> Any:
     return run_chunks
 
 
-run_serial = _runner(parallel=False)
-"""Runs the chunks on the calling thread."""
-run_parallel = _runner(parallel=True)
-"""Shares the chunks among numba's threads."""
+run_chunks = ChunkLoop(_make)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SweepCall:
     """Arguments of one call of a kernel, as checked by `discrete_vae.samplers.kernels.sweeps.run_sweeps`.
 
@@ -18,6 +18,7 @@ class SweepCall:
         first_chain: Number of the first chain.
         inverse_temperature: (chain,), or None for 1.
         clamped: (chain, unit) or (1, unit) bool, True where a unit keeps its value, or None.
+        num_threads: Threads that a compiled kernel uses; torch has its own number.
     """
 
     num_sweeps: int
@@ -26,3 +27,4 @@ class SweepCall:
     first_chain: int
     inverse_temperature: Tensor | None
     clamped: Tensor | None
+    num_threads: int = 1

@@ -1,7 +1,4 @@
-"""The compiled part of the CPU kernel for graphs: everything that numba sees, in one file.
-
-numba's on-disk cache notices a change of the file of the function that is called, and of no other file, so
-compiled functions must not be imported from elsewhere.
+"""The compiled part of the CPU kernel for graphs.
 
 Layout. A thread advances a chunk of chains together. Their spins are bytes 0 or 1 in an array (unit, chain), so
 whatever happens to one unit happens to a run of adjacent bytes, and the loops over chains become vector
@@ -13,10 +10,15 @@ without a word, and a forgotten cast then draws from another law; here nothing i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
-from numba import njit, prange, types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from discrete_vae.samplers.kernels.compilation import ChunkLoop
 
 _STRICT = {"contract", "nnan", "ninf", "nsz"}  # no reassociation: results must not depend on the loop's shape
 _TILE = 64  # units that a transposition moves together
@@ -177,61 +179,48 @@ def _run_chunk(after, before, graph, num_sweeps, key, first_sweep, first_chain, 
     return True
 
 
-@njit(nogil=True, cache=True)
-def run_serial(after, before, graph, num_sweeps, key, first_sweep, first_chain, cold, held, chunk):
-    """Run the sweeps on the calling thread; see `run_parallel`."""
-    binary = True
-    for first in range(0, before.shape[0], chunk):
-        last = min(first + chunk, before.shape[0])
-        binary &= _run_chunk(
-            after[first:last],
-            before[first:last],
-            graph,
-            num_sweeps,
-            key,
-            first_sweep,
-            first_chain + np.uint64(first),
-            cold[first:last],
-            held[first:last] if held.shape[0] > 1 else held,
-        )
-    return binary
+def _make(chunks: Any) -> Callable[..., Any]:
+    """The loop over chunks that `chunks`, range or prange, divides."""
+
+    def run_chunks(after, before, graph, num_sweeps, key, first_sweep, first_chain, cold, held, chunk):
+        """Run the sweeps with the chains split in chunks.
+
+        Args:
+            after: (chain, unit) float32, receives the states.
+            before: (chain, unit) float32.
+            graph: order (unit,), start (unit + 1,) and neighbour (entry,) int64, as `GraphBoltzmann` has them; the
+                weight (entry,) and bias (unit,) float32, both times -log2(e).
+            num_sweeps: Number of sweeps.
+            key: uint64, the Philox key.
+            first_sweep: uint64, number of the first sweep.
+            first_chain: uint64, number of the first chain.
+            cold: (chain,) or (0,) float32, inverse temperatures; none means 1.
+            held: (chain, unit), (1, unit) or (0, unit) bool, True where a unit keeps its value.
+            chunk: Chains per chunk.
+
+        Returns:
+            Whether all states were binary; if not, ``after`` is not complete.
+        """
+        num_chunks = (before.shape[0] + chunk - 1) // chunk
+        others = 0
+        for n in chunks(num_chunks):
+            first = n * chunk
+            last = min(first + chunk, before.shape[0])
+            binary = _run_chunk(
+                after[first:last],
+                before[first:last],
+                graph,
+                num_sweeps,
+                key,
+                first_sweep,
+                first_chain + np.uint64(first),
+                cold[first:last],
+                held[first:last] if held.shape[0] > 1 else held,
+            )
+            others += 0 if binary else 1
+        return others == 0
+
+    return run_chunks
 
 
-@njit(nogil=True, cache=True, parallel=True)
-def run_parallel(after, before, graph, num_sweeps, key, first_sweep, first_chain, cold, held, chunk):
-    """Run the sweeps with the chains split in chunks among numba's threads.
-
-    Args:
-        after: (chain, unit) float32, receives the states.
-        before: (chain, unit) float32.
-        graph: order (unit,), start (unit + 1,) and neighbour (entry,) int64, as `GraphBoltzmann` has them; the
-            weight (entry,) and bias (unit,) float32, both times -log2(e).
-        num_sweeps: Number of sweeps.
-        key: uint64, the Philox key.
-        first_sweep: uint64, number of the first sweep.
-        first_chain: uint64, number of the first chain.
-        cold: (chain,) or (0,) float32, inverse temperatures; none means 1.
-        held: (chain, unit), (1, unit) or (0, unit) bool, True where a unit keeps its value.
-        chunk: Chains per chunk.
-
-    Returns:
-        Whether all states were binary; if not, ``after`` is not complete.
-    """
-    num_chunks = (before.shape[0] + chunk - 1) // chunk
-    others = 0
-    for n in prange(num_chunks):
-        first = n * chunk
-        last = min(first + chunk, before.shape[0])
-        binary = _run_chunk(
-            after[first:last],
-            before[first:last],
-            graph,
-            num_sweeps,
-            key,
-            first_sweep,
-            first_chain + np.uint64(first),
-            cold[first:last],
-            held[first:last] if held.shape[0] > 1 else held,
-        )
-        others += 0 if binary else 1
-    return others == 0
+run_chunks = ChunkLoop(_make)

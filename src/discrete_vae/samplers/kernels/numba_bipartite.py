@@ -15,7 +15,6 @@ from discrete_vae.checks import check_binary
 from discrete_vae.samplers.kernels import bipartite_compiled
 from discrete_vae.samplers.kernels.bipartite_intrinsics import ROWS, TILE, UNIT_ORDER
 from discrete_vae.samplers.kernels.call import SweepCall
-from discrete_vae.samplers.kernels.threads import num_threads
 
 _LARGEST_CHUNK = 1000  # chains; the spins of many more would leave the second-level cache
 _Pair = tuple[np.ndarray, np.ndarray]
@@ -47,14 +46,13 @@ def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
         InvalidInputError: If z holds anything but 0 and 1.
     """
     num_chains, num_units = z.shape
-    threads = num_threads()
     # a chunk is the chains that a thread advances together
-    chunks = min(num_chains, max(threads, -(-num_chains // _LARGEST_CHUNK)))
+    chunks = min(num_chains, max(call.num_threads, -(-num_chains // _LARGEST_CHUNK)))
     binary = np.empty(chunks, np.bool_)
     after = np.empty((num_chains, num_units), np.float32)
     units = _units(0, energy.num_left), _units(energy.num_left, num_units)
-    run_chunks = bipartite_compiled.run_parallel if threads > 1 else bipartite_compiled.run_serial
-    run_chunks(
+    bipartite_compiled.run_chunks(
+        call.num_threads,
         after,
         _array(z),
         binary,

@@ -11,7 +11,6 @@ from discrete_vae.checks import check_binary
 from discrete_vae.samplers.kernels import graph_compiled
 from discrete_vae.samplers.kernels.call import SweepCall
 from discrete_vae.samplers.kernels.graph_compiled import LANES
-from discrete_vae.samplers.kernels.threads import num_threads
 
 _CACHED_SPINS = 1 << 19  # bytes of a chunk that stay in the second-level cache
 _FEWEST, _MOST = 64, 512  # chains of a chunk: a cache line at least; more than 512 gain nothing
@@ -33,10 +32,9 @@ def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
         InvalidInputError: If z holds anything but 0 and 1.
     """
     num_chains, num_units = z.shape
-    threads = num_threads()
     after = np.empty((num_chains, num_units), np.float32)
-    run_chunks = graph_compiled.run_parallel if threads > 1 else graph_compiled.run_serial
-    binary = run_chunks(
+    binary = graph_compiled.run_chunks(
+        call.num_threads,
         after,
         z.contiguous().numpy(),
         _graph(energy),
@@ -48,7 +46,7 @@ def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
         if call.inverse_temperature is None
         else call.inverse_temperature.float().contiguous().numpy(),
         np.empty((0, num_units), np.bool_) if call.clamped is None else call.clamped.contiguous().numpy(),
-        chunk_size(num_chains, num_units, threads),
+        chunk_size(num_chains, num_units, call.num_threads),
     )
     return check_binary("z", z) if not binary else torch.from_numpy(after)
 
@@ -66,7 +64,7 @@ def chunk_size(num_chains: int, num_units: int, threads: int) -> int:
 
 
 def _graph(energy: GraphBoltzmann) -> tuple[np.ndarray, ...]:
-    """The graph and its present parameters as `graph_compiled.run_parallel` takes them."""
+    """The graph and its present parameters as `graph_compiled` takes them."""
     weight, bias = (p.detach().float() * _MINUS_LOG2_E for p in (energy.weight, energy.bias))
     indices = (energy.order, energy.start, energy.neighbour)
     return *(index.numpy() for index in indices), weight[energy.neighbour_edge].numpy(), bias.numpy()

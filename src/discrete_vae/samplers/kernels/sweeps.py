@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, Protocol
-
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
-from discrete_vae.boltzmann.graph import GraphBoltzmann
-from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_parameters
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.kernels import torch_reference
 from discrete_vae.samplers.kernels.call import SweepCall
+from discrete_vae.samplers.kernels.threads import threads_for
+from discrete_vae.samplers.kernels.trial import COMPILED, Kernel, tried_kernel
 
-# exact types only: a subclass may have other conditionals
-_COMPILED: dict[type[BoltzmannEnergy], str] = {RBM: "numba_bipartite", GraphBoltzmann: "numba_graph"}
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
-
-
-class Kernel(Protocol):
-    """Runs the sweeps of a checked call and returns new states."""
-
-    # a kernel may ask for one class of machines only, so the type of the energy is left open
-    def __call__(self, energy: Any, z: Tensor, call: SweepCall, /) -> Tensor:
-        """Advance z (chain, unit) float32 and return a new tensor."""
-        ...
 
 
 @torch.no_grad()
@@ -82,6 +68,7 @@ def run_sweeps(
         check_tensor("inverse_temperature", inverse_temperature, (num_chains,))
         inverse_temperature = inverse_temperature.to(z.device)
     _check_logits(energy, inverse_temperature)
+    threads = threads_for(z.numel() * num_sweeps) if _compiles(energy) else 1
     call = SweepCall(
         num_sweeps=num_sweeps,
         key=key,
@@ -89,21 +76,30 @@ def run_sweeps(
         first_chain=first_chain,
         inverse_temperature=inverse_temperature,
         clamped=None if clamped is None else _check_clamped(clamped, z),
+        num_threads=threads,
     )
-    return (kernel or choose_kernel(energy))(energy, z.float(), call)
+    return (kernel or choose_kernel(energy, parallel=threads > 1))(energy, z.float(), call)
 
 
-def choose_kernel(energy: BoltzmannEnergy) -> Kernel:
+def choose_kernel(energy: BoltzmannEnergy, *, parallel: bool = False) -> Kernel:
     """The fastest kernel for a machine where it lies: compiled for an RBM or a graph on the CPU, else the reference.
 
     A float64 machine keeps its precision and so takes the reference.
+
+    Args:
+        energy: The machine.
+        parallel: Whether the kernel is to run on several threads.
+
+    Warns:
+        KernelWarning: If the compiled kernel does not work here; the reference then takes its place.
     """
-    on_cpu = energy.bias.device.type == "cpu"
-    compiled = _COMPILED.get(type(energy))
-    if compiled is not None and on_cpu and energy.bias.dtype != torch.float64:
-        # numba takes a while to import
-        return importlib.import_module(f"discrete_vae.samplers.kernels.{compiled}").run
-    return torch_reference.run
+    return tried_kernel(type(energy), parallel=parallel) if _compiles(energy) else torch_reference.run
+
+
+def _compiles(energy: BoltzmannEnergy) -> bool:
+    return (
+        type(energy) in COMPILED and energy.bias.device.type == "cpu" and energy.bias.dtype != torch.float64
+    )
 
 
 def _check_range(name: str, value: object, low: int, end: int) -> None:
@@ -115,15 +111,7 @@ def _check_range(name: str, value: object, low: int, end: int) -> None:
 
 def _check_logits(energy: BoltzmannEnergy, inverse_temperature: Tensor | None) -> None:
     """Refuse numbers that are not finite, or so large that logits may overflow."""
-    for name, parameter in energy.named_parameters():
-        largest = float(parameter.abs().sum(dtype=torch.float64))
-        if not largest < _LARGEST_LOGIT:
-            raise InvalidInputError(
-                f"energy.{name}",
-                f"must be finite, with absolute values that sum to less than {_LARGEST_LOGIT:g}",
-                f"a sum of {largest:g}",
-                "Look for a diverged training step and restore an earlier state.",
-            )
+    check_parameters(energy, below=_LARGEST_LOGIT)
     if inverse_temperature is not None:
         largest = float(inverse_temperature.abs().max())
         if not largest < 1e6:

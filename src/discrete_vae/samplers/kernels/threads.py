@@ -1,4 +1,4 @@
-"""The threads of the compiled CPU kernels, which are numba's (`numba.set_num_threads`).
+"""How many threads a compiled CPU kernel uses: torch's number, at most as many as numba may use.
 
 numba fixes its threading layer once per process, when the first parallel function runs. Unless the user chose a layer
 (`NUMBA_THREADING_LAYER` or `numba.config.THREADING_LAYER`) or another library already launched one, OpenMP is put first
@@ -9,28 +9,79 @@ the speed beside it.
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-import numba
-from numba.core import config
+import torch
 
-_ORDER = "THREADING_LAYER_PRIORITY"
+SMALLEST_SHARED = 1_000_000
+"""Spin updates of a call from which it is divided among threads.
+
+Waking a second thread costs as much as this many updates gain by it, and far more where another program has its core.
+"""
+
+_ORDER, _LIMIT = "THREADING_LAYER_PRIORITY", "NUMBA_NUM_THREADS"
+_lock = threading.Lock()
 _process_of_threads: int | None = None
 
 
-def num_threads() -> int:
-    """The threads of numba, launched if need be.
+def threads_for(num_updates: int) -> int:
+    """The threads for a call of so many spin updates.
 
     Returns:
-        Their number; 1 in a forked child of a process that launched them, since GNU OpenMP ends a forked child that
-        starts threads.
+        ``torch.get_num_threads()``, or the number of `numba.set_num_threads` where that is smaller; 1 for a small
+        call, and in a forked child of a process that launched numba's threads, since GNU OpenMP ends a forked child
+        that starts threads. numba's threads are launched only if more than one is to be used.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or num_updates < SMALLEST_SHARED:
+        return 1
+    import numba  # takes a while
+    from numba.core import config
+
+    if getattr(config, _LIMIT) == 1:
+        return 1
+    _launch()
+    return min(threads, numba.get_num_threads()) if _process_of_threads == os.getpid() else 1
+
+
+@contextmanager
+def numba_threads(num_threads: int) -> Iterator[None]:
+    """Within the block, this thread's parallel numba functions use so many threads."""
+    import numba
+
+    before = numba.get_num_threads()
+    numba.set_num_threads(num_threads)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
+def _launch() -> None:
+    """Launch numba's threads once in a process, without changing torch's number.
+
+    numba tells OpenMP its own number of threads. OpenMP keeps that number for each thread that asks, and torch reads
+    the same one, so a thread that then ends does it.
     """
     global _process_of_threads
-    if _process_of_threads is None:
-        order = getattr(config, _ORDER)
-        setattr(config, _ORDER, ["omp", "tbb", "workqueue"])
-        try:
-            numba.get_num_threads()
-        finally:
-            setattr(config, _ORDER, order)
+    with _lock:
+        if _process_of_threads is not None:
+            return
+        launcher = threading.Thread(target=_launch_here, name="discrete_vae-launch")
+        launcher.start()
+        launcher.join()
         _process_of_threads = os.getpid()
-    return numba.get_num_threads() if _process_of_threads == os.getpid() else 1
+
+
+def _launch_here() -> None:
+    import numba
+    from numba.core import config
+
+    order = getattr(config, _ORDER)
+    setattr(config, _ORDER, ["omp", "tbb", "workqueue"])
+    try:
+        numba.get_num_threads()
+    finally:
+        setattr(config, _ORDER, order)

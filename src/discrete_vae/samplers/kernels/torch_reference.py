@@ -15,7 +15,7 @@ def run(energy: BoltzmannEnergy, z: Tensor, call: SweepCall) -> Tensor:
     """Run the sweeps one block after another: z_i = 1 where u_i < sigmoid(inverse temperature * logit_i).
 
     Args:
-        energy: The machine; only `blocks` and `block_logits` are used.
+        energy: The machine; only `blocks` and `compute_block_logits` are used.
         z: (chain, unit) float32 in {0,1}.
         call: What to run.
 
@@ -35,7 +35,7 @@ def run(energy: BoltzmannEnergy, z: Tensor, call: SweepCall) -> Tensor:
             )
             noise = uniforms(words)
             for index, block in enumerate(blocks):
-                logits = energy.block_logits(z, index)
+                logits = energy.compute_block_logits(z, index)
                 if call.inverse_temperature is not None:
                     logits = logits * call.inverse_temperature[:, None]
                 drawn = (noise[:, block] < torch.sigmoid(logits)).to(z.dtype)

@@ -1,0 +1,70 @@
+"""Ctrl-C and SIGTERM while a run trains: the first asks to stop, the second ends the command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ASKED = b"\nStopping after the step in progress; once more ends at once.\n"
+
+
+class StopRequest:
+    """Whether a signal has asked to stop; calling it says so.
+
+    Attributes:
+        signal: Number of the signal; None before one.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return self.signal is not None
+
+    @property
+    def status(self) -> int:
+        """The exit status that tells the shell of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + (self.signal or signal.SIGINT)
+
+    def receive(self, number: int, frame: FrameType | None = None) -> None:
+        """Take note of a signal; a second one raises.
+
+        Raises:
+            KeyboardInterrupt: If a signal came before.
+        """
+        repeated, self.signal = self.signal is not None, number
+        if repeated:
+            raise KeyboardInterrupt
+        with suppress(OSError):  # not print: a handler may have interrupted another print
+            os.write(2, _ASKED)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Let signals ask to stop inside the block, and put back afterwards what was there before.
+
+    Python delivers signals to its main thread alone: in another one nothing is changed.
+
+    Examples:
+        >>> with stop_on_signals() as stop:
+        ...     stop()
+        False
+    """
+    request = StopRequest()
+    before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
+    if threading.current_thread() is threading.main_thread():
+        for each in _SIGNALS:
+            if signal.getsignal(each) != signal.SIG_IGN:  # as nohup and background jobs of a shell ask
+                before[each] = signal.signal(each, request.receive)
+    try:
+        yield request
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)

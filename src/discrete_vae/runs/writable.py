@@ -1,0 +1,53 @@
+"""Whether a result can be written, asked before the work that it takes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from discrete_vae.errors import InvalidInputError
+
+_LEAST_FREE = 2**20  # bytes
+
+
+def check_writable(
+    path: Path, *, repair: str = "Give another place, or check permissions and space."
+) -> None:
+    """Check that a file can be written, as far as can be known without touching anything.
+
+    Args:
+        path: The file; folders that do not exist yet would be made.
+        repair: What the message recommends.
+
+    Raises:
+        InvalidInputError: If it cannot; names the file and the reason.
+
+    Examples:
+        >>> check_writable(Path("/dev/null/a.json"), repair="Give another --out.")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: /dev/null/a.json must be writable; received /dev/null, which is no \
+folder. Give another --out.
+    """
+    folder = path.parent
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        if not folder.is_dir():
+            reason = f"{folder}, which is no folder"
+        elif path.is_dir():
+            reason = "a folder of that name"
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            reason = f"{folder}, where nothing may be written"
+        elif shutil.disk_usage(folder).free < _LEAST_FREE:
+            reason = f"{folder}, whose disk is full"
+        else:
+            return
+    except OSError as error:
+        raise unwritable(path, error, repair) from None
+    raise InvalidInputError(str(path), "must be writable", reason, repair)
+
+
+def unwritable(path: Path, error: OSError, repair: str) -> InvalidInputError:
+    """What to raise where a file could not be written."""
+    return InvalidInputError(str(path), "must be writable", error.strerror or str(error), repair)

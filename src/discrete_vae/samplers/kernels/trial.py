@@ -1,0 +1,87 @@
+"""A compiled kernel is tried once in a process before it is used; where it fails, the slower one steps in."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from dataclasses import replace
+from functools import cache
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from discrete_vae.boltzmann.graph import GraphBoltzmann
+from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.errors import KernelWarning
+from discrete_vae.samplers.kernels import torch_reference
+from discrete_vae.samplers.kernels.call import SweepCall
+from discrete_vae.samplers.kernels.philox import fair_coins
+
+# exact types only: a subclass may have other conditionals
+COMPILED: dict[type, str] = {RBM: "numba_bipartite", GraphBoltzmann: "numba_graph"}
+"""The module of this package with the compiled kernel of a machine."""
+
+
+class Kernel(Protocol):
+    """Runs the sweeps of a checked call and returns new states."""
+
+    # a kernel may ask for one class of machines only, so the type of the energy is left open
+    def __call__(self, energy: Any, z: Tensor, call: SweepCall, /) -> Tensor:
+        """Advance z (chain, unit) float32 and return a new tensor."""
+        ...
+
+
+@cache
+def tried_kernel(kind: type, *, parallel: bool) -> Kernel:
+    """The compiled kernel of a kind of machine, if it gives the reference's states on a small one.
+
+    numba's interface for such kernels is not a stable one, so a release of numba may break them.
+
+    Args:
+        kind: A key of `COMPILED`.
+        parallel: Whether it is to run on several threads.
+
+    Returns:
+        The kernel; where it fails, the same on one thread, and where that fails, the reference.
+
+    Warns:
+        KernelWarning: If it fails.
+    """
+    try:
+        kernel: Kernel = importlib.import_module(f"{__package__}.{COMPILED[kind]}").run
+        _try(kernel, kind, parallel=parallel)
+    except Warning:  # the user made warnings errors
+        raise
+    except Exception as error:
+        rest = "one thread is used" if parallel else "plain torch is used, some ten times slower"
+        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+        warnings.warn(
+            f"The compiled sampler for {kind.__name__} does not work{' on several threads' if parallel else ''} with "
+            f"this numba ({reason}); {rest}. Install a version of numba that is known to work.",
+            KernelWarning,
+            stacklevel=2,
+        )
+        return _on_one_thread(kind) if parallel else torch_reference.run
+    return kernel
+
+
+def _on_one_thread(kind: type) -> Kernel:
+    kernel = tried_kernel(kind, parallel=False)
+    return lambda energy, z, call: kernel(energy, z, replace(call, num_threads=1))
+
+
+def _try(kernel: Kernel, kind: type, *, parallel: bool) -> None:
+    """Run a small machine, which also compiles.
+
+    Raises:
+        RuntimeError: If the states are not those of the reference.
+    """
+    with torch.device("cpu"), torch.no_grad():
+        energy = RBM(5, 3) if kind is RBM else GraphBoltzmann(8, "complete")
+        for parameter in energy.float().parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float32).view_as(parameter))
+        call = SweepCall(2, 1, 1, 0, None, None, num_threads=2 if parallel else 1)
+        start = fair_coins(40, 8, key=1)
+        if not torch.equal(kernel(energy, start, call), torch_reference.run(energy, start, call)):
+            raise RuntimeError("its states are wrong")

@@ -1,0 +1,70 @@
+"""What a line of the log averages, kept over an interruption."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from discrete_vae.checks import check_number
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.objectives.elbo import Elbo
+
+_PARTS = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
+
+
+class ElboSums:
+    """Sums of the bound's parts over the steps since the last line of the log.
+
+    Args:
+        state: What `state` gave, to go on from; None starts at zero.
+
+    Raises:
+        InvalidInputError: If the state is damaged.
+
+    Examples:
+        >>> ElboSums().state()
+        {'parts': [0.0, 0.0, 0.0, 0.0], 'count': 0}
+    """
+
+    def __init__(self, state: object = None) -> None:
+        parts, count = ([0.0] * len(_PARTS), 0) if state is None else _checked(state)
+        self._parts = torch.tensor(parts, dtype=torch.float64)
+        self._count = count
+
+    def state(self) -> dict[str, Any]:
+        """The sums as plain values, to the last bit."""
+        return {"parts": self._parts.tolist(), "count": self._count}
+
+    def add(self, elbo: Elbo) -> None:
+        """Count one step's bound."""
+        parts = (elbo.value, elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous)
+        self._parts += torch.stack([part.detach().mean() for part in parts]).double().cpu()
+        self._count += 1
+
+    def means(self, log_partition_change: float) -> dict[str, float]:
+        """Means over the steps counted, nats per example.
+
+        Args:
+            log_partition_change: log Z after these steps minus that before, which they were counted with; it is taken
+                to have changed evenly.
+        """
+        means: dict[str, float] = dict(zip(_PARTS, (self._parts / self._count).tolist(), strict=True))
+        means["elbo"] -= log_partition_change / 2
+        means["kl_discrete"] += log_partition_change / 2
+        return means
+
+
+def _checked(state: object) -> tuple[list[float], int]:
+    fields = state if isinstance(state, dict) else {}
+    parts, count = fields.get("parts"), fields.get("count")
+    if (
+        not isinstance(parts, list)
+        or len(parts) != len(_PARTS)
+        or isinstance(count, bool)
+        or not isinstance(count, int)
+        or not 0 <= count < 2**63
+    ):
+        rule = f"must hold a count and the {len(_PARTS)} sums of {', '.join(_PARTS)}"
+        raise InvalidInputError("sums", rule, f"{state!r}"[:80], "Load the right file.")
+    return [check_number("sums", part, repair="Load the right file.") for part in parts], count

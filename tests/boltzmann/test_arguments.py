@@ -1,0 +1,89 @@
+"""Machines refuse spins, blocks that are not there, and temperatures that would broadcast; inner loops skip this."""
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
+from discrete_vae.errors import InvalidInputError
+
+MACHINES = {
+    "rbm": lambda: RBM(2, 3),
+    "graph": lambda: GraphBoltzmann(5, [[0, 1], [1, 2], [2, 3], [3, 4]]),
+    "factorial": lambda: FactorialBernoulli(5),
+}
+CALLS = {
+    "energy": lambda machine, z: machine.energy(z),
+    "forward": lambda machine, z: machine(z),
+    "block_logits": lambda machine, z: machine.block_logits(z, 0),
+    "block_free_energy": lambda machine, z: machine.block_free_energy(z, 0),
+    "marginal_energy": lambda machine, z: machine.marginal_energy(z),
+    "marginal_energy at t": lambda machine, z: machine.marginal_energy(z, 0.5),
+}
+
+
+@pytest.fixture(params=list(MACHINES))
+def machine(request):
+    return MACHINES[request.param]()
+
+
+@pytest.mark.parametrize("call", list(CALLS))
+class TestStates:
+    def test_spins_are_refused_with_the_conversion(self, machine, call):
+        spins = torch.tensor([[1.0, -1.0, 1.0, 1.0, -1.0]])
+        message = r"z must hold values in \[0, 1\]; received a value of -1\. Spins .* z = \(s \+ 1\) / 2.* from_ising"
+        with pytest.raises(InvalidInputError, match=message):
+            CALLS[call](machine, spins)
+
+    @pytest.mark.parametrize("wrong", [float("nan"), 2.0, float("inf")])
+    def test_other_values(self, machine, call, wrong):
+        with pytest.raises(InvalidInputError, match=r"z must hold values in \[0, 1\]; received a value of"):
+            CALLS[call](machine, torch.full((2, 5), wrong))
+
+    def test_relaxed_states_and_no_states_are_right(self, machine, call):
+        for z in (torch.full((2, 5), 0.3), torch.zeros(0, 5), torch.ones(5), torch.ones(2, 1, 5).half()):
+            assert CALLS[call](machine, z).shape[: z.ndim - 1] == z.shape[:-1]
+
+
+def test_free_energy_refuses_spins():
+    with pytest.raises(InvalidInputError, match=r"left must hold values in \[0, 1\].*from_ising"):
+        RBM(2, 3).free_energy(torch.tensor([[1.0, -1.0]]))
+
+
+@pytest.mark.parametrize("block", [5, None, "0", -1, True, 0.0])
+@pytest.mark.parametrize("call", ["block_logits", "block_free_energy"])
+def test_blocks_that_are_not_there(machine, call, block):
+    with pytest.raises(InvalidInputError, match=r"block must be an integer from 0 to \d; received"):
+        getattr(machine, call)(torch.zeros(1, 5), block)
+
+
+@pytest.mark.parametrize("block", [0, np.int64(0), torch.tensor(0)])
+def test_every_kind_of_integer_is_a_block(machine, block):
+    assert machine.block_logits(torch.zeros(1, 5), block).shape == (1, len(machine.blocks[0]))
+
+
+@pytest.mark.parametrize("shape", [(10, 1), (2, 10), (3,), (1, 1)])
+def test_temperatures_that_would_broadcast(machine, shape):
+    with pytest.raises(InvalidInputError, match="inverse_temperature must be a number or a tensor that fits"):
+        machine.marginal_energy(torch.zeros(10, 5), torch.ones(shape))
+
+
+@pytest.mark.parametrize("t", [float("nan"), float("inf"), torch.tensor([1.0, float("nan")])])
+def test_temperatures_that_are_not_finite(machine, t):
+    with pytest.raises(InvalidInputError, match="inverse_temperature must be finite"):
+        machine.block_free_energy(torch.zeros(2, 5), 0, t)
+
+
+@pytest.mark.parametrize(
+    "t", [2, 0.5, torch.tensor(0.5), torch.full((4,), 0.5), torch.ones(1), np.float32(1)]
+)
+def test_temperatures_of_every_right_kind(machine, t):
+    assert machine.marginal_energy(torch.zeros(4, 5), t).shape == (4,)
+    assert machine.marginal_energy(torch.zeros(3, 4, 5), t).shape == (3, 4)
+
+
+def test_what_inner_loops_call_does_not_look_at_values(machine):
+    """They say what they are: of their callers' checked states."""
+    z = torch.full((1, 5), -1.0)
+    assert machine.compute_energy(z).shape == (1,)
+    assert machine.compute_block_logits(z, 0).shape == (1, len(machine.blocks[0]))

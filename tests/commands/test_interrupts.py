@@ -1,0 +1,139 @@
+"""Ctrl-C and SIGTERM in training: the step in progress is saved, and the resumed run equals the unbroken one."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from discrete_vae.commands.interrupts import stop_on_signals
+from discrete_vae.runs.metrics import MetricsLog
+from discrete_vae.training.progress import TrainingProgress
+from tests.commands.conftest import TINY
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+
+WORDS = [*TINY, "--training.num-epochs", "12", "--training.validate-every", "5", "--training.log-every", "4"]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory, data_file):
+    from discrete_vae.cli import main
+
+    run = tmp_path_factory.mktemp("unbroken") / "run"
+    assert main(["train", "--data", str(data_file), "--run-dir", str(run), *WORDS]) == 0
+    return run
+
+
+def signal_at(monkeypatch, *signals):
+    """Send signals to this process at steps."""
+    left, original = dict(signals), TrainingProgress.advance
+
+    def advance(self, step):
+        for number in left.pop(step, ()):
+            os.kill(os.getpid(), number)
+        original(self, step)
+
+    monkeypatch.setattr(TrainingProgress, "advance", advance)
+
+
+def files(run):
+    """Every byte of a run, its log without the times."""
+    checkpoints = {
+        f"{path.parent.name}/{path.name}": path.read_bytes() for path in run.glob("checkpoints/*/*")
+    }
+    log = [record | {"seconds": 0} for record in MetricsLog(run / "metrics.jsonl").read()]
+    return checkpoints, log, (run / "best.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+@pytest.mark.parametrize("step", [3, 5, 6, 7, 11])
+def test_the_step_in_progress_is_saved_and_resuming_equals_not_stopping(
+    cli, tmp_path, data_file, unbroken, monkeypatch, number, status, step
+):
+    run, handlers = tmp_path / "run", [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    signal_at(monkeypatch, (step, [number]))
+    got, out, err = cli("train", "--data", data_file, "--run-dir", run, *WORDS)
+    assert (got, out) == (status, "")
+    assert err.endswith(f"Interrupted; step {step} is saved. Continue: dvae train --resume --run-dir {run}\n")
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    got, _, err = cli("train", "--resume", "--run-dir", run)
+    assert got == 0
+    assert f"from step {step} to 12" in err
+    assert files(run) == files(unbroken)
+
+
+def test_many_interrupts_leave_what_none_leaves(cli, tmp_path, data_file, unbroken, monkeypatch):
+    run = tmp_path / "run"
+    signal_at(monkeypatch, *((step, [signal.SIGINT]) for step in (1, 2, 6, 7, 8, 9, 11)))
+    assert cli("train", "--data", data_file, "--run-dir", run, *WORDS)[0] == 130
+    statuses = [cli("train", "--resume", "--run-dir", run)[0] for _ in range(7)]
+    assert statuses == [130] * 6 + [0]
+    assert files(run) == files(unbroken)
+
+
+def test_a_second_signal_ends_at_once(cli, tmp_path, data_file, unbroken, monkeypatch):
+    run = tmp_path / "run"
+    signal_at(monkeypatch, (7, [signal.SIGINT, signal.SIGTERM]))
+    status, _, err = cli("train", "--data", data_file, "--run-dir", run, *WORDS)
+    assert status == 143
+    assert "Interrupted; step 5 is saved." in err
+    assert cli("train", "--resume", "--run-dir", run)[0] == 0
+    assert files(run) == files(unbroken)
+
+
+def test_an_interrupt_before_the_first_checkpoint(cli, tmp_path, data_file, unbroken, monkeypatch):
+    run = tmp_path / "run"
+    signal_at(monkeypatch, (1, [signal.SIGINT, signal.SIGINT]))
+    status, _, err = cli("train", "--data", data_file, "--run-dir", run, *WORDS)
+    assert status == 130
+    assert "Interrupted; no checkpoint was saved yet." in err
+    status, _, err = cli("train", "--resume", "--run-dir", run)
+    assert status == 0
+    assert "the run goes on from the start" in err
+    assert files(run) == files(unbroken)
+
+
+def test_an_interim_checkpoint_can_be_evaluated_once_there_is_a_best_one(
+    cli, tmp_path, data_file, monkeypatch
+):
+    run = tmp_path / "run"
+    signal_at(monkeypatch, (3, [signal.SIGINT]), (7, [signal.SIGINT]))
+    cli("train", "--data", data_file, "--run-dir", run, *WORDS)
+    status, _, err = cli("evaluate", run)
+    assert status == 2
+    assert "received 'best'" in err
+    assert "There are: 3." in err
+    cli("train", "--resume", "--run-dir", run)
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-5", "step-7"]
+    assert "checkpoint of step 5" in cli("evaluate", run)[1]
+    assert "checkpoint of step 7" in cli("evaluate", run, "--checkpoint", "last")[1]
+
+
+def test_handlers_are_put_back_and_ignored_signals_stay_ignored():
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with stop_on_signals() as stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert not stop()
+            os.kill(os.getpid(), signal.SIGINT)
+            assert (stop(), stop.status) == (True, 130)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_another_thread_leaves_the_handlers_alone():
+    seen = []
+
+    def run():
+        with stop_on_signals() as stop:
+            seen.append((signal.getsignal(signal.SIGINT), stop()))
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [(before, False)]

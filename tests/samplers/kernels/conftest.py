@@ -1,0 +1,13 @@
+import pytest
+import torch
+
+from discrete_vae.samplers.kernels import threads
+
+
+@pytest.fixture
+def threads_of_torch(monkeypatch):
+    """Set torch's number of threads for this test; calls of any size use them."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(threads, "SMALLEST_SHARED", 0)
+    yield torch.set_num_threads
+    torch.set_num_threads(before)

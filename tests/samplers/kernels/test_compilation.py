@@ -1,0 +1,128 @@
+"""Compiled kernels need no cache on disk: none, a damaged and a full one cost time and nothing else."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from numba.core import caching
+
+import discrete_vae
+from discrete_vae.errors import KernelWarning
+from discrete_vae.samplers.kernels import compilation
+from discrete_vae.samplers.kernels.compilation import ChunkLoop
+
+
+def make(chunks):
+    """A loop that compiles in a moment."""
+
+    def total(values):
+        found = 0.0
+        for i in chunks(values):
+            found += i
+        return found
+
+    return total
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """numba's cache in a folder of its own; warnings come anew."""
+    compilation._warn_without_cache.cache_clear()
+    monkeypatch.setattr(caching.config, "CACHE_DIR", str(tmp_path))
+    yield tmp_path
+    compilation._warn_without_cache.cache_clear()
+
+
+def files(folder, ending):
+    return sorted(folder.rglob(f"*.{ending}"))
+
+
+def hits(loop):
+    return sum(loop._serial.stats.cache_hits.values())
+
+
+def test_a_loop_is_compiled_once_and_then_loaded(folder):
+    assert ChunkLoop(make)(1, 4) == 6
+    assert (len(files(folder, "nbi")), len(files(folder, "nbc"))) == (1, 1)
+    again = ChunkLoop(make)
+    assert again(1, 4) == 6
+    assert hits(again) == 1
+
+
+@pytest.mark.parametrize("keep", [0, 1, 40, -1], ids=["empty", "a byte", "a start", "all but the end"])
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_damaged_cache_is_made_anew(folder, ending, keep):
+    ChunkLoop(make)(1, 4)
+    (path,) = files(folder, ending)
+    path.write_bytes(path.read_bytes()[:keep])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        damaged = ChunkLoop(make)
+        assert damaged(1, 5) == 10
+        again = ChunkLoop(make)
+        assert again(1, 5) == 10
+    assert (hits(damaged), hits(again)) == (0, 1)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_cache_that_cannot_be_written_costs_one_warning(monkeypatch, code):
+    def refuse(*arguments):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_data", refuse)
+    with pytest.warns(KernelWarning, match=f"{os.strerror(code)}.*NUMBA_CACHE_DIR") as caught:
+        assert [ChunkLoop(make)(1, 4), ChunkLoop(make)(1, 4)] == [6, 6]
+    assert len(caught) == 1
+
+
+def test_without_any_folder_one_warning_names_the_variable(monkeypatch):
+    monkeypatch.setattr(caching.CacheImpl, "_locator_classes", [])
+    with pytest.warns(KernelWarning, match="no writable folder .*NUMBA_CACHE_DIR") as caught:
+        assert [ChunkLoop(make)(1, 4), ChunkLoop(make)(1, 4)] == [6, 6]
+    assert len(caught) == 1
+
+
+IMPORT = """
+import discrete_vae
+from discrete_vae.samplers.kernels import numba_bipartite, numba_graph
+print(discrete_vae.__file__)
+"""
+SAMPLE = """
+from discrete_vae import RBM, BlockGibbs
+assert BlockGibbs(RBM(5, 3), 50, seed=1).step(3).shape == (50, 8)
+"""
+
+
+@pytest.mark.parametrize(
+    "code", [IMPORT, pytest.param(IMPORT + SAMPLE, marks=pytest.mark.slow)], ids=["import", "sample"]
+)
+def test_kernels_work_where_nothing_can_be_written(tmp_path, code):
+    """The package in a folder whose __pycache__ is a file, as is the home folder: that refuses even root."""
+    package = shutil.copytree(
+        Path(discrete_vae.__file__).parent,
+        tmp_path / "discrete_vae",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    (package / "samplers" / "kernels" / "__pycache__").touch()
+    home = tmp_path / "home"
+    home.touch()
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))
+    }
+    environment |= {"HOME": str(home), "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(package) in done.stdout
+    assert done.stderr.count("NUMBA_CACHE_DIR") == 1

@@ -1,0 +1,166 @@
+"""Errors and records cross the border of a process, and can be copied and compared."""
+
+import copy
+import dataclasses
+import importlib
+import multiprocessing
+import pickle
+import pkgutil
+import re
+import traceback
+
+import pytest
+import torch
+
+import discrete_vae
+from discrete_vae import RBM, BlockGibbs, DiscreteVAE, RunningMoments
+from discrete_vae.checks import check_positive_int
+from discrete_vae.config import ModelConfig, RBMConfig
+from discrete_vae.data.dataset import Dataset, DatasetDescription
+from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError
+from discrete_vae.runs.checkpoint_files import Checkpoint
+from discrete_vae.samplers.kernels.call import SweepCall
+
+WAYS = {
+    "pickle": lambda value: pickle.loads(pickle.dumps(value)),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+}
+
+
+def modules():
+    return [
+        importlib.import_module(found.name)
+        for found in pkgutil.walk_packages(discrete_vae.__path__, "discrete_vae.")
+        if not found.name.endswith("__main__")
+    ]
+
+
+def subclasses(kind):
+    return {kind}.union(*(subclasses(sub) for sub in kind.__subclasses__()))
+
+
+def an_error(kind):
+    if issubclass(kind, InvalidInputError):
+        return kind("num_left", "must be a positive integer", -3, "Give at least 1.")
+    if issubclass(kind, NonFiniteLossError):
+        return kind(7, "reconstruction", float("-inf"), None)
+    return kind("one message")
+
+
+def test_every_error_survives_copies():
+    modules()
+    kinds = {kind for kind in subclasses(DiscreteVAEError) if kind.__module__.startswith("discrete_vae.")}
+    names = {kind.__name__ for kind in kinds}
+    assert {"DamagedCheckpointError", "CheckpointWriteError", "DownloadError", "UsageError"} <= names
+    for kind in kinds:
+        error = an_error(kind)
+        error.add_note("seen in a worker")
+        for way, copied in WAYS.items():
+            again = copied(error)
+            assert type(again) is kind, way
+            assert str(again) == str(error) != "", way
+            assert again.args == error.args, way
+            assert vars(again) == vars(error), way
+
+
+def test_messages_are_built_from_the_parts():
+    assert str(an_error(InvalidInputError)) == (
+        "num_left must be a positive integer; received -3. Give at least 1."
+    )
+    text = str(NonFiniteLossError(7, "kl", 1.5, 4))
+    assert text.startswith(
+        "kl is 1.5 at step 7; the run has stopped. The last good checkpoint is that of step 4."
+    )
+    shown = traceback.format_exception_only(an_error(InvalidInputError))[0]
+    assert shown.startswith("discrete_vae.errors.InvalidInputError: num_left must be")
+
+
+def test_what_was_received_need_not_be_picklable():
+    error = InvalidInputError("report", "must be None", lambda: 0, "Leave it out.")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_a_worker_hands_its_error_over():
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        waiting = pool.apply_async(check_positive_int, ("num_left", 0))
+        with pytest.raises(
+            InvalidInputError, match="num_left must be a positive integer; received 0"
+        ) as caught:
+            waiting.get(timeout=30)
+        assert caught.value.argument == "num_left"
+
+
+def holds_tensors(kind):
+    texts = [str(field.type) for field in dataclasses.fields(kind)]
+    return any(re.search("Tensor|ndarray", text) and "Callable" not in text for text in texts)
+
+
+def test_records_with_tensors_compare_by_identity():
+    """The generated comparison of two tensors has no truth value."""
+    found = [
+        value
+        for module in modules()
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and dataclasses.is_dataclass(value)
+        and value.__module__ == module.__name__
+        and value.__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue]
+        and holds_tensors(value)
+    ]
+    assert {"Dataset", "Moments", "Checkpoint", "SweepCall", "Elbo"} <= {kind.__name__ for kind in found}
+    assert [kind.__name__ for kind in found if kind.__eq__ is not object.__eq__] == []
+
+
+def a_model():
+    torch.manual_seed(0)
+    return DiscreteVAE.from_config(ModelConfig(num_features=4, prior=RBMConfig(num_left=2, num_right=2)))
+
+
+def moments():
+    rbm = RBM(2, 2)
+    sums = RunningMoments(rbm, num_chains=40)
+    BlockGibbs(rbm, num_chains=40, seed=0).step(3, moments=sums)
+    return sums.value()
+
+
+def elbo():
+    with torch.no_grad():
+        return a_model().elbo(torch.ones(3, 4))
+
+
+RECORDS = {
+    "Dataset": lambda: Dataset(
+        "own", *(torch.zeros(2, 4),) * 3, None, False, DatasetDescription("", "", "", "", None)
+    ),
+    "Moments": moments,
+    "Checkpoint": lambda: Checkpoint(3, {"bias": torch.ones(2)}, {"epoch": 1}),
+    "SweepCall": lambda: SweepCall(1, 0, 1, 0, torch.ones(2), None),
+    "Elbo": elbo,
+    "LogLikelihood": lambda: a_model().log_likelihood(torch.ones(3, 4), 5),
+    "Encoding": lambda: a_model().encode(torch.ones(3, 4)),
+    "ModelSample": lambda: a_model().sample(2, num_sweeps=2),
+}
+
+
+def assert_same(a, b):
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same(a[key], b[key])
+    else:
+        assert a == b
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("way", WAYS)
+def test_records_survive_copies(name, way):
+    record = RECORDS[name]()
+    again = WAYS[way](record)
+    assert type(again) is type(record)
+    for field in dataclasses.fields(record):
+        assert_same(getattr(record, field.name), getattr(again, field.name))
+    assert (again == record) is False
+    assert record == record

@@ -1,0 +1,282 @@
+"""What the model makes of wrong values: log Z, latents, dtypes, sources of noise, weights that are not finite."""
+
+import math
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE, LatentGroup, kl_to_boltzmann
+from discrete_vae.config import (
+    FactorialBernoulliConfig,
+    GaussianHierarchyConfig,
+    GraphBoltzmannConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    RBMConfig,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.log_partition.chain_gradient import chain_log_partition
+
+CONFIG = ModelConfig(
+    num_features=12,
+    prior=RBMConfig(num_left=4, num_right=3),
+    posterior=HierarchicalPosteriorConfig(groups=3, hidden=(16,)),
+)
+LAYERS = GaussianHierarchyConfig(num_layers=2, num_units=5, posterior_hidden=(8,), prior_hidden=(8,))
+X = torch.bernoulli(torch.full((10, 12), 0.4), generator=torch.Generator().manual_seed(0))
+
+
+def build(**changes):
+    torch.manual_seed(0)
+    return DiscreteVAE.from_config(CONFIG.model_copy(update=changes)).eval()
+
+
+@pytest.fixture
+def model():
+    return build(hierarchy=LAYERS)
+
+
+def calls_with_log_partition(model):
+    sample = model.posterior.rsample(X)
+    return {
+        "elbo": lambda value: model.elbo(X, log_partition=value),
+        "kl_to_boltzmann": lambda value: kl_to_boltzmann(model.prior, sample.groups, value),
+        "log_likelihood": lambda value: model.log_likelihood(X, 10, log_partition=value),
+    }
+
+
+@pytest.mark.parametrize("call", ["elbo", "kl_to_boltzmann", "log_likelihood"])
+class TestLogPartition:
+    @pytest.mark.parametrize("shape", [(10, 1), (10,), (1, 1), (0,)])
+    def test_shapes_that_would_broadcast(self, model, call, shape):
+        message = "log_partition must be a finite number or a scalar tensor; received a tensor of shape"
+        with pytest.raises(InvalidInputError, match=message):
+            calls_with_log_partition(model)[call](torch.zeros(shape))
+
+    @pytest.mark.parametrize(
+        "value", [math.nan, math.inf, -math.inf, torch.tensor(math.nan), "3.0", [1.0, 2.0], True, object()]
+    )
+    def test_what_is_no_number(self, model, call, value):
+        with pytest.raises(
+            InvalidInputError, match="log_partition must be a finite number or a scalar tensor"
+        ):
+            calls_with_log_partition(model)[call](value)
+
+    @pytest.mark.parametrize("value", [3, 3.0, torch.tensor(3.0), torch.tensor([3.0]), torch.tensor(3)])
+    def test_numbers(self, model, call, value):
+        found = calls_with_log_partition(model)[call](value)
+        assert getattr(found, "value", found).shape == (10,)
+
+
+def test_the_negative_phase_may_have_no_value(model):
+    log_partition = chain_log_partition(model.prior, torch.zeros(2, 7), math.nan)
+    model.elbo(X, log_partition=log_partition).kl_discrete.sum().backward()
+    assert bool(model.prior.bias.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan])
+def test_zeta_outside_its_domain(model, wrong):
+    zeta = torch.full((2, 7), wrong)
+    for call in (lambda: model.decode(zeta), lambda: model.sample(2, z=torch.ones(2, 7), zeta=zeta)):
+        with pytest.raises(
+            InvalidInputError, match=r"zeta must hold values in \[0, 1\]; received a value of"
+        ):
+            call()
+
+
+def test_x_outside_its_domain_of_the_likelihood():
+    with pytest.raises(InvalidInputError, match=r"x must hold values in \[0, 1\]; received a value of -1"):
+        BernoulliLikelihood(7, 12).log_prob(2 * X - 1, torch.zeros(10, 7))
+
+
+def test_spins_in_place_of_bits(model):
+    with pytest.raises(InvalidInputError, match=r"Map -1 and 1 to 0 and 1 by \(z \+ 1\) / 2"):
+        model.sample(z=torch.full((2, 7), -1.0))
+    with pytest.raises(InvalidInputError, match=r"map -1\.\.1 to 0\.\.1 by \(x \+ 1\) / 2"):
+        model.encode(2 * X - 1)
+
+
+PRIORS = [
+    CONFIG.prior,
+    FactorialBernoulliConfig(num_units=7),
+    GraphBoltzmannConfig(num_units=7, edges="complete"),
+]
+
+
+class TestDtypes:
+    @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.kind)
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+    def test_every_method_works_in_every_dtype(self, prior, dtype):
+        model = build(hierarchy=LAYERS, prior=prior).to(dtype)
+        draws = model.sample(3, num_sweeps=5)
+        assert {draws.mean.dtype, draws.z.dtype, draws.zeta.dtype, draws.h.dtype} == {dtype}
+        assert model.encode(X).zeta.dtype == dtype
+        assert model.reconstruct(X).dtype == dtype
+        assert model.decode(torch.ones(3, 7), torch.zeros(3, 2, 5)).dtype == dtype
+        assert bool(model.log_likelihood(X, 5).value.isfinite().all())
+        assert bool(model.elbo(X).value.isfinite().all())
+
+    def test_a_default_dtype_of_float64(self):
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            assert build().sample(3, num_sweeps=5).mean.dtype == torch.float64
+        finally:
+            torch.set_default_dtype(before)
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+    def test_x_of_another_precision_means_the_same(self, model, dtype):
+        other = X.to(dtype)
+        for method in ("elbo", "encode", "reconstruct", "log_likelihood"):
+            more = (20,) if method == "log_likelihood" else ()
+            found = [
+                getattr(model, method)(x, *more, generator=torch.Generator().manual_seed(1))
+                for x in (X, other)
+            ]
+            name = {"elbo": "value", "encode": "zeta", "log_likelihood": "value"}.get(method)
+            first, second = found if name is None else (getattr(part, name) for part in found)
+            assert torch.equal(first, second), method
+
+    @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64])
+    def test_x_that_is_not_floating_point_is_told_how(self, model, dtype):
+        with pytest.raises(InvalidInputError, match=rf"received {dtype}\. Convert it with x\.float\(\)"):
+            model.elbo(X.to(dtype))
+
+    def test_another_device_is_named(self, model):
+        for call in (model.elbo, model.encode, model.reconstruct):
+            with pytest.raises(
+                InvalidInputError, match="x must be on the model's device, cpu; received meta"
+            ):
+                call(X.to("meta"))
+
+
+def parts(draws):
+    return [getattr(draws, name) for name in ("z", "zeta", "h", "mean")]
+
+
+def repeats(first, second):
+    return [torch.equal(a, b) for a, b in zip(parts(first), parts(second), strict=True)]
+
+
+class TestSourcesOfNoise:
+    def test_samples_are_new_each_time(self, model):
+        """100 draws of 7 bits in ten calls: one stream of chains would give ten times the same ten."""
+        rows = torch.cat([model.sample(10, num_sweeps=5).z for _ in range(10)])
+        assert len(rows.unique(dim=0)) > 40
+        assert not any(repeats(model.sample(10, num_sweeps=5), model.sample(10, num_sweeps=5)))
+
+    def test_the_global_seed_governs_all_of_it(self, model):
+        found = []
+        for seed in (1, 1, 2):
+            torch.manual_seed(seed)
+            found.append(model.sample(10, num_sweeps=5))
+        assert all(repeats(*found[:2]))
+        assert not any(repeats(*found[1:]))
+
+    def test_the_same_seed_repeats_the_whole_result(self, model):
+        draws = [model.sample(10, num_sweeps=5, seed=seed) for seed in (3, 3, 4)]
+        assert all(repeats(*draws[:2]))
+        assert not any(repeats(*draws[1:]))
+        for method, argument in (("reconstruct", X), ("decode", torch.ones(10, 7))):
+            first, second, other = (getattr(model, method)(argument, seed=seed) for seed in (3, 3, 4))
+            assert torch.equal(first, second)
+            assert not torch.equal(first, other)
+        assert torch.equal(model.encode(X, seed=3).h, model.encode(X, seed=3).h)
+
+    def test_a_generator_governs_all_of_it_and_moves_on(self, model):
+        generators = [torch.Generator().manual_seed(3) for _ in range(2)]
+        first, second = (model.sample(10, num_sweeps=5, generator=generator) for generator in generators)
+        assert all(repeats(first, second))
+        assert not any(repeats(first, model.sample(10, num_sweeps=5, generator=generators[0])))
+
+    def test_a_seed_leaves_the_global_generator_alone(self, model):
+        before = torch.random.get_rng_state()
+        model.sample(4, num_sweeps=2, seed=0)
+        model.reconstruct(X, seed=0)
+        assert torch.equal(before, torch.random.get_rng_state())
+
+    def test_two_sources_are_one_too_many(self, model):
+        both = {"seed": 0, "generator": torch.Generator()}
+        for call in (
+            lambda: model.sample(2, **both),
+            lambda: model.encode(X, **both),
+            lambda: model.reconstruct(X, **both),
+            lambda: model.decode(torch.ones(2, 7), **both),
+        ):
+            with pytest.raises(InvalidInputError, match="seed must not be given together with generator"):
+                call()
+
+    @pytest.mark.parametrize("generator", [0, "cpu", torch.Generator])
+    def test_what_is_no_generator(self, model, generator):
+        for call in (
+            lambda: model.elbo(X, generator=generator),
+            lambda: model.sample(2, generator=generator),
+            lambda: model.encode(X, generator=generator),
+        ):
+            with pytest.raises(InvalidInputError, match=r"generator must be a torch\.Generator"):
+                call()
+
+    def test_the_states_set_the_number(self, model):
+        assert model.sample(z=torch.ones(6, 7)).mean.shape == (6, 12)
+        with pytest.raises(InvalidInputError, match=r"z must have shape \(5, 7\)"):
+            model.sample(5, z=torch.ones(6, 7))
+        with pytest.raises(InvalidInputError, match="n must be a positive integer; received None"):
+            model.sample()
+
+
+def plant(model, name, value):
+    with torch.no_grad():
+        model.get_parameter(name).view(-1)[0] = value
+
+
+DOORS = {
+    "sample": lambda model: model.sample(4, num_sweeps=2),
+    "encode": lambda model: model.encode(X),
+    "reconstruct": lambda model: model.reconstruct(X),
+    "decode": lambda model: model.decode(torch.full((2, 7), 0.5)),
+    "log_likelihood": lambda model: model.log_likelihood(X, 5, log_partition=3.0),
+}
+READS = {
+    "prior.weight": ("sample", "log_likelihood"),
+    "prior.bias": ("sample", "log_likelihood"),
+    "posterior.networks.0.layers.0.weight": ("encode", "reconstruct", "log_likelihood"),
+    "posterior.networks.2.layers.3.scale": ("encode", "reconstruct", "log_likelihood"),
+    "posterior.smoothing.beta": ("sample", "encode", "reconstruct"),
+    "hierarchy.posterior.1.network.layers.2.bias": ("encode", "reconstruct", "log_likelihood"),
+    "hierarchy.prior.networks.0.network.layers.0.weight": ("sample", "decode", "log_likelihood"),
+    "likelihood.network.layers.0.bias": ("sample", "reconstruct", "decode", "log_likelihood"),
+}
+
+
+@pytest.mark.parametrize(("name", "door"), [(name, door) for name in READS for door in READS[name]])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_weight_that_is_not_finite_stops_what_reads_it(model, name, door, value):
+    plant(model, name, value)
+    part = name.removeprefix("prior.") if door == "sample" else name
+    with pytest.raises(
+        InvalidInputError, match=rf"{part} must be finite.*received a (value|sum) of (nan|inf)"
+    ):
+        DOORS[door](model)
+
+
+def test_finite_weights_that_overflow_are_seen_in_the_logits(model):
+    with torch.no_grad():
+        model.posterior.networks[0].layers[-2].weight.fill_(3e38)
+        model.posterior.networks[0].layers[-1].scale.fill_(3e38)
+    with pytest.raises(InvalidInputError, match="the posterior network's logits must be finite"):
+        model.encode(X)
+
+
+def test_a_broken_encoder_reaches_the_loss(model):
+    plant(model, "posterior.networks.0.layers.0.weight", math.nan)
+    elbo = model.elbo(X, log_partition=3.0)
+    assert bool(elbo.reconstruction.isnan().all())
+    assert bool(elbo.kl_discrete.isnan().all())
+
+
+def test_groups_of_a_posterior_of_ones_own_see_it_too(model):
+    logits = torch.full((3, 7), math.nan)
+    zeta = model.smoothing.rsample(logits)
+    group = LatentGroup(logits=logits, zeta=zeta, bits=model.smoothing.bits(zeta, logits))
+    assert bool(kl_to_boltzmann(model.prior, [group], 3.0).isnan().all())
