@@ -107,6 +107,18 @@ def test_no_value_is_read_where_that_would_wait():
     assert torch.equal(compiled(outside), outside)
 
 
+@pytest.mark.parametrize("likelihood", [BERNOULLI, GAUSSIAN, CATEGORICAL, COUNTS])
+def test_nothing_behind_the_door_reads_values(likelihood):
+    """Fake tensors have no values: what would wait for an accelerator raises here."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        x, parameters = torch.ones(5, 2), torch.ones(3, 5, *likelihood.parameter_shape)
+        observed = likelihood.observed_mask(likelihood.check(x))
+        assert likelihood.network_input(x, observed).shape == (5, *likelihood.input_shape)
+        assert likelihood.log_prob(parameters, x, observed).shape == (3, 5)
+        for draw in (likelihood.sample, likelihood.mean, likelihood.mode):
+            assert draw(parameters).shape == (3, 5, 2)
+
+
 def test_log_prob_compiles_without_a_break():
     x = torch.tensor([[0.0, torch.nan]])
     observed = ~x.isnan()
