@@ -24,7 +24,11 @@ from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.domain import values_are_readable
-from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, enumerate_log_partition, num_enumerated_units
+from discrete_vae.log_partition.exact import (
+    MAX_SILENTLY_ENUMERATED_UNITS,
+    enumerate_log_partition,
+    num_enumerated_units,
+)
 from discrete_vae.log_partition.surrogate import negative_phase_gradient
 from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.mlp_decoder import MLPDecoder

@@ -66,7 +66,8 @@ class GraphBoltzmann(BoltzmannEnergy):
     def __init__(self, num_units: int, edges: Edges) -> None:
         super().__init__()
         self.num_units = check_positive_int("num_units", num_units)
-        pairs = check_edges(num_units, edges)
+        with torch.device("cpu"):  # NumPy works the graph out, wherever the weights are wanted
+            pairs = check_edges(num_units, edges)
         self.weight = nn.Parameter(torch.zeros(len(pairs)))
         self.bias = nn.Parameter(torch.zeros(num_units))
         blocks = colour_blocks(num_units, pairs.numpy())

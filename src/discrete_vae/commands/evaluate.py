@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from argparse import Namespace
@@ -119,8 +120,9 @@ def parse_checkpoint(text: str) -> int | Literal["best", "last"]:
     """
     if text == "best" or text == "last":  # noqa: PLR1714, RUF100 (a set would hide the type)
         return text
-    if not text.isascii() or not text.isdecimal():
-        raise InvalidInputError("--checkpoint", "must be best, last or a step", repr(text), "Use best.")
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        received = repr(text)[:80]
+        raise InvalidInputError("--checkpoint", "must be best, last or a step", received, "Use best.")
     return int(text)
 
 

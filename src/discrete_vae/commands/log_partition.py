@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from discrete_vae.checks import check_number
 from discrete_vae.commands.evaluate import changed_config, parse_checkpoint
 from discrete_vae.commands.layout import hanging
 from discrete_vae.commands.overrides import Override
@@ -27,6 +28,8 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
     to_json = out is not None and Path(out).suffix.lower() == ".json"
     if out is not None and not to_json:
         check_picture_path(out)
+    if arguments.std_error is not None:
+        check_number("std_error", arguments.std_error, above=0.0, repair="Give nats, for example 0.01.")
     from discrete_vae.evaluation.chain_health import chain_health
     from discrete_vae.evaluation.repeats import repeat_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition

@@ -34,8 +34,9 @@ def build_parser() -> argparse.ArgumentParser:
         description="Variational autoencoders with a Boltzmann-machine prior: from data to a trained model, its "
         "log-likelihood and its samples.",
         epilog="To start: dvae train digits --size smoke (under a minute), then what its last line says. "
-        "dvae VERB --help explains a verb. Exit status: 0; 1 if a loss is not finite; 2 for wrong input; "
-        "130 after an interrupt, 143 after SIGTERM.",
+        "dvae VERB --help explains a verb. Exit status: 0; 1 if a loss is not finite; 2 for wrong input, a damaged "
+        "file, a full disk or too little memory; 70 for a fault of dvae itself; 130 after an interrupt (Ctrl-C); 143 "
+        "after a request to end (SIGTERM).",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dvae {__version__}")
@@ -46,7 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
         )
         for name, (_, text) in VERBS.items()
     }
-    seed = whole_number(at_least=0)
+    seed = whole_number(at_least=0, at_most=2**64 - 1)
     for name in TAKES_SETTINGS:
         made[name].takes_settings = True
         made[name].usage = f"dvae {name} EXPERIMENT | --data FILE  [options] [settings]"

@@ -94,7 +94,7 @@ class Setting:
             except ValidationError as error:
                 findings = findings or error.errors(include_url=False)
         assert findings is not None
-        raise InvalidInputError(option, rule_of(findings[0]), repr(" ".join(words)), repair)
+        raise InvalidInputError(option, rule_of(findings[0]), repr(" ".join(words))[:80], repair)
 
 
 def walk(

@@ -73,7 +73,7 @@ class HouseParser(argparse.ArgumentParser):
         return f"{word} must be an option of {self.prog}; received an unknown name. {repair}"
 
 
-def whole_number(*, at_least: int) -> Callable[[str], int]:
+def whole_number(*, at_least: int, at_most: int = 10**18) -> Callable[[str], int]:
     """A reader of integers for `add_argument`.
 
     Examples:
@@ -85,10 +85,16 @@ def whole_number(*, at_least: int) -> Callable[[str], int]:
     """
 
     def read(text: str) -> int:
-        if not re.fullmatch(r"[+-]?\d{1,18}", text) or int(text) < at_least:
+        number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,30}", text) else None
+        rule = None
+        if number is None or number < at_least:
             rule = f"must be a whole number of at least {at_least}"
-            raise argparse.ArgumentTypeError(f"{rule}; received {text!r}. Give one such as {at_least}.")
-        return int(text)
+        elif number > at_most:
+            rule = f"must be a whole number of at most {at_most}"
+        if number is None or rule is not None:
+            received = repr(text)[:80]
+            raise argparse.ArgumentTypeError(f"{rule}; received {received}. Give one such as {at_least}.")
+        return number
 
     return read
 

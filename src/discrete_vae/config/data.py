@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, field_validator
+from pydantic import Field, field_validator
 
 from discrete_vae.config.base import ComponentConfig
+from discrete_vae.config.numbers import Count, Seed
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
 
 BinarisationSeed = Annotated[
-    NonNegativeInt,
+    Seed,
     Field(description="Seed of the one binarisation that the validation and test parts keep."),
 ]
-SplitSeed = Annotated[
-    NonNegativeInt, Field(description="Seed of the shuffle before the parts are split off.")
-]
+SplitSeed = Annotated[Seed, Field(description="Seed of the shuffle before the parts are split off.")]
 
 
 class DigitsConfig(ComponentConfig):
@@ -23,8 +24,8 @@ class DigitsConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.data.digits:load_digits"
     kind: Literal["digits"] = "digits"
-    num_valid: PositiveInt = Field(default=250, description="Examples of the validation part.")
-    num_test: PositiveInt = Field(default=250, description="Examples of the test part.")
+    num_valid: Count = Field(default=250, description="Examples of the validation part.")
+    num_test: Count = Field(default=250, description="Examples of the test part.")
     split_seed: SplitSeed = 0
     binarisation_seed: BinarisationSeed = 0
 
@@ -34,9 +35,7 @@ class MNISTDynamicConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.data.mnist_dynamic:load_mnist_dynamic"
     kind: Literal["mnist-dynamic"] = "mnist-dynamic"
-    num_valid: PositiveInt = Field(
-        default=10000, description="Last training images, held out for validation."
-    )
+    num_valid: Count = Field(default=10000, description="Last training images, held out for validation.")
     binarisation_seed: BinarisationSeed = 0
 
 
@@ -52,9 +51,7 @@ class OmniglotConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.data.omniglot:load_omniglot"
     kind: Literal["omniglot"] = "omniglot"
-    num_valid: PositiveInt = Field(
-        default=1345, description="Shuffled training images, held out for validation."
-    )
+    num_valid: Count = Field(default=1345, description="Shuffled training images, held out for validation.")
     split_seed: SplitSeed = 0
     binarisation_seed: BinarisationSeed = 0
 
@@ -85,7 +82,13 @@ class FileDataConfig(ComponentConfig):
     @classmethod
     def _absolute(cls, path: Path) -> Path:
         # The config of a run is read again later, from any folder.
-        return path.expanduser().absolute()
+        found = user_path("path", path).absolute()
+        try:
+            str(found).encode()
+        except UnicodeEncodeError:
+            repair = "Rename the file or its folder."
+            raise InvalidInputError("path", "must be text in UTF-8", ascii(str(path)), repair) from None
+        return found
 
 
 DataConfig = Annotated[

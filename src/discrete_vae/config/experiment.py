@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
 from discrete_vae.config.base import Record
 from discrete_vae.config.data import DataConfig
 from discrete_vae.config.model import ModelConfig
+from discrete_vae.config.numbers import Seed
 from discrete_vae.config.training import EvaluationConfig, TrainingConfig
 
 
@@ -15,7 +16,7 @@ class ExperimentConfig(Record):
 
     name: str = Field(description="The experiment's name.")
     size: str = Field(default="short", description="Which of the experiment's sizes it started from.")
-    seed: NonNegativeInt = Field(default=0, description="Seed of the initial weights and of all noise.")
+    seed: Seed = Field(default=0, description="Seed of the initial weights and of all noise.")
     data: DataConfig
     model: ModelConfig
     training: TrainingConfig = TrainingConfig()

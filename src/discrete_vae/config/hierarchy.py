@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field
 
 from discrete_vae.config.base import ComponentConfig
+from discrete_vae.config.numbers import Count, Factor
 
 
 class NoSharingConfig(ComponentConfig):
@@ -21,7 +22,7 @@ class GroupSharingConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.hierarchy.group_sharing:GroupSharing"
     kind: Literal["groups"] = "groups"
-    num_groups: PositiveInt = Field(default=2, description="Groups; their number divides that of the layers.")
+    num_groups: Count = Field(default=2, description="Groups; their number divides that of the layers.")
 
 
 class CompleteSharingConfig(ComponentConfig):
@@ -48,18 +49,18 @@ class GaussianHierarchyConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.hierarchy.gaussian_hierarchy:build_gaussian_hierarchy"
     kind: Literal["gaussian"] = "gaussian"
-    num_layers: PositiveInt = Field(default=10, description="Layers.")
-    num_units: PositiveInt = Field(default=64, description="Units of each layer.")
-    posterior_hidden: tuple[PositiveInt, ...] = Field(
+    num_layers: Count = Field(default=10, description="Layers.")
+    num_units: Count = Field(default=64, description="Units of each layer.")
+    posterior_hidden: tuple[Count, ...] = Field(
         default=(2000, 2000), description="Widths of the hidden layers of each layer's posterior network."
     )
-    prior_hidden: tuple[PositiveInt, ...] = Field(
+    prior_hidden: tuple[Count, ...] = Field(
         default=(1000,), description="Widths of the hidden layers of a prior network."
     )
     sharing: SharingConfig = Field(
         default=NoSharingConfig(), description="Which layers share a prior network."
     )
-    log_std_bound: PositiveFloat | None = Field(
+    log_std_bound: Annotated[Factor, Field(gt=0)] | None = Field(
         default=5.0, description="Bound of every log standard deviation, by tanh; none is no bound."
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, PositiveFloat
 
 from discrete_vae.config.base import ComponentConfig
+from discrete_vae.config.numbers import Count
 
 
 class BernoulliLikelihoodConfig(ComponentConfig):
@@ -31,7 +32,7 @@ class CategoricalLikelihoodConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.likelihoods.categorical:CategoricalLikelihood"
     kind: Literal["categorical"] = "categorical"
-    num_categories: int = Field(default=2, ge=2, description="Categories of each feature.")
+    num_categories: Count = Field(default=2, ge=2, description="Categories of each feature.")
 
 
 class NegativeBinomialLikelihoodConfig(ComponentConfig):

@@ -6,6 +6,7 @@ from pydantic_core import ErrorDetails
 
 _RULES = {
     "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of fewer digits",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
     "float_parsing": "must be a number",

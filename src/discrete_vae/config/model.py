@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Self
+from typing import Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from discrete_vae.config.base import Record
 from discrete_vae.config.hierarchy import HierarchyConfig, NoHierarchyConfig
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.networks import DecoderConfig, EncoderConfig, FlattenEncoderConfig, MLPDecoderConfig
+from discrete_vae.config.numbers import Count
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
 from discrete_vae.config.prior import PriorConfig, RBMConfig
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig
@@ -20,10 +21,10 @@ from discrete_vae.errors import InvalidInputError
 class ModelConfig(Record):
     """A discrete VAE: one config per part."""
 
-    num_features: PositiveInt | None = Field(
+    num_features: Count | None = Field(
         default=None, description="Features of one example, if it is a row of a table."
     )
-    event_shape: tuple[PositiveInt, ...] | None = Field(
+    event_shape: tuple[Count, ...] | None = Field(
         default=None, description="Shape of one example otherwise, for images channel, row, column."
     )
     missing: bool = Field(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from discrete_vae.config.base import ComponentConfig
+from discrete_vae.config.numbers import Count
 
 
 class FlattenEncoderConfig(ComponentConfig):
@@ -21,8 +22,8 @@ class ConvolutionalEncoderConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.nets.convolutional:ConvolutionalEncoder"
     kind: Literal["convolutional"] = "convolutional"
-    num_features: PositiveInt = Field(default=256, description="Features that the posterior reads.")
-    widths: tuple[PositiveInt, ...] = Field(
+    num_features: Count = Field(default=256, description="Features that the posterior reads.")
+    widths: tuple[Count, ...] = Field(
         default=(16, 32, 64), description="Channels after each halving of the image."
     )
 
@@ -37,7 +38,7 @@ class MLPDecoderConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.nets.mlp_decoder:MLPDecoder"
     kind: Literal["mlp"] = "mlp"
-    hidden: tuple[PositiveInt, ...] = Field(default=(), description="Widths of the decoder's hidden layers.")
+    hidden: tuple[Count, ...] = Field(default=(), description="Widths of the decoder's hidden layers.")
 
 
 class ConvolutionalDecoderConfig(ComponentConfig):
@@ -45,7 +46,7 @@ class ConvolutionalDecoderConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.nets.convolutional:ConvolutionalDecoder"
     kind: Literal["convolutional"] = "convolutional"
-    widths: tuple[PositiveInt, ...] = Field(
+    widths: tuple[Count, ...] = Field(
         default=(16, 32, 64), description="Channels of the images, the largest first."
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from discrete_vae.config.base import ComponentConfig
+from discrete_vae.config.numbers import Count
 
 
 class HierarchicalPosteriorConfig(ComponentConfig):
@@ -14,11 +15,11 @@ class HierarchicalPosteriorConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.posteriors.hierarchical:HierarchicalPosterior"
     kind: Literal["hierarchical"] = "hierarchical"
-    groups: PositiveInt | tuple[tuple[int, ...], ...] = Field(
+    groups: Count | tuple[tuple[int, ...], ...] = Field(
         default=4,
         description="Number of groups, which split the units in order, left side first; or the units of each.",
     )
-    hidden: tuple[PositiveInt, ...] = Field(
+    hidden: tuple[Count, ...] = Field(
         default=(2000, 2000), description="Widths of each group's hidden layers."
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from discrete_vae.config.base import ComponentConfig
+from discrete_vae.config.numbers import Count
 
 
 class BlockGibbsConfig(ComponentConfig):
@@ -14,7 +15,7 @@ class BlockGibbsConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.samplers.block_gibbs:BlockGibbs"
     kind: Literal["block-gibbs"] = "block-gibbs"
-    num_chains: PositiveInt = Field(
+    num_chains: Count = Field(
         default=2000, description="Chains; the paper has 20 per element of the minibatch."
     )
 
@@ -24,7 +25,7 @@ class ParallelTemperingConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.samplers.parallel_tempering:ParallelTempering"
     kind: Literal["parallel-tempering"] = "parallel-tempering"
-    num_chains: PositiveInt = Field(default=200, description="Chains; a sweep costs one sweep a replica.")
+    num_chains: Count = Field(default=200, description="Chains; a sweep costs one sweep a replica.")
     inverse_temperatures: tuple[float, ...] | None = Field(
         default=None, description="The ladder, rising to 1; none tunes it to exchange rates near 0.5."
     )

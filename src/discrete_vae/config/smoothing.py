@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from discrete_vae.config.base import ComponentConfig
+from discrete_vae.config.numbers import Factor
 
 
 class SpikeExponentialConfig(ComponentConfig):
@@ -14,7 +15,7 @@ class SpikeExponentialConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.smoothing.spike_exponential:SpikeExponential"
     kind: Literal["spike-exponential"] = "spike-exponential"
-    beta: float = Field(
+    beta: Factor = Field(
         default=3.0, ge=0.01, description="Inverse width of the smoothing, where training starts."
     )
     trainable: bool = Field(default=True, description="Whether beta is learned.")

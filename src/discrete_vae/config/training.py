@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat
 
 from discrete_vae.config.base import Record
+from discrete_vae.config.numbers import Count, Factor, Interval, Repetitions, Seed
 from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
 
 
@@ -25,35 +26,37 @@ class WarmUpConfig(Record):
 class BetaBoundConfig(Record):
     """The upper bound of a trained beta, a line in the epoch (paper section architecture)."""
 
-    start: float = Field(default=3.0, ge=0.01, description="Bound at the first step.")
-    slope: NonNegativeFloat = Field(default=0.1, description="Rise of the bound an epoch.")
+    start: Factor = Field(default=3.0, ge=0.01, description="Bound at the first step.")
+    slope: float = Field(default=0.1, ge=0.0, le=1e20, description="Rise of the bound an epoch.")
 
 
 class OptimiserConfig(Record):
     """Adam with a decaying step size (paper section architecture)."""
 
-    learning_rate: PositiveFloat = Field(default=3e-3, description="Step size at the start.")
+    learning_rate: Factor = Field(default=3e-3, gt=0.0, description="Step size at the start.")
     final_fraction: float = Field(
         default=0.03,
         gt=0.0,
         le=1.0,
         description="Share of the step size that is left at the end; the decay is geometric.",
     )
-    eps: PositiveFloat = Field(default=1e-8, description="Adam's epsilon.")
+    eps: Factor = Field(default=1e-8, gt=0.0, description="Adam's epsilon.")
 
 
 class TrainingConfig(Record):
     """One training run."""
 
-    num_epochs: PositiveInt = Field(default=100, description="Passes over the training part.")
-    batch_size: PositiveInt = Field(default=100, description="Examples a step.")
+    num_epochs: Repetitions = Field(default=100, description="Passes over the training part.")
+    batch_size: Count = Field(
+        default=100, ge=2, description="Examples a step; batch normalisation compares them."
+    )
     optimiser: OptimiserConfig = OptimiserConfig()
     warm_up: WarmUpConfig = WarmUpConfig()
     beta_bound: BetaBoundConfig = BetaBoundConfig()
     sampler: SamplerConfig = BlockGibbsConfig()
-    num_sweeps: PositiveInt = Field(default=100, description="Sweeps of the persistent chains a step.")
-    log_every: PositiveInt = Field(default=100, description="Steps between two lines of metrics.jsonl.")
-    validate_every: PositiveInt = Field(
+    num_sweeps: Repetitions = Field(default=100, description="Sweeps of the persistent chains a step.")
+    log_every: Interval = Field(default=100, description="Steps between two lines of metrics.jsonl.")
+    validate_every: Interval = Field(
         default=1000, description="Steps between two validations, each with a checkpoint."
     )
 
@@ -61,24 +64,22 @@ class TrainingConfig(Record):
 class EvaluationConfig(Record):
     """One evaluation of a trained model."""
 
-    num_samples: PositiveInt = Field(default=10_000, description="Importance samples an example.")
-    num_examples: PositiveInt | None = Field(default=None, description="Test examples; none means all.")
-    max_memory: PositiveFloat = Field(
-        default=512.0, description="Memory for the networks' intermediate values, MiB."
+    num_samples: Repetitions = Field(default=10_000, description="Importance samples an example.")
+    num_examples: Count | None = Field(default=None, description="Test examples; none means all.")
+    max_memory: Factor = Field(
+        default=512.0, gt=0.0, description="Memory for the networks' intermediate values, MiB."
     )
-    log_partition_std_error: PositiveFloat = Field(
-        default=0.003, description="Standard error of log Z that bridge sampling goes for, nats."
+    log_partition_std_error: Factor = Field(
+        default=0.003, gt=0.0, description="Standard error of log Z that bridge sampling goes for, nats."
     )
-    max_tempered_sweeps: PositiveInt = Field(
+    max_tempered_sweeps: Repetitions = Field(
         default=50_000, description="Sweeps of bridge sampling, at most."
     )
-    num_annealed_chains: PositiveInt = Field(
-        default=500, description="Chains of annealed importance sampling, the check of log Z."
+    num_annealed_chains: Count = Field(
+        default=500, ge=2, description="Chains of annealed importance sampling, the check of log Z."
     )
-    num_temperatures: PositiveInt = Field(default=2000, description="Its temperatures.")
-    num_chain_sweeps: PositiveInt = Field(
+    num_temperatures: Repetitions = Field(default=2000, description="Its temperatures.")
+    num_chain_sweeps: Repetitions = Field(
         default=1000, description="Sweeps of the training chains before annealing starts from them."
     )
-    seed: NonNegativeInt = Field(
-        default=0, description="Seed of the importance samples and of the annealing."
-    )
+    seed: Seed = Field(default=0, description="Seed of the importance samples and of the annealing.")

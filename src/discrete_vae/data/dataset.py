@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from discrete_vae.errors import InvalidInputError
+
 
 @dataclass(frozen=True)
 class DatasetDescription:
@@ -40,6 +42,9 @@ class Dataset:
             the examples are no images.
         dynamic: Whether `train` holds probabilities.
         description: Source, version, split and binarisation.
+
+    Raises:
+        InvalidInputError: If a part has no example, or the training part only one.
     """
 
     name: str
@@ -49,6 +54,14 @@ class Dataset:
     image_shape: tuple[int, int] | None
     dynamic: bool
     description: DatasetDescription
+
+    def __post_init__(self) -> None:
+        sizes = {part: len(getattr(self, part)) for part in ("train", "valid", "test")}
+        if sizes["train"] < 2 or min(sizes.values()) < 1:  # batch normalisation needs the spread of two
+            rule = "must have at least two examples to train on, and one each for validation and test"
+            received = ", ".join(f"{count} in {part}" for part, count in sizes.items())
+            repair = "Add examples, or divide them otherwise."
+            raise InvalidInputError(f"data set {self.name}", rule, received, repair)
 
     @property
     def num_features(self) -> int:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
 
 ENVIRONMENT_VARIABLE = "DISCRETE_VAE_DATA"
 
@@ -52,7 +53,7 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 
 
 def _existing(name: str, folder: str | Path) -> Path:
-    path = Path(folder).expanduser()
+    path = user_path(name, folder)
     if not path.is_dir():
         raise InvalidInputError(
             name, "must be an existing folder", str(folder), "Create it, or correct the path."

@@ -11,8 +11,10 @@ from discrete_vae.data.dataset import Dataset, DatasetDescription
 from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.data.folder import check_data_dir
 from discrete_vae.data.parts import evaluation_part, training_part
-from discrete_vae.data.read_arrays import read_npy, read_npz
+from discrete_vae.data.read_arrays import read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.memory import allocating, check_memory
+from discrete_vae.paths import user_path
 from discrete_vae.runs.checksums import sha256_file
 
 _PARTS = ("train", "valid", "test")
@@ -61,8 +63,25 @@ def load_file(
         (torch.Size([16, 20]), torch.Size([2, 20]), False)
     """
     check_data_dir(data_dir)
-    file = Path(path).expanduser()
+    file = user_path("path", path)
     arrays = _read(file)
+    repair = "Give fewer examples or features, or use a machine with more memory."
+    # a float32 copy of all, and a second one where examples are shuffled
+    needed = 4 * sum(array.size for array in arrays.values()) * (2 if len(arrays) == 1 else 1)
+    check_memory(str(file), needed, repair, what="for its values in float32")
+    with allocating(str(file), repair):
+        return _dataset(file, arrays, valid_fraction, test_fraction, split_seed, binarisation_seed)
+
+
+def _dataset(
+    file: Path,
+    arrays: dict[str, np.ndarray],
+    valid_fraction: float,
+    test_fraction: float,
+    split_seed: int,
+    binarisation_seed: int,
+) -> Dataset:
+    """The data set of some arrays, by part or a single one by the name that messages call it."""
     if len(arrays) == 1:
         ((name, array),) = arrays.items()
         values, image_shape = _check_values(name, array)
@@ -116,12 +135,10 @@ def _read(file: Path) -> dict[str, np.ndarray]:
     if set(arrays) == set(_PARTS):
         return arrays
     if len(arrays) == 1:
-        return {f"{file}, array {key!r},": array for key, array in arrays.items()}
-    keys = ", ".join(arrays) or "none"
+        return {f"{file}, array {shown_key(key)},": array for key, array in arrays.items()}
     repair = "Rename the arrays, or save one of them alone."
-    raise InvalidInputError(
-        str(file), "must hold the arrays train, valid and test, or a single one", keys, repair
-    )
+    rule = "must hold the arrays train, valid and test, or a single one"
+    raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
 
 
 def _check_values(name: str, array: np.ndarray) -> tuple[np.ndarray, tuple[int, int] | None]:
@@ -141,11 +158,11 @@ def _check_values(name: str, array: np.ndarray) -> tuple[np.ndarray, tuple[int, 
         _check_range(name, array)
     elif array.dtype.kind != "b" and (array.min() < 0 or array.max() > 1):
         worst = array.max() if array.max() > 1 else array.min()
-        repair = (
-            "Divide 0..255 intensities by 255."
-            if 1 < array.max() <= 255 and array.min() >= 0
-            else "Map it to 0 and 1."
-        )
+        repair = "Map it to 0 and 1."
+        if 1 < array.max() <= 255 and array.min() >= 0:
+            repair = "Divide 0..255 intensities by 255."
+        elif bool((abs(array) == 1).all()):
+            repair = "Map -1 and 1 to 0 and 1 by (x + 1) / 2."
         raise InvalidInputError(name, "must hold 0 and 1 if it holds integers", f"a value of {worst}", repair)
     image_shape = (array.shape[1], array.shape[2]) if array.ndim == 3 else None
     return array.reshape(len(array), -1).astype(np.float32), image_shape
@@ -153,17 +170,28 @@ def _check_values(name: str, array: np.ndarray) -> tuple[np.ndarray, tuple[int, 
 
 def _check_range(name: str, array: np.ndarray) -> None:
     if np.isnan(array).any():
-        where = tuple(int(index) for index in np.argwhere(np.isnan(array))[0])
+        first = np.unravel_index(int(np.isnan(array).argmax()), array.shape)
+        where = tuple(int(index) for index in first)
         raise InvalidInputError(
             name, "must hold no NaN", f"NaN at {where}", "Remove or fill the missing values."
         )
     low, high = array.min(), array.max()
     if low < 0 or high > 1:
-        scaled = low >= 0 and high <= 255
-        repair = "Divide 0..255 intensities by 255." if scaled else "Scale the values to [0, 1]."
+        repair = "Scale the values to [0, 1]."
+        if low >= 0 and high <= 255:
+            repair = "Divide 0..255 intensities by 255."
+        elif low >= -1 and high <= 1:
+            repair = "Scale the values to [0, 1]: -1..1 by (x + 1) / 2."
         raise InvalidInputError(
             name, "must hold values in [0, 1]", f"values from {low:g} to {high:g}", repair
         )
+    # a changed letter of the header turns every 1 into a value that is almost 0
+    with np.errstate(invalid="ignore"):
+        swapped = not _is_binary(array) and _is_binary(array.view(array.dtype.newbyteorder()))
+    if swapped:
+        received = "values that are 0 and 1 in the other byte order alone"
+        repair = "The file is damaged: copy it again, or write it with numpy.save."
+        raise InvalidInputError(name, "must hold values in the byte order of its header", received, repair)
 
 
 def _cut(

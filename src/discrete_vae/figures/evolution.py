@@ -16,7 +16,7 @@ from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.protocol import Sampler
 
 _STREAM = 0x65766F6C
-_DEFAULT_CHAINS = 5
+DEFAULT_CHAINS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ def evolution(
     if chains.energy is not model.prior:
         repair = "Build them with energy=model.prior."
         raise InvalidInputError("chains", "must sample the model's own prior", "another machine's", repair)
-    shown = min(_DEFAULT_CHAINS, chains.num_chains) if num_chains is None else num_chains
+    shown = min(DEFAULT_CHAINS, chains.num_chains) if num_chains is None else num_chains
     if check_positive_int("num_chains", shown) > chains.num_chains:
         rule = f"must be at most {chains.num_chains}, the number of chains"
         raise InvalidInputError("num_chains", rule, shown, "Build a sampler with more chains.")

@@ -13,8 +13,11 @@ from torch import Tensor
 from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.saving import check_picture_path, save_figure
+from discrete_vae.memory import check_memory
 
 MAX_WIDTH, MAX_HEIGHT = 1500, 1600  # pixels that a grid is scaled up to; one with more cells gets larger
+_LARGEST_SIDE = 50_000  # of what matplotlib can draw, 2^16, with room for the text
+_PER_PIXEL = 24  # bytes: the values, the canvas, and what matplotlib makes of it
 _STRIP_WIDTH = 256  # features in a line of a strip
 _MAX_SCALE, _MAX_THICKNESS = 12, 12
 _THIN, _ROW, _WIDE = 1, 4, 7  # pixels between the members of a group, rows of images, and groups
@@ -64,6 +67,37 @@ def cell_shape(num_features: int, image_shape: tuple[int, int] | None) -> tuple[
     return sides[0], sides[1]
 
 
+def check_grid(
+    shape: tuple[int, int, int, int], image_shape: tuple[int, int] | None, *, stacked: bool = False
+) -> None:
+    """Check that a grid of examples makes a picture that can be drawn and fits the memory, one pixel a feature.
+
+    Args:
+        shape: Rows, groups, members of a group, features.
+        image_shape: As in `draw_image_grid`.
+        stacked: As in `draw_image_grid`.
+
+    Raises:
+        InvalidInputError: If the picture would be too large, or the image shape breaks its rule.
+
+    Examples:
+        >>> check_grid((2, 3, 40_000, 64), (8, 8))
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: images must make a picture of at most 50000 pixels a side; received
+        1080021 x 32. Show fewer rows, groups or members of a group.
+    """
+    num_rows, num_groups, num_members, num_features = shape
+    cell = cell_shape(num_features, image_shape)
+    below, beside = (num_members, 1) if stacked or image_shape is None else (1, num_members)
+    width = num_groups * (beside * (cell[1] + _THIN) + _WIDE)
+    height = num_rows * (below * (cell[0] + _THIN) + _WIDE)
+    repair = "Show fewer rows, groups or members of a group."
+    if max(width, height) > _LARGEST_SIDE:
+        rule = f"must make a picture of at most {_LARGEST_SIDE} pixels a side"
+        raise InvalidInputError("images", rule, f"{width} x {height}", repair)
+    check_memory("images", _PER_PIXEL * width * height, repair, what="for the picture")
+
+
 def draw_image_grid(
     images: Tensor,
     image_shape: tuple[int, int] | None,
@@ -93,6 +127,8 @@ def draw_image_grid(
     check_unit_interval("images", images.nan_to_num(0.0))
     cell = cell_shape(images.shape[-1], image_shape)
     check_picture_path(path)
+    rows, groups, members, features = images.shape
+    check_grid((rows, groups, members, features), image_shape, stacked=stacked)
     strips = image_shape is None
     canvas, places = _paint(images, cell, stacked=stacked or strips, strips=strips)
     for name, labels, counts in (

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
 from discrete_vae.runs.atomic import write_bytes
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def check_picture_path(path: str | Path) -> Path:
     Raises:
         InvalidInputError: If it has another ending, or its folder does not exist.
     """
-    file = Path(path).expanduser()
+    file = user_path("path", path)
     if file.suffix.lower() not in _METADATA:
         raise InvalidInputError(
             "path", f"must end in one of {', '.join(_METADATA)}", repr(str(path)), "Add .png to it."

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import SupportsFloat
-
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_parameters
-from discrete_vae.checks import check_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.record import LogPartition
 

@@ -47,18 +47,38 @@ def write_bytes(path: Path, content: bytes) -> None:
         [('a.bin', b'12')]
     """
     temporary = _temporary_beside(path)
+    with naming(path):
+        try:
+            with temporary.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let errors of the system name a file; those of writing and syncing name none.
+
+    Raises:
+        OSError: That of the block, with the file's name.
+
+    Examples:
+        >>> with naming(Path("a.bin")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        OSError: [Errno 28] No space left on device: 'a.bin'
+    """
     try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):  # a full disk names no file, other errors the temporary one
-            error.filename, error.filename2 = str(path), None
-        raise
-    sync_directory(path.parent)
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.atomic import write_bytes
+from discrete_vae.runs.atomic import naming, write_bytes
 from discrete_vae.runs.json_files import parse_json, to_json
 from discrete_vae.runs.regular_files import read_regular
 
@@ -49,13 +49,10 @@ class MetricsLog:
         """
         _check_step("record['step']", record.get("step"))
         line = (to_json("record", record) + "\n").encode()
-        try:
+        with naming(self.path):
             self._remove_torn_line()
             with self.path.open("ab") as file:
                 file.write(line)
-        except OSError as error:
-            error.filename = str(self.path)  # which a full disk does not tell
-            raise
 
     def read(self) -> list[dict[str, Any]]:
         """All complete records, in the order of the file; none if there is no file.
@@ -112,7 +109,7 @@ class MetricsLog:
     def sync(self) -> None:
         """Ask the system to store the lines; does nothing if there is no file."""
         if self.path.exists():
-            with self.path.open("ab") as file:
+            with naming(self.path), self.path.open("ab") as file:
                 os.fsync(file.fileno())
 
     def _complete_lines(self) -> list[bytes]:

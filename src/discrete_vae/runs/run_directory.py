@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
 from discrete_vae.runs.atomic import is_temporary, remove_temporaries, write_text
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.checksums import sha256_file
@@ -74,7 +75,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: If the path is empty or a file, or a folder that holds anything.
         """
-        folder = _checked_path(path)
+        folder = user_path("run_dir", path)
         if folder.exists() and not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be a folder", f"the file {folder}", "Give another --run-dir."
@@ -103,7 +104,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: If there is no such folder, or it holds no ``config.json``.
         """
-        folder = _checked_path(path)
+        folder = user_path("run_dir", path)
         if not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be an existing folder", str(folder), "Check the path of the run."
@@ -197,16 +198,3 @@ class RunDirectory:
             raise InvalidInputError("name", "must be a plain file name", repr(name), "Leave out folders.")
         self.figures_path.mkdir(exist_ok=True)
         return self.figures_path / name
-
-
-def _checked_path(path: str | Path) -> Path:
-    if str(path) == "":
-        repair = "Check the variable that should hold it; . means the current folder."
-        raise InvalidInputError("run_dir", "must not be empty", repr(path), repair)
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        received = f"{str(path)!r} ({error})"
-        raise InvalidInputError(
-            "run_dir", "must lie in a folder that exists", received, "Write the whole path."
-        ) from None

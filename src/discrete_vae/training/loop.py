@@ -127,15 +127,21 @@ def train(
                     "validation_elbo": estimate.elbo,
                     "validation_elbo_std_error": estimate.total_std_error,
                 }
+                found = {name: value for name, value in found.items() if not math.isnan(value)}
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
                 better = checkpoints.save(estimate)
                 shown.note(
-                    f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {estimate.total_std_error:.2f} nats"
+                    f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {_error(estimate.total_std_error)} nats"
                     f"{' (best so far)' if better else ''}"
                 )
         checkpoints.save_interim()
     best = checkpoints.best_step, checkpoints.best_elbo
     return TrainingResult(num_steps, state.step, *best, clock.here())
+
+
+def _error(error: float) -> str:
+    """A standard error in words; a single example has none."""
+    return "unknown" if math.isnan(error) else f"{error:.2f}"
 
 
 def training_step(

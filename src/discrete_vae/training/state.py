@@ -28,6 +28,7 @@ from discrete_vae.training.checkpoint_checks import (
     naming,
 )
 from discrete_vae.training.elbo_sums import ElboSums
+from discrete_vae.training.feasible import check_feasible
 
 _INIT_STREAM = 0x696E6974
 _LOG_Z_STREAM = 0x6C6F677A
@@ -151,16 +152,16 @@ def initial_model(config: ExperimentConfig) -> DiscreteVAE:
 
 
 def check_experiment(config: ExperimentConfig, dataset: Dataset) -> int:
-    """Check that a model can be built and its data fit it; returns the number of steps of the whole run.
+    """Check that an experiment can be run on its data; returns the number of steps of the whole run.
 
     Raises:
-        InvalidInputError: If the model's parts do not fit each other or the data, or a batch is too large.
+        InvalidInputError: If the model's parts do not fit each other, the data or the memory, or a batch is too large.
     """
     if dataset.num_features != config.model.num_features:
         rule = f"must be the data's {dataset.num_features}"
         repair = "Leave it out, or use the data that the model was made for."
         raise InvalidInputError("model.num_features", rule, config.model.num_features, repair)
-    initial_model(config)
+    check_feasible(config, dataset)
     batches = TrainingBatches(dataset, config.training.batch_size, seed=config.seed)
     return config.training.num_epochs * batches.steps_per_epoch
 

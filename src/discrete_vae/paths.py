@@ -1,0 +1,40 @@
+"""Paths as users write them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from discrete_vae.errors import InvalidInputError
+
+
+def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
+    """Return a path with ``~`` replaced by the home directory.
+
+    Args:
+        argument: Name of the argument, for messages.
+        path: The path.
+
+    Raises:
+        InvalidInputError: If it is empty, holds a zero byte, or names a user who has no home directory.
+
+    Examples:
+        >>> user_path("run_dir", "runs/a").as_posix()
+        'runs/a'
+        >>> user_path("run_dir", "~no-such-user/a")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: run_dir must name a user with a home directory after ~; received
+        '~no-such-user/a'. Write the path out, or ./~ for a folder of that name.
+    """
+    text = os.fspath(path)
+    if not text or "\0" in text:
+        raise InvalidInputError(
+            argument, "must be a path", repr(text), "Name a file or folder; is a variable of the shell unset?"
+        )
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        repair = "Write the path out, or ./~ for a folder of that name."
+        raise InvalidInputError(
+            argument, "must name a user with a home directory after ~", repr(text), repair
+        ) from None

@@ -1,0 +1,188 @@
+"""Small parts, settings that a later verb would refuse, and too little memory: found at the start."""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+
+from tests.commands.conftest import TINY
+
+FEW = np.random.default_rng(0).integers(0, 2, (10, 12)).astype(bool)
+
+
+def test_ten_examples_are_trained_and_evaluated_to_the_end(cli, tmp_path):
+    """One example each for validation and test, whose standard errors are unknown."""
+    np.save(tmp_path / "ten.npy", FEW)
+    status, _, err = cli("train", "--data", tmp_path / "ten.npy", "--run-dir", tmp_path / "run", *TINY)
+    assert status == 0, err
+    assert " +- unknown nats" in err
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    validations = [line for line in lines if "validation_elbo" in line]
+    assert len(validations) == 3
+    assert all("validation_elbo_std_error" not in line for line in validations)
+    status, out, err = cli("evaluate", tmp_path / "run")
+    assert status == 0, err
+    assert "unknown" in out
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["elbo"]["elbo_std_error"] is None
+
+
+@pytest.mark.parametrize("verb", ["train", "validate"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--training.batch-size 1", "--training.batch-size must be at least 2; received '1'."),
+        ("--evaluation.num-annealed-chains 1", "--evaluation.num-annealed-chains must be at least 2"),
+        ("--evaluation.num-examples 251", "evaluation.num_examples must be at most the 250 test examples"),
+        (f"--evaluation.seed {2**64}", f"--evaluation.seed must be at most {2**64 - 1}"),
+        (f"--seed {2**64}", f"--seed must be a whole number of at most {2**64 - 1}"),
+        ("--training.beta-bound.start 1e300", "--training.beta-bound.start must be at most 1e+30"),
+        (f"--training.num-sweeps {2**63 - 1}", "--training.num-sweeps must be at most 1000000000"),
+        (f"--training.num-epochs {'9' * 400}", "--training.num-epochs must be at most 1000000000"),
+        (f"--training.num-epochs {'9' * 5000}", "must be a whole number of fewer digits; received '99"),
+        ("--evaluation.max-memory 1e308", "--evaluation.max-memory must be at most 1e+30"),
+        (
+            "--training.sampler parallel-tempering --training.sampler.inverse-temperatures 0.5 0.2",
+            "inverse_temperatures must rise strictly",
+        ),
+        ("--training.sampler.num-chains 3000000000", "training.sampler.num_chains must fit this machine's memory"),
+        ("--evaluation.num-annealed-chains 3000000000", "evaluation.num_annealed_chains must fit"),
+        ("--model.prior.num-left 3000000000", "model.prior must fit this machine's memory; received a need of"),
+        ("--model.posterior.hidden 3000000000", "model.posterior must fit this machine's memory"),
+        ("--model.posterior.hidden 3000000000 3000000000", "model must fit this machine's memory"),
+        ("--model.prior graph --model.prior.num-units 9999999 --model.prior.edges complete", "model.prior must fit"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_work_are_refused_at_the_start(refused, tmp_path, verb, words, message):
+    run_dir = ["--run-dir", tmp_path / "run"] if verb == "train" else []
+    error = refused(verb, "digits", "--size", "smoke", *run_dir, *words.split())
+    assert message in error
+    assert len(error) < 500
+
+
+@pytest.mark.parametrize("seed", [2**63, 2**64 - 1])
+def test_every_seed_up_to_the_bound_works(cli, tmp_path, data_file, seed):
+    words = shlex.split(
+        f"--seed {seed} --evaluation.seed {seed} --data.split-seed {seed} --training.num-epochs 2"
+    )
+    status, _, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, *words)
+    assert status == 0, err
+    assert cli("evaluate", tmp_path / "run", "--num-samples", 20)[0] == 0
+
+
+def test_a_model_that_needs_more_than_is_free_is_refused_with_the_need(
+    refused, tmp_path, data_file, monkeypatch
+):
+    monkeypatch.setattr("discrete_vae.memory.available_memory", lambda: 2**20)
+    error = refused(
+        "train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--model.posterior.hidden", 9999
+    )
+    assert (
+        "model.posterior must fit this machine's memory; received a need of at least 0.0 GiB for weights"
+        in error
+    )
+    assert "Make the networks narrower" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "--start fresh --num-chains 99999999999999999",
+            "images must make a picture of at most 50000 pixels",
+        ),
+        (
+            "--start fresh --num-chains 9 --num-rows 99999",
+            "images must make a picture of at most 50000 pixels",
+        ),
+        ("--num-draws 100000", "must make a picture of at most 50000 pixels a side; received "),
+        (f"--checkpoint {'9' * 5000}", "--checkpoint must be best, last or a step; received '999"),
+        ("--start ~nouser/states.npy", "--start must name a user with a home directory after ~"),
+        ("--out ~nouser/grid.png", "path must name a user with a home directory after ~"),
+    ],
+)
+def test_pictures_that_cannot_be_are_refused(refused, trained, words, message):
+    assert message in refused("sample", trained, *words.split())
+
+
+def test_chains_that_do_not_fit_are_refused(refused, trained, monkeypatch):
+    from discrete_vae.samplers.block_gibbs import BlockGibbs
+
+    build = BlockGibbs.__init__
+
+    def fail(self, energy, num_chains, **keywords):
+        if num_chains == 9:
+            raise RuntimeError(
+                "[enforce fail at x.cpp:1] DefaultCPUAllocator: can't allocate memory: 9 bytes."
+            )
+        build(self, energy, num_chains, **keywords)
+
+    monkeypatch.setattr(BlockGibbs, "__init__", fail)
+    error = refused("sample", trained, "--start", "fresh", "--num-chains", 9)
+    assert "--num-chains must fit this machine's memory; received more than" in error
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        np.zeros((2, 5), "U1"),
+        np.zeros((2, 5), "M8[s]"),
+        np.zeros((2, 5), "i4,f4"),
+        np.zeros((2, 5), complex),
+        np.full((2, 5), 2),
+        np.full((2, 5), np.nan),
+        np.zeros((0, 5)),
+        np.zeros(5),
+    ],
+    ids=str,
+)
+def test_start_states_that_are_none_are_refused(refused, trained, tmp_path, states):
+    np.save(tmp_path / "states.npy", states)
+    error = refused("sample", trained, "--start", tmp_path / "states.npy")
+    assert "--start must hold states of the prior, (chain, 5 units) in {0,1}; received " in error
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">i2", "g", bool])
+def test_start_states_of_any_width_and_byte_order_are_taken(cli, trained, tmp_path, dtype):
+    np.save(tmp_path / "states.npy", np.eye(2, 5).astype(dtype))
+    words = (
+        "--start",
+        tmp_path / "states.npy",
+        "--out",
+        tmp_path / "x.png",
+        "--num-rows",
+        1,
+        "--num-sweeps",
+        1,
+    )
+    status, _, err = cli("sample", trained, *words)
+    assert status == 0, err
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
+def test_a_standard_error_that_is_none_is_refused(refused, trained, value):
+    error = refused("log-partition", trained, "--std-error", value)
+    assert "std_error must be a finite number above 0; received " in error
+
+
+@pytest.mark.parametrize(
+    ("run_dir", "message"),
+    [
+        ("~nouser/x", "run_dir must name a user with a home directory after ~; received '~nouser/x'."),
+        ("", "run_dir must be a path; received ''."),
+        ("a\0b", r"run_dir must be a path; received 'a\x00b'."),
+    ],
+)
+def test_run_dirs_that_are_none_are_refused(refused, data_file, run_dir, message):
+    assert message in refused("train", "--data", data_file, "--run-dir", run_dir, *TINY)
+
+
+def test_a_data_path_that_config_json_could_not_hold_is_refused(refused, tmp_path):
+    error = refused("train", "--data", f"{tmp_path}/bad\udcff.npy", "--run-dir", tmp_path / "run", *TINY)
+    assert "path must be text in UTF-8; received " in error
+    assert (
+        "~"
+        not in refused("validate", "--data", "~nouser/x.npy").removeprefix("error: FileDataConfig.path must")[
+            :4
+        ]
+    )
