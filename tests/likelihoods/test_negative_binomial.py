@@ -11,7 +11,7 @@ from discrete_vae.likelihoods.negative_binomial import (
 )
 
 COUNTS = [0.0, 1.0, 3.0, 7.0, 8.0, 50.0, 3000.0, 200_000.0]
-MEANS = [1e-6, 0.3, 4.0, 60.0, 2900.0, 1e6]
+MEANS = [1e-40, 1e-6, 0.3, 4.0, 60.0, 2900.0, 1e6, 1e40]
 SIZES = [1e-3, 0.5, 10.0, 1e3, 1e6]
 
 

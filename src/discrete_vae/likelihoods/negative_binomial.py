@@ -16,7 +16,7 @@ from discrete_vae.likelihoods.standardizer import Standardizer
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _MIN_SIZE, _MAX_SIZE = 1e-4, 1e6
-_LARGEST_LOG = 80.0  # e^80 and e^-80 are normal numbers of float32
+_LARGEST_LOG = 60.0  # e^60, and counts times e^60, are finite in float32
 
 
 def stirling_error(z: Tensor) -> Tensor:
@@ -59,23 +59,21 @@ def negative_binomial_log_prob(x: Tensor, log_mean: Tensor, log_size: Tensor) ->
         >>> negative_binomial_log_prob(torch.tensor(2.0), torch.tensor(0.0), torch.tensor(0.0)).exp()  # geometric
         tensor(0.1250)
     """
-    mean, size = log_mean.clamp(-_LARGEST_LOG, _LARGEST_LOG).exp(), log_size.exp()
     zero = x == 0
     positive = torch.where(zero, 1.0, x)  # a stand-in that is finite in value and gradient
+    size = log_size.exp()
     total = x + size
-    log_x, log_total, log_sum = positive.log(), total.log(), torch.logaddexp(log_mean, log_size)
-    peak = 0.5 * (log_size - log_total - log_x) - _HALF_LOG_TWO_PI
+    peak = 0.5 * (log_size - total.log() - positive.log()) - _HALF_LOG_TWO_PI
     peak = peak + stirling_error(total) - stirling_error(size) - stirling_error(positive)
+    inside = log_mean.clamp(-_LARGEST_LOG, _LARGEST_LOG)
+    beyond = log_mean - inside  # D is linear in it
+    mean = inside.exp()
     excess = mean - x
-    first = size * _log_ratio(excess, total, log_sum - log_total)
-    second = x * _log_ratio(-excess * (size / total), mean, log_x + log_sum - log_total - log_mean)
-    return torch.where(zero, 0.0, peak - second) - first
-
-
-def _log_ratio(excess: Tensor, base: Tensor, otherwise: Tensor) -> Tensor:
-    """log(1 + excess / base), by log1p where |excess| < base / 2 and by the given difference of logs elsewhere."""
-    near = excess.abs() < 0.5 * base
-    return torch.where(near, torch.log1p(torch.where(near, excess, 0.0) / base), otherwise)
+    # where an argument of log1p rounds to -1, the other term of D is larger by the inverse of the rounding
+    least = torch.finfo(mean.dtype).eps - 1
+    first = torch.log1p((excess / total).clamp_min(least)) + beyond.clamp_min(0)
+    second = torch.log1p((-excess / mean * (size / total)).clamp_min(least)) - beyond.clamp_max(0)
+    return torch.where(zero, 0.0, peak) - size * first - x * second
 
 
 class NegativeBinomialLikelihood(Likelihood):
