@@ -102,6 +102,9 @@ class DiscreteVAE(nn.Module):
         self.likelihood = likelihood
         self.missing = missing
         self.pair_order = prior.pair_order(posterior.group_of_unit)
+        # constants are made on the CPU, where their values can be looked at
+        posterior.to(prior.bias.device)
+        self.pair_order.to(prior.bias.device)
 
     @classmethod
     def from_config(
@@ -123,9 +126,8 @@ class DiscreteVAE(nn.Module):
         input_shape = likelihood.input_shape
         if config.missing:
             input_shape = (2 * input_shape[0], *input_shape[1:])
-        if encoder is None:
-            encoder = instantiate(config.encoder, input_shape=input_shape)
-        num_features = _num_features(encoder, input_shape)
+        read: nn.Module = instantiate(config.encoder, input_shape=input_shape) if encoder is None else encoder
+        num_features = _num_features(read, input_shape)
         hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
         posterior = instantiate(
             config.posterior, num_features=num_features, num_units=prior.num_units, smoothing=smoothing
@@ -139,7 +141,7 @@ class DiscreteVAE(nn.Module):
             posterior=posterior,
             likelihood=likelihood,
             hierarchy=hierarchy,
-            encoder=encoder,
+            encoder=read,
             decoder=decoder,
             missing=config.missing,
         )
@@ -231,7 +233,7 @@ class DiscreteVAE(nn.Module):
         features = self._features(x, observed)
         sample = self.posterior.rsample(features, generator=generator)
         below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
-        reconstruction = self.likelihood.log_prob(self._parameters(below.decoder_input), x, observed)
+        reconstruction = self.likelihood.log_prob(self._decode(below.decoder_input), x, observed)
         relative = kl_without_log_partition(self.prior, sample.logits, sample.bits, self.pair_order)
         gradient, value = self._log_partition(negative_phase, log_partition)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
@@ -281,7 +283,9 @@ class DiscreteVAE(nn.Module):
         check_positive_int("chunk_size", chunk_size)
         _, log_z = self._log_partition(None, log_partition)
         if log_z is None:
-            rule = f"must be given where no side of the prior has at most {MAX_SILENTLY_ENUMERATED_UNITS} units"
+            rule = (
+                f"must be given where no side of the prior has at most {MAX_SILENTLY_ENUMERATED_UNITS} units"
+            )
             repair = "Estimate it once: estimate_log_partition(model.prior)."
             raise InvalidInputError("log_partition", rule, "None", repair)
         chunks = []
@@ -292,7 +296,7 @@ class DiscreteVAE(nn.Module):
                 sample = self.posterior.rsample(features, num_samples=count, generator=generator)
                 log_prior = -self.prior.compute_energy(sample.z).double() - log_z
                 below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
-                parameters = self._parameters(below.decoder_input)
+                parameters = self._decode(below.decoder_input)
                 log_joint = self.likelihood.log_prob(parameters, x, observed).double() + log_prior
                 chunks.append(log_joint - sample.log_prob() + below.log_ratio())
         return importance_weighted(self._finite("the model's log weights", torch.cat(chunks)))
@@ -377,7 +381,7 @@ class DiscreteVAE(nn.Module):
             else:
                 shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)
                 h = check_tensor("h", h, shape).to(self.dtype)
-            parameters = self._parameters(self.hierarchy.decoder_input(zeta, h))
+            parameters = self._decode(self.hierarchy.decoder_input(zeta, h))
             return self._finite("the decoder's mean", self.likelihood.mean(parameters))
 
     @torch.no_grad()
@@ -463,7 +467,9 @@ class DiscreteVAE(nn.Module):
             repair = f"Move it with x.to({str(device)!r})."
             raise InvalidInputError("x", f"must be on the model's device, {device}", batch.device, repair)
         self.likelihood.check(batch, observed, exact=exact)
-        if not self.missing and (observed is not None or (values_are_readable(batch) and bool(batch.isnan().any()))):
+        if not self.missing and (
+            observed is not None or (values_are_readable(batch) and bool(batch.isnan().any()))
+        ):
             repair = "Build the model with missing=True: its encoder then reads which entries are observed."
             raise InvalidInputError("x", "must have no unobserved entries", "some", repair)
         return batch.to(self.dtype), self.likelihood.observed_mask(batch, observed, missing=self.missing)
@@ -476,7 +482,7 @@ class DiscreteVAE(nn.Module):
             read = torch.cat([read, mask.expand_as(read)], dim=1)
         return self.encoder(read)
 
-    def _parameters(self, latents: Tensor) -> Tensor:
+    def _decode(self, latents: Tensor) -> Tensor:
         """What the decoder makes of latents with any leading axes, (..., *parameter_shape)."""
         rows = latents.reshape(-1, latents.shape[-1])
         return self.decoder(rows).unflatten(0, latents.shape[:-1])
@@ -489,15 +495,15 @@ class DiscreteVAE(nn.Module):
         if negative_phase is None and log_partition is None and few:
             log_partition = enumerate_log_partition(self.prior)
         value = None if log_partition is None else check_log_partition(log_partition)
-        carries = isinstance(value, Tensor) and value.requires_grad
-        if negative_phase is not None:
-            if carries:
+        gradient = None if negative_phase is None else negative_phase_gradient(self.prior, negative_phase)
+        if isinstance(value, Tensor) and value.requires_grad:
+            if gradient is not None:
                 repair = "Give the negative phase, or a log Z that carries a gradient, not both."
-                raise InvalidInputError("log_partition", "must carry no gradient here", "one that does", repair)
-            gradient = negative_phase_gradient(self.prior, negative_phase)
-        else:
-            gradient = value - value.detach() if carries else None
-        return gradient, value.detach() if isinstance(value, Tensor) else value
+                raise InvalidInputError(
+                    "log_partition", "must carry no gradient here", "one that does", repair
+                )
+            value, gradient = value.detach(), value - value.detach()
+        return gradient, value
 
     def _finite(self, name: str, result: Tensor) -> Tensor:
         """Return a result if it is finite; otherwise name the weight to blame, or the result."""

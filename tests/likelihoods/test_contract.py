@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.binary import BernoulliLikelihood
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.likelihoods.categorical import CategoricalLikelihood
 from discrete_vae.likelihoods.domain import FINITE
 from discrete_vae.likelihoods.gaussian import GaussianLikelihood

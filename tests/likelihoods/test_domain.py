@@ -6,7 +6,7 @@ from torch._subclasses import FakeTensorMode
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.binary import BernoulliLikelihood
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.likelihoods.categorical import CategoricalLikelihood
 from discrete_vae.likelihoods.gaussian import GaussianLikelihood
 from discrete_vae.likelihoods.negative_binomial import NegativeBinomialLikelihood

@@ -41,7 +41,7 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
     dataset = instantiate(config.data, data_dir=arguments.data_dir)
     num_steps = check_experiment(config, dataset)
     batches = TrainingBatches(dataset, config.training.batch_size, seed=config.seed)
-    state = TrainingState.initial(config, dataset.train.mean(0))
+    state = TrainingState.initial(config, dataset.train)
     print(f"Experiment {config.name}, size {config.size}, seed {config.seed}")
     parts = (dataset.train, dataset.valid, dataset.test)
     sizes = " / ".join(str(len(part)) for part in parts)
@@ -58,7 +58,7 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
     hierarchy = state.model.hierarchy
     _print(
         "Latents",
-        f"{state.model.prior.num_units} binary units in {_counted(len(state.model.posterior.groups), 'group')}; "
+        f"{state.model.prior.num_units} binary units in {_counted(int(state.model.posterior.group_of_unit.max()) + 1, 'group')}; "
         f"{_counted(hierarchy.num_layers, 'continuous layer')} of {hierarchy.num_units} units; the decoder reads "
         f"{hierarchy.decoder_size} values",
     )

@@ -28,7 +28,8 @@ class ModelConfig(Record):
         default=None, description="Shape of one example otherwise, for images channel, row, column."
     )
     missing: bool = Field(
-        default=False, description="Whether entries may be unobserved; the encoder then reads which are observed."
+        default=False,
+        description="Whether entries may be unobserved; the encoder then reads which are observed.",
     )
     prior: PriorConfig = RBMConfig()
     smoothing: SmoothingConfig = SpikeExponentialConfig()

@@ -28,9 +28,7 @@ class ConvolutionalEncoderConfig(ComponentConfig):
     )
 
 
-EncoderConfig = Annotated[
-    FlattenEncoderConfig | ConvolutionalEncoderConfig, Field(discriminator="kind")
-]
+EncoderConfig = Annotated[FlattenEncoderConfig | ConvolutionalEncoderConfig, Field(discriminator="kind")]
 
 
 class MLPDecoderConfig(ComponentConfig):

@@ -19,9 +19,9 @@ from discrete_vae.nets.network import NetworkFactory
 class GaussianHierarchy(Hierarchy):
     """Layers h_1, ..., h_M of Gaussian latents, autoregressive in the same order in prior and posterior.
 
-    q(h | zeta, x) = prod_m q(h_m | h_<m, zeta, x), each factor with a network of its own that reads the
-    encoder's features and the concatenation [zeta, h_1, ..., h_(m-1)]; there is no bottom-up pass. One pass down the posterior samples all
-    layers; the prior is then evaluated at that sample, all layers together.
+    q(h | zeta, x) = prod_m q(h_m | h_<m, zeta, x), each factor with a network of its own that reads the encoder's
+    features and the concatenation [zeta, h_1, ..., h_(m-1)]; there is no bottom-up pass. One pass down the posterior
+    samples all layers; the prior is then evaluated at that sample, all layers together.
 
     Source: Rolfe 2017, section continuous-hierarchy, eq. continuous-hierarchy, and section architecture. The
     posterior's networks are never shared.

@@ -66,6 +66,7 @@ class MLP(nn.Module):
         check_positive_int("num_outputs", num_outputs)
         for index, size in enumerate(hidden):
             check_positive_int(f"hidden[{index}]", size)
+        self.input_sizes = tuple(input_sizes)
         sizes, layers = list(input_sizes), []
         for width in hidden:
             layers.append(ConcatLinear(sizes, width, bias=False))

@@ -40,7 +40,10 @@ class PosteriorSample:
         ]
         return tuple(
             LatentGroup(
-                logits=self.logits[..., units], zeta=self.zeta[..., units], bits=self.bits[..., units], units=units
+                logits=self.logits[..., units],
+                zeta=self.zeta[..., units],
+                bits=self.bits[..., units],
+                units=units,
             )
             for units in places
         )

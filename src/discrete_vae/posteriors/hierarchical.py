@@ -48,6 +48,8 @@ class HierarchicalPosterior(Posterior):
         (torch.Size([10, 4]), [0, 1, 0, 1])
     """
 
+    _to_prior_order: Tensor
+
     def __init__(
         self,
         num_features: int,
@@ -71,12 +73,14 @@ class HierarchicalPosterior(Posterior):
         if num_units is not None and num_units != sum(sizes):
             repair = "Let the groups cover every unit of the prior."
             raise InvalidInputError("groups", f"must cover {num_units} units", f"{sum(sizes)} units", repair)
-        order = torch.tensor([unit for group in groups for unit in group])
+        order = torch.tensor([unit for group in groups for unit in group], device="cpu")
         to_prior_order = order.argsort()
-        position = torch.arange(len(groups)).repeat_interleave(torch.tensor(sizes))
+        position = torch.arange(len(groups), device="cpu").repeat_interleave(
+            torch.tensor(sizes, device="cpu")
+        )
         super().__init__(num_features, position[to_prior_order], smoothing)
         self.groups = groups
-        self._in_order = bool((order == torch.arange(len(order))).all())
+        self._in_order = order.tolist() == list(range(len(order)))
         self.register_buffer("_to_prior_order", to_prior_order, persistent=False)
         make = partial(MLP, hidden=hidden, bias=False) if network is None else network
         self.networks = nn.ModuleList(
@@ -109,4 +113,4 @@ class HierarchicalPosterior(Posterior):
     def _gather(self, parts: Sequence[Tensor]) -> Tensor:
         """Bring tensors by group to one tensor in the prior's order."""
         joint = torch.cat(list(parts), dim=-1)
-        return joint if self._in_order else joint[..., self._to_prior_order]
+        return joint if self._in_order else joint.index_select(-1, self._to_prior_order)

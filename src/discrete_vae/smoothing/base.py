@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import EllipsisType
@@ -23,11 +22,10 @@ class Smoothing(nn.Module, ABC):
 
     Source: Rolfe 2017, section continuous-variable, eq. discrete-VAE-approx-zeta.
 
-    Attributes:
-        max_beta: Upper bound that `project_` of a transformation with a beta enforces; others ignore it.
     """
 
-    max_beta: float = math.inf
+    def bound_sharpness_(self, limit: float) -> None:
+        """Set the upper bound of a trained parameter that brings zeta closer to z; others ignore it."""
 
     def icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         """The marginal inverse CDF, differentiable in the logits and the transformation's parameters.
