@@ -105,9 +105,9 @@ class TestErrors:
         with pytest.raises(InvalidInputError, match="groups must cover 4 units; received 2 units"):
             HierarchicalPosterior(6, [[0], [1]], (3,), SpikeExponential(beta=1.0), num_units=4)
 
-    def test_shape_of_x(self):
+    def test_shape_of_features(self):
         with pytest.raises(
-            InvalidInputError, match=r"x must have shape \(batch, 6\); received shape \(2, 5\)"
+            InvalidInputError, match=r"features must have shape \(batch, 6\); received shape \(2, 5\)"
         ):
             build(GROUPS["in order"]).rsample(torch.zeros(2, 5))
 

@@ -33,7 +33,7 @@ def kl_to_boltzmann(
         energy: The prior.
         groups: In the order in which the posterior samples them; their tensors are (batch, unit of the group).
         log_partition: log Z in nats: a number, or a scalar tensor whose gradient is the prior's negative phase, as
-            `chain_log_partition` and `enumerate_log_partition` give it.
+            `log_partition_surrogate` and `enumerate_log_partition` give it.
 
     Returns:
         (batch,), nats. One draw may be negative; its expectation is the KL.

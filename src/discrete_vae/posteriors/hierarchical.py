@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp import MLP
@@ -94,8 +94,9 @@ class HierarchicalPosterior(Posterior):
         """See `Posterior.rsample`.
 
         Raises:
-            InvalidInputError: If num_samples is not a positive integer.
+            InvalidInputError: If features has another shape, or num_samples is not a positive integer.
         """
+        check_tensor("features", features, ("batch", self.num_features))
         front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
         zetas: list[Tensor] = []
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
