@@ -1,9 +1,13 @@
 """The entry point: help, usage errors, exit statuses; a few through the installed command."""
 
 import errno
+import io
+import os
 import subprocess
 import sys
+import tempfile
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -154,3 +158,156 @@ def test_the_script_of_the_package_is_the_entry_point():
     if not found:
         pytest.skip("the package runs from its source, without its metadata")
     assert found[0].value == "discrete_vae.cli:entry_point"
+
+
+@pytest.fixture
+def listing_does(monkeypatch):
+    """Let `dvae list` do something else."""
+    from discrete_vae.commands import listing
+
+    def install(action):
+        monkeypatch.setattr(listing, "run_list", lambda arguments, overrides: action())
+
+    return install
+
+
+def fail(error):
+    def action():
+        raise error
+
+    return action
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("unhashable type: 'dict'\n  in two lines"),
+        RecursionError("maximum recursion depth exceeded"),
+        KeyError("x\x1b[2J"),
+        RuntimeError("y" * 5000),
+        UnicodeEncodeError("ascii", "\udcff", 0, 1, "ordinal not in range(128)"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_nobody_foresaw_is_one_line_and_a_file_to_report(
+    listing_does, monkeypatch, tmp_path, capsys, error
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    listing_does(fail(error))
+    assert cli.main(["list"]) == 70
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert len(err) < 700
+    assert "\x1b" not in err
+    assert err.startswith(f"error: dvae list must not end like this; received {type(error).__name__}: ")
+    (file,) = tmp_path.iterdir()
+    assert f"please report it with the file {file}." in err
+    report = file.read_text()
+    assert "Traceback (most recent call last):" in report
+    assert "command line: ['list']" in report
+
+
+def test_an_unforeseen_error_without_a_place_for_its_file_names_the_line(listing_does, monkeypatch, capsys):
+    def full(**_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    listing_does(fail(TypeError("odd")))
+    assert cli.main(["list"]) == 70
+    assert f"please report it with this line ({__file__}, line " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried"
+        ),
+        RuntimeError("Storage size calculation overflowed with sizes=[3000000000, 3000000000]"),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+    ],
+    ids=str,
+)
+def test_too_little_memory_is_no_fault_of_the_command(listing_does, capsys, error):
+    listing_does(fail(error))
+    assert cli.main(["list"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: This command must fit this machine's memory; received more than ")
+    assert "Lower what is largest" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "Standard output, or the disk, must be usable; received No",
+        ),
+        (
+            InvalidInputError("\x1b]0;x\x07", "must\nbe", "z", "Do it."),
+            "error: \\x1b]0;x\\x07 must\\nbe; received z.",
+        ),
+    ],
+)
+def test_every_error_is_one_line_without_control_characters(listing_does, capsys, error, message):
+    listing_does(fail(error))
+    assert cli.main(["list"]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_letters_that_the_output_lacks_are_escaped(listing_does, monkeypatch):
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    listing_does(lambda: print("\N{GREEK SMALL LETTER ZETA}, runs/\udcff") or 0)
+    assert cli.main(["list"]) == 0
+    assert output.buffer.getvalue() == b"\\u03b6, runs/\\udcff\n"
+    assert output.errors == "strict"
+
+
+@pytest.mark.parametrize("words", [["list"], ["--help"]])
+def test_a_full_disk_behind_the_output_is_one_line(words):
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "discrete_vae", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "error: Standard output, or the disk, must be usable; received No space left"
+    )
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_only_the_first_process_warns(listing_does, monkeypatch, capsys):
+    def warn():
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("the chains may not know all modes.", UserWarning, stacklevel=1)
+        return 0
+
+    listing_does(warn)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    printed = []
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        assert cli.main(["list"]) == 0
+        printed.append(capsys.readouterr().err)
+    assert printed == ["warning: the chains may not know all modes.\n", ""]
+
+
+def test_the_help_names_every_exit_status(capsys):
+    cli.main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert all(
+        f"{status} " in text.partition("Exit status:")[2] for status in ("0;", "1", "2", "70", "130", "143")
+    )

@@ -13,13 +13,14 @@ import pytest
 import torch
 
 import discrete_vae
-from discrete_vae import RBM, BlockGibbs, DiscreteVAE, RunningMoments
+from discrete_vae import RBM, BlockGibbs, DiscreteVAE, RunningMoments, load_experiment
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.data.dataset import Dataset, DatasetDescription
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError
 from discrete_vae.runs.checkpoint_files import Checkpoint
 from discrete_vae.samplers.kernels.call import SweepCall
+from discrete_vae.training.load import LoadedRun
 
 WAYS = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),
@@ -141,6 +142,23 @@ RECORDS = {
     "Encoding": lambda: a_model().encode(torch.ones(3, 4)),
     "ModelSample": lambda: a_model().sample(2, num_sweeps=2),
 }
+
+
+def loaded_run():
+    model = a_model()
+    config = load_experiment("digits", size="smoke")
+    return LoadedRun(config, model, BlockGibbs(model.prior, 3, seed=0), 5)
+
+
+@pytest.mark.parametrize("way", ["pickle", "deepcopy"])
+def test_a_loaded_run_stays_whole(way):
+    """The chains of the copy are of the copy's own prior, and go on as the original's."""
+    run = loaded_run()
+    again = WAYS[way](run)
+    assert again.chains.energy is again.model.prior is not run.model.prior
+    assert again.config == run.config
+    assert torch.equal(again.chains.step(3), run.chains.step(3))
+    assert again != run
 
 
 def assert_same(a, b):

@@ -5,10 +5,10 @@ import torch
 
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE, HierarchicalPosterior, SpikeSlab, exact_log_partition
 from discrete_vae.config import (
-    MLPDecoderConfig,
     FactorialBernoulliConfig,
     GaussianHierarchyConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     ModelConfig,
     RBMConfig,
     SharingConfig,

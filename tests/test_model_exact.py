@@ -43,7 +43,13 @@ CASES = {
         16,
     ),
     "own convolutions": (lambda: RBM(1, 2), [[0, 2], [1]], (), lambda: SpikeExponential(beta=2.0), 16),
-    "own convolutions, networks": (lambda: RBM(1, 1), [[0], [1]], (3,), lambda: SpikeExponential(beta=1.5), 60),
+    "own convolutions, networks": (
+        lambda: RBM(1, 1),
+        [[0], [1]],
+        (3,),
+        lambda: SpikeExponential(beta=1.5),
+        60,
+    ),
     "factorial": (lambda: FactorialBernoulli(2), [[0, 1]], (), lambda: SpikeExponential(beta=3.0), 16),
 }
 
@@ -122,7 +128,9 @@ def log_prior(model):
 
 def log_likelihood_of(model, x, zeta):
     """log p(x | zeta) at each row of zeta."""
-    return model.likelihood.log_prob(model.decoder(zeta), x.expand(len(zeta), -1).unflatten(1, model.event_shape))
+    return model.likelihood.log_prob(
+        model.decoder(zeta), x.expand(len(zeta), -1).unflatten(1, model.event_shape)
+    )
 
 
 def exact_elbo(model, num_nodes):

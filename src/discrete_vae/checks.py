@@ -103,17 +103,30 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
     return value
 
 
+def values_are_known(x: Tensor) -> bool:
+    """Whether a tensor has values now: it is neither fake nor inside a graph that is being compiled."""
+    import torch
+    from torch._subclasses import FakeTensor
+
+    return not torch.compiler.is_compiling() and not isinstance(x, FakeTensor)
+
+
+def values_are_readable(x: Tensor) -> bool:
+    """Whether values can be looked at without waiting for an accelerator or breaking a compiled graph."""
+    return x.device.type == "cpu" and values_are_known(x)
+
+
 def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) -> Tensor:
-    """Return value if every element lies in [0, 1]; NaN is refused.
+    """Return value if every element lies in [0, 1]; NaN is refused. Looks where `values_are_readable`.
 
     Raises:
         InvalidInputError: If an element is NaN or outside [0, 1]; names the first offender's value.
     """
-    if value.numel() == 0:
+    if value.numel() == 0 or not values_are_readable(value):
         return value
     import torch
 
-    low, high = torch.stack(value.detach().aminmax()).tolist()  # one wait where values lie on an accelerator
+    low, high = torch.stack(value.detach().aminmax()).tolist()
     if not (low >= 0 and high <= 1):
         worst = value[~((value >= 0) & (value <= 1))].flatten()[0].item()
         if repair is None and worst < 0 and high <= 1:
@@ -127,15 +140,13 @@ def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) 
 def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
     """Return value if it is a floating-point tensor of that shape with states of binary units, relaxed or not.
 
-    Values are looked at where the tensor lies on the CPU: no check waits for an accelerator.
+    Looks where `values_are_readable`.
 
     Raises:
         InvalidInputError: As `check_tensor`, and if an element is NaN or outside [0, 1].
     """
     states = check_tensor(name, value, shape)
-    if states.device.type == "cpu":
-        check_unit_interval(name, states, repair=SPINS)
-    return states
+    return check_unit_interval(name, states, repair=SPINS)
 
 
 def check_index(name: str, value: object, size: int, *, repair: str) -> int:
@@ -173,7 +184,7 @@ def check_log_partition(value: object) -> Tensor | float:
             raise InvalidInputError(
                 "log_partition", rule, received, "The prior has one log Z: give one number."
             )
-        if value.requires_grad or value.device.type != "cpu" or math.isfinite(value.item()):
+        if value.requires_grad or not values_are_readable(value) or math.isfinite(value.item()):
             return value.reshape(())
         raise InvalidInputError("log_partition", rule, value.item(), repair)
     try:
@@ -186,24 +197,26 @@ def check_log_partition(value: object) -> Tensor | float:
 
 
 def check_finite(name: str, value: Tensor, *, repair: str) -> Tensor:
-    """Return value if every element is finite.
+    """Return value if every element is finite; waits for an accelerator.
 
     Raises:
         InvalidInputError: If one is NaN or infinite; names the first.
     """
     finite = value.isfinite()
-    if not bool(finite.all()):
+    if values_are_known(value) and not bool(finite.all()):
         worst = value[~finite].flatten()[0].item()
         raise InvalidInputError(name, "must be finite", f"a value of {worst}", repair)
     return value
 
 
 def check_binary(name: str, value: Tensor) -> Tensor:
-    """Return value if every element is 0 or 1.
+    """Return value if every element is 0 or 1; looks where `values_are_readable`.
 
     Raises:
         InvalidInputError: If any element is something else, NaN included.
     """
+    if not values_are_readable(value):
+        return value
     binary = (value == 0) | (value == 1)
     if not bool(binary.all()):
         worst = value[~binary].flatten()[0].item()

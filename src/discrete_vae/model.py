@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-import math
 from typing import SupportsFloat
 
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
-from discrete_vae.checks import (
-    check_binary,
-    check_finite,
-    check_log_partition,
-    check_positive_int,
-    check_states,
-    check_tensor,
-)
+from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.config import ModelConfig, instantiate
-from discrete_vae.draws import Encoding, ModelSample
+from discrete_vae.draws import Encoding
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.generative import GenerativeModel
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.domain import values_are_readable
-from discrete_vae.log_partition.exact import (
-    MAX_SILENTLY_ENUMERATED_UNITS,
-    enumerate_log_partition,
-    num_enumerated_units,
-)
-from discrete_vae.log_partition.surrogate import negative_phase_gradient
-from discrete_vae.nets.finite_weights import check_weights
+from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
+from discrete_vae.log_partition.surrogate import gradient_and_value
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.nets.running_statistics import running_statistics
-from discrete_vae.noise import draw_key, one_source
+from discrete_vae.noise import one_source
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
 from discrete_vae.posteriors.base import Posterior
-from discrete_vae.samplers.block_gibbs import BlockGibbs
+from discrete_vae.reading import count_features, input_shape, network_input, open_batch
 from discrete_vae.smoothing.base import Smoothing
 
 
-class DiscreteVAE(nn.Module):
+class DiscreteVAE(GenerativeModel):
     """p(x, h, zeta, z) = p(z) r(zeta|z) p(h|zeta) p(x|zeta,h) with a Boltzmann machine p(z), and its posterior.
 
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
@@ -57,7 +44,7 @@ class DiscreteVAE(nn.Module):
         decoder: Any module (row, latent) -> (row, *parameter_shape), where parameter_shape is the likelihood's; None
             is a linear map. What a latent is the hierarchy's `decoder_input` says.
         missing: Whether entries of x may be unobserved. The encoder then reads a mask of the observed entries behind
-            the values, so that the first axis of its input is twice as long.
+            the values: the first axes of both, one after the other.
 
     Attributes:
         config: What `from_config` built the model from; None for a model put together by hand.
@@ -123,11 +110,9 @@ class DiscreteVAE(nn.Module):
         prior = instantiate(config.prior)
         smoothing = instantiate(config.smoothing)
         likelihood = instantiate(config.likelihood, event_shape=config.shape)
-        input_shape = likelihood.input_shape
-        if config.missing:
-            input_shape = (2 * input_shape[0], *input_shape[1:])
-        read: nn.Module = instantiate(config.encoder, input_shape=input_shape) if encoder is None else encoder
-        num_features = _num_features(read, input_shape)
+        shape = input_shape(likelihood, missing=config.missing)
+        read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
+        num_features = count_features(read, shape)
         hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
         posterior = instantiate(
             config.posterior, num_features=num_features, num_units=prior.num_units, smoothing=smoothing
@@ -152,16 +137,6 @@ class DiscreteVAE(nn.Module):
     def smoothing(self) -> Smoothing:
         """r(zeta|z), which the posterior owns."""
         return self.posterior.smoothing
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """In which the networks compute; x and latents are brought to it."""
-        return next(self.posterior.parameters()).dtype
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """Shape of one example."""
-        return self.likelihood.event_shape
 
     @torch.no_grad()
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> None:
@@ -235,7 +210,7 @@ class DiscreteVAE(nn.Module):
         below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
         reconstruction = self.likelihood.log_prob(self._decode(below.decoder_input), x, observed)
         relative = kl_without_log_partition(self.prior, sample.logits, sample.bits, self.pair_order)
-        gradient, value = self._log_partition(negative_phase, log_partition)
+        gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
         return Elbo(
             reconstruction,
@@ -281,7 +256,7 @@ class DiscreteVAE(nn.Module):
         x, observed = self._open(x, observed, exact=True)
         check_positive_int("num_samples", num_samples)
         check_positive_int("chunk_size", chunk_size)
-        _, log_z = self._log_partition(None, log_partition)
+        _, log_z = gradient_and_value(self.prior, None, log_partition)
         if log_z is None:
             rule = (
                 f"must be given where no side of the prior has at most {MAX_SILENTLY_ENUMERATED_UNITS} units"
@@ -347,180 +322,21 @@ class DiscreteVAE(nn.Module):
         drawn = self.encode(x, observed=observed, seed=seed, generator=generator)
         return self.decode(drawn.zeta, drawn.h)
 
-    @torch.no_grad()
-    def decode(
-        self,
-        zeta: Tensor,
-        h: Tensor | None = None,
-        *,
-        seed: int | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """E[x | zeta, h], with running statistics.
-
-        Args:
-            zeta: (..., unit), in the smoothing's domain; of any floating-point dtype, as h.
-            h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew:
-                rows that repeat one zeta then differ in their continuous layers alone.
-            seed: Seed of the noise in h, short for a generator with that seed.
-            generator: Source of that noise; without it and a seed torch's global generator is.
-
-        Returns:
-            (..., *event).
-
-        Raises:
-            InvalidInputError: If zeta or h has another shape or is not floating-point, zeta leaves its domain, both
-                seed and generator are given, or a weight or a mean of the model is not finite.
-        """
-        zeta = self.smoothing.check_zeta(zeta, (..., self.prior.num_units)).to(self.dtype)
-        generator = one_source(seed, generator, zeta.device)
-        check_weights("model", self)  # a mean hides an infinite logit
-        with running_statistics(self):
-            if h is None:
-                h = self.hierarchy.sample(zeta, generator=generator)
-            else:
-                shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)
-                h = check_tensor("h", h, shape).to(self.dtype)
-            parameters = self._decode(self.hierarchy.decoder_input(zeta, h))
-            return self._finite("the decoder's mean", self.likelihood.mean(parameters))
-
-    @torch.no_grad()
-    def sample(
-        self,
-        n: int | None = None,
-        *,
-        z: Tensor | None = None,
-        zeta: Tensor | None = None,
-        num_sweeps: int = 1000,
-        seed: int | None = None,
-        generator: torch.Generator | None = None,
-    ) -> ModelSample:
-        """Draw from the generative model.
-
-        One source of noise governs all of z, zeta and h: the same seed, or a generator in the same state, repeats the
-        whole result; without either, torch's global generator is the source, so that each call draws anew.
-
-        Args:
-            n: Number of draws; may be left out where z is given.
-            z: States of the prior to decode, (n, unit), from chains of your own. None starts n independent chains
-                at fair coins and sweeps them; for trained priors with distinct modes that is not an exact draw.
-            zeta: Smoothed states to decode, (n, unit), which belong to the given z; rows that repeat one zeta then
-                differ in their continuous layers alone. None draws them from r(zeta|z).
-            num_sweeps: Sweeps of these chains.
-            seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
-            generator: Source of all noise.
-
-        Returns:
-            Means of x with the latents behind them, in the model's dtype; `Likelihood.sample` of the decoder's output
-            draws x itself.
-
-        Raises:
-            InvalidInputError: If n or num_sweeps is not a positive integer, z or zeta has another shape or domain,
-                zeta comes without z, both seed and generator are given, or a weight of the model is not finite.
-
-        Examples:
-            >>> from discrete_vae.config import ModelConfig, RBMConfig
-            >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-            >>> draws = [model.sample(5, seed=1).mean for _ in range(2)]
-            >>> torch.equal(*draws), draws[0].shape
-            (True, torch.Size([5, 6]))
-        """
-        generator = one_source(seed, generator, self.prior.bias.device)
-        if z is None:
-            if zeta is not None:
-                raise InvalidInputError(
-                    "z", "must be given with zeta", "None", "Give the states behind zeta."
-                )
-            chains = BlockGibbs(self.prior, check_positive_int("n", n), seed=draw_key(generator))
-            z = chains.step(num_sweeps)
-        rows = "sample" if n is None else check_positive_int("n", n)
-        z = check_binary("z", check_tensor("z", z, (rows, self.prior.num_units))).to(self.dtype)
-        if zeta is None:
-            zeta = self.smoothing.sample_zeta(z, generator=generator)
-        zeta = self.smoothing.check_zeta(zeta, z.shape).to(self.dtype)
-        with running_statistics(self):
-            h = self.hierarchy.sample(zeta, generator=generator)
-        return ModelSample(self.decode(zeta, h), z, zeta, h)
-
-    @torch.no_grad()
-    def project_(self) -> None:
-        """Bring every bounded parameter back inside its bounds; call it after each step of the optimizer.
-
-        Bounds hold without it too, see `discrete_vae.numerics.bounded`; parameters then return to them later.
-        """
-        for module in self.modules():
-            project = getattr(module, "project_", None)
-            if module is not self and project is not None:
-                project()
-
     def _open(
         self, x: object, observed: Tensor | None, *, exact: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Check a batch at the public door; returns it in the event's shape with the mask of observed entries."""
-        shape = self.event_shape
-        if isinstance(x, Tensor) and x.dim() == 2 and x.shape[1] == math.prod(shape):
-            x = x.reshape(-1, *shape)
-            observed = observed.reshape(x.shape) if observed is not None and observed.dim() == 2 else observed
-        batch = check_tensor("x", x, ("batch", *shape))
-        device = self.prior.bias.device
-        if batch.device.type != device.type:
-            repair = f"Move it with x.to({str(device)!r})."
-            raise InvalidInputError("x", f"must be on the model's device, {device}", batch.device, repair)
-        self.likelihood.check(batch, observed, exact=exact)
-        if not self.missing and (
-            observed is not None or (values_are_readable(batch) and bool(batch.isnan().any()))
-        ):
-            repair = "Build the model with missing=True: its encoder then reads which entries are observed."
-            raise InvalidInputError("x", "must have no unobserved entries", "some", repair)
-        return batch.to(self.dtype), self.likelihood.observed_mask(batch, observed, missing=self.missing)
+        x, observed = open_batch(
+            x, observed, self.likelihood, like=self.prior.bias, missing=self.missing, exact=exact
+        )
+        return x.to(torch.promote_types(self.dtype, torch.float32)), observed
 
     def _features(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """What the posterior and the Gaussian layers read of x."""
-        read = self.likelihood.network_input(x, observed)
-        if self.missing:
-            mask = torch.ones_like(x) if observed is None else observed.to(x.dtype)
-            read = torch.cat([read, mask.expand_as(read)], dim=1)
-        return self.encoder(read)
-
-    def _decode(self, latents: Tensor) -> Tensor:
-        """What the decoder makes of latents with any leading axes, (..., *parameter_shape)."""
-        rows = latents.reshape(-1, latents.shape[-1])
-        return self.decoder(rows).unflatten(0, latents.shape[:-1])
-
-    def _log_partition(
-        self, negative_phase: Tensor | None, log_partition: Tensor | SupportsFloat | None
-    ) -> tuple[Tensor | None, Tensor | float | None]:
-        """A scalar of value 0 with the gradient of log Z, and its value; None what is not known."""
-        few = num_enumerated_units(self.prior) <= MAX_SILENTLY_ENUMERATED_UNITS
-        if negative_phase is None and log_partition is None and few:
-            log_partition = enumerate_log_partition(self.prior)
-        value = None if log_partition is None else check_log_partition(log_partition)
-        gradient = None if negative_phase is None else negative_phase_gradient(self.prior, negative_phase)
-        if isinstance(value, Tensor) and value.requires_grad:
-            if gradient is not None:
-                repair = "Give the negative phase, or a log Z that carries a gradient, not both."
-                raise InvalidInputError(
-                    "log_partition", "must carry no gradient here", "one that does", repair
-                )
-            value, gradient = value.detach(), value - value.detach()
-        return gradient, value
-
-    def _finite(self, name: str, result: Tensor) -> Tensor:
-        """Return a result if it is finite; otherwise name the weight to blame, or the result."""
-        if not bool(result.isfinite().all()):
-            check_weights("model", self)
-        repair = "Weights are finite but too large: restore an earlier state, or compute in a wider dtype."
-        return check_finite(name, result, repair=repair)
-
-
-def _num_features(encoder: nn.Module, input_shape: tuple[int, ...]) -> int:
-    """Features that an encoder makes: its attribute num_features, or what it gives for one example."""
-    known = getattr(encoder, "num_features", None)
-    if isinstance(known, int):
-        return known
-    weight = next(encoder.parameters(), torch.zeros(()))
-    with torch.no_grad(), running_statistics(encoder):
-        return encoder(torch.zeros(1, *input_shape, dtype=weight.dtype, device=weight.device)).shape[-1]
+        read = network_input(self.likelihood, x, observed, missing=self.missing)
+        return check_tensor(
+            "the encoder's output", self.encoder(read.to(self.dtype)), (len(x), self.posterior.num_features)
+        )
 
 
 def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:

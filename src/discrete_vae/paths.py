@@ -38,3 +38,28 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
         raise InvalidInputError(
             argument, "must name a user with a home directory after ~", repr(text), repair
         ) from None
+
+
+def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
+    r"""The same for a path that must be text: config.json has to hold it, or safetensors to open files below it.
+
+    Args:
+        argument: Name of the argument, for messages.
+        path: The path.
+
+    Raises:
+        InvalidInputError: As `user_path`, and if it is no text in UTF-8.
+
+    Examples:
+        >>> unicode_path("run_dir", "runs/\udcff")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: run_dir must be text in UTF-8; received 'runs/\udcff'. Rename the file or
+        its folder.
+    """
+    found = user_path(argument, path)
+    try:
+        str(found).encode()
+    except UnicodeEncodeError:
+        received, repair = ascii(str(path)), "Rename the file or its folder."
+        raise InvalidInputError(argument, "must be text in UTF-8", received, repair) from None
+    return found

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
+from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, LatentGroup, kl_to_boltzmann
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.log_partition.surrogate import log_partition_surrogate
 
 MACHINES = {
     "rbm": lambda: RBM(2, 3),
@@ -87,3 +88,26 @@ def test_what_inner_loops_call_does_not_look_at_values(machine):
     z = torch.full((1, 5), -1.0)
     assert machine.compute_energy(z).shape == (1,)
     assert machine.compute_block_logits(z, 0).shape == (1, len(machine.blocks[0]))
+
+
+def test_autocast_does_not_round_energies(machine):
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in machine.parameters():
+            parameter.normal_(0, 10, generator=generator)
+    z = (torch.rand(20, 5, generator=generator) < 0.5).float()
+    calls = [*CALLS.values(), lambda machine, z: log_partition_surrogate(machine, z, 1.0)]
+    calls += [lambda machine, z: kl_to_boltzmann(machine, [group(z)], 1.0)]
+    calls += [lambda machine, z: machine.free_energy(z[:, :2])] * isinstance(machine, RBM)
+    for call in calls:
+        expected = call(machine, z)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(call(machine, z), expected)
+    with torch.autocast("cpu", torch.bfloat16):  # the planted fault: what is not protected is rounded
+        assert isinstance(machine, GraphBoltzmann) or not torch.equal(
+            type(machine).compute_energy.__wrapped__(machine, z), machine.energy(z)
+        )
+
+
+def group(z):
+    return LatentGroup(logits=z - 0.3, zeta=z, bits=z)

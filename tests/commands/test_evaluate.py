@@ -197,3 +197,150 @@ def test_data_that_are_gone_are_named(cli, trained, tmp_path):
     status, _, err = cli("evaluate", trained, "--accept-changed-config")
     assert status == 2
     assert f"error: {tmp_path / 'gone.npy'} must exist" in err
+
+
+def test_a_smaller_evaluation_hides_none_and_loses_none(cli, trained):
+    best = json.loads((trained / "best.json").read_text())["step"]
+    assert cli("evaluate", trained)[0] == 0
+    whole = evaluation(trained)
+    for words in (["--num-examples", 2], ["--num-samples", 5], ["--checkpoint", "4"]):
+        _, out, _ = cli("evaluate", trained, *words)
+        assert f"{trained / 'evaluation.json'} keeps a fuller one" in out
+        assert evaluation(trained) == whole
+    assert set(kept(trained)) == {(best, 20, None, 0), (best, 20, 2, 0), (best, 5, None, 0), (4, 20, None, 0)}
+    names = sorted(path.name.rpartition("-")[0] for path in (trained / "evaluations").iterdir())
+    assert f"step-{best}-samples-20-examples-all-seed-0" in names
+    assert f"step-{best}-samples-20-examples-2-seed-0" in names
+
+
+def test_a_new_best_checkpoint_is_not_hidden_by_the_old_ones_evaluation(cli, trained, monkeypatch):
+    assert cli("evaluate", trained)[0] == 0
+    before = evaluation(trained)
+    newer = next(step for step in (6, 4) if step != before["step"])
+    monkeypatch.setattr(
+        "discrete_vae.runs.checkpoint_store.CheckpointStore.best", lambda store: {"step": newer}
+    )
+    assert cli("evaluate", trained, "--checkpoint", newer, "--num-examples", 2)[0] == 0
+    assert evaluation(trained)["step"] == newer
+    assert kept(trained)[before["step"], 20, None, 0] == before
+
+
+@pytest.mark.filterwarnings("always")
+def test_an_evaluation_with_a_changed_config_displaces_none(cli, trained):
+    assert cli("evaluate", trained, "--num-examples", 2)[0] == 0
+    before = evaluation(trained)
+    config = json.loads((trained / "config.json").read_text())
+    config["data"]["split_seed"] += 1
+    (trained / "config.json").write_text(json.dumps(config))
+    for words in (["--num-examples", 2], []):
+        status, out, _ = cli("evaluate", trained, "--accept-changed-config", *words)
+        assert status == 0
+        assert f"{trained / 'evaluation.json'} keeps a fuller one" in out
+    assert evaluation(trained) == before
+    assert len(list((trained / "evaluations").iterdir())) == 3
+
+
+def test_the_table_stands_where_nothing_can_be_written_any_more(cli, trained, monkeypatch):
+    def full(path, fields):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("discrete_vae.runs.kept_results.write_json", full)
+    per_example = trained.parent / "rows.csv"
+    status, out, err = cli("evaluate", trained, "--per-example", per_example)
+    assert status == 2
+    assert number(out, "log-likelihood") < 0
+    assert re.search(
+        r"error: \S*evaluations/step-\S*\.json must be writable; received No space left on device\.", err
+    )
+    assert len(per_example.read_text().splitlines()) == 7  # the other file is written all the same
+
+
+@pytest.mark.parametrize("options", [[], ["--out", "DIR/x.json"], ["--per-example", "DIR/x.csv"]])
+def test_what_cannot_be_written_is_found_before_the_work(refused, trained, monkeypatch, options):
+    def work(*_, **__):
+        raise AssertionError("evaluated before the check")
+
+    monkeypatch.setattr("discrete_vae.evaluation.evaluate.evaluate_model", work)
+    (trained / "evaluations").write_text("in the way")
+    options = [word.replace("DIR", str(trained / "evaluations")) for word in options]
+    assert "which is no folder" in refused("evaluate", trained, *options)
+
+
+def test_out_leaves_the_run_alone(cli, trained, tmp_path):
+    from tests.commands.conftest import snapshot
+
+    before = snapshot(trained)
+    status, out, _ = cli("evaluate", trained, "--out", tmp_path / "new" / "found.json")
+    assert status == 0
+    assert f"Written to {tmp_path / 'new' / 'found.json'}" in out
+    assert snapshot(trained) == before
+    found = json.loads((tmp_path / "new" / "found.json").read_text())
+    assert f"{found['log_likelihood']['value']:.3f}" == f"{number(out, 'log-likelihood'):.3f}"
+
+
+@pytest.mark.parametrize("ending", [".csv", ".npz"])
+def test_each_example_has_its_row(cli, trained, tmp_path, ending):
+    import csv
+    from statistics import fmean
+
+    import numpy as np
+
+    path = tmp_path / f"rows{ending}"
+    assert cli("evaluate", trained, "--num-examples", 4, "--per-example", path)[0] == 0
+    if ending == ".csv":
+        with path.open() as file:
+            rows = list(csv.DictReader(file))
+        columns = {name: [float(row[name]) for row in rows] for name in rows[0]}
+    else:
+        columns = {name: column.tolist() for name, column in np.load(path).items()}
+    found = evaluation(trained)
+    assert fmean(columns["log_likelihood"]) == found["log_likelihood"]["value"]
+    assert fmean(columns["limit_log_likelihood"]) == found["log_likelihood_limit"]["value"]
+    assert min(columns["ess"]) == found["log_likelihood"]["min_ess"]
+    error = math.sqrt(sum(value**2 for value in columns["std_error"])) / 4
+    assert error == pytest.approx(found["log_likelihood"]["monte_carlo_std_error"])
+    assert columns["index"] == sorted(set(columns["index"]))
+    assert len(columns["index"]) == 4
+    assert set(columns["index"]) < set(range(6))
+
+
+def test_seeds_differ_in_their_noise_alone(cli, trained, tmp_path):
+    """Where the seed chose the examples, two seeds showed the spread of the data."""
+    index, baseline = [], []
+    for seed in (0, 1, 2, 3):
+        path = tmp_path / f"{seed}.csv"
+        cli("evaluate", trained, "--num-examples", 2, "--seed", seed, "--per-example", path)
+        index.append([line.split(",")[0] for line in path.read_text().splitlines()])
+        best = evaluation(trained)["step"]
+        baseline.append(kept(trained)[best, 20, 2, seed]["independent_features"]["value"])
+    assert index == [index[0]] * 4
+    assert baseline == [baseline[0]] * 4
+
+
+def test_a_model_below_the_means_of_the_features_is_told(cli, trained):
+    _, out, _ = cli("evaluate", trained)
+    found = evaluation(trained)
+    baseline = found["independent_features"]
+    assert number(out, "independent features") == pytest.approx(baseline["value"], abs=5e-4)
+    assert baseline["num_examples"] == 6
+    below = found["log_likelihood"]["value"] < baseline["value"]
+    assert ("nats below that of independent features" in " ".join(out.split())) == below
+
+
+@pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
+def test_the_table_fits_80_columns(cli, smoke, monkeypatch):
+    monkeypatch.chdir(smoke)
+    _, out, _ = cli("evaluate", ".", "--num-samples", 2, "--num-examples", 2)
+    lines = [line for line in out.splitlines() if not line.startswith("Written to")]
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--out", "x.txt"], "--out must end in .json; received 'x.txt'. Add .json to it."),
+        (["--per-example", "x.txt"], "--per-example must end in one of .csv, .npz; received 'x.txt'."),
+    ],
+)
+def test_other_endings_are_refused(refused, trained, words, message):
+    assert message in refused("evaluate", trained, *words)

@@ -170,6 +170,7 @@ def test_a_standard_error_that_is_none_is_refused(refused, trained, value):
     [
         ("~nouser/x", "run_dir must name a user with a home directory after ~; received '~nouser/x'."),
         ("", "run_dir must be a path; received ''."),
+        ("runs/\udcff", r"run_dir must be text in UTF-8; received 'runs/\udcff'."),
         ("a\0b", r"run_dir must be a path; received 'a\x00b'."),
     ],
 )

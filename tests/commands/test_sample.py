@@ -73,6 +73,7 @@ def test_chains_start_at_given_states(trained, tmp_path, monkeypatch):
         (["--num-chains", "31"], "num_chains must be at most 30"),
         (["--start", "states.npy"], "states.npy"),
         (["--start", "wide.npy"], "--start must hold states of the prior"),
+        (["--out", "wide.npy/grid.png"], "path must lie in a folder that exists"),
         (["--burn-in", "-3"], "--burn-in must be a whole number of at least 0"),
     ],
 )
@@ -92,3 +93,14 @@ def test_wrong_input(trained, tmp_path, monkeypatch, capsys, words, message):
 def test_a_folder_that_is_no_run(tmp_path, capsys):
     assert main(["sample", str(tmp_path)]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_written_costs_no_drawing(trained, tmp_path, capsys, monkeypatch):
+    def drawn(*_, **__):
+        raise AssertionError("drawn before the check")
+
+    monkeypatch.setattr("discrete_vae.figures.evolution.evolution", drawn)
+    taken = tmp_path / "grid.png"
+    taken.mkdir()
+    assert main(["sample", str(trained.path), *SMALL, "--out", str(taken)]) == 2
+    assert "grid.png must be writable; received a folder of that name." in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -37,6 +38,11 @@ def test_a_run_says_where_its_results_are_and_what_comes_next(cli, tmp_path, dat
     assert status == 0
     assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
     assert "Best validation ELBO -" in out
+    means = float(re.search(r"^Independent features: (-[\d.]+) nats \(validation\)\.$", out, re.MULTILINE)[1])
+    elbo = float(re.search(r"^Best validation ELBO (-[\d.]+) nats", out, re.MULTILINE)[1])
+    assert elbo < means  # after six steps
+    told = f"the validation ELBO is {means - elbo:.2f} nats below that of independent features"
+    assert re.sub(r"\d\.\d\d", "", told) in re.sub(r"\d\.\d\d", "", " ".join(out.split()))
     assert err.startswith("flags: 48 training examples of 12 features; 6 steps (6 epochs); results go to ")
     assert "step 6/6  epoch 6.0  elbo -" in err
     assert all(line == line.rstrip() and "\x1b" not in line for line in err.splitlines())
@@ -44,8 +50,31 @@ def test_a_run_says_where_its_results_are_and_what_comes_next(cli, tmp_path, dat
 
 def test_the_default_folder_is_named_after_the_file_or_the_experiment(cli, tmp_path, data_file, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "Next: dvae evaluate runs/flags-smoke" in cli("train", "--data", data_file, *TINY)[1]
-    assert cli("train", "--resume", "--data", data_file, "--size", "smoke")[0] == 0
+    words = ("--data", data_file, "--size", "smoke", "--training.num-epochs", "2", "--seed", "3")
+    unset = ("--data", data_file, "--size", "smoke")
+    assert "Next: dvae evaluate runs/flags-smoke-num-epochs-2-seed-3\n" in cli("train", *words)[1]
+    assert "nothing is left to do" in cli("train", "--resume", *words)[1]
+    assert "Did you mean runs/flags-smoke-num-epochs-2-seed-3?" in cli("train", "--resume", *unset)[2]
+
+
+def test_a_run_says_how_it_reads_values_and_where_it_computes(cli, tmp_path, data_file):
+    np.save(tmp_path / "shares.npy", np.load(data_file) * 0.5)
+    words = ("--data", tmp_path / "shares.npy", "--run-dir", tmp_path / "run", *TINY)
+    _, _, err = cli("train", *words)
+    assert "\nValues between 0 and 1 are read as probabilities: each step draws new bits with them." in err
+    assert "\nComputing on cpu with 1 thread" in err
+    _, _, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "bits", *TINY)
+    assert "probabilities" not in err
+
+
+def test_a_choice_of_examples_is_said_and_resumes(cli, tmp_path, data_file):
+    words = ["--data", data_file, *TINY, "--training.num-examples", "20", "--training.batch-size", "10"]
+    _, _, err = cli("train", *words, "--run-dir", tmp_path / "whole")
+    assert err.startswith("flags: 20 of 48 training examples of 12 features; 12 steps (6 epochs);")
+    shutil.copytree(tmp_path / "whole", tmp_path / "broken")
+    forget_after(tmp_path / "broken", 4)
+    assert cli("train", "--resume", "--run-dir", tmp_path / "broken")[0] == 0
+    assert final_files(tmp_path / "whole", 12) == final_files(tmp_path / "broken", 12)
 
 
 def test_metrics_hold_the_promised_figures(trained):

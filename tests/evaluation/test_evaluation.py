@@ -68,6 +68,27 @@ def test_log_partition_shifts_everything(model, x):
     assert a.elbo == pytest.approx(a.reconstruction - a.kl_discrete - a.kl_continuous, abs=1e-9)
 
 
+def test_the_error_of_log_z_joins_that_of_the_elbo(model, x):
+    found = evaluate_elbo(model, x, log_partition=1.0, log_partition_std_error=0.3)
+    assert found.log_partition_std_error == 0.3
+    assert found.total_std_error == pytest.approx(math.sqrt(found.elbo_std_error**2 + 0.09))
+    alone = evaluate_elbo(model, x, log_partition=1.0)
+    assert alone.total_std_error == alone.elbo_std_error == found.elbo_std_error
+
+
+def test_an_example_has_its_noise_in_every_choice(model, x):
+    whole = evaluate_log_likelihood(model, x, log_partition=1.0, num_samples=20).examples
+    chosen = [2, 3, 7]
+    part = evaluate_log_likelihood(
+        model, x[chosen], log_partition=1.0, num_samples=20, indices=chosen
+    ).examples
+    assert part.index.tolist() == chosen
+    for name in ("value", "std_error", "ess"):
+        assert getattr(part, name).equal(getattr(whole, name)[chosen])
+    with pytest.raises(InvalidInputError, match="indices must be the 12 numbers of the examples"):
+        evaluate_log_likelihood(model, x, log_partition=1.0, num_samples=20, indices=chosen)
+
+
 def test_elbo_lies_below_the_log_likelihood(model, x):
     log_z = exact_log_partition(model.prior).value
     elbo = evaluate_elbo(model, x, log_partition=log_z, num_samples=200)

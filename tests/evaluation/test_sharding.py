@@ -21,15 +21,17 @@ from discrete_vae.evaluation.memory import samples_in_memory
 
 SCRIPT = """
 import json, sys, torch
+from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.distributed import from_first, process_group, rank
 from tests.evaluation.test_sharding import evaluate_tiny
 torch.set_num_threads(1)
 with process_group():
     result = evaluate_tiny()
     try:
-        from_first(lambda: 1 / 0)
-    except ZeroDivisionError:
-        result["error"] = "seen"
+        from_first(lambda: check_positive_int("num_samples", 0))
+    except InvalidInputError as error:
+        result["error"] = str(error)
     with open(f"{sys.argv[1]}/{rank()}.json", "w") as file:
         json.dump(result, file)
 """
@@ -88,7 +90,7 @@ def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
         assert process.returncode == 0, errors
     for number in (0, 1):
         result = json.loads((tmp_path / f"{number}.json").read_text())
-        assert result.pop("error") == "seen"
+        assert result.pop("error").startswith("num_samples must be a positive integer; received 0.")
         assert result == alone
 
 

@@ -6,8 +6,8 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.config import (
-    MLPDecoderConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     ModelConfig,
     RBMConfig,
 )

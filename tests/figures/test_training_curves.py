@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.training_curves import Curve, _limits, draw_training_curves, training_curves
+from discrete_vae.figures.training_curves import (
+    Curve,
+    _epochs_shown,
+    _limits,
+    draw_training_curves,
+    training_curves,
+)
 
 
 def metrics(count=30, *, beta=True, validation=True, kl_continuous=0.0):
@@ -43,7 +49,35 @@ def test_limits_leave_a_bad_start_out_and_nothing_else():
     assert low < -20 < -10 < high
 
     constant = Curve(np.arange(3), np.arange(3.0), np.full(3, 4.0))
-    assert _limits([constant]) == (3.0, 5.0)
+    assert _limits([constant]) == (3.5, 4.5)
+    slight = Curve(np.arange(3), np.arange(3.0), np.array([9.10, 9.05, 9.03]))
+    assert np.ptp(_limits([slight])) == pytest.approx(1.0)  # no drama over 0.07 nats
+
+
+@pytest.mark.parametrize(
+    ("epochs", "shown"),
+    [
+        ([1.0, 50.0, 100.0], (0.0, 102.0)),
+        ([5.0, 7.5, 10.0], (4.85, 10.103)),  # the first half would be empty
+        ([3.0, 3.0], (1.5, 4.5)),
+        ([0.0], (-1.0, 1.0)),
+    ],
+)
+def test_epochs_shown_begin_where_the_points_do(epochs, shown):
+    assert _epochs_shown(np.array(epochs)) == pytest.approx(shown)
+
+
+def heights(records, tmp_path, read_picture):
+    draw_training_curves(training_curves(records), tmp_path / "panels.png")
+    return read_picture(tmp_path / "panels.png").shape[0]
+
+
+def test_beta_has_a_panel_only_where_it_changes_and_a_single_point_has_one_panel(tmp_path, read_picture):
+    trained = heights(metrics(), tmp_path, read_picture)
+    fixed = heights([record | {"beta": 3.0} for record in metrics()], tmp_path, read_picture)
+    absent = heights(metrics(beta=False), tmp_path, read_picture)
+    single = heights(metrics(1), tmp_path, read_picture)
+    assert trained > fixed == absent > single
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
 from discrete_vae.testing.goodness_of_fit import check_mean
 
 
@@ -63,3 +64,11 @@ def test_samples_have_the_moments_and_the_gradients():
     variance = torch.exp(2 * log_std.detach())
     expected = torch.cat([mean, mean**2 + variance, 2 * mean, 2 * variance]).detach()
     check_mean(torch.stack(rows), expected, resolution=0.02)
+
+
+def test_autocast_leaves_the_layers_in_the_precision_of_the_parameters():
+    network = GaussianNetwork([4], (), 3, log_std_bound=5.0)
+    with torch.autocast("cpu", torch.bfloat16):
+        layer = network(torch.ones(2, 4))
+        assert {layer.mean.dtype, layer.log_std.dtype, layer.rsample().dtype} == {torch.float32}
+    assert network.bfloat16()(torch.ones(2, 4, dtype=torch.bfloat16)).mean.dtype == torch.bfloat16

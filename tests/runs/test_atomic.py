@@ -98,3 +98,14 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path):
     (tmp_path / "step-1").mkdir()
     remove_temporaries(tmp_path, of_others=False)
     assert names(tmp_path) == ["step-1"]
+
+
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_bytes(tmp_path / "config.json", b"{}")
+    assert caught.value.filename == str(tmp_path / "config.json")
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,5 @@
 import errno
+import threading
 
 import pytest
 import torch
@@ -315,3 +316,25 @@ def test_bad_values_are_refused_and_nothing_is_written(store):
 def test_at_least_one_checkpoint_is_kept(tmp_path):
     with pytest.raises(InvalidInputError, match="keep_last must be a positive integer"):
         CheckpointStore(tmp_path, tmp_path / "best.json", keep_last=0)
+
+
+def test_a_reader_beside_the_writer_always_finds_a_whole_checkpoint(tmp_path):
+    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
+    store.save(1, state(1), {}, best={"elbo": 0.0})
+
+    def write():
+        for step in range(2, 60):
+            store.save(step, state(step), {}, best={"elbo": 1.0} if step % 2 else None)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    seen = {"best": [0], "last": [0]}
+    while writer.is_alive():
+        for which, steps in seen.items():
+            checkpoint = store.load(which)
+            assert torch.equal(checkpoint.tensors["bias"], state(checkpoint.step)["bias"])
+            steps.append(checkpoint.step)
+    writer.join()
+    for which, steps in seen.items():
+        assert steps == sorted(steps), which
+        assert len(set(steps)) > 3, which

@@ -11,6 +11,7 @@ from discrete_vae import exact_log_partition
 from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointWriteError
 from discrete_vae.training.elbo_sums import ElboSums
@@ -103,6 +104,18 @@ def test_the_log_knows_log_z(unbroken):
     last = [record for record in run.metrics().read() if "elbo" in record][-1]
     assert last["log_partition"] == exact_log_partition(prior).value
     assert last["log_partition_std_error"] == 0.0
+
+
+def test_the_error_of_a_validation_contains_that_of_log_z(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "discrete_vae.training.state.quick_log_partition",
+        lambda prior, **_: LogPartition(exact_log_partition(prior).value, 0.5, "annealed forward", 200),
+    )
+    run = start_run(tmp_path / "run")
+    train_quietly(run)
+    errors = [record.get("validation_elbo_std_error", 1.0) for record in run.metrics().read()]
+    assert min(errors) > 0.5
+    assert max(error for error in errors if error != 1.0) < 1.0
 
 
 def test_means_over_steps_take_log_z_to_change_evenly():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from discrete_vae.commands.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.training.state import TrainingState, initial_model
 from tests.training.tiny import CONFIG
@@ -77,3 +78,36 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing(damage):
     with pytest.raises(InvalidInputError, match="checkpoint: model/.* must"):
         state.restore(tensors, meta)
     assert torch.equal(before, state.model.prior.bias)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("chains/swap_sum", torch.zeros(13, dtype=torch.int64)),
+        ("chains/swap_sum", torch.zeros(12, dtype=torch.float64)),
+        ("chains/order", torch.zeros(30, 14, dtype=torch.int64)),
+        ("chains/last_end", None),
+        ("chains/inverse_temperatures", torch.full((14,), torch.nan, dtype=torch.float64)),
+        ("chains/round_trips", torch.zeros(30)),
+        ("measured", True),
+        ("sweep", "4"),
+    ],
+)
+def test_a_forged_state_of_tempering_is_refused_and_changes_nothing(name, value):
+    config = apply_overrides(
+        CONFIG, [("training.sampler", ["parallel-tempering"]), ("training.sampler.num-chains", ["30"])]
+    )
+    state = TrainingState.initial(config, TRAIN)
+    tensors, meta = state.capture()
+    tensors = {key: part.clone() for key, part in tensors.items()}
+    assert len(tensors["chains/swap_sum"]) == 13
+    if "/" not in name:
+        meta["chains"][name] = value
+    elif value is None:
+        del tensors[name]
+    else:
+        tensors[name] = value
+    before = state.chains.state_dict()["z"]
+    with pytest.raises(InvalidInputError, match=name.removeprefix("chains/")):
+        state.restore(tensors, meta, source="step-0")
+    assert torch.equal(before, state.chains.state_dict()["z"])

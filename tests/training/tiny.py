@@ -1,12 +1,12 @@
 """A run that takes a second: what the tests of training share."""
 
 from discrete_vae.config import (
-    MLPDecoderConfig,
     BlockGibbsConfig,
     DigitsConfig,
     EvaluationConfig,
     ExperimentConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     ModelConfig,
     RBMConfig,
     TrainingConfig,

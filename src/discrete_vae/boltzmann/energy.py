@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -11,17 +13,18 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_index, check_states
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.forks import guard_forks
-from discrete_vae.numerics import softplus
+from discrete_vae.numerics import full_precision, softplus
 
 
 class BoltzmannEnergy(nn.Module, ABC):
     """A distribution p(z) = exp(-E(z)) / Z over z in {0,1}^n with at most pairwise terms.
 
     E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
-    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters.
+    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters. Neither
+    autocast nor TF32 reaches the methods that compute, a subclass's own included, see `numerics.full_precision`.
 
-    A machine of your own defines the methods `compute_energy`, `compute_block_logits` and `mean_energy`, which trust
-    their arguments; inner loops call them. The methods without "compute" check theirs first.
+    A machine of your own defines `compute_energy`, `compute_block_logits`, `pair_order` and `expected_energy`, which
+    trust their arguments; inner loops call them. The methods without "compute" check theirs first.
 
     Source: Rolfe 2017, eq. RBM-distribution. Deviation: the paper's W is triangular, here each pair has one entry.
 
@@ -34,6 +37,11 @@ class BoltzmannEnergy(nn.Module, ABC):
     num_units: int
     blocks: tuple[Tensor, ...]
     bias: nn.Parameter
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        """Guard the precision of what the subclass computes."""
+        super().__init_subclass__(**keywords)
+        _guard_precision(cls)
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
@@ -172,6 +180,38 @@ class BoltzmannEnergy(nn.Module, ABC):
         """Return the index of a block."""
         repair = "It is an index into the machine's blocks; of an RBM, 0 is the left side and 1 the right."
         return check_index("block", block, len(self.blocks), repair=repair)
+
+
+_COMPUTING = (
+    "compute_energy",
+    "compute_block_logits",
+    "compute_block_free_energy",
+    "compute_marginal_energy",
+    "expected_energy",
+    "_free_energy",
+)
+
+
+def _guard_precision(cls: type[BoltzmannEnergy]) -> None:
+    """Wrap the methods that compute, as far as a class defines them itself."""
+    for name in _COMPUTING:
+        method = cls.__dict__.get(name)
+        if method is not None:
+            setattr(cls, name, _in_full_precision(method))
+
+
+def _in_full_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The method with products as its first argument's dtype says."""
+
+    @wraps(method)
+    def guarded(self: BoltzmannEnergy, z: Tensor, *arguments: Any) -> Tensor:
+        with full_precision(z):
+            return method(self, z, *arguments)
+
+    return guarded
+
+
+_guard_precision(BoltzmannEnergy)
 
 
 def _check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:

@@ -17,6 +17,7 @@ from discrete_vae.commands.evaluation_table import evaluation_table
 from discrete_vae.commands.overrides import Override
 from discrete_vae.commands.per_example import check_per_example_path, write_per_example
 from discrete_vae.commands.results import ResultFile, keep, kept_evaluations
+from discrete_vae.commands.suggestions import open_run
 from discrete_vae.config import EvaluationConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 
@@ -40,12 +41,11 @@ def _evaluate(arguments: Namespace) -> int:
     from discrete_vae.commands.device import check_device
     from discrete_vae.distributed import from_first, rank
     from discrete_vae.evaluation.evaluate import evaluate_model
-    from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.load import load_run
 
     checkpoint = parse_checkpoint(arguments.checkpoint)
     device = check_device(arguments.device)
-    run = RunDirectory.open(arguments.run)
+    run = open_run(arguments.run)
     # what cannot be written is found before the hours that it would cost
     results = kept_evaluations(run) if arguments.out is None else ResultFile(arguments.out)
     from_first(results.check)
@@ -129,6 +129,11 @@ def parse_checkpoint(text: str) -> int | Literal["best", "last"]:
 def changed_config(loaded: LoadedRun) -> dict[str, Any]:
     """What a result says of a config.json that has changed since training; empty if it has not."""
     return {} if loaded.changed_config is None else {"changed_config": asdict(loaded.changed_config)}
+
+
+def picture_note(loaded: LoadedRun) -> str | None:
+    """The same for the metadata of a picture."""
+    return None if loaded.changed_config is None else str(loaded.changed_config)
 
 
 def _warn_of_other_data(run: RunDirectory, dataset: Dataset) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discrete_vae.checks import check_number
-from discrete_vae.commands.evaluate import changed_config, parse_checkpoint
+from discrete_vae.commands.evaluate import changed_config, parse_checkpoint, picture_note
 from discrete_vae.commands.layout import hanging
 from discrete_vae.commands.overrides import Override
 from discrete_vae.commands.results import ResultFile, keep, kept_log_partitions
+from discrete_vae.commands.suggestions import open_run
 from discrete_vae.durations import in_words
-from discrete_vae.figures.saving import check_picture_path
-from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.figures.saving import check_picture_path, noting
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
@@ -40,17 +40,17 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
     )
     from discrete_vae.training.load import load_run
 
-    run = RunDirectory.open(arguments.run)
+    run = open_run(arguments.run)
     results = ResultFile(out) if out is not None and to_json else kept_log_partitions(run)
     results.check()
-    picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
-    if picture is not None:
-        check_writable(picture)
     loaded = load_run(
         run,
         parse_checkpoint(arguments.checkpoint),
         accept_changed_config=arguments.accept_changed_config,
     )
+    picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
+    if picture is not None:
+        check_writable(picture)
     settings, prior = loaded.config.evaluation, loaded.model.prior
     chains = loaded.chains.step(settings.num_chain_sweeps)
     asked, seed = arguments.std_error, arguments.seed or 0
@@ -90,7 +90,8 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
         keep(results, fields)
     finally:  # one file that cannot be written leaves the other
         if picture is not None:
-            _draw(picture, loaded.config.name, repeated.estimates, exact)
+            with noting(picture_note(loaded)):
+                _draw(picture, loaded.config.name, repeated.estimates, exact)
     return 0
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from discrete_vae.commands.settings import Setting, Slot, settings, slots, walk
+from discrete_vae.commands.suggestions import suggest_setting
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments.swapped_sizes import swapped_sizes
 
 Override = tuple[str, list[str]]
 
@@ -49,8 +50,9 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[Override]]:
 def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> ExperimentConfig:
     """Change a config as the command line says.
 
-    A slot's path swaps the component there and leaves the rest of the experiment as it is; a setting's path sets the
-    value. Components are swapped first, so the order does not matter.
+    A slot's path swaps the component there and leaves the rest of the experiment as it is; the component's sizes follow
+    the experiment's (`discrete_vae.experiments.swapped_sizes`). A setting's path sets the value. The order does not
+    matter.
 
     Args:
         config: The experiment to start from.
@@ -70,21 +72,34 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
     """
     known_slots, known_settings = slots(), settings()
     fields = config.model_dump()
-    for path, values in sorted(overrides, key=lambda given: given[0].count(".")):  # owners before owned
+    for path, _ in overrides:
+        check_known(path)
+
+    # owners before owned, and of one owner the values before its parts, whose sizes follow them
+    def order(given: Override) -> tuple[int, bool]:
+        return given[0].count("."), given[0] in known_slots
+
+    for path, values in sorted(overrides, key=order):
         if path in known_slots:
             _swap(fields, known_slots[path], values)
-    for path, values in overrides:
-        if path in known_slots:
             continue
-        if path not in known_settings:
-            rule = "must be a setting of the experiment"
-            raise InvalidInputError(f"--{path}", rule, "an unknown name", suggest(path))
         place, last = _place(fields, path)
         setting = next((entry for entry in known_settings[path] if _is_present(fields, entry)), None)
         if setting is None or place is None:
             raise _foreign(fields, known_settings[path])
         place[last] = setting.read(values)
     return ExperimentConfig(**fields)
+
+
+def check_known(path: str) -> None:
+    """Refuse an option with a dot that is neither a setting nor a component's.
+
+    Raises:
+        InvalidInputError: If there is none of that name.
+    """
+    if path not in slots() and path not in settings():
+        rule = "must be a setting of the experiment"
+        raise InvalidInputError(f"--{path}", rule, "an unknown name", suggest_setting(path))
 
 
 def settings_of(config: ExperimentConfig) -> list[Slot | Setting]:
@@ -116,7 +131,7 @@ def _swap(fields: dict[str, Any], slot: Slot, values: list[str]) -> None:
         place[last] = None
     elif place.get(last) is None or place[last]["kind"] != name:
         # what has no default is missing until it is set, and named if it is not
-        place[last] = member.model_construct().model_dump()
+        place[last] = member.model_construct().model_dump() | swapped_sizes(slot.path, name, fields)
 
 
 def _place(fields: dict[str, Any], path: str) -> tuple[dict[str, Any] | None, str]:
@@ -144,14 +159,3 @@ def _foreign(fields: dict[str, Any], entries: Sequence[Slot | Setting]) -> Inval
     rule = f"needs --{slot} {' or '.join(owners)}"
     repair = f"Add --{slot} {owners[0]}, or leave the setting out."
     return InvalidInputError(f"--{entries[0].path}", rule, str(_kind_at(fields, slot)), repair)
-
-
-def suggest(path: str) -> str:
-    """A sentence that names the settings that a mistyped one may have meant."""
-    known = [*slots(), *settings()]
-    path = path.replace("_", "-")
-    last = path.rpartition(".")[2]
-    close = [name for name in known if name.rpartition(".")[2] == last] or get_close_matches(path, known, n=3)
-    if not close:
-        return "Add --settings to list them all."
-    return f"Did you mean {' or '.join(f'--{name}' for name in close[:3])}? --settings lists them all."

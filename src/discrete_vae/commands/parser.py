@@ -78,7 +78,9 @@ def build_parser() -> argparse.ArgumentParser:
             "--settings", action="store_true", help="show every setting with its value, and exit"
         )
     made["train"].add_argument(
-        "--run-dir", metavar="DIR", help="new folder for the results; default: runs/EXPERIMENT-SIZE"
+        "--run-dir",
+        metavar="DIR",
+        help="new folder for the results; default: runs/EXPERIMENT-SIZE-SETTINGS",
     )
     made["train"].add_argument(
         "--resume", action="store_true", help="go on from the last checkpoint of the run in --run-dir"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
 from discrete_vae.runs.atomic import write_bytes
 from discrete_vae.runs.writable import check_writable, unwritable
 
@@ -26,7 +27,7 @@ def check_per_example_path(text: str) -> Path:
     Raises:
         InvalidInputError: If it has another ending or cannot be written.
     """
-    path = Path(text).expanduser()
+    path = user_path("--per-example", text)
     if path.suffix.lower() not in _ENDINGS:
         rule = f"must end in one of {', '.join(_ENDINGS)}"
         raise InvalidInputError("--per-example", rule, repr(text), "Add .csv to it.")
@@ -59,7 +60,7 @@ def write_per_example(text: str, result: Evaluation) -> Path:
     """
     import numpy as np
 
-    path, columns = Path(text).expanduser(), per_example_columns(result)
+    path, columns = user_path("--per-example", text), per_example_columns(result)
     if path.suffix.lower() == ".npz":
         content = io.BytesIO()
         np.savez(content, allow_pickle=False, **columns)

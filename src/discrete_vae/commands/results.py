@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.kept_results import Fields, KeptResults, digest
 from discrete_vae.runs.run_directory import RunDirectory
@@ -23,7 +24,7 @@ class ResultFile:
     """
 
     def __init__(self, text: str) -> None:
-        self._path = Path(text).expanduser()
+        self._path = user_path("--out", text)
 
     def check(self) -> None:
         """Check that the file can be written.
@@ -65,7 +66,7 @@ def keep(results: KeptResults | ResultFile, fields: Fields) -> None:
 def kept_evaluations(run: RunDirectory) -> KeptResults:
     """The evaluations of a run.
 
-    evaluation.json holds the fullest: of the data that the run was trained on before others, of the checkpoint that is
+    evaluation.json holds the fullest: with the data and the config of training before others, of the checkpoint that is
     the best now before others, then with most examples, then with most samples, then of the newest checkpoint.
     """
     trained_on, best = run.read_environment().get("data", {}).get("sha256"), _best_step(run)
@@ -79,13 +80,19 @@ def kept_evaluations(run: RunDirectory) -> KeptResults:
             "seed": config.pop("seed"),
         }
         rest = {"data": fields["data"], "sha256": fields.get("data_sha256"), "config": config}
-        return _file_name(parts, rest)
+        return _file_name(parts, rest | _change(fields))
 
     def fullness(fields: Fields) -> tuple[Any, ...]:
         found = fields["log_likelihood"]
         # evaluations of earlier versions do not say which data they are of
         of_run = fields.get("data_sha256", trained_on) == trained_on
-        return of_run, fields["step"] == best, found["num_examples"], found["num_samples"], fields["step"]
+        return (
+            of_run and not _change(fields),
+            fields["step"] == best,
+            found["num_examples"],
+            found["num_samples"],
+            fields["step"],
+        )
 
     return _kept(run, "evaluation", name, fullness)
 
@@ -93,8 +100,9 @@ def kept_evaluations(run: RunDirectory) -> KeptResults:
 def kept_log_partitions(run: RunDirectory) -> KeptResults:
     """The estimates of log Z of a run's prior.
 
-    log_partition.json holds the fullest: of the checkpoint that is the best now before others, then with most repeats,
-    then with the smallest standard error asked for, then of the newest checkpoint.
+    log_partition.json holds the fullest: with the config of training before others, of the checkpoint that is the best
+    now before others, then with most repeats, then with the smallest standard error asked for, then of the newest
+    checkpoint.
     """
     best = _best_step(run)
 
@@ -106,11 +114,11 @@ def kept_log_partitions(run: RunDirectory) -> KeptResults:
             "std-error": config.pop("std_error", "unknown"),
             "seed": config.pop("seed", "unknown"),
         }
-        return _file_name(parts, config)
+        return _file_name(parts, config | _change(fields))
 
     def fullness(fields: Fields) -> tuple[Any, ...]:
         asked = fields.get("config", {}).get("std_error", float("inf"))
-        return fields["step"] == best, len(fields["estimates"]), -asked, fields["step"]
+        return not _change(fields), fields["step"] == best, len(fields["estimates"]), -asked, fields["step"]
 
     return _kept(run, "log_partition", name, fullness)
 
@@ -122,6 +130,11 @@ def _kept(
     fullness: Callable[[Fields], tuple[Any, ...]],
 ) -> KeptResults:
     return KeptResults(run.path / f"{what}.json", run.path / f"{what}s", name=name, fullness=fullness)
+
+
+def _change(fields: Fields) -> dict[str, Any]:
+    """What a result says of a config.json that is not the one of training."""
+    return {name: value for name, value in fields.items() if name == "changed_config"}
 
 
 def _best_step(run: RunDirectory) -> int | None:

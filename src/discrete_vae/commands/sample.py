@@ -7,121 +7,116 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discrete_vae.commands.evaluate import parse_checkpoint
+from discrete_vae.commands.evaluate import parse_checkpoint, picture_note
+from discrete_vae.commands.shown_chains import shown_chains
+from discrete_vae.commands.suggestions import open_run
 from discrete_vae.config import instantiate
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.saving import check_picture_path
-from discrete_vae.memory import allocating, check_memory
+from discrete_vae.figures.saving import check_picture_path, noting
+from discrete_vae.memory import check_memory
 from discrete_vae.paths import user_path
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
-    from discrete_vae.samplers.protocol import Sampler
+    from discrete_vae.config import ExperimentConfig
+    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.figures.evolution import EvolutionTable
+    from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.load import LoadedRun
 
-_FRESH_SWEEPS = 10_000
 _PICTURES = ("samples.png", "reconstructions.png", "training.png")
-_CHAIN_BYTES = 16  # per unit, while chains are made
+_FRESH_TABLE_CHAINS = 200
+_TABLE_EXAMPLES = 20  # strips in one column, each with its label
+_MAX_VALUES = 20_000_000  # of samples of a table, 80 MB
 
 
 def run_sample(arguments: Namespace, overrides: list[str]) -> int:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
     if arguments.out is not None:
         check_picture_path(arguments.out)
-    from discrete_vae.figures.evolution import DEFAULT_CHAINS, draw_evolution, evolution
-    from discrete_vae.figures.image_grid import check_grid
-    from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
-    from discrete_vae.figures.training_curves import draw_training_curves, training_curves
     from discrete_vae.training.load import load_run
 
-    run = RunDirectory.open(arguments.run)
+    run = open_run(arguments.run)
     loaded = load_run(
         run,
         parse_checkpoint(arguments.checkpoint),
         accept_changed_config=arguments.accept_changed_config,
     )
-    records = (
-        run.metrics().read() if arguments.out is None else []
-    )  # damage is found before anything is drawn
-    dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
-    num_chains = arguments.num_chains or DEFAULT_CHAINS
-    grid = (arguments.num_rows, num_chains, arguments.num_draws, dataset.num_features)
-    check_grid(grid, dataset.image_shape)
-    chains, burn_in = _chains(loaded, arguments)
-    # what cannot be written is found before the drawing that it takes
-    paths = [run.figure_path(name) for name in _PICTURES] if arguments.out is None else [Path(arguments.out)]
-    for path in paths:
-        check_writable(path.expanduser(), repair="Give another place for the samples: --out FILE.png.")
-    if burn_in:
-        chains.step(burn_in)
-    table = evolution(
-        loaded.model,
-        chains,
-        num_rows=arguments.num_rows,
-        num_chains=arguments.num_chains,
-        num_draws=arguments.num_draws,
-        num_sweeps=arguments.num_sweeps,
-        seed=arguments.seed or 0,
-    )
-    draw_evolution(table, dataset.image_shape, paths[0])
-    print(f"Samples along the chains: {paths[0]}")
-    if arguments.out is None:
-        _, path, curves_path = paths
-        draw_reconstructions(
-            reconstructions(loaded.model, dataset.test, seed=arguments.seed or 0), dataset.image_shape, path
-        )
-        print(f"Reconstructions:          {path}")
-        if any("elbo" in record for record in records):
-            draw_training_curves(training_curves(records), curves_path, name=loaded.config.name)
-            print(f"Course of training:       {curves_path}")
-        else:
-            warnings.warn(
-                f"{run.metrics_path} holds no training ELBO: the course of training is not drawn.",
-                stacklevel=2,
-            )
+    with noting(picture_note(loaded)):
+        _draw(run, loaded, arguments)
     return 0
 
 
-def _chains(loaded: LoadedRun, arguments: Namespace) -> tuple[Sampler, int]:
-    """The chains to show, and the sweeps of their burn-in."""
-    from discrete_vae.figures.evolution import DEFAULT_CHAINS
-    from discrete_vae.samplers.block_gibbs import BlockGibbs
+def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
+    from discrete_vae.figures.evolution import draw_evolution
+    from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
+    from discrete_vae.figures.table_statistics import draw_table_statistics, table_statistics
+    from discrete_vae.figures.training_curves import draw_training_curves, training_curves
 
-    prior, seed = loaded.model.prior, arguments.seed or 0
-    burn_in = arguments.burn_in
-    if arguments.start == "training":
-        chains = loaded.chains
-    elif arguments.start == "fresh":
-        num_chains, repair = arguments.num_chains or DEFAULT_CHAINS, "Use fewer chains."
-        check_memory("--num-chains", num_chains * prior.num_units * _CHAIN_BYTES, repair)
-        with allocating("--num-chains", repair):
-            chains = BlockGibbs(prior, num_chains, seed=seed)
-        burn_in = _FRESH_SWEEPS if burn_in is None else burn_in
+    records = run.metrics().read() if arguments.out is None else []  # damage is found before all drawing
+    dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
+    out = None if arguments.out is None else user_path("--out", arguments.out)
+    samples, pairs, curves = (run.figures_path / name if out is None else out for name in _PICTURES)
+    is_table, title = dataset.image_shape is None, _title(loaded.config, dataset)
+
+    table = _samples(loaded, dataset, arguments, [samples] if out else [samples, pairs, curves])
+    if out is None:
+        run.figures_path.mkdir(exist_ok=True)
+    if is_table:
+        draw_table_statistics(table_statistics(dataset.test, table.means[:, :, 0]), samples, name=title)
+        print(f"Samples against the data: {samples}")
     else:
-        chains = _chains_from(user_path("--start", arguments.start), loaded, seed)
-    return chains, burn_in or 0
+        draw_evolution(table, dataset.image_shape, samples)
+        print(f"Samples along the chains: {samples}")
+    if out is not None:
+        return
+    num_examples = min(_TABLE_EXAMPLES, len(dataset.test)) if is_table else None
+    found = reconstructions(loaded.model, dataset.test, num_examples=num_examples, seed=arguments.seed or 0)
+    draw_reconstructions(found, dataset.image_shape, pairs)
+    print(f"Reconstructions:          {pairs}")
+    if any("elbo" in record for record in records):
+        draw_training_curves(training_curves(records), curves, name=title)
+        print(f"Course of training:       {curves}")
+    else:
+        warnings.warn(
+            f"{run.metrics_path} holds no training ELBO: the course of training is not drawn.", stacklevel=2
+        )
 
 
-def _chains_from(path: Path, loaded: LoadedRun, seed: int) -> Sampler:
-    """Chains that start at the states in a file, (chain, unit) in {0,1}."""
-    import torch
+def _samples(loaded: LoadedRun, dataset: Dataset, arguments: Namespace, paths: list[Path]) -> EvolutionTable:
+    """Images along a few chains; for a table one draw of as many chains as there are and memory holds.
 
-    from discrete_vae.data.read_arrays import read_npy
-    from discrete_vae.samplers.block_gibbs import BlockGibbs
-    from discrete_vae.samplers.packing import pack_bits
+    What cannot be written, or does not fit the memory, is found before the chains move.
+    """
+    from discrete_vae.figures.evolution import DEFAULT_CHAINS, evolution
+    from discrete_vae.figures.image_grid import check_grid
 
-    prior = loaded.model.prior
-    states = read_npy(path)
-    received = f"shape {states.shape} of {states.dtype} in {path}"
-    fits = states.dtype.kind in "buif" and states.ndim == 2 and states.shape[1] == prior.num_units
-    if fits and not bool(((states == 0) | (states == 1)).all()):
-        fits, received = False, f"other values in {path}"
-    if not fits or len(states) == 0:
-        rule = f"must hold states of the prior, (chain, {prior.num_units} units) in {{0,1}}"
-        raise InvalidInputError("--start", rule, received, "Save such an array with numpy.save.")
-    with allocating("--start", "Give fewer chains."):
-        chains = BlockGibbs(prior, len(states), seed=seed)
-        z = torch.from_numpy(states.astype("float32"))  # whatever its width and byte order
-        chains.load_state_dict(chains.state_dict() | {"z": pack_bits(z)})
-    return chains
+    num_rows, num_features = arguments.num_rows, dataset.num_features
+    if dataset.image_shape is None:
+        chains, burn_in = shown_chains(loaded, arguments, _FRESH_TABLE_CHAINS)
+        room = max(1, _MAX_VALUES // (num_rows * num_features))
+        num_chains, num_draws = arguments.num_chains or min(chains.num_chains, room), 1
+        check_memory("--num-rows", 4 * num_rows * num_chains * num_features, "Ask for fewer rows or chains.")
+    else:
+        num_chains, num_draws = arguments.num_chains or DEFAULT_CHAINS, arguments.num_draws
+        check_grid((num_rows, num_chains, num_draws, num_features), dataset.image_shape)
+        chains, burn_in = shown_chains(loaded, arguments, DEFAULT_CHAINS)
+        num_chains = arguments.num_chains
+    for path in paths:
+        check_writable(path, repair="Give another place for the samples: --out FILE.png.")
+    if burn_in:
+        chains.step(burn_in)
+    return evolution(
+        loaded.model,
+        chains,
+        num_rows=num_rows,
+        num_chains=num_chains,
+        num_draws=num_draws,
+        num_sweeps=arguments.num_sweeps,
+        seed=arguments.seed or 0,
+    )
+
+
+def _title(config: ExperimentConfig, dataset: Dataset) -> str:
+    """What was trained: the experiment, its data where they have another name, size and seed."""
+    of = config.name if config.name == dataset.name else f"{config.name} on {dataset.name}"
+    return f"{of}, size {config.size}, seed {config.seed}"

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discrete_vae.commands.overrides import Override, apply_overrides
+from discrete_vae.commands.run_names import run_name
+from discrete_vae.commands.suggestions import check_experiment_name, open_run
 from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
 from discrete_vae.durations import in_words
 from discrete_vae.errors import InvalidInputError
@@ -33,8 +35,16 @@ def resolve_config(arguments: Namespace, overrides: list[Override]) -> Experimen
     size = arguments.size or "short"
     if arguments.data is not None:
         dataset = instantiate(FileDataConfig(path=arguments.data), data_dir=arguments.data_dir)
-        config = own_data(Path(arguments.data), dataset.num_features, len(dataset.train), size)
+        config = own_data(
+            Path(arguments.data),
+            num_features=dataset.num_features,
+            num_train=len(dataset.train),
+            num_valid=len(dataset.valid),
+            num_test=len(dataset.test),
+            size=size,
+        )
     else:
+        check_experiment_name(arguments.experiment)
         config = load_experiment(arguments.experiment, size)
     seed: list[Override] = [] if arguments.seed is None else [("seed", [str(arguments.seed)])]
     return apply_overrides(config, [*seed, *overrides])
@@ -48,7 +58,9 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
         print_settings(resolve_config(arguments, overrides))
         return 0
     from discrete_vae.commands.device import check_device
+    from discrete_vae.commands.headline import headline
     from discrete_vae.commands.interrupts import stop_on_signals
+    from discrete_vae.data.chosen import chosen_examples
     from discrete_vae.runs.lock import sole_writer
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.loop import train
@@ -57,11 +69,14 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
     # everything that can be wrong is found before the folder is made
     device = check_device(arguments.device)
     if arguments.resume:
-        run = RunDirectory.open(_run_dir(arguments))
+        run = open_run(_run_dir(arguments, overrides))
         config = _resumed_config(run, arguments, overrides)
     else:
+        if arguments.accept_changed_config:
+            repair = "Leave it out: a new run writes its own config.json."
+            raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
         config = resolve_config(arguments, overrides)
-        run = RunDirectory(RunDirectory.check_new(_run_dir(arguments)))
+        run = RunDirectory(RunDirectory.check_new(_run_dir(arguments, overrides)))
     dataset = instantiate(config.data, data_dir=arguments.data_dir)
     num_steps = check_experiment(config, dataset)
     if arguments.resume:
@@ -79,7 +94,7 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
         if arguments.resume and not steps:
             print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
         if done < num_steps:
-            print(_headline(config, dataset, run, done, num_steps), file=sys.stderr)
+            print(headline(config, dataset, run, done, num_steps, device), file=sys.stderr)
         try:
             result = train(
                 config,
@@ -97,9 +112,9 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
         print(f"{run.path} has finished its {num_steps} steps; nothing is left to do.")
     else:
         print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
-    assert result.best_elbo is not None  # the last step validates
+    assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     print(f"Best validation ELBO {result.best_elbo:.2f} nats, at step {result.best_step}.")
-    _print_baseline(dataset, result.best_elbo)
+    _print_baseline(chosen_examples(dataset, config.training), result.best_elbo)
     run.checkpoints().verify("best")
     print(f"Next: dvae evaluate {run.path}")
     return 0
@@ -126,7 +141,7 @@ def _interrupted(run: RunDirectory, status: int) -> int:
     return status
 
 
-def _run_dir(arguments: Namespace) -> str:
+def _run_dir(arguments: Namespace, overrides: list[Override]) -> str:
     """Where the run is or will be."""
     if arguments.run_dir is not None:
         return arguments.run_dir
@@ -138,7 +153,8 @@ def _run_dir(arguments: Namespace) -> str:
             )
         return "runs"  # never used: the missing experiment is reported
     name = arguments.experiment if arguments.data is None else Path(arguments.data).stem
-    return f"runs/{name}-{arguments.size or 'short'}"
+    base = f"{name}-{arguments.size or 'short'}"
+    return f"runs/{run_name(base, arguments.seed, overrides)}"
 
 
 def _resumed_config(run: RunDirectory, arguments: Namespace, overrides: list[Override]) -> ExperimentConfig:
@@ -196,11 +212,3 @@ def _write_environment(run: RunDirectory, config: ExperimentConfig, dataset: Dat
     write_json(
         run.environment_path, environment | {"data": {"name": dataset.name, **asdict(dataset.description)}}
     )
-
-
-def _headline(
-    config: ExperimentConfig, dataset: Dataset, run: RunDirectory, done: int, num_steps: int
-) -> str:
-    what = f"{dataset.name}: {len(dataset.train)} training examples of {dataset.num_features} features"
-    start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
-    return f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"

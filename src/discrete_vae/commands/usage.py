@@ -64,12 +64,14 @@ class HouseParser(argparse.ArgumentParser):
             return f"{self.prog} takes no further word; received {words[0]!r}. See {self.prog} --help."
         known = list(self._option_string_actions)
         word = options[0].partition("=")[0]
-        close = get_close_matches(word, known, n=1)
+        # a word that is no near miss of an option here may be part of a setting's name
+        longer = [name for name in known if name.startswith(word) and len(word) > 3]
+        close = longer[:1] or get_close_matches(word, known, n=1, cutoff=0.75 if self.takes_settings else 0.6)
         repair = f"Did you mean {close[0]}?" if close else f"See {self.prog} --help."
         if self.takes_settings and not close:
-            from discrete_vae.commands.overrides import suggest  # here, since it loads the configs
+            from discrete_vae.commands.suggestions import suggest_setting  # here, since it loads the configs
 
-            repair = suggest(word.removeprefix("--"))
+            repair = suggest_setting(word.removeprefix("--"))
         return f"{word} must be an option of {self.prog}; received an unknown name. {repair}"
 
 

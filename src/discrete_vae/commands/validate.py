@@ -36,12 +36,14 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
         print_settings(config)
         return 0
     from discrete_vae.data.batches import TrainingBatches
+    from discrete_vae.data.chosen import chosen_examples
     from discrete_vae.training.state import TrainingState, check_experiment
 
     dataset = instantiate(config.data, data_dir=arguments.data_dir)
     num_steps = check_experiment(config, dataset)
-    batches = TrainingBatches(dataset, config.training.batch_size, seed=config.seed)
-    state = TrainingState.initial(config, dataset.train)
+    chosen = chosen_examples(dataset, config.training)
+    batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
+    state = TrainingState.initial(config, chosen.train)
     print(f"Experiment {config.name}, size {config.size}, seed {config.seed}")
     parts = (dataset.train, dataset.valid, dataset.test)
     sizes = " / ".join(str(len(part)) for part in parts)
@@ -50,6 +52,8 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
         f"{dataset.name}: {sizes} examples (train / valid / test) of {dataset.num_features} features",
     )
     _print("", f"{dataset.description.version}; {dataset.description.binarisation}")
+    if len(chosen.train) < len(dataset.train) or len(chosen.valid) < len(dataset.valid):
+        _print("", f"of which training sees {len(chosen.train)} and validation {len(chosen.valid)}")
     _print(
         "Training",
         f"{_counted(num_steps, 'step')} in {_counted(config.training.num_epochs, 'epoch')}, batches of "
@@ -58,7 +62,7 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
     hierarchy = state.model.hierarchy
     _print(
         "Latents",
-        f"{state.model.prior.num_units} binary units in {_counted(int(state.model.posterior.group_of_unit.max()) + 1, 'group')}; "
+        f"{state.model.prior.num_units} binary units in {_counted(state.model.posterior.num_groups, 'group')}; "
         f"{_counted(hierarchy.num_layers, 'continuous layer')} of {hierarchy.num_units} units; the decoder reads "
         f"{hierarchy.decoder_size} values",
     )

@@ -9,8 +9,7 @@ from pydantic import Field, field_validator
 
 from discrete_vae.config.base import ComponentConfig
 from discrete_vae.config.numbers import Count, Seed
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import user_path
+from discrete_vae.paths import unicode_path
 
 BinarisationSeed = Annotated[
     Seed,
@@ -82,13 +81,7 @@ class FileDataConfig(ComponentConfig):
     @classmethod
     def _absolute(cls, path: Path) -> Path:
         # The config of a run is read again later, from any folder.
-        found = user_path("path", path).absolute()
-        try:
-            str(found).encode()
-        except UnicodeEncodeError:
-            repair = "Rename the file or its folder."
-            raise InvalidInputError("path", "must be text in UTF-8", ascii(str(path)), repair) from None
-        return found
+        return unicode_path("path", path).absolute()
 
 
 DataConfig = Annotated[

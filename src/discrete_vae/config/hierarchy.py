@@ -60,7 +60,7 @@ class GaussianHierarchyConfig(ComponentConfig):
     sharing: SharingConfig = Field(
         default=NoSharingConfig(), description="Which layers share a prior network."
     )
-    log_std_bound: Annotated[Factor, Field(gt=0)] | None = Field(
+    log_std_bound: Annotated[Factor, Field(gt=0, ge=1e-30)] | None = Field(
         default=5.0, description="Bound of every log standard deviation, by tanh; none is no bound."
     )
 

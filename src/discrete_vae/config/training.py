@@ -50,6 +50,10 @@ class TrainingConfig(Record):
     batch_size: Count = Field(
         default=100, ge=2, description="Examples a step; batch normalisation compares them."
     )
+    num_examples: Count | None = Field(
+        default=None, description="Training examples, a fixed random choice; none means all."
+    )
+    num_validation_examples: Count | None = Field(default=None, description="Validation examples, likewise.")
     optimiser: OptimiserConfig = OptimiserConfig()
     warm_up: WarmUpConfig = WarmUpConfig()
     beta_bound: BetaBoundConfig = BetaBoundConfig()

@@ -58,5 +58,9 @@ def mnist_static_rbm128(size: str) -> ExperimentConfig:
             log_every=100,
             validate_every={"smoke": 250, "short": 1000, "paper": 5000}[size],
         ),
-        evaluation=EvaluationConfig(num_samples=10_000),
+        evaluation=(
+            EvaluationConfig(num_samples=100, num_examples=100)
+            if size == "smoke"
+            else EvaluationConfig(num_samples=10_000)
+        ),
     )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +22,18 @@ _METADATA: dict[str, dict[str, None]] = {
     ".pdf": {"CreationDate": None},
     ".svg": {"Date": None},
 }
+_NOTE_FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
+_note: ContextVar[str | None] = ContextVar("_note", default=None)
+
+
+@contextmanager
+def noting(text: str | None) -> Iterator[None]:
+    """Let the pictures that are saved inside the block carry a note in their metadata; None adds nothing."""
+    token = _note.set(text)
+    try:
+        yield
+    finally:
+        _note.reset(token)
 
 
 def check_picture_path(path: str | Path) -> Path:
@@ -33,7 +48,10 @@ def check_picture_path(path: str | Path) -> Path:
     file = user_path("path", path)
     if file.suffix.lower() not in _METADATA:
         raise InvalidInputError(
-            "path", f"must end in one of {', '.join(_METADATA)}", repr(str(path)), "Add .png to it."
+            "path",
+            f"must end in one of {', '.join(_METADATA)}",
+            repr(str(path)),
+            f"Did you mean {Path(path).with_suffix('.png')}?",
         )
     if not file.parent.is_dir():
         raise InvalidInputError(
@@ -55,7 +73,9 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     file = check_picture_path(path)
     suffix = file.suffix.lower()
     content = io.BytesIO()
-    figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=_METADATA[suffix])
+    note = _note.get()
+    metadata = _METADATA[suffix] | ({} if note is None else {_NOTE_FIELDS[suffix]: note})
+    figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=metadata)
     try:
         write_bytes(file, content.getvalue())
     except OSError as error:

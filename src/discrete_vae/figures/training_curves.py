@@ -15,8 +15,11 @@ from discrete_vae.figures.saving import check_picture_path, save_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's blue, vermilion and green: told apart with any colour vision.
-_BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
+# Okabe and Ito's colours: told apart with any colour vision.
+_BLUE, _VERMILION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+_FEW_POINTS = 40
+_MIN_SPAN = 1.0  # nats, or units of beta: a smaller change must not look like a large one
+_EMPTY_SHARE = 0.1  # of the axis before the first point
 _START_SHARE, _MIN_POINTS = 20, 5  # a twentieth of a curve may leave the axes if the curve has five points
 _FLATTENED = 1.5  # ... and the range would grow by more than this factor with it
 
@@ -93,14 +96,15 @@ def training_curves(records: Iterable[Mapping[str, Any]]) -> TrainingCurves:
 
 
 def draw_training_curves(curves: TrainingCurves, path: str | Path, *, name: str = "") -> None:
-    """Draw the ELBO in training and validation, the KL, and beta, over the epochs.
+    """Draw the ELBO in training and validation, the KL, and beta where it changes, over the epochs.
 
-    The first twentieth of a curve, at least its first point, lies outside the axes where it would flatten the rest.
+    The first twentieth of a curve, at least its first point, lies outside the axes where it would flatten the rest. No
+    axis spans less than a nat, so that what does not change looks so. A run with one point shows its numbers.
 
     Args:
         curves: What `training_curves` returned.
         path: File to write, ending in .png, .pdf or .svg.
-        name: Name of the run, for the title.
+        name: What was trained, for the title.
 
     Raises:
         InvalidInputError: If the path breaks its rule; nothing is written.
@@ -108,23 +112,29 @@ def draw_training_curves(curves: TrainingCurves, path: str | Path, *, name: str 
     from matplotlib.figure import Figure
 
     check_picture_path(path)
-    has_kl, has_beta = len(curves.kl_discrete.value) > 0, len(curves.beta.value) > 0
-    ratios = [3.0] + [1.6] * has_kl + [1.0] * has_beta
-    figure = Figure(figsize=(7.2, 1.3 * sum(ratios)), dpi=150, facecolor="white", layout="constrained")
-    panels = list(figure.subplots(len(ratios), 1, sharex=True, height_ratios=ratios, squeeze=False).flat)
-    figure.suptitle(f"Training of {name}" if name else "Training", fontsize=10, x=0.01, ha="left")
-    _draw_elbo(panels[0], curves)
-    if has_kl:
-        _draw_kl(panels[1], curves)
-    if has_beta:
-        _line(panels[-1], curves.beta, color=_BLUE)
-        panels[-1].set_ylabel("β")
-    for axes in panels:
+    epochs = np.concatenate([curves.elbo.epoch, curves.validation_elbo.epoch])
+    single = float(np.ptp(epochs)) == 0
+    draws = [_draw_elbo]
+    if len(curves.kl_discrete.value) and not single:
+        draws.append(_draw_kl)
+    if len(curves.beta.value) and np.ptp(curves.beta.value) > 0 and not single:
+        draws.append(_draw_beta)
+    ratios = [3.0, 1.8, 1.2][: len(draws)]
+    figure = Figure(figsize=(7.2, 1.3 * sum(ratios) + 0.4), dpi=150, facecolor="white", layout="constrained")
+    panels = list(figure.subplots(len(draws), 1, sharex=True, height_ratios=ratios, squeeze=False).flat)
+    title = f"Training of {name}" if name else "Training"
+    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+    for axes, draw in zip(panels, draws, strict=True):
+        draw(axes, curves)
         axes.grid(color="0.92")
+        axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=8)
-    last = max(curves.elbo.epoch[-1], *curves.validation_elbo.epoch[-1:], 0.0)
-    panels[-1].set(xlabel="epoch (passes over the training examples)", xlim=(0, last or 1))
+        if len(axes.lines) > 1:  # above the panel, where no curve passes
+            axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, frameon=False, fontsize=8)
+    panels[-1].set(xlabel="epoch (passes over the training examples)", xlim=_epochs_shown(epochs))
+    if single:
+        _write_numbers(panels[0], curves)
     save_figure(figure, path)
 
 
@@ -133,20 +143,12 @@ def _draw_elbo(axes: Axes, curves: TrainingCurves) -> None:
     valid = curves.validation_elbo
     _line(axes, curves.elbo, color=_BLUE, label="training, mean between points")
     if len(valid.value):
-        few = len(valid.value) <= 40
-        _line(axes, valid, color=_VERMILION, label="validation", marker="o" if few else None, markersize=3)
+        _line(axes, valid, color=_VERMILION, label="validation")
         best = int(valid.value.argmax())
-        label = f"best validation: {valid.value[best]:.2f} nats, epoch {valid.epoch[best]:.0f}"
-        star = {
-            "markersize": 11,
-            "zorder": 3,
-            "clip_on": False,
-            "label": label.replace("-", "\N{MINUS SIGN}"),
-        }
-        axes.plot(valid.epoch[best], valid.value[best], "*", color=_VERMILION, **star)
-    low, high = _limits([curves.elbo, valid])
-    axes.set(ylabel="ELBO (nats)", ylim=(low, high))
-    axes.legend(loc="lower right", frameon=False, fontsize=8)
+        label = f"best validation: {_nats(valid.value[best])}, epoch {valid.epoch[best]:.3g}"
+        place = (valid.epoch[best], valid.value[best])
+        axes.plot(*place, "*", color=_VERMILION, markersize=11, zorder=3, clip_on=False, label=label)
+    axes.set(ylabel="ELBO (nats per example)", ylim=_limits([curves.elbo, valid]))
 
 
 def _draw_kl(axes: Axes, curves: TrainingCurves) -> None:
@@ -155,16 +157,39 @@ def _draw_kl(axes: Axes, curves: TrainingCurves) -> None:
     _line(axes, curves.kl_discrete, color=_GREEN, label="binary latents")
     if curves.kl_continuous.value.any():
         shown.append(curves.kl_continuous)
-        _line(axes, curves.kl_continuous, color=_VERMILION, label="Gaussian layers")
-        axes.legend(loc="lower right", frameon=False, fontsize=8)
+        _line(axes, curves.kl_continuous, color=_PURPLE, label="Gaussian layers")
     axes.set(ylabel="KL, training (nats)", ylim=_limits(shown))
 
 
+def _draw_beta(axes: Axes, curves: TrainingCurves) -> None:
+    _line(axes, curves.beta, color=_BLUE)
+    axes.set(ylabel="β", ylim=_limits([curves.beta]))
+
+
+def _write_numbers(axes: Axes, curves: TrainingCurves) -> None:
+    """What a run's only point says, which is no curve yet."""
+    lines = [f"training ELBO {_nats(curves.elbo.value[-1])}", "One point is no curve:"]
+    lines += ["--training.log-every and", "--training.validate-every", "make more of them."]
+    axes.annotate("\n".join(lines), (0.03, 0.95), xycoords="axes fraction", va="top", fontsize=8)
+
+
 def _line(axes: Axes, curve: Curve, **style: Any) -> None:
-    """A line; a single point gets a mark, since a line would not show."""
-    if len(curve.value) == 1:
-        style |= {"marker": "o"}
-    axes.plot(curve.epoch, curve.value, **{"linewidth": 1.4, **style})
+    """A line, with marks where there are few points."""
+    marker = "o" if len(curve.value) <= _FEW_POINTS else None
+    axes.plot(curve.epoch, curve.value, linewidth=1.4, marker=marker, markersize=3, **style)
+
+
+def _nats(value: float) -> str:
+    return f"{value:.2f} nats".replace("-", "\N{MINUS SIGN}")
+
+
+def _epochs_shown(epochs: np.ndarray) -> tuple[float, float]:
+    """From 0, or from the first point where much of the axis would be empty; a little beyond the last."""
+    first, last = float(epochs.min()), float(epochs.max())
+    if first == last:
+        return (0.5 * first, 1.5 * first) if first > 0 else (-1.0, 1.0)
+    start = 0.0 if first <= _EMPTY_SHARE * last else first - 0.03 * (last - first)
+    return start, last + 0.02 * (last - start)
 
 
 def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
@@ -173,8 +198,9 @@ def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
     late = [v[-(-len(v) // _START_SHARE) if len(v) >= _MIN_POINTS else 0 :] for v in values]
     whole, calm = np.concatenate(values), np.concatenate(late)
     shown = calm if np.ptp(whole) > _FLATTENED * np.ptp(calm) else whole
-    margin = 0.05 * float(np.ptp(shown)) or 1.0
-    return float(shown.min()) - margin, float(shown.max()) + margin
+    low, high = float(shown.min()), float(shown.max())
+    margin = max(0.06 * (high - low), (_MIN_SPAN - (high - low)) / 2)
+    return low - margin, high + margin
 
 
 def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> Curve:

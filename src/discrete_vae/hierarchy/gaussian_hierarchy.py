@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.config import SharingConfig, instantiate
 from discrete_vae.hierarchy.base import Hierarchy, HierarchySample
 from discrete_vae.hierarchy.gaussian import Gaussian
@@ -82,7 +82,11 @@ class GaussianHierarchy(Hierarchy):
 
         Returns:
             The sample, carrying the gradients of the reparameterisation.
+
+        Raises:
+            InvalidInputError: If features has another shape.
         """
+        check_tensor("features", features, ("batch", self.num_features))
         joint, drawn, made = zeta, [], []
         for network in self.posterior:
             layer = network(features, joint)

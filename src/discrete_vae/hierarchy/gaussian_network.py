@@ -62,10 +62,16 @@ class GaussianNetwork(nn.Module):
             inputs: One tensor an input, (..., size); leading axes broadcast.
 
         Returns:
-            The layer's Gaussian, (..., unit), in float32 or wider whatever the network computes in.
+            The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast.
         """
+        # under autocast the output is rounded, but latents and KL terms keep the parameters' precision
         output = self.network(*inputs)
-        mean, log_std = output.to(torch.promote_types(output.dtype, torch.float32)).chunk(2, dim=-1)
+        mean, log_std = output.to(self._dtype(output.dtype)).chunk(2, dim=-1)
         if self.log_std_bound is not None:
             log_std = self.log_std_bound * torch.tanh(log_std / self.log_std_bound)
         return Gaussian(mean, log_std)
+
+    def _dtype(self, computed: torch.dtype) -> torch.dtype:
+        """The wider of what the network computed in and its parameters."""
+        own = next(self.network.parameters(), None)
+        return computed if own is None else torch.promote_types(computed, own.dtype)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.domain import Domain, check_observed, check_values, values_are_readable
+from discrete_vae.likelihoods.domain import Domain, check_observed, check_values
+from discrete_vae.numerics import full_precision
 
 
 class Likelihood(nn.Module, ABC):
@@ -206,9 +206,7 @@ class Likelihood(nn.Module, ABC):
             x = x.masked_fill(
                 ~observed, self.stand_in
             )  # before the density: NaN times 0 is NaN in a gradient
-        kind = parameters.device.type
-        available = torch.amp.autocast_mode.is_autocast_available(kind)
-        with torch.autocast(kind, enabled=False) if available else nullcontext():
+        with full_precision(parameters):
             terms = self.feature_log_prob(parameters, x if x.dtype == torch.float64 else x.float())
             if observed is not None:
                 terms = terms.masked_fill(~observed, 0)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch._subclasses import FakeTensor
 
+from discrete_vae.checks import values_are_readable
 from discrete_vae.errors import InvalidInputError
 
 
@@ -30,7 +30,11 @@ class Domain:
 UNIT_INTERVAL = Domain(
     "must hold values in [0, 1]",
     lambda x: (x >= 0) & (x <= 1),
-    lambda value: "Divide 0..255 intensities by 255." if value > 1 else "Remove negative entries.",
+    lambda value: (
+        "Divide 0..255 intensities by 255."
+        if value > 1
+        else "Remove negative entries, or map -1..1 to 0..1 by (x + 1) / 2."
+    ),
 )
 BINARY = Domain(
     "must hold only the values 0 and 1",
@@ -61,11 +65,6 @@ def categories(number: int) -> Domain:
         lambda x: (x >= 0) & (x < number) & (x == x.floor()),
         lambda _: "Number the categories from 0.",
     )
-
-
-def values_are_readable(x: Tensor) -> bool:
-    """Whether values can be looked at without waiting for an accelerator or breaking a compiled graph."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not isinstance(x, FakeTensor)
 
 
 def check_observed(x: Tensor, observed: Tensor | None) -> None:

@@ -66,11 +66,12 @@ class L1BatchNorm(nn.Module):
             x: (..., feature); in training at least two rows.
 
         Returns:
-            (..., feature).
+            (..., feature), in the wider of x's dtype and the parameters'.
 
         Raises:
             InvalidInputError: If x has fewer than two rows in training.
         """
+        x = x.to(torch.promote_types(x.dtype, self.scale.dtype))  # autocast rounds what networks make
         scale, offset = self.scale, self.offset
         if self.bounded:
             scale = bounded(scale, *_SCALE_BOUNDS)

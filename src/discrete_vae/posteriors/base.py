@@ -81,6 +81,11 @@ class Posterior(nn.Module, ABC):
         # it belongs to the constructor's arguments, not to the state
         self.register_buffer("group_of_unit", group_of_unit, persistent=False)
 
+    @property
+    def num_groups(self) -> int:
+        """Groups of units."""
+        return int(self.group_of_unit.max()) + 1
+
     @abstractmethod
     def rsample(
         self, features: Tensor, *, num_samples: int | None = None, generator: torch.Generator | None = None

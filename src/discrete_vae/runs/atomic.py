@@ -195,12 +195,14 @@ def _temporary_beside(path: Path) -> Path:
 
 
 def _is_abandoned(temporary: Path) -> bool:
-    """Whether nobody can be about to use a temporary file or folder."""
+    """Whether nobody can be about to use a temporary file or folder of this module."""
     found = re.fullmatch(r".*-([0-9a-f]{8})-(\d{1,9})-[0-9a-f]{16}(-replaced)?", temporary.name, re.DOTALL)
-    if found and found[1] == _machine() and not _is_alive(int(found[2])):
+    if found is None:
+        return False
+    if found[1] == _machine() and not _is_alive(int(found[2])):
         return True
     try:
-        # An identity of another machine or container says nothing here, nor does one that was given out again.
+        # A process of another machine or container cannot be asked, and a number may have been given out again.
         return time.time() - temporary.lstat().st_mtime > _ABANDONED_SECONDS
     except FileNotFoundError:
         return False

@@ -214,6 +214,7 @@ class CheckpointStore:
             )
 
     def _choose(self, step: int | Literal["last", "best"]) -> int:
+        record = self.newest() if step == "best" else None
         steps = self.steps()
         have = (
             f"There are: {', '.join(map(str, steps))}." if steps else "The run has saved no checkpoint yet."
@@ -221,12 +222,10 @@ class CheckpointStore:
         if step == "last" and steps:
             return steps[-1]
         received = f"{step!r} for {self.path}"
-        if step == "best" and (record := self.newest()) is not None and record.best is not None:
-            if steps[-1] > record.step and self.folder(steps[-1]).exists():
-                warnings.warn(
-                    f"{self.folder(steps[-1])} is damaged; the best up to step {record.step} is taken.",
-                    stacklevel=3,
-                )
+        if record is not None and record.best is not None:
+            if record.best["step"] not in steps and self.newest() != record:
+                return self._choose(step)  # the writer was faster
+            self._warn_of_damage(steps, record)
             step = record.best["step"]
             received = f"the best, step {step}, whose folder is gone from {self.path}"
             have += " Name one of them, or restore the folder from a copy."
@@ -234,6 +233,18 @@ class CheckpointStore:
             return int(step)
         rule = "must be 'last', 'best' or the step of a checkpoint that is there"
         raise InvalidInputError("checkpoint", rule, received, have)
+
+    def _warn_of_damage(self, steps: tuple[int, ...], newest: CheckpointRecord) -> None:
+        """Warn if what is newer than the newest intact record, and may be the best, cannot say so."""
+        for step in steps:
+            if step > newest.step:
+                try:
+                    read_record(self.folder(step), step)
+                except DamagedCheckpointError:
+                    warnings.warn(
+                        f"{self.folder(step)} is damaged; the best up to step {newest.step} is taken.",
+                        stacklevel=4,
+                    )
 
     def _with_advice(self, error: DamagedCheckpointError, chosen: int) -> DamagedCheckpointError:
         """The same error with what can be done: no advice here may lose what can still be saved."""

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import user_path
+from discrete_vae.paths import unicode_path
 from discrete_vae.runs.atomic import is_temporary, remove_temporaries, write_text
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.checksums import sha256_file
@@ -26,7 +26,7 @@ class RunDirectory:
         metrics_path: ``metrics.jsonl``, one JSON object a line.
         checkpoints_path: ``checkpoints``, which holds a folder ``step-N`` a checkpoint.
         best_path: ``best.json``, the step of the best checkpoint and what made it the best.
-        evaluation_path: ``evaluation.json``, what the last evaluation found.
+        evaluation_path: ``evaluation.json``, the fullest evaluation; the folder ``evaluations`` has all of them.
         figures_path: ``figures``.
 
     Examples:
@@ -75,7 +75,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: If the path is empty or a file, or a folder that holds anything.
         """
-        folder = user_path("run_dir", path)
+        folder = unicode_path("run_dir", path)
         if folder.exists() and not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be a folder", f"the file {folder}", "Give another --run-dir."
@@ -104,7 +104,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: If there is no such folder, or it holds no ``config.json``.
         """
-        folder = user_path("run_dir", path)
+        folder = unicode_path("run_dir", path)
         if not folder.is_dir():
             raise InvalidInputError(
                 "run_dir", "must be an existing folder", str(folder), "Check the path of the run."
@@ -160,7 +160,7 @@ class RunDirectory:
         """
         if not self.environment_path.exists():
             return {}
-        repair = "Restore the file from a copy, or remove it."
+        repair = "Restore it from a copy; or move it elsewhere, and data are no more compared with the run's."
         fields = read_json(self.environment_path, repair=repair)
         if not isinstance(data := fields.get("data", {}), dict):
             rule = "must hold a JSON object as data"
@@ -169,9 +169,10 @@ class RunDirectory:
 
     def remove_temporaries(self) -> None:
         """Remove what killed processes left, where no other trains; one that evaluates or draws may still write."""
-        remove_temporaries(self.path, of_others=True)
-        remove_temporaries(self.figures_path, of_others=True)
         remove_temporaries(self.checkpoints_path, of_others=False)
+        for folder in (self.path, *self.path.iterdir()):
+            if folder == self.path or not folder.is_symlink():  # what a link leads to is not the run's
+                remove_temporaries(folder, of_others=True)
 
     def metrics(self) -> MetricsLog:
         """The log of the run's metrics."""

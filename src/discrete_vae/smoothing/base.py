@@ -9,7 +9,7 @@ from types import EllipsisType
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import Axis, check_tensor, check_unit_interval
+from discrete_vae.checks import Axis, check_tensor, check_unit_interval, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import open_uniform
 
@@ -43,7 +43,7 @@ class Smoothing(nn.Module, ABC):
         """
         self._check_pair("rho", rho, logits)
         check_unit_interval("rho", rho)
-        if bool((rho == 1).any()):
+        if values_are_readable(rho) and bool((rho == 1).any()):
             raise InvalidInputError("rho", "must be below 1", "a value of 1", "Draw it with torch.rand.")
         return self._icdf(rho, logits)
 
@@ -62,7 +62,7 @@ class Smoothing(nn.Module, ABC):
                 NaN.
         """
         self._check_pair("zeta", zeta, logits)
-        if bool(zeta.isnan().any()):
+        if values_are_readable(zeta) and bool(zeta.isnan().any()):
             raise InvalidInputError(
                 "zeta", "must hold numbers", "a value of nan", "Look at where zeta is made."
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -16,21 +16,26 @@ _PARTS = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
 class ElboSums:
     """Sums of the bound's parts over the steps since the last line of the log.
 
-    Args:
-        state: What `state` gave, to go on from; None starts at zero.
-
-    Raises:
-        InvalidInputError: If the state is damaged.
-
     Examples:
         >>> ElboSums().state()
         {'parts': [0.0, 0.0, 0.0, 0.0], 'count': 0}
     """
 
-    def __init__(self, state: object = None) -> None:
-        parts, count = ([0.0] * len(_PARTS), 0) if state is None else _checked(state)
-        self._parts = torch.tensor(parts, dtype=torch.float64)
-        self._count = count
+    def __init__(self) -> None:
+        self._parts = torch.zeros(len(_PARTS), dtype=torch.float64)
+        self._count = 0
+
+    @classmethod
+    def from_state(cls, state: object) -> Self:
+        """Go on from what `state` gave.
+
+        Raises:
+            InvalidInputError: If it is damaged.
+        """
+        sums = cls()
+        parts, sums._count = _checked(state)
+        sums._parts = torch.tensor(parts, dtype=torch.float64)
+        return sums
 
     def state(self) -> dict[str, Any]:
         """The sums as plain values, to the last bit."""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
@@ -89,16 +90,15 @@ def train(
     """
     num_steps = check_experiment(config, dataset)
     settings = config.training
+    dataset = chosen_examples(dataset, settings)
     batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device)
     valid = dataset.valid.to(device)
     state = TrainingState.initial(config, dataset.train, device=device)
-    checkpoints, metrics = (
-        RunCheckpoints(run, state, accept_changed_config=accept_changed_config),
-        run.metrics(),
-    )
+    metrics = run.metrics()
+    checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
     store = checkpoints.store
     metrics.drop_after(state.step)
-    checkpoints.warn_of_missing_lines(settings, num_steps)
+    checkpoints.warn_of_missing_lines(settings)
     clock = Clock(metrics.read())
     with progress or TrainingProgress(state.step, num_steps) as shown:
         while state.step < num_steps and not (stop is not None and stop()):

@@ -13,9 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from discrete_vae.durations import in_words
 
+_TIMED_SECONDS, _TIMED_STEPS = 2.0, 3  # what an estimate of the time needs to have seen
+_WORTH_SAYING = 5.0  # seconds
+
 
 class TrainingProgress:
-    """A bar with the time that is left on a terminal, plain lines elsewhere.
+    """A bar with the time that is left on a terminal; elsewhere plain lines, the first of which says how long it takes.
 
     Args:
         first_step: Steps done before this process.
@@ -27,6 +30,8 @@ class TrainingProgress:
         self._console = console or Console(file=sys.stderr, soft_wrap=True)
         self._first_step, self._num_steps = first_step, num_steps
         self._start = time.monotonic()
+        self._first_advance: tuple[int, float] | None = None
+        self._estimated = False
         self._bar: Progress | None = None
         if self._console.is_terminal:
             columns = (
@@ -54,6 +59,22 @@ class TrainingProgress:
         """Show that a number of steps is done."""
         if self._bar is not None:
             self._bar.update(self._task, completed=step)
+        elif not self._estimated:
+            self._estimate(step)
+
+    def _estimate(self, step: int) -> None:
+        """Say once how long the rest will take, by the steps after the first, which compiles kernels."""
+        now = time.monotonic()
+        if self._first_advance is None:
+            self._first_advance = step, now
+            return
+        first, start = self._first_advance
+        if now - start < _TIMED_SECONDS or step - first < _TIMED_STEPS:
+            return
+        self._estimated = True
+        left = (now - start) / (step - first) * (self._num_steps - step)
+        if left > _WORTH_SAYING:
+            self.note(f"about {in_words(left)} for the {self._num_steps - step:,} steps to come")
 
     def show(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
         """Show figures: beside the bar, or as a line of their own."""

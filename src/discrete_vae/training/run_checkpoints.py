@@ -28,6 +28,7 @@ class RunCheckpoints:
     Args:
         run: The run.
         state: The state before the first step; brought to the last checkpoint, if there is one.
+        num_steps: Steps of the whole run.
         accept_changed_config: Whether a config.json that has changed since then is a warning, not an error.
 
     Attributes:
@@ -40,12 +41,12 @@ class RunCheckpoints:
     """
 
     def __init__(
-        self, run: RunDirectory, state: TrainingState, *, accept_changed_config: bool = False
+        self, run: RunDirectory, state: TrainingState, *, num_steps: int, accept_changed_config: bool = False
     ) -> None:
         self.store: CheckpointStore = run.checkpoints()
         self.best_step: int | None = None
         self.best_elbo: float | None = None
-        self._state, self._run = state, run
+        self._state, self._run, self._num_steps = state, run, num_steps
         self._config_sum = run.config_sha256()
         self._changes: list[Any] = []
         self._saved: int | None = None
@@ -58,7 +59,13 @@ class RunCheckpoints:
         best, changes = checkpoint.record.best, checkpoint.meta.get(_CHANGES, [])
         repair = "The file was changed by other means than training: restore it from a copy."
         with naming(str(checkpoint.folder)):
-            if best is not None:
+            if checkpoint.meta.get("step") != checkpoint.step:
+                received = f"{checkpoint.meta.get('step')!r}"[:80]
+                raise InvalidInputError("step", f"must be {checkpoint.step}", received, repair)
+            if best is None:
+                if not checkpoint.record.interim or checkpoint.step >= self._num_steps:
+                    raise InvalidInputError("best", "must name a checkpoint", "none", repair)
+            else:
                 elbo = check_number("best validation_elbo", best.get("validation_elbo"), repair=repair)
                 self.best_step, self.best_elbo = best["step"], elbo
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
@@ -97,11 +104,11 @@ class RunCheckpoints:
         self.store.save(self._state.step, tensors, meta, best=best, interim=interim)
         self._saved = self._state.step
 
-    def warn_of_missing_lines(self, settings: TrainingConfig, num_steps: int) -> None:
+    def warn_of_missing_lines(self, settings: TrainingConfig) -> None:
         """Warn if the log lacks lines of steps that were done before."""
         known = [each["step"] for each in self._changes if isinstance(each.get("step"), int)]
         steps = range(max(known, default=0) + 1, self._state.step + 1)  # other settings have other lines
-        missing = missing_lines(self._run.metrics().read(), settings, steps, num_steps)
+        missing = missing_lines(self._run.metrics().read(), settings, steps, self._num_steps)
         if missing:
             named = ", ".join(map(str, missing[:_NAMED_STEPS])) + (
                 f", ... {missing[-1]}" if len(missing) > _NAMED_STEPS else ""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_partition import quick_log_partition
@@ -123,7 +124,7 @@ class TrainingState:
         """
         with naming(source):
             step, (log_partition, std_error) = check_step(meta), check_log_partition(meta)
-            sums = ElboSums(meta.get("sums"))
+            sums = ElboSums.from_state(meta.get("sums"))
             check_weights(self.model, tensors)
             check_moments(self.model, tensors, step=step)
             load_chains(self.chains, tensors, meta)
@@ -163,7 +164,8 @@ def check_experiment(config: ExperimentConfig, dataset: Dataset) -> int:
         name = "model.num_features" if config.model.event_shape is None else "model.event_shape"
         raise InvalidInputError(name, rule, config.model.num_values, repair)
     check_feasible(config, dataset)
-    batches = TrainingBatches(dataset, config.training.batch_size, seed=config.seed)
+    chosen = chosen_examples(dataset, config.training)
+    batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
     return config.training.num_epochs * batches.steps_per_epoch
 
 

@@ -1,0 +1,50 @@
+"""What dvae train says before it starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from discrete_vae.data.dataset import Dataset
+
+
+def headline(
+    config: ExperimentConfig,
+    dataset: Dataset,
+    run: RunDirectory,
+    done: int,
+    num_steps: int,
+    device: torch.device,
+) -> str:
+    """Data, steps, folder, how values are read, and where it computes.
+
+    Args:
+        config: The experiment.
+        dataset: Its data set, whole.
+        run: Where the results go.
+        done: Steps done already.
+        num_steps: Steps of the whole run.
+        device: Where it computes.
+    """
+    chosen = config.training.num_examples
+    count = f"{len(dataset.train)}" if chosen is None else f"{chosen} of {len(dataset.train)}"
+    what = f"{dataset.name}: {count} training examples of {dataset.num_features} features"
+    start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
+    lines = [f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"]
+    if chosen is not None:
+        lines.append(
+            "A fixed random choice of the examples is used; --training.num-examples none takes all of them."
+        )
+    if dataset.dynamic:
+        says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
+        own = config.data.kind == "file"
+        lines.append(f"{says} Measurements that are none need a threshold first." if own else says)
+    threads = torch.get_num_threads()
+    with_threads = f" with {threads} thread{'s' * (threads > 1)}" if device.type == "cpu" else ""
+    lines.append(f"Computing on {device}{with_threads}.")
+    return "\n".join(lines)

@@ -1,0 +1,112 @@
+"""What a mistyped word may have meant: a setting, an experiment, a file, a run."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from discrete_vae.commands.settings import settings, slots
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments import experiment_names
+
+if TYPE_CHECKING:
+    from discrete_vae.runs.run_directory import RunDirectory
+
+_SHOWN = 3
+# words that other programs use for what a setting here calls otherwise
+_OTHER_WORDS = {
+    "steps": "epochs",
+    "iterations": "epochs",
+    "optimizer": "optimiser",
+    "decoder": "likelihood",
+    "encoder": "posterior",
+    "latents": "units",
+    "latent": "units",
+    "width": "hidden",
+    "widths": "hidden",
+    "warmup": "warm-up",
+    "depth": "layers",
+}
+
+
+def suggest_setting(path: str) -> str:
+    """A sentence that names the settings that a mistyped one may have meant.
+
+    A setting whose last part is the word, "num" aside, comes before one whose last part has the word among others or
+    in initials (lr), and that before a part further up; of equals the one nearer to the top comes first.
+
+    Args:
+        path: What was typed, without dashes in front.
+
+    Examples:
+        >>> suggest_setting("epochs")
+        'Did you mean --training.num-epochs? --settings lists them all.'
+    """
+    known = sorted({*slots(), *settings()}, key=lambda name: (name.count("."), name))
+    path = path.replace("_", "-").lower()
+    found = _by_word(path.rpartition(".")[2], known)
+    in_its_part = [name for name in found if name.rpartition(".")[0] == path.rpartition(".")[0]]
+    found = in_its_part or found or get_close_matches(path, known, n=_SHOWN)
+    if not found:
+        return "Add --settings to list them all."
+    return f"Did you mean {' or '.join(f'--{name}' for name in found[:_SHOWN])}? --settings lists them all."
+
+
+def _by_word(word: str, known: list[str]) -> list[str]:
+    """The paths that fit a word best, of those the ones nearest to the top."""
+    leaves = {name: name.rpartition(".")[2] for name in known}
+    close = get_close_matches(word, set(leaves.values()), n=1, cutoff=0.75)
+    for wanted in dict.fromkeys([word, _OTHER_WORDS.get(word, word), *close]):
+        bare = wanted.removeprefix("num-")
+        ways = [
+            [name for name in known if leaves[name].removeprefix("num-") == bare],
+            [name for name in known if bare in leaves[name].split("-")],
+            [name for name in known if bare == "".join(part[0] for part in leaves[name].split("-"))],
+            [name for name in known if bare in name.split(".")],
+        ]
+        found = next((way for way in ways if way), [])
+        if found:
+            top = min(name.count(".") for name in found)
+            return [name for name in found if name.count(".") == top]
+    return []
+
+
+def check_experiment_name(word: str) -> None:
+    """Refuse what is not the name of an experiment; a file is recognised as one.
+
+    Raises:
+        InvalidInputError: If there is no such experiment.
+    """
+    names = experiment_names()
+    if word in names:
+        return
+    close = [name for name in names if name.startswith(word)] or get_close_matches(word, names, n=1)
+    if Path(word).is_file() or Path(word).suffix in {".npy", ".npz"}:
+        repair = f"Did you mean --data {word}?"
+    elif close:
+        repair = f"Did you mean {' or '.join(close[:_SHOWN])}?"
+    else:
+        repair = "dvae list shows what they are; for data of your own: --data FILE."
+    raise InvalidInputError("experiment", f"must be one of {', '.join(names)}", repr(word), repair)
+
+
+def open_run(word: str) -> RunDirectory:
+    """Open the folder of a run; for a word that is none, say which run may have been meant.
+
+    Raises:
+        InvalidInputError: If there is no such folder, or it holds no run.
+    """
+    from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
+
+    if Path(word).expanduser().exists():
+        return RunDirectory.open(word)
+    folder = Path(word).parent if Path(word).parent != Path() else Path("runs")
+    runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
+    name = Path(word).name
+    found = [run for run in runs if run.startswith(name)] or get_close_matches(name, runs, n=_SHOWN)
+    if found:
+        repair = f"Did you mean {' or '.join(str(folder / run) for run in found[:_SHOWN])}?"
+    else:
+        repair = "Check the path; dvae train prints it in its last line."
+    raise InvalidInputError("run_dir", "must be an existing folder", word, repair)

@@ -1,0 +1,183 @@
+"""Checkpoints with right sums and wrong content: refused by name, before anything uses them."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from discrete_vae.runs.checkpoint_files import read_checkpoint, write_checkpoint
+from discrete_vae.runs.checkpoint_record import RECORD_FILE, CheckpointRecord
+from tests.commands.test_train import forget_after
+
+WEIGHT, MOMENT = "model/prior.weight", "optimiser/prior.weight/exp_avg"
+
+
+def forge(folder, tensors=None, meta=None, **record):
+    """Write a checkpoint anew with other tensors and values; None as a value takes one away."""
+    there = read_checkpoint(folder, int(folder.name.removeprefix("step-")))
+    changed = {**there.tensors, **(tensors or {})}
+    values = {**there.meta, **(meta or {})}
+    for file in folder.iterdir():
+        file.unlink()
+    fields = {"best": there.record.best, "interim": False} | record
+    write_checkpoint(
+        folder,
+        CheckpointRecord(
+            there.step, {name: value for name, value in values.items() if value != "gone"}, **fields
+        ),
+        {name: value for name, value in changed.items() if value is not None},
+    )
+
+
+@pytest.fixture
+def last(trained):
+    forget_after(trained, 4)
+    return trained / "checkpoints" / "step-4"
+
+
+TENSORS = {
+    "short moment": ({MOMENT: torch.zeros(1)}, MOMENT),
+    "long moment": ({MOMENT: torch.zeros(3000, 2)}, MOMENT),
+    "double moment": ({MOMENT: torch.zeros(3, 2, dtype=torch.float64)}, MOMENT),
+    "missing moment": ({MOMENT: None}, MOMENT),
+    "missing step": ({"optimiser/prior.weight/step": None}, "optimiser/prior.weight/step"),
+    "wide step": ({"optimiser/prior.weight/step": torch.zeros(9)}, "optimiser/prior.weight/step"),
+    "integer step": ({"optimiser/prior.weight/step": torch.tensor(3)}, "optimiser/prior.weight/step"),
+    "foreign moment": ({"optimiser/prior.other/step": torch.tensor(3.0)}, "optimiser/prior.other/step"),
+    "double weight": ({WEIGHT: torch.zeros(3, 2, dtype=torch.float64)}, WEIGHT),
+    "missing weight": ({WEIGHT: None}, WEIGHT),
+    "weight of another shape": ({WEIGHT: torch.zeros(2, 3)}, WEIGHT),
+    "chains of another type": ({"chains/z": torch.zeros(20, 1)}, "chains/z"),
+    "chains of another shape": ({"chains/z": torch.zeros(20, 9, dtype=torch.uint8)}, "state['z']"),
+    "missing chains": ({"chains/z": None}, "chains/z"),
+}
+
+
+@pytest.mark.parametrize(("tensors", "named"), TENSORS.values(), ids=TENSORS)
+def test_tensors_that_do_not_fit_are_refused(cli, trained, last, tensors, named):
+    forge(last, tensors)
+    verbs = [("train", "--resume", "--run-dir", trained)]
+    if not named.startswith("optimiser"):
+        verbs.append(("evaluate", trained, "--checkpoint", "last"))
+    for words in verbs:
+        status, out, err = cli(*words)
+        assert (status, out) == (2, "")
+        assert err.splitlines()[-1].startswith(f"error: {last}: {named} must ")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "verb",
+    [["train", "--resume", "--run-dir"], ["evaluate"], ["sample"], ["log-partition"]],
+    ids=lambda verb: verb[0],
+)
+def test_weights_that_are_not_finite_are_refused_by_every_verb(cli, trained, last, verb, value):
+    tensors = read_checkpoint(last, 4).tensors
+    name = next(name for name in tensors if name.startswith("model/likelihood"))
+    bad = tensors[name].clone()
+    bad.view(-1)[-1] = value
+    forge(last, {name: bad})
+    words = [*verb, trained] + ([] if verb[0] == "train" else ["--checkpoint", "last"])
+    status, out, err = cli(*words)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1].startswith(
+        f"error: {last}: {name} must hold finite weights; received a value of "
+    )
+
+
+HUGE = 10**400
+METAS = {
+    "no step": ({"step": "gone"}, "step"),
+    "step as text": ({"step": "4"}, "step"),
+    "step true": ({"step": True}, "step"),
+    "another step": ({"step": 3}, "step"),
+    "negative step": ({"step": -1}, "step"),
+    "huge step": ({"step": HUGE}, "step"),
+    "no log Z": ({"log_partition": "gone"}, "log_partition"),
+    "log Z as text": ({"log_partition": "3.4"}, "log_partition"),
+    "huge log Z": ({"log_partition": HUGE}, "log_partition"),
+    "negative error": ({"log_partition_std_error": -1.0}, "log_partition_std_error"),
+    "no sums": ({"sums": "gone"}, "sums"),
+    "sums as text": ({"sums": "0"}, "sums"),
+    "short sums": ({"sums": {"parts": [0.0], "count": 0}}, "sums"),
+    "wrong count": ({"sums": {"parts": [0.0] * 4, "count": True}}, "sums"),
+    "text among sums": ({"sums": {"parts": [0.0, "x", 0.0, 0.0], "count": 0}}, "sums"),
+    "no chains": ({"chains": "gone"}, "chains/num_units"),
+    "chains as a list": ({"chains": [1]}, "chains/num_units"),
+    "sweep as text": ({"chains": {"num_units": 5, "sweep": "4", "seed": 0}}, "chains/sweep"),
+    "negative sweep": ({"chains": {"num_units": 5, "sweep": -4, "seed": 0}}, "state['sweep']"),
+    "huge seed": ({"chains": {"num_units": 5, "sweep": 4, "seed": HUGE}}, "seed"),
+    "units as a real": ({"chains": {"num_units": 5.0, "sweep": 4, "seed": 0}}, "chains/num_units"),
+    "changes as text": ({"config_changes": "none"}, "config_changes"),
+}
+
+
+@pytest.mark.parametrize(("meta", "named"), METAS.values(), ids=METAS)
+def test_plain_values_that_do_not_fit_are_refused(cli, trained, last, meta, named):
+    forge(last, meta=meta)
+    status, out, err = cli("train", "--resume", "--run-dir", trained)
+    assert (status, out) == (2, "")
+    assert err.splitlines()[-1].startswith(f"error: {last}: {named} must "), err
+
+
+@pytest.mark.parametrize(
+    ("best", "message"),
+    [
+        (None, "best must name a checkpoint; received none"),
+        ({"step": 4}, "best validation_elbo must be a finite number; received None"),
+        ({"step": 4, "validation_elbo": "x"}, "best validation_elbo must be a finite number; received 'x'"),
+        ({"step": 5, "validation_elbo": -1.0}, "a best checkpoint of step 5 in checkpoint.json"),
+        ({"step": -1, "validation_elbo": -1.0}, "a best checkpoint of step -1 in checkpoint.json"),
+        ({"step": True, "validation_elbo": -1.0}, "a best checkpoint of step True in checkpoint.json"),
+        ({"validation_elbo": -1.0}, "a best checkpoint of step None in checkpoint.json"),
+    ],
+)
+def test_a_best_that_cannot_be_is_refused(cli, trained, last, best, message):
+    forge(last, best=best)
+    status, _, err = cli("train", "--resume", "--run-dir", trained)
+    assert status == 2
+    assert f"error: {last}" in err.splitlines()[-1]
+    assert message in err
+
+
+@pytest.mark.parametrize("verb", [["train", "--resume", "--run-dir"], ["evaluate"]], ids=lambda verb: verb[0])
+@pytest.mark.parametrize(
+    ("form", "writer", "message"),
+    [
+        (
+            1,
+            None,
+            "the older format 1, written by a version that left no name. Go on with the version that wrote it",
+        ),
+        (3, "9.9", "the newer format 3, written by discrete-vae 9.9. Update discrete-vae"),
+    ],
+)
+def test_other_formats_are_not_called_damaged(refused, trained, last, verb, form, writer, message):
+    fields = json.loads((last / RECORD_FILE).read_text())
+    fields["format"], fields["sha256"]["record"] = form, "as that version does it"
+    fields.pop("discrete_vae")
+    if writer is not None:
+        fields["discrete_vae"] = writer
+    (last / RECORD_FILE).write_text(json.dumps(fields))
+    error = refused(*verb, trained)
+    assert f"{last} must be a checkpoint of format 2; received {message}" in error
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"a":' * 100_000, "1" * 5_000, '{"format": NaN}', "7", '{"format": 2}']
+)
+def test_a_record_that_is_no_record_is_damage(cli, trained, last, content):
+    (last / RECORD_FILE).write_text(content)
+    status, _, err = cli("train", "--resume", "--run-dir", trained)
+    assert status == 2
+    assert f"error: {last} must hold what was saved; received " in err
+    assert len(err) < 1000
+
+
+def test_a_finished_run_without_a_best_is_refused(cli, trained):
+    folder = trained / "checkpoints" / "step-6"
+    forge(folder, best=None, interim=True)
+    status, _, err = cli("train", "--resume", "--run-dir", trained)
+    assert status == 2
+    assert err.startswith(f"error: {folder}: best must name a checkpoint; received none.")

@@ -1,0 +1,270 @@
+"""The files of a run: lost, cut, replaced by pipes, kept from the user, left behind by kills."""
+
+import errno
+import json
+import os
+import shutil
+import stat
+import time
+from dataclasses import replace
+
+import pytest
+
+from discrete_vae.cli import main
+from discrete_vae.runs import atomic, regular_files
+from discrete_vae.runs.checkpoint_files import STATE_FILE
+from discrete_vae.runs.metrics import MetricsLog
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training import loop
+from tests.commands.conftest import TINY
+from tests.commands.test_train import flip_a_byte, forget_after
+
+no_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+resume = ("train", "--resume", "--run-dir")
+SMALL = ("--num-rows", 2, "--num-sweeps", 3, "--num-chains", 2, "--num-draws", 2)
+
+
+def let_validation_fall(patch):
+    """Make each validation worse than the one before, as in a run that fits its training part too closely."""
+    original = loop._validate
+
+    def validate(state, *arguments):
+        estimate = original(state, *arguments)
+        return replace(estimate, elbo=estimate.elbo - state.step)
+
+    patch.setattr(loop, "_validate", validate)
+
+
+@pytest.fixture(scope="module")
+def early_best_once(tmp_path_factory, data_file):
+    """A run whose best checkpoint is its first, long before its last."""
+    run = tmp_path_factory.mktemp("early") / "run"
+    more = ["--training.num-epochs", "10"]
+    with pytest.MonkeyPatch.context() as patch:
+        let_validation_fall(patch)
+        assert main(["train", "--data", str(data_file), "--run-dir", str(run), *TINY, *more]) == 0
+    return run
+
+
+@pytest.fixture
+def early_best(early_best_once, tmp_path, monkeypatch):
+    """A copy of it, brought back to step 8, with the best at step 2."""
+    let_validation_fall(monkeypatch)
+    run = shutil.copytree(early_best_once, tmp_path / "early")
+    forget_after(run, 8)
+    assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-2", "step-8"]
+    return run
+
+
+@pytest.mark.parametrize("content", [None, '{"step": 1', "{}", '{"step": 8, "validation_elbo": -1.0}'])
+def test_a_lost_or_wrong_best_json_loses_nothing(cli, early_best, early_best_once, content):
+    run = early_best
+    if content is None:
+        (run / "best.json").unlink()
+    else:
+        (run / "best.json").write_text(content)
+    assert "checkpoint of step 2" in cli("evaluate", run)[1]
+    status, out, _ = cli(*resume, run)
+    assert status == 0
+    assert "at step 2." in out
+    assert (run / "checkpoints" / "step-2").is_dir()
+    for file in ("best.json", f"checkpoints/step-2/{STATE_FILE}"):
+        assert (run / file).read_bytes() == (early_best_once / file).read_bytes()
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_damaged_best_checkpoint_is_told_when_a_run_is_resumed(cli, early_best):
+    run = early_best
+    flip_a_byte(run / "checkpoints" / "step-2" / STATE_FILE)
+    for _ in range(2):  # first to its end, then finished
+        status, out, err = cli(*resume, run)
+        assert status == 2
+        assert "Next" not in out
+        assert "warning: the best checkpoint so far cannot be used: " in err
+        assert f"error: {run / 'checkpoints' / 'step-2'} must hold what was saved" in err.splitlines()[-1]
+        assert (run / "checkpoints" / "step-2").is_dir()
+
+
+@pytest.mark.parametrize(
+    "verb", [resume, ("evaluate",), ("sample",), ("log-partition",)], ids=lambda verb: verb[0]
+)
+def test_an_empty_run_dir_is_refused(refused, verb, monkeypatch, tmp_path, data_file):
+    monkeypatch.chdir(tmp_path)
+    assert "run_dir must be a path; received ''" in refused(*verb, "")
+    assert "run_dir must be a path" in refused("train", "--data", data_file, *TINY, "--run-dir", "")
+
+
+@no_pipes
+@pytest.mark.parametrize("name", ["config.json", "environment.json", "metrics.jsonl"])
+def test_pipes_among_the_files_are_refused(cli, trained, name):
+    forget_after(trained, 4)
+    (trained / name).unlink()
+    os.mkfifo(trained / name)
+    verb = ("sample", trained, *SMALL) if name == "metrics.jsonl" else ("evaluate", trained)
+    for words in ((*resume, trained), verb):
+        status, _, err = cli(*words)
+        assert status == 2
+        assert f"error: {trained / name} must be a readable" in err.splitlines()[-1]
+        assert "received not a regular file." in err.splitlines()[-1]
+
+
+@no_pipes
+@pytest.mark.parametrize("name", [STATE_FILE, "checkpoint.json"])
+def test_pipes_among_the_files_of_a_checkpoint_are_refused(cli, trained, name):
+    path = trained / "checkpoints" / "step-6" / name
+    path.unlink()
+    os.mkfifo(path)
+    for words in ((*resume, trained), ("evaluate", trained, "--checkpoint", "last")):
+        status, _, err = cli(*words)
+        assert status == 2
+        assert f"{path.parent} must hold what was saved; received not a regular file: {name}." in err
+
+
+@no_pipes
+def test_a_pipe_instead_of_best_json_is_replaced(cli, trained):
+    whole = (trained / "best.json").read_bytes()
+    (trained / "best.json").unlink()
+    os.mkfifo(trained / "best.json")
+    assert cli("evaluate", trained)[0] == 0
+    assert cli(*resume, trained)[0] == 0
+    assert (trained / "best.json").read_bytes() == whole
+
+
+DEEP = [
+    "[" * 100_000,
+    '{"a":' * 100_000,
+    '{"seed": ' + "1" * 5_000 + "}",
+    '{"name": ' + "[" * 900 + "]" * 900 + "}",
+]
+
+
+@pytest.mark.parametrize("content", DEEP, ids=["brackets", "braces", "digits", "900 brackets"])
+@pytest.mark.parametrize("name", ["config.json", "environment.json"])
+def test_json_beyond_pythons_limits_is_an_error_that_names_the_file(refused, trained, name, content):
+    if name == "environment.json":
+        content = content.replace("name", "data")
+    (trained / name).write_text(content)
+    error = refused("evaluate", trained)
+    assert f"error: {trained / name}" in error
+    assert len(error) < 1000
+
+
+@pytest.mark.parametrize("data", [3, "x", [1], None])
+def test_an_environment_with_other_data_than_an_object_is_named(refused, trained, data):
+    forget_after(trained, 4)
+    (trained / "environment.json").write_text(json.dumps({"data": data}))
+    for words in ((*resume, trained), ("evaluate", trained)):
+        assert f"{trained / 'environment.json'} must hold a JSON object as data" in refused(*words)
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_lost_log_is_told_and_training_goes_on(cli, trained):
+    forget_after(trained, 4)
+    (trained / "metrics.jsonl").unlink()
+    status, _, err = cli(*resume, trained)
+    assert status == 0
+    assert f"warning: {trained / 'metrics.jsonl'} lacks 4 lines, of the steps 1, 2, 3, 4;" in err
+    assert [r["step"] for r in MetricsLog(trained / "metrics.jsonl").read() if "elbo" in r] == [5, 6]
+
+
+@pytest.mark.filterwarnings("always")
+@pytest.mark.parametrize("content", [None, b"", b'{"step": 1'])
+def test_samples_are_drawn_without_a_log(cli, trained, content):
+    (trained / "metrics.jsonl").unlink()
+    if content is not None:
+        (trained / "metrics.jsonl").write_bytes(content)
+    status, out, err = cli("sample", trained, *SMALL)
+    assert status == 0
+    assert "Course of training" not in out
+    assert f"warning: {trained / 'metrics.jsonl'} holds no training ELBO" in err
+    assert sorted(path.name for path in (trained / "figures").iterdir()) == [
+        "reconstructions.png",
+        "samples.png",
+    ]
+
+
+def test_a_damaged_log_is_found_before_anything_is_drawn(refused, trained):
+    (trained / "metrics.jsonl").write_bytes(b"garbage\n")
+    assert "line 1, must be a JSON object with a step" in refused("sample", trained, *SMALL)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600), (0o027, 0o640)])
+def test_all_files_follow_the_umask(tmp_path, mask, mode):
+    import torch
+
+    before = os.umask(mask)
+    try:
+        run = RunDirectory.create(tmp_path / "run")
+        run.write_config("{}")
+        run.metrics().append({"step": 1})
+        run.checkpoints().save(1, {"bias": torch.ones(2)}, {}, best={"elbo": -1.0})
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in run.path.rglob("*") if path.is_file()}
+    assert set(modes) == {"config.json", "metrics.jsonl", "best.json", "checkpoint.json", STATE_FILE}
+    assert set(modes.values()) == {mode}
+
+
+@pytest.mark.parametrize("name", [STATE_FILE, "checkpoint.json", "config.json"])
+@pytest.mark.parametrize("verb", [resume, ("evaluate",)], ids=lambda verb: verb[0])
+def test_what_may_not_be_read_is_not_called_damaged(cli, trained, monkeypatch, name, verb):
+    def denied(path, flags, *more, **keywords):
+        if str(path).endswith(name):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return original(path, flags, *more, **keywords)
+
+    original = os.open
+    monkeypatch.setattr(regular_files.os, "open", denied)
+    status, _, err = cli(*verb, trained)
+    assert status == 2
+    assert "Permission denied" in err
+    assert name in err
+    assert "must hold what was saved" not in err
+    assert "copy" not in err
+    assert "ermission" in err.partition("Permission denied")[2]
+
+
+def test_a_full_disk_at_the_first_file_is_named(cli, tmp_path, data_file, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(atomic.os, "fsync", full)
+    status, _, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
+    assert status == 2
+    assert err.startswith(
+        f"error: {tmp_path / 'run' / 'config.json'} must be usable; received No space left on device."
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot tell whether a process lives")
+def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, trained, tmp_path):
+    (trained / "figures").mkdir()
+    dead = os.fork()
+    if dead == 0:
+        os._exit(0)
+    os.waitpid(dead, 0)
+    token, other = "0123456789abcdef", "00000000"
+    assert other != atomic._machine()
+    gone = [
+        trained / f".tmp-config.json-{atomic._machine()}-{dead}-{token}",
+        trained / "figures" / f".tmp-samples.png-{atomic._machine()}-{dead}-{token}",
+        trained / "checkpoints" / f".tmp-step-8-{atomic._machine()}-{os.getpid()}-{token}",
+        trained / f".tmp-old-{other}-{os.getpid()}-{token}",
+        trained / f".tmp-older-{atomic._machine()}-{os.getpid()}-{token}",
+    ]
+    kept = [
+        trained / f".tmp-evaluation.json-{atomic._machine()}-{os.getpid()}-{token}",
+        trained / "figures" / f".tmp-samples.png-{other}-{dead}-{token}",
+        tmp_path / "linked" / f".tmp-x-{atomic._machine()}-{dead}-{token}",
+        trained / ".tmp-of-the-user",
+    ]
+    (tmp_path / "linked").mkdir()
+    (trained / "link").symlink_to(tmp_path / "linked")
+    for path in gone + kept:
+        path.touch()
+    for path in (*gone[-2:], kept[-1]):
+        os.utime(path, (time.time() - 25 * 3600,) * 2)
+    assert cli(*resume, trained)[0] == 0
+    assert [path.name for path in gone if path.exists()] == []
+    assert [path.name for path in kept if not path.exists()] == []

@@ -1,0 +1,92 @@
+"""Means and correlations of a table against those of samples."""
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.table_statistics import draw_table_statistics, table_statistics
+
+NUM_FEATURES = 30
+
+
+def mixture(shape, seed, *, flip=0.1, coupled=True):
+    """Means of x given one of two centres, (*shape, feature); without coupling, each feature takes its own centre."""
+    random = np.random.default_rng(seed)
+    own = (*shape, NUM_FEATURES if not coupled else 1)
+    centre = np.arange(NUM_FEATURES) % 2 == 0
+    kind = random.random(own) < 0.5
+    return torch.from_numpy(np.where(kind ^ centre, 1 - flip, flip))
+
+
+def draw(means, seed):
+    return torch.bernoulli(means, generator=torch.Generator().manual_seed(seed))
+
+
+def test_samples_of_the_right_model_lie_in_the_band():
+    """Both axes estimate +-0.64, the correlation of two bits flipped with probability 0.1."""
+    found = table_statistics(draw(mixture((1000,), 0), 0), mixture((20, 200), 1))
+    assert (found.num_examples, found.num_samples) == (1000, 4000)
+    assert len(found.correlations.data) == NUM_FEATURES * (NUM_FEATURES - 1) // 2
+    np.testing.assert_allclose(np.abs(found.correlations.samples), 0.64, atol=0.01)
+    np.testing.assert_allclose(np.abs(found.correlations.data), 0.64, atol=0.13)
+    assert 0.9 < found.correlations.share_inside <= 1
+    assert found.means.share_inside > 0.6  # of one shared coin: all features err together
+
+
+def test_independent_noise_fills_the_band_as_normal_errors_do():
+    x = draw(torch.full((2000, 100), 0.3), 0)
+    found = table_statistics(x, torch.full((20, 100, 100), 0.3))
+    assert abs(found.correlations.share_inside - 0.95) < 0.015  # 4950 pairs
+    assert abs(found.means.share_inside - 0.95) < 0.09
+
+
+def test_a_model_without_the_correlations_is_seen():
+    found = table_statistics(draw(mixture((1000,), 0), 0), mixture((20, 200), 1, coupled=False))
+    assert found.means.share_inside > 0.6
+    assert found.correlations.share_inside < 0.01
+
+
+def test_a_model_with_other_means_is_seen():
+    x = draw(torch.full((1000, 10), 0.4), 0)
+    assert table_statistics(x, torch.full((20, 20, 10), 0.5)).means.share_inside == 0
+
+
+def test_constant_features_have_no_correlation():
+    x = draw(torch.full((100, 4), 0.5), 0)
+    x[:, 1] = 0
+    x[:, 3] = 1
+    found = table_statistics(x, torch.full((20, 20, 4), 0.5))
+    assert len(found.correlations.data) == 1
+    assert np.isfinite(found.correlations.std_error).all()
+
+
+def test_of_very_many_features_some_are_compared():
+    found = table_statistics(draw(torch.full((50, 700), 0.5), 0), torch.full((10, 10, 700), 0.5))
+    assert len(found.means.data) == 700
+    assert len(found.correlations.data) == 256 * 255 // 2
+
+
+@pytest.mark.parametrize("num_features", [1, 2, 300])
+def test_picture(num_features, tmp_path, read_picture):
+    x = draw(torch.full((100, num_features), 0.3), 0)
+    table = table_statistics(x, torch.full((5, 40, num_features), 0.3))
+    draw_table_statistics(table, tmp_path / "table.png", name="mine")
+    picture = read_picture(tmp_path / "table.png")
+    assert picture.shape[1] == 1140
+    colors = picture.flatten(0, 1)
+    assert ((colors[:, 2] - colors[:, 0]) > 0.3).sum() > 10  # points are blue
+
+
+@pytest.mark.parametrize(
+    ("x", "means", "message"),
+    [
+        (torch.zeros(7, 3), torch.zeros(20, 1, 3), "x must hold at least 8 examples; received 7"),
+        (torch.zeros(9, 3), torch.zeros(19, 1, 3), "means must hold at least 20 examples; received 19"),
+        (torch.zeros(9, 3), torch.zeros(20, 1, 4), "means"),
+        (torch.full((9, 3), 2.0), torch.zeros(20, 1, 3), "x must hold values in"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(x, means, message):
+    with pytest.raises(InvalidInputError, match=message):
+        table_statistics(x, means)

@@ -1,0 +1,56 @@
+import pytest
+import torch
+
+from discrete_vae import memory
+from discrete_vae.errors import InvalidInputError
+
+
+@pytest.fixture
+def system(tmp_path, monkeypatch):
+    """A system that says of its memory what the test wants."""
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    return tmp_path
+
+
+def test_what_is_available_is_the_least_of_machine_and_container(system):
+    (system / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    2000 kB\n")
+    assert memory.available_memory() == 2000 * 1024
+    (system / "memory.current").write_text("500\n")
+    (system / "memory.max").write_text("max\n")
+    assert memory.available_memory() == 2000 * 1024
+    (system / "memory.max").write_text("1500\n")
+    assert memory.available_memory() == 1000
+
+
+def test_without_a_word_of_what_is_free_all_there_is_counts(system):
+    found = memory.available_memory()
+    assert found is None or found > 2**20
+
+
+def test_nothing_is_refused_where_nothing_is_known(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    memory.check_memory("x", 10**30, "Use less.")
+    assert "received more than it has" in str(memory.out_of_memory())
+
+
+def test_the_need_and_what_is_free_are_named(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 3 * 2**29)
+    memory.check_memory("x", 3 * 2**29, "Use less.")
+    with pytest.raises(InvalidInputError) as caught:
+        memory.check_memory("x", 2**31, "Use less.", what="for y")
+    assert str(caught.value) == (
+        "x must fit this machine's memory; received a need of at least 2.0 GiB for y, where 1.5 GiB are free. Use less."
+    )
+
+
+@pytest.mark.parametrize("sizes", [(1 << 45,), (1 << 31, 1 << 31)])
+def test_what_torch_says_of_too_large_tensors_is_understood(sizes):
+    with pytest.raises(InvalidInputError, match="x must fit this machine's memory; received more than"):  # noqa: SIM117
+        with memory.allocating("x", "Use less."):
+            torch.empty(*sizes)
+
+
+def test_other_errors_stay_what_they_are():
+    with pytest.raises(RuntimeError, match="size of tensor"), memory.allocating("x", "Use less."):
+        torch.zeros(2) + torch.zeros(3)
