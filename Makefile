@@ -82,6 +82,7 @@ bench: $(STAMP) ## Time samplers and training steps against plain torch and othe
 	$(BIN)/python benchmarks/block_gibbs.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/graph_gibbs.py
 	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/beside_others.py
 
 # Peers use the torch of .venv and otherwise their own environment. Each is installed alone, so that one that is not to
 # be had does not stop the others; the stamp is written when all are there.

@@ -288,6 +288,13 @@ def test_a_full_disk_behind_the_output_is_one_line(words):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_closed_streams_are_no_error(monkeypatch):
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, None)
+    assert cli.main(["list"]) == 0
+    assert cli.main(["lst"]) == 2
+
+
 def test_only_the_first_process_warns(listing_does, monkeypatch, capsys):
     def warn():
         with warnings.catch_warnings():

@@ -20,7 +20,19 @@ def test_what_is_available_is_the_least_of_machine_and_container(system):
     (system / "memory.max").write_text("max\n")
     assert memory.available_memory() == 2000 * 1024
     (system / "memory.max").write_text("1500\n")
-    assert memory.available_memory() == 1000
+    (system / "memory.stat").write_text("anon 100\nfile 400\ninactive_file 150\nactive_file 50\n")
+    assert memory.available_memory() == 1200
+
+
+def test_a_limit_of_the_shell_counts(system, monkeypatch):
+    resource = pytest.importorskip("resource")
+    (system / "meminfo").write_text("MemAvailable:    2000 kB\n")
+    (system / "statm").write_text("3 2 1 0 0 0 0\n")
+    monkeypatch.setattr(memory, "_STATM", system / "statm")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (5 * resource.getpagesize(), 0))
+    assert memory.available_memory() == 2 * resource.getpagesize()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, 0))
+    assert memory.available_memory() == 2000 * 1024
 
 
 def test_without_a_word_of_what_is_free_all_there_is_counts(system):

@@ -104,11 +104,14 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
 
 
 def values_are_known(x: Tensor) -> bool:
-    """Whether a tensor has values now: it is neither fake nor inside a graph that is being compiled."""
+    """Whether a tensor has values now: it is not fake, nor is it compiled, traced or batched by vmap."""
     import torch
+    from torch._C._functorch import is_functorch_wrapped_tensor
     from torch._subclasses import FakeTensor
 
-    return not torch.compiler.is_compiling() and not isinstance(x, FakeTensor)
+    if torch.compiler.is_compiling() or isinstance(x, FakeTensor):
+        return False
+    return not is_functorch_wrapped_tensor(x)
 
 
 def values_are_readable(x: Tensor) -> bool:
@@ -122,12 +125,9 @@ def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) 
     Raises:
         InvalidInputError: If an element is NaN or outside [0, 1]; names the first offender's value.
     """
-    if value.numel() == 0 or not values_are_readable(value):
-        return value
-    import torch
-
-    low, high = torch.stack(value.detach().aminmax()).tolist()
-    if not (low >= 0 and high <= 1):
+    ends = extremes(value)
+    if ends is not None and not (ends[0] >= 0 and ends[1] <= 1):
+        high = ends[1]
         worst = value[~((value >= 0) & (value <= 1))].flatten()[0].item()
         if repair is None and worst < 0 and high <= 1:
             repair = f"Remove negative entries, or map -1..1 to 0..1 by ({name} + 1) / 2."
@@ -140,13 +140,25 @@ def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) 
 def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
     """Return value if it is a floating-point tensor of that shape with states of binary units, relaxed or not.
 
-    Looks where `values_are_readable`.
+    Values are looked at as `extremes` does.
 
     Raises:
         InvalidInputError: As `check_tensor`, and if an element is NaN or outside [0, 1].
     """
     states = check_tensor(name, value, shape)
     return check_unit_interval(name, states, repair=SPINS)
+
+
+def extremes(value: Tensor) -> tuple[float, float] | None:
+    """The smallest and the largest element, both NaN if one is.
+
+    None where there are none to be had at once: on an accelerator, for which no check waits, in an empty tensor, and
+    while a tensor is compiled, traced or batched by vmap.
+    """
+    if value.numel() == 0 or not values_are_readable(value):
+        return None
+    low, high = value.detach().aminmax()
+    return low.item(), high.item()
 
 
 def check_index(name: str, value: object, size: int, *, repair: str) -> int:
@@ -184,9 +196,10 @@ def check_log_partition(value: object) -> Tensor | float:
             raise InvalidInputError(
                 "log_partition", rule, received, "The prior has one log Z: give one number."
             )
-        if value.requires_grad or not values_are_readable(value) or math.isfinite(value.item()):
+        ends = None if value.requires_grad else extremes(value)
+        if ends is None or math.isfinite(ends[0]):
             return value.reshape(())
-        raise InvalidInputError("log_partition", rule, value.item(), repair)
+        raise InvalidInputError("log_partition", rule, ends[0], repair)
     try:
         number = math.nan if isinstance(value, str | bytes | bool) else float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):

@@ -18,6 +18,13 @@ from discrete_vae.commands.usage import UsageError
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
 from discrete_vae.memory import is_allocation_failure, out_of_memory
 
+SPIN_COUNT = "2000"
+"""How often a waiting OpenMP thread looks for work before it sleeps: some tens of microseconds in all.
+
+OpenMP's own milliseconds make a step many times slower as soon as another program wants a core. Sleeping at once makes
+a step on two threads slower than on one. The table "Beside other programs" of the benchmarks compares values.
+"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
@@ -38,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 status = _run(words)
             except SystemExit as stop:  # argparse has printed help or the version
                 status = int(stop.code or 0)
-            sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
+            if sys.stdout is not None:  # as it is where the shell has closed it
+                sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
             return status
         except (InvalidInputError, UsageError) as error:
             return _fail(str(error), 2)
@@ -128,9 +136,8 @@ def _show_warning(
 def entry_point() -> None:
     """What the installed command calls.
 
-    Threads that wait for each other soon go to sleep, unless the user's environment says otherwise: beside another
-    busy process, OpenMP's own long spinning makes a small model's step ten times slower.
+    Threads that wait for each other go to sleep soon (`SPIN_COUNT`), unless the user's environment says otherwise.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
     sys.exit(main())

@@ -15,6 +15,7 @@ from discrete_vae.errors import InvalidInputError
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
+_STATM = Path("/proc/self/statm")
 # How torch words a failed allocation, and a tensor whose bytes no machine could count.
 _TORCH_FAILURES = re.compile(
     r"can't allocate memory|out of memory|Storage size calculation overflowed|numel: integer multiplication overflow",
@@ -30,8 +31,8 @@ def available_memory() -> int | None:
         >>> free is None or free > 0
         True
     """
-    found = [bytes_left for bytes_left in (_of_the_machine(), _of_the_container()) if bytes_left is not None]
-    return min(found, default=None)
+    found = (_of_the_machine(), _of_the_container(), _of_the_process())
+    return min((count for count in found if count is not None), default=None)
 
 
 def check_memory(argument: str, needed: int, repair: str, *, what: str = "") -> None:
@@ -72,9 +73,7 @@ def allocating(argument: str, repair: str) -> Iterator[None]:
     except Exception as error:
         if not is_allocation_failure(error):
             raise
-        raise InvalidInputError(
-            argument, "must fit this machine's memory", _free_in_words(), repair
-        ) from None
+        raise out_of_memory(argument, repair) from None
 
 
 def is_allocation_failure(error: BaseException) -> bool:
@@ -89,18 +88,22 @@ def is_allocation_failure(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and _TORCH_FAILURES.search(str(error)) is not None
 
 
-def out_of_memory() -> InvalidInputError:
-    """What is said where it is not known which setting asks for too much."""
-    repair = (
-        "Lower what is largest: the chains, the batch, the widths of the networks, the samples or the array; "
-        "or use a machine with more."
-    )
-    return InvalidInputError("This command", "must fit this machine's memory", _free_in_words(), repair)
+_LOWER = (
+    "Lower what is largest: the chains, the batch, the widths of the networks, the samples or the array; or use a "
+    "machine with more."
+)
 
 
-def _free_in_words() -> str:
+def out_of_memory(argument: str = "This command", repair: str = _LOWER) -> InvalidInputError:
+    """What to raise after a failed allocation; the defaults are for where it is not known what asked for it.
+
+    Args:
+        argument: What asked for the memory.
+        repair: What to lower.
+    """
     free = available_memory()
-    return "more than it has" if free is None else f"more than the {_gibibytes(free)} that are free"
+    received = "more than it has" if free is None else f"more than the {_gibibytes(free)} that are free"
+    return InvalidInputError(argument, "must fit this machine's memory", received, repair)
 
 
 def _gibibytes(count: int) -> str:
@@ -121,8 +124,24 @@ def _of_the_machine() -> int | None:
 
 
 def _of_the_container() -> int | None:
+    """What the limit of a container leaves; files that the system keeps in memory give way."""
     try:
-        limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return max(0, int(limit) - int(used)) if limit.isdecimal() else None
+        limit, used, parts = (
+            (_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current", "memory.stat")
+        )
+        files = sum(map(int, re.findall(r"^(?:in)?active_file (\d+)$", parts, re.MULTILINE)))
+        return max(0, int(limit) - int(used) + files) if limit.isdecimal() else None
     except (OSError, ValueError):
         return None
+
+
+def _of_the_process() -> int | None:
+    """What a limit of the shell or of a batch system (ulimit -v) leaves."""
+    try:
+        import resource  # Windows has none
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        used = int(_STATM.read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, AttributeError, OSError, ValueError):
+        return None
+    return None if limit == resource.RLIM_INFINITY else max(0, limit - used)

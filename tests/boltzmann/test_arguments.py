@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, LatentGroup, kl_to_boltzmann
 from discrete_vae.errors import InvalidInputError
@@ -111,3 +112,22 @@ def test_autocast_does_not_round_energies(machine):
 
 def group(z):
     return LatentGroup(logits=z - 0.3, zeta=z, bits=z)
+
+
+@pytest.mark.parametrize("call", list(CALLS))
+def test_tensors_without_values_pass(machine, call):
+    """vmap and fake tensors have shapes and no values."""
+    z = torch.rand(4, 5, generator=torch.Generator().manual_seed(0))
+    expected = CALLS[call](machine, z)
+    if not isinstance(machine, GraphBoltzmann):  # its sparse product is an operation of its own
+        torch.testing.assert_close(torch.func.vmap(lambda row: CALLS[call](machine, row))(z), expected)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert CALLS[call](machine, torch.rand(4, 5)).shape == expected.shape
+
+
+@pytest.mark.parametrize("machine", ["rbm", "factorial"], indirect=True)
+def test_energies_compile_in_one_graph(machine):
+    z = torch.rand(4, 5, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        torch.compile(machine.energy, fullgraph=True, backend="eager")(z), machine.energy(z)
+    )

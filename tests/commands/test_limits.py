@@ -6,6 +6,7 @@ import shlex
 import numpy as np
 import pytest
 
+from discrete_vae.cli import main
 from tests.commands.conftest import TINY
 
 FEW = np.random.default_rng(0).integers(0, 2, (10, 12)).astype(bool)
@@ -25,6 +26,14 @@ def test_ten_examples_are_trained_and_evaluated_to_the_end(cli, tmp_path):
     assert status == 0, err
     assert "unknown" in out
     assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["elbo"]["elbo_std_error"] is None
+
+
+@pytest.fixture(scope="module")
+def trained_on_images(tmp_path_factory, data_file):
+    folder = tmp_path_factory.mktemp("images")
+    np.save(folder / "images.npy", np.load(data_file).reshape(-1, 3, 4))
+    assert main(["train", "--data", str(folder / "images.npy"), "--run-dir", str(folder / "run"), *TINY]) == 0
+    return folder / "run"
 
 
 @pytest.mark.parametrize("verb", ["train", "validate"])
@@ -101,8 +110,8 @@ def test_a_model_that_needs_more_than_is_free_is_refused_with_the_need(
         ("--out ~nouser/grid.png", "path must name a user with a home directory after ~"),
     ],
 )
-def test_pictures_that_cannot_be_are_refused(refused, trained, words, message):
-    assert message in refused("sample", trained, *words.split())
+def test_pictures_that_cannot_be_are_refused(refused, trained_on_images, words, message):
+    assert message in refused("sample", trained_on_images, *words.split())
 
 
 def test_chains_that_do_not_fit_are_refused(refused, trained, monkeypatch):
@@ -143,7 +152,7 @@ def test_start_states_that_are_none_are_refused(refused, trained, tmp_path, stat
 
 
 @pytest.mark.parametrize("dtype", [">f8", ">i2", "g", bool])
-def test_start_states_of_any_width_and_byte_order_are_taken(cli, trained, tmp_path, dtype):
+def test_start_states_of_any_width_and_byte_order_are_taken(cli, trained_on_images, tmp_path, dtype):
     np.save(tmp_path / "states.npy", np.eye(2, 5).astype(dtype))
     words = (
         "--start",
@@ -155,7 +164,7 @@ def test_start_states_of_any_width_and_byte_order_are_taken(cli, trained, tmp_pa
         "--num-sweeps",
         1,
     )
-    status, _, err = cli("sample", trained, *words)
+    status, _, err = cli("sample", trained_on_images, *words)
     assert status == 0, err
 
 

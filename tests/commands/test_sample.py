@@ -1,5 +1,7 @@
 """dvae sample: pictures from a run, refused input."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -104,3 +106,13 @@ def test_a_picture_that_cannot_be_written_costs_no_drawing(trained, tmp_path, ca
     taken.mkdir()
     assert main(["sample", str(trained.path), *SMALL, "--out", str(taken)]) == 2
     assert "grid.png must be writable; received a folder of that name." in capsys.readouterr().err
+
+
+def test_a_table_is_compared_with_its_samples(cli, trained_once, tmp_path):
+    table = shutil.copytree(trained_once, tmp_path / "table")
+    status, out, _ = cli("sample", table)
+    assert status == 0
+    assert f"Samples against the data: {table / 'figures' / 'samples.png'}" in out
+    status, _, err = cli("sample", table, "--num-chains", "1", "--num-rows", "1")
+    assert status == 2
+    assert "means must hold at least 2 samples" in err

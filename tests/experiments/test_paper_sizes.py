@@ -78,7 +78,7 @@ def digits_like(name, size, **hierarchy):
     """An experiment on the embedded digits, with its own model widths and training settings."""
     config = load_experiment(name, size).model_dump()
     config["data"] = {"kind": "digits"}
-    config["model"]["num_features"] = 64
+    config["model"]["event_shape"] = (1, 8, 8)
     config["model"]["hierarchy"] |= hierarchy
     return ExperimentConfig(**config)
 

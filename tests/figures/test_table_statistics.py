@@ -49,7 +49,9 @@ def test_a_model_without_the_correlations_is_seen():
 
 def test_a_model_with_other_means_is_seen():
     x = draw(torch.full((1000, 10), 0.4), 0)
-    assert table_statistics(x, torch.full((20, 20, 10), 0.5)).means.share_inside == 0
+    found = table_statistics(x, torch.full((20, 20, 10), 0.5)).means
+    assert found.share_inside == 0
+    assert abs(found.distance - 0.1) < 0.02
 
 
 def test_constant_features_have_no_correlation():
@@ -67,10 +69,13 @@ def test_of_very_many_features_some_are_compared():
     assert len(found.correlations.data) == 256 * 255 // 2
 
 
-@pytest.mark.parametrize("num_features", [1, 2, 300])
-def test_picture(num_features, tmp_path, read_picture):
-    x = draw(torch.full((100, num_features), 0.3), 0)
-    table = table_statistics(x, torch.full((5, 40, num_features), 0.3))
+@pytest.mark.parametrize(
+    ("num_examples", "num_features", "num_chains"),
+    [(100, 1, 40), (100, 300, 40), (1, 5, 40), (2, 5, 1), (6, 12, 2)],
+)
+def test_picture(num_examples, num_features, num_chains, tmp_path, read_picture):
+    x = draw(torch.full((num_examples, num_features), 0.3), 0)
+    table = table_statistics(x, torch.full((5, num_chains, num_features), 0.3))
     draw_table_statistics(table, tmp_path / "table.png", name="mine")
     picture = read_picture(tmp_path / "table.png")
     assert picture.shape[1] == 1140
@@ -81,8 +86,8 @@ def test_picture(num_features, tmp_path, read_picture):
 @pytest.mark.parametrize(
     ("x", "means", "message"),
     [
-        (torch.zeros(7, 3), torch.zeros(20, 1, 3), "x must hold at least 8 examples; received 7"),
-        (torch.zeros(9, 3), torch.zeros(19, 1, 3), "means must hold at least 20 examples; received 19"),
+        (torch.zeros(0, 3), torch.zeros(20, 1, 3), "x must hold at least 1 example; received 0"),
+        (torch.zeros(9, 3), torch.zeros(1, 1, 3), "means must hold at least 2 samples; received 1"),
         (torch.zeros(9, 3), torch.zeros(20, 1, 4), "means"),
         (torch.full((9, 3), 2.0), torch.zeros(20, 1, 3), "x must hold values in"),
     ],

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_index, check_states
+from discrete_vae.checks import check_index, check_states, extremes
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.forks import guard_forks
 from discrete_vae.numerics import full_precision, softplus
@@ -35,7 +36,6 @@ class BoltzmannEnergy(nn.Module, ABC):
     """
 
     num_units: int
-    blocks: tuple[Tensor, ...]
     bias: nn.Parameter
 
     def __init_subclass__(cls, **keywords: object) -> None:
@@ -47,6 +47,17 @@ class BoltzmannEnergy(nn.Module, ABC):
         """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
         guard_forks()
         return super().__new__(cls)
+
+    @property
+    def blocks(self) -> tuple[Tensor, ...]:
+        """The blocks, on the machine's device; they belong to the constructor's arguments, not to the state."""
+        return tuple(self.get_buffer(f"_block{index}") for index in range(self._num_blocks))
+
+    @blocks.setter
+    def blocks(self, blocks: Sequence[Tensor]) -> None:
+        self._num_blocks = len(blocks)
+        for index, block in enumerate(blocks):
+            self.register_buffer(f"_block{index}", block, persistent=False)
 
     def energy(self, z: Tensor) -> Tensor:
         """E(z).
@@ -222,9 +233,12 @@ def _check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
         rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
         repair = "Give one inverse temperature for each state."
         raise InvalidInputError("inverse_temperature", rule, f"shape {tuple(t.shape)}", repair)
-    if t.device.type == "cpu" and not bool(t.isfinite().all()):
-        worst = t[~t.isfinite()].flatten()[0].item()
-        raise InvalidInputError("inverse_temperature", "must be finite", worst, "Give a number from 0 to 1.")
+    ends = (value, value) if isinstance(value, float) else extremes(t)
+    for end in ends or ():
+        if not math.isfinite(end):
+            raise InvalidInputError(
+                "inverse_temperature", "must be finite", end, "Give a number from 0 to 1."
+            )
     return value if isinstance(value, float) else t
 
 

@@ -71,7 +71,9 @@ class GraphBoltzmann(BoltzmannEnergy):
         self.weight = nn.Parameter(torch.zeros(len(pairs)))
         self.bias = nn.Parameter(torch.zeros(num_units))
         blocks = colour_blocks(num_units, pairs.numpy())
-        self.blocks = tuple(torch.from_numpy(block) for block in blocks)
+        # a machine without values keeps its graph on the CPU, where it can be looked at
+        on = torch.device("cpu") if self.bias.is_meta else self.bias.device
+        self.blocks = tuple(torch.from_numpy(block).to(on) for block in blocks)
         order = np.concatenate(blocks)
         rows = adjacency(order, pairs.numpy())
         # the row of each entry, counted from the first row of its block
@@ -85,7 +87,8 @@ class GraphBoltzmann(BoltzmannEnergy):
             "neighbour_edge": rows.edge,
             "_row": row_in_block.repeat(np.diff(rows.start)),
         }.items():
-            self.register_buffer(name, torch.as_tensor(value), persistent=False)
+            value = value if isinstance(value, Tensor) else torch.from_numpy(value)
+            self.register_buffer(name, value.to(on), persistent=False)
         ends = np.cumsum([len(block) for block in blocks])
         cuts = [0, *rows.start[ends].tolist()]
         self._entries = [slice(a, b) for a, b in pairwise(cuts)]
@@ -147,14 +150,14 @@ class GraphBoltzmann(BoltzmannEnergy):
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
         """See `BoltzmannEnergy.block_logits`."""
         z = self._widen(z)
-        entries, units = self._entries[block], self.blocks[block].to(z.device)
+        entries, units = self._entries[block], self.blocks[block]
         weight = self.weight.to(z.dtype).index_select(0, self.neighbour_edge[entries])
         fields = sparse_product(weight, z, self._row[entries], self.neighbour[entries], len(units))
         return fields + self.bias.to(z.dtype)[units]
 
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
         """See `BoltzmannEnergy.pair_order`."""
-        return _PairOrder(self.edges, group_of_unit)
+        return _PairOrder(self.edges.cpu(), group_of_unit.cpu())
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
         """See `BoltzmannEnergy.expected_energy`; each edge runs from the unit sampled earlier to the later one."""

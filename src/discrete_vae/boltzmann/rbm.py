@@ -124,6 +124,7 @@ class RBM(BoltzmannEnergy):
 
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
         """See `BoltzmannEnergy.pair_order`."""
+        group_of_unit = group_of_unit.cpu()  # where values can be looked at
         return _PairOrder(group_of_unit[: self.num_left, None], group_of_unit[self.num_left :])
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:

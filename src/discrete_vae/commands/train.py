@@ -60,6 +60,7 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
     from discrete_vae.commands.device import check_device
     from discrete_vae.commands.headline import headline
     from discrete_vae.commands.interrupts import stop_on_signals
+    from discrete_vae.commands.threads import training_threads
     from discrete_vae.data.chosen import chosen_examples
     from discrete_vae.runs.lock import sole_writer
     from discrete_vae.runs.run_directory import RunDirectory
@@ -83,7 +84,8 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
         _check_same_data(run, dataset)
     else:
         run = RunDirectory.create(run.path)
-    with sole_writer(run.path), stop_on_signals() as stop:
+    begun = run.read_environment() if arguments.resume else {}
+    with sole_writer(run.path), stop_on_signals() as stop, training_threads(config, begun):
         run.remove_temporaries()
         if not arguments.resume:
             run.write_config(config.model_dump_json(indent=2) + "\n")

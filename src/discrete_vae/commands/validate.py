@@ -35,6 +35,7 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
 
         print_settings(config)
         return 0
+    from discrete_vae.commands.threads import training_threads
     from discrete_vae.data.batches import TrainingBatches
     from discrete_vae.data.chosen import chosen_examples
     from discrete_vae.training.state import TrainingState, check_experiment
@@ -67,7 +68,8 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
         f"{hierarchy.decoder_size} values",
     )
     _print_parameters(state.model)
-    seconds = _seconds_a_step(state, config, batches)
+    with training_threads(config, {}):
+        seconds = _seconds_a_step(state, config, batches)
     total = sum(parameter.numel() for parameter in state.model.parameters())
     # weights, gradient and Adam's two moments in float32
     data = sum(part.numel() * part.element_size() for part in parts)

@@ -13,7 +13,7 @@ import numpy as np
 
 from discrete_vae.data.npy_stream import DamageError, ObjectsError, read_array
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
-from discrete_vae.memory import is_allocation_failure
+from discrete_vae.memory import is_allocation_failure, out_of_memory
 
 _LOCAL_HEADER, _LOCAL_HEADER_BYTES = b"PK\x03\x04", 30
 _KINDS = {
@@ -167,7 +167,7 @@ def _in_house_form(name: str) -> Iterator[None]:
     except Exception as error:
         if is_allocation_failure(error):
             repair = "Use a smaller array, or a machine with more memory; or the file is damaged."
-            raise InvalidInputError(name, "must fit this machine's memory", "more", repair) from None
+            raise out_of_memory(name, repair) from None
         words = " ".join(f"{type(error).__name__}: {error}".split())
         raise _unreadable(name, words[:200], _DAMAGED) from None
 

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 _BLUE = "#0072B2"
 _MAX_FEATURES = 256  # whose pairs are looked at, evenly spaced over all
-_BLOCKS = 20  # of samples, whose spread gives their error
-_DATA_ROWS = 8  # fewer say nothing about a correlation
+_BLOCKS = 20  # of samples, at most, whose spread gives their error
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +34,11 @@ class Comparison:
     data: np.ndarray
     samples: np.ndarray
     std_error: np.ndarray
+
+    @property
+    def distance(self) -> float:
+        """Root mean square of the differences."""
+        return float(np.sqrt(((self.data - self.samples) ** 2).mean()))
 
     @property
     def share_inside(self) -> float:
@@ -73,7 +77,7 @@ def table_statistics(x: Tensor, means: Tensor) -> TableStatistics:
         The table.
 
     Raises:
-        InvalidInputError: If the arguments do not fit, or there are fewer than 8 examples or 20 samples.
+        InvalidInputError: If the arguments do not fit, there is no example, or there are fewer than two samples.
 
     Examples:
         >>> import torch
@@ -86,12 +90,12 @@ def table_statistics(x: Tensor, means: Tensor) -> TableStatistics:
     check_unit_interval("means", check_tensor("means", means, ("row", "chain", x.shape[1])))
     data = x.detach().cpu().double().numpy()
     samples = means.detach().cpu().double().numpy().swapaxes(0, 1).reshape(-1, x.shape[1])
-    for name, count, least in (("x", len(data), _DATA_ROWS), ("means", len(samples), _BLOCKS)):
+    for name, what, count, least in (("x", "example", len(data), 1), ("means", "samples", len(samples), 2)):
         if count < least:
-            raise InvalidInputError(name, f"must hold at least {least} examples", count, "Give more of them.")
-    blocks = np.array_split(samples, _BLOCKS)
+            raise InvalidInputError(name, f"must hold at least {least} {what}", count, "Give more of them.")
+    blocks = np.array_split(samples, min(_BLOCKS, len(samples)))
     p = samples.mean(0)
-    spread = np.std([block.mean(0) for block in blocks], 0, ddof=1) / np.sqrt(_BLOCKS)
+    spread = np.std([block.mean(0) for block in blocks], 0, ddof=1) / np.sqrt(len(blocks))
     compared = Comparison(data.mean(0), p, np.sqrt(p * (1 - p) / len(data) + spread**2))
     return TableStatistics(compared, _correlations(data, samples), len(data), len(samples))
 
@@ -108,8 +112,9 @@ def _correlations(data: np.ndarray, samples: np.ndarray) -> Comparison:
     square, mixed, fourth = z**2, (z**3).T @ z / len(z), (z**4).mean(0)
     both = square.T @ square / len(z)
     variance = both - in_data * (mixed + mixed.T) + in_data**2 / 4 * (fourth + fourth[:, None] + 2 * both)
-    spread = np.std([_of_means(block)[pairs] for block in np.array_split(samples, _BLOCKS)], 0, ddof=1)
-    error = np.sqrt(variance[pairs].clip(0) / len(z) + spread**2 / _BLOCKS)
+    blocks = np.array_split(samples, min(_BLOCKS, len(samples)))
+    spread = np.std([_of_means(block)[pairs] for block in blocks], 0, ddof=1)
+    error = np.sqrt(variance[pairs].clip(0) / len(z) + spread**2 / len(blocks))
     return Comparison(in_data[pairs], _of_means(samples)[pairs], error)
 
 
@@ -159,7 +164,7 @@ def _draw(
         limits = (-min(reach, 1.0), min(reach, 1.0))
     # the band at a place is that of the quantities there
     order = np.argsort(found.samples)
-    groups = [group for group in np.array_split(order, min(25, count)) if len(group)]
+    groups = np.array_split(order, min(max(count // 20, 1), 25))
     place = np.array([found.samples[group].mean() for group in groups])
     half = 2 * np.array([np.sqrt((found.std_error[group] ** 2).mean()) for group in groups])
     ends = np.array(limits)
@@ -170,8 +175,9 @@ def _draw(
     size = 14.0 if count <= 500 else 4.0
     dots = {"s": size, "alpha": float(np.clip(800 / count, 0.08, 0.7)), "linewidths": 0, "rasterized": True}
     axes.scatter(found.samples, found.data, color=_BLUE, **dots)
-    inside = f"{100 * found.share_inside:.0f} % in the band; a perfect model: 95 %"
-    axes.set_title(f"{count:,} {things}\n{inside}", fontsize=8, loc="left")
+    title = f"{count:,} {things}; RMS difference {found.distance:.3f}\n"
+    title += f"{100 * found.share_inside:.0f} % in the band; a perfect model: 95 %"
+    axes.set_title(title, fontsize=8, loc="left")
     axes.set(xlim=limits, ylim=limits)
     axes.grid(color="0.93")
     axes.set_axisbelow(True)

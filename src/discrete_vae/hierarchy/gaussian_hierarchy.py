@@ -84,9 +84,10 @@ class GaussianHierarchy(Hierarchy):
             The sample, carrying the gradients of the reparameterisation.
 
         Raises:
-            InvalidInputError: If features has another shape.
+            InvalidInputError: If features or zeta has another shape.
         """
         check_tensor("features", features, ("batch", self.num_features))
+        check_tensor("zeta", zeta, (..., len(features), self.num_latents))
         joint, drawn, made = zeta, [], []
         for network in self.posterior:
             layer = network(features, joint)

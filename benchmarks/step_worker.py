@@ -1,0 +1,49 @@
+"""One training in a process of its own, on random images: for each line that it reads, steps for so many seconds.
+
+Its first argument is the experiment; with a second one, ``dvae``, it chooses its threads as `dvae train` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+
+import torch
+
+from discrete_vae.commands.threads import training_threads
+from discrete_vae.experiments import load_experiment
+from discrete_vae.training.loop import training_step
+from discrete_vae.training.state import TrainingState
+
+WARM_UP = 2  # steps before those that count: the process has stood still
+
+
+def main() -> None:
+    config = load_experiment(sys.argv[1], "short")
+    with training_threads(config, {}) if "dvae" in sys.argv[2:] else contextlib.nullcontext():
+        torch.manual_seed(0)
+        x = torch.bernoulli(torch.full((config.training.batch_size, config.model.num_features), 0.2))
+        state = TrainingState.initial(config, x.mean(0))
+        halfway = config.training.num_epochs / 2
+
+        def step() -> float:
+            begin = time.perf_counter()
+            training_step(state, config, x, halfway, 0.5)
+            state.step += 1
+            return time.perf_counter() - begin
+
+        step()
+        print(torch.get_num_threads(), flush=True)
+        for line in sys.stdin:
+            for _ in range(WARM_UP):
+                step()
+            end, times = time.perf_counter() + float(line), []
+            while not times or time.perf_counter() < end:
+                times.append(step())
+            print(json.dumps(times), flush=True)
+
+
+if __name__ == "__main__":
+    main()
