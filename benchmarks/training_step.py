@@ -95,8 +95,8 @@ def seconds_of(call: Callable[[], object]) -> float:
 def step_table(config: ExperimentConfig, *, seconds: float) -> str:
     """A table of one experiment: each way of running the chains, and the floor."""
     torch.manual_seed(0)
-    x = torch.bernoulli(torch.full((config.training.batch_size, config.model.num_features), 0.2))
-    state = TrainingState.initial(config, x.mean(0))
+    x = torch.bernoulli(torch.full((config.training.batch_size, config.model.num_values), 0.2))
+    state = TrainingState.initial(config, x)
     ways = {name: Chains(state, run) for name, run in WAYS.items()}
     sweeps = config.training.num_sweeps
     halfway = config.training.num_epochs / 2

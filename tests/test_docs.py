@@ -140,8 +140,9 @@ def test_a_block_that_fails_is_found():
 
 def test_the_readme_example_gives_what_its_comments_say():
     names = run_blocks(python_blocks("README.md"), "README.md")
-    assert names["elbo"].value.shape == names["likelihood"].std_error.shape == (100,)
-    assert names["z"].shape == (500, 32)
+    assert names["x"].shape == (1297, 64)
+    assert names["likelihood"].std_error.shape == (100,)
+    assert names["likelihood"].value.mean() > -32.0  # -28 or so; independent pixels reach -35
 
 
 def test_readme_has_a_block_that_runs_and_a_picture():

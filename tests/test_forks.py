@@ -11,7 +11,7 @@ CODE = """
 import json, os, signal, sys
 import torch
 import discrete_vae as d
-from discrete_vae.config import ModelConfig, RBMConfig, HierarchicalPosteriorConfig, BernoulliLikelihoodConfig
+from discrete_vae.config import ModelConfig, RBMConfig, HierarchicalPosteriorConfig, MLPDecoderConfig
 from discrete_vae.samplers.kernels import threads
 
 threads.SMALLEST_SHARED = 0
@@ -19,7 +19,7 @@ torch.set_num_threads(2)
 torch.manual_seed(0)
 config = ModelConfig(
     num_features=400, prior=RBMConfig(num_left=9, num_right=9),
-    posterior=HierarchicalPosteriorConfig(groups=2, hidden=(400,)), likelihood=BernoulliLikelihoodConfig(hidden=(400,)),
+    posterior=HierarchicalPosteriorConfig(groups=2, hidden=(400,)), decoder=MLPDecoderConfig(hidden=(400,)),
 )
 model = d.DiscreteVAE.from_config(config)
 for parameter in model.prior.parameters():

@@ -76,17 +76,16 @@ def build(name, hierarchy_class=GaussianHierarchy, prior_class=None):
     gaussian_prior = (prior_class or kind)(2, num_layers, 1, hidden=hidden, log_std_bound=BOUND)
     model = DiscreteVAE(
         prior=prior,
-        smoothing=smoothing,
         posterior=HierarchicalPosterior(NUM_FEATURES, [[0], [1]], (), smoothing),
         hierarchy=hierarchy_class(NUM_FEATURES, gaussian_prior, hidden, log_std_bound=BOUND),
-        likelihood=BernoulliLikelihood(gaussian_prior.decoder_size, NUM_FEATURES),
+        likelihood=BernoulliLikelihood((NUM_FEATURES,)),
     ).double()
     with torch.no_grad():
-        for part, scale in ((prior, 1.0), (model.likelihood, 0.5), (model.hierarchy, 0.25)):
+        for part, scale in ((prior, 1.0), (model.decoder, 0.5), (model.hierarchy, 0.25)):
             for parameter in part.parameters():
                 parameter.copy_(scale * torch.randn_like(parameter))
         for network in model.hierarchy.posterior:
-            network.network.layers[-1].bias[1] += 0.25  # wide tails keep importance weights bounded
+            network.network.output.bias[1] += 0.25  # wide tails keep importance weights bounded
         for module in model.modules():
             if isinstance(module, L1BatchNorm):
                 module.running_mean.normal_(0, 0.2)
@@ -120,7 +119,8 @@ def grid(zeta, noise):
 
 
 def log_joint(model, x, zeta, h):
-    return model.likelihood.log_prob(x.expand(len(zeta), -1), model.hierarchy.prior.decoder_input(zeta, h))
+    parameters = model.decoder(model.hierarchy.prior.decoder_input(zeta, h))
+    return model.likelihood.log_prob(parameters, x.expand(len(zeta), -1))
 
 
 def exact_terms(model, num_nodes):
@@ -128,10 +128,10 @@ def exact_terms(model, num_nodes):
     noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
     means = []
     for x in X:
-        networks = model.posterior.networks
+        networks, norms = model.posterior.networks, model.posterior.norms
         q = posterior_quadrature(
-            lambda index, zeta, x=x, networks=networks: networks[index](
-                x.expand(len(zeta), -1), *[zeta[:, :1]][:index]
+            lambda index, zeta, x=x, networks=networks, norms=norms: norms[index](
+                networks[index](x.expand(len(zeta), -1), *[zeta[:, :1]][:index])
             ),
             model.posterior.groups,
             model.smoothing,
@@ -214,7 +214,7 @@ def test_generated_samples_have_the_exact_mean(name):
     rows, eps = grid(nodes.zeta, noise)
     with torch.no_grad():
         h, _ = follow(model.hierarchy.prior.next_layer, rows, eps)
-        mean = model.likelihood.mean(model.hierarchy.prior.decoder_input(rows, h))
+        mean = model.likelihood.mean(model.decoder(model.hierarchy.prior.decoder_input(rows, h)))
         prob = nodes.weight * log_prior(model)(nodes.z).exp()
         exact = (prob[:, None] * weight).flatten() @ mean
         machine = enumerate_machine(model.prior)

@@ -1,14 +1,16 @@
 """The model's interface: shapes, modes, sampling, reconstruction, errors."""
 
+import copy
+
 import pytest
 import torch
 
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE, HierarchicalPosterior, SpikeSlab, exact_log_partition
 from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
     FactorialBernoulliConfig,
     GaussianHierarchyConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     ModelConfig,
     RBMConfig,
     SharingConfig,
@@ -23,7 +25,7 @@ CONFIG = ModelConfig(
     num_features=12,
     prior=RBMConfig(num_left=4, num_right=3),
     posterior=HierarchicalPosteriorConfig(groups=3, hidden=(16,)),
-    likelihood=BernoulliLikelihoodConfig(hidden=(8,)),
+    decoder=MLPDecoderConfig(hidden=(8,)),
 )
 
 
@@ -73,10 +75,10 @@ def test_project_reaches_every_bounded_part(model):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.fill_(10.0)
-    model.smoothing.max_beta = 4.0
+    model.smoothing.bound_sharpness_(4.0)
     model.project_()
     assert model.smoothing.beta.item() == 4.0
-    norms = [network.layers[-1] for network in model.posterior.networks]
+    norms = model.posterior.norms
     assert all(float(norm.scale.detach().max()) == 3.0 == float(norm.offset.detach().max()) for norm in norms)
 
 
@@ -189,7 +191,7 @@ class TestErrors:
         with pytest.raises(InvalidInputError, match="Divide 0..255 intensities by 255"):
             call(torch.full((2, 12), 255.0))
         with pytest.raises(
-            InvalidInputError, match=r"x must hold values in \[0, 1\]; received a value of nan"
+            InvalidInputError, match=r"x must have no unobserved entries.*Build the model with missing=True"
         ):
             call(torch.full((2, 12), float("nan")))
 
@@ -205,9 +207,13 @@ class TestErrors:
             model.log_likelihood(x, **{"num_samples": 10, keyword: 0})
 
     def test_log_partition_of_a_large_prior(self):
-        config = CONFIG.model_copy(update={"prior": RBMConfig(num_left=30, num_right=30)})
-        with pytest.raises(InvalidInputError, match="log_partition must be given where no side .* 24 units"):
-            DiscreteVAE.from_config(config).elbo(torch.zeros(3, 12))
+        config = CONFIG.model_copy(update={"prior": RBMConfig(num_left=13, num_right=14)})
+        model = DiscreteVAE.from_config(config)
+        with pytest.raises(InvalidInputError, match="log_partition must be given where no side .* 12 units"):
+            model.log_likelihood(torch.zeros(3, 12), 5)
+        elbo = model.elbo(torch.zeros(3, 12))
+        with pytest.raises(InvalidInputError, match="negative_phase must be given to train the prior"):
+            _ = elbo.loss
 
     def test_sample(self, model):
         with pytest.raises(InvalidInputError, match="n must be a positive integer"):
@@ -224,30 +230,15 @@ class TestErrors:
     def test_parts_must_fit(self):
         smoothing = SpikeSlab()
         posterior = HierarchicalPosterior(5, [[0, 1]], (), smoothing)
-        parts = {"smoothing": smoothing, "posterior": posterior}
+        parts = {"posterior": posterior, "likelihood": BernoulliLikelihood((5,))}
         with pytest.raises(InvalidInputError, match="posterior must cover the prior's 3 units; received 2"):
-            DiscreteVAE(prior=RBM(2, 1), likelihood=BernoulliLikelihood(3, 5), **parts)
-        with pytest.raises(
-            InvalidInputError, match="likelihood must have the posterior's 5 features; received 4"
-        ):
-            DiscreteVAE(prior=RBM(1, 1), likelihood=BernoulliLikelihood(2, 4), **parts)
-        message = "likelihood must read the 2 values of the hierarchy's decoder_input; received 3"
-        with pytest.raises(InvalidInputError, match=message):
-            DiscreteVAE(prior=RBM(1, 1), likelihood=BernoulliLikelihood(3, 5), **parts)
+            DiscreteVAE(prior=RBM(2, 1), **parts)
         with pytest.raises(InvalidInputError, match="hierarchy must read the prior's 2 units; received 3"):
-            DiscreteVAE(
-                prior=RBM(1, 1),
-                likelihood=BernoulliLikelihood(3, 5),
-                hierarchy=NoHierarchy(num_latents=3, num_features=5),
-                **parts,
-            )
-        with pytest.raises(InvalidInputError, match="smoothing must be the posterior's own"):
-            DiscreteVAE(
-                prior=RBM(1, 1),
-                likelihood=BernoulliLikelihood(2, 5),
-                smoothing=SpikeSlab(),
-                posterior=posterior,
-            )
+            DiscreteVAE(prior=RBM(1, 1), hierarchy=NoHierarchy(num_latents=3, num_features=5), **parts)
+        with pytest.raises(
+            InvalidInputError, match="hierarchy must read the posterior's 5 features; received 4"
+        ):
+            DiscreteVAE(prior=RBM(1, 1), hierarchy=NoHierarchy(num_latents=2, num_features=4), **parts)
 
     def test_log_weights(self):
         with pytest.raises(InvalidInputError, match=r"log_weights must have shape \(sample, batch\)"):
@@ -274,3 +265,22 @@ def test_the_rise_compares_with_either_half():
     got = importance_weighted(log_weights)
     torch.testing.assert_close(got.rise, got.value - (parts[0] + parts[1]) / 2)
     assert bool((importance_weighted(log_weights[:6]).rise > 0).all())  # by Jensen's inequality
+
+
+def test_a_loop_that_forgets_to_project_keeps_the_bounds(model, x):
+    model.smoothing.bound_sharpness_(3.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=30.0)
+    norms = list(model.posterior.norms)
+    for _ in range(5):
+        optimizer.zero_grad()
+        model.elbo(x).loss.backward()
+        optimizer.step()
+        for norm in copy.deepcopy(norms):
+            norm.eval().running_mean.zero_()
+            norm.running_deviation.fill_(1 - norm.eps)
+            offset, above = norm(torch.tensor([[0.0], [1.0]]).expand(2, norm.num_features))
+            assert bool(((above - offset > 2 - 1e-4) & (above - offset < 3 + 1e-4)).all())
+            assert bool((offset.abs() <= above - offset + 1e-4).all())
+        assert 0.0099 <= model.smoothing._bounded_beta().item() <= 3.5
+    outside = torch.cat([norm.scale.detach() for norm in norms])
+    assert bool(((outside < 2) | (outside > 3)).any())  # the parameters themselves did leave

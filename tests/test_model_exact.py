@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from discrete_vae import (
     RBM,
@@ -15,6 +16,7 @@ from discrete_vae import (
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.quadrature import exact_kl, joint_nodes, posterior_quadrature
@@ -40,8 +42,42 @@ CASES = {
         lambda: SpikeExponential(beta=2.0),
         16,
     ),
+    "own convolutions": (lambda: RBM(1, 2), [[0, 2], [1]], (), lambda: SpikeExponential(beta=2.0), 16),
+    "own convolutions, networks": (
+        lambda: RBM(1, 1),
+        [[0], [1]],
+        (3,),
+        lambda: SpikeExponential(beta=1.5),
+        60,
+    ),
     "factorial": (lambda: FactorialBernoulli(2), [[0, 1]], (), lambda: SpikeExponential(beta=3.0), 16),
 }
+
+CONVOLUTIONAL = ("own convolutions", "own convolutions, networks")
+
+
+class OwnEncoder(nn.Module):
+    """What a user brings: (batch, 1, 1, 5) -> (batch, 3)."""
+
+    def __init__(self):
+        super().__init__()
+        self.filters, self.out = nn.Conv2d(1, 2, (1, 3)), nn.Linear(6, 3)
+
+    def forward(self, x):
+        assert x.shape[1:] == (1, 1, 5)
+        return self.out(torch.tanh(self.filters(x)).flatten(1))
+
+
+class OwnDecoder(nn.Module):
+    """What a user brings: (row, latent) -> (row, 1, 1, 5)."""
+
+    def __init__(self, num_latents):
+        super().__init__()
+        self.first, self.filters = nn.Linear(num_latents, 6), nn.ConvTranspose2d(2, 1, (1, 3))
+
+    def forward(self, latents):
+        assert latents.dim() == 2
+        return self.filters(torch.tanh(self.first(latents)).reshape(-1, 2, 1, 3))
 
 
 def build(name):
@@ -50,14 +86,20 @@ def build(name):
     torch.manual_seed(4)
     smoothing = make_smoothing()
     prior = make_prior()
+    if name in CONVOLUTIONAL:
+        encoder, decoder, num_features, event_shape = OwnEncoder(), OwnDecoder(prior.num_units), 3, (1, 1, 5)
+    else:
+        encoder, num_features, event_shape = None, NUM_FEATURES, (NUM_FEATURES,)
+        decoder = MLPDecoder(prior.num_units, event_shape, hidden)
     model = DiscreteVAE(
         prior=prior,
-        smoothing=smoothing,
-        posterior=HierarchicalPosterior(NUM_FEATURES, groups, hidden, smoothing),
-        likelihood=BernoulliLikelihood(prior.num_units, NUM_FEATURES, hidden),
+        posterior=HierarchicalPosterior(num_features, groups, hidden, smoothing),
+        likelihood=BernoulliLikelihood(event_shape),
+        encoder=encoder,
+        decoder=decoder,
     ).double()
     with torch.no_grad():
-        for parameter in [*prior.parameters(), *model.likelihood.parameters()]:
+        for parameter in [*prior.parameters(), *model.encoder.parameters(), *model.decoder.parameters()]:
             parameter.add_(torch.randn_like(parameter))
         for module in model.modules():
             if isinstance(module, L1BatchNorm):
@@ -68,11 +110,12 @@ def build(name):
 
 
 def quadrature_of(model, x, num_nodes):
-    groups, networks = model.posterior.groups, model.posterior.networks
+    posterior = model.posterior
+    groups, features = posterior.groups, model.encoder(x.reshape(1, *model.event_shape))
 
     def logits(index, zeta):
         earlier = [zeta[:, list(group)] for group in groups[:index]]
-        return networks[index](x.expand(len(zeta), -1), *earlier)
+        return posterior.norms[index](posterior.networks[index](features.expand(len(zeta), -1), *earlier))
 
     return posterior_quadrature(logits, groups, model.smoothing, num_nodes)
 
@@ -83,12 +126,19 @@ def log_prior(model):
     return lambda z: machine.log_prob[(z.long() * powers).sum(-1)]
 
 
+def log_likelihood_of(model, x, zeta):
+    """log p(x | zeta) at each row of zeta."""
+    return model.likelihood.log_prob(
+        model.decoder(zeta), x.expand(len(zeta), -1).unflatten(1, model.event_shape)
+    )
+
+
 def exact_elbo(model, num_nodes):
     """Mean over X of reconstruction and KL, two scalars."""
     parts = []
     for x in X:
         posterior = quadrature_of(model, x, num_nodes)
-        log_px = model.likelihood.log_prob(x.expand(len(posterior.log_q), -1), posterior.nodes.zeta)
+        log_px = log_likelihood_of(model, x, posterior.nodes.zeta)
         parts.append(torch.stack([posterior.expectation(log_px), exact_kl(posterior, log_prior(model))]))
     return torch.stack(parts).mean(0)
 
@@ -96,7 +146,7 @@ def exact_elbo(model, num_nodes):
 def exact_log_likelihood(model, num_nodes):
     nodes = joint_nodes(model.smoothing, model.prior.num_units, num_nodes)
     joint = nodes.weight.log() + log_prior(model)(nodes.z)
-    log_px = torch.stack([model.likelihood.log_prob(x.expand(len(joint), -1), nodes.zeta) for x in X])
+    log_px = torch.stack([log_likelihood_of(model, x, nodes.zeta) for x in X])
     return torch.logsumexp(joint + log_px, -1).detach()
 
 

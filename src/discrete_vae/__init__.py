@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from discrete_vae.hierarchy.gaussian_hierarchy import GaussianHierarchy
     from discrete_vae.hierarchy.group_sharing import GroupSharing
     from discrete_vae.hierarchy.no_sharing import NoSharing
+    from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+    from discrete_vae.likelihoods.categorical import CategoricalLikelihood
+    from discrete_vae.likelihoods.gaussian import GaussianLikelihood
+    from discrete_vae.likelihoods.negative_binomial import NegativeBinomialLikelihood
     from discrete_vae.log_partition.annealed import annealed_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
     from discrete_vae.smoothing.spike_slab import SpikeSlab
 
 _HOMES = {
+    "BernoulliLikelihood": "likelihoods.bernoulli",
+    "CategoricalLikelihood": "likelihoods.categorical",
+    "GaussianLikelihood": "likelihoods.gaussian",
+    "NegativeBinomialLikelihood": "likelihoods.negative_binomial",
     "RBM": "boltzmann.rbm",
     "BlockGibbs": "samplers.block_gibbs",
     "CompleteSharing": "hierarchy.complete_sharing",
@@ -66,18 +74,22 @@ _HOMES = {
 
 __all__ = [
     "RBM",
+    "BernoulliLikelihood",
     "BlockGibbs",
+    "CategoricalLikelihood",
     "CompleteSharing",
     "DiscreteVAE",
     "Elbo",
     "FactorialBernoulli",
     "GaussianHierarchy",
+    "GaussianLikelihood",
     "GraphBoltzmann",
     "GroupSharing",
     "HierarchicalPosterior",
     "LatentGroup",
     "LogPartition",
     "Moments",
+    "NegativeBinomialLikelihood",
     "NoSharing",
     "ParallelTempering",
     "RunningMoments",

@@ -107,18 +107,31 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
     return value
 
 
+def values_are_known(x: Tensor) -> bool:
+    """Whether a tensor has values now: it is not fake, nor is it compiled, traced or batched by vmap."""
+    import torch
+    from torch._C._functorch import is_functorch_wrapped_tensor
+    from torch._subclasses import FakeTensor
+
+    if torch.compiler.is_compiling() or isinstance(x, FakeTensor):
+        return False
+    return not is_functorch_wrapped_tensor(x)
+
+
+def values_are_readable(x: Tensor) -> bool:
+    """Whether values can be looked at without waiting for an accelerator or breaking a compiled graph."""
+    return x.device.type == "cpu" and values_are_known(x)
+
+
 def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) -> Tensor:
-    """Return value if every element lies in [0, 1]; NaN is refused.
+    """Return value if every element lies in [0, 1]; NaN is refused. Looks where `values_are_readable`.
 
     Raises:
         InvalidInputError: If an element is NaN or outside [0, 1]; names the first offender's value.
     """
-    if value.numel() == 0:
-        return value
-    import torch
-
-    low, high = torch.stack(value.detach().aminmax()).tolist()  # one wait where values lie on an accelerator
-    if not (low >= 0 and high <= 1):
+    ends = extremes(value)
+    if ends is not None and not (ends[0] >= 0 and ends[1] <= 1):
+        high = ends[1]
         worst = value[~((value >= 0) & (value <= 1))].flatten()[0].item()
         if repair is None and worst < 0 and high <= 1:
             repair = f"Remove negative entries, or map -1..1 to 0..1 by ({name} + 1) / 2."
@@ -137,10 +150,7 @@ def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType])
         InvalidInputError: As `check_tensor`, and if an element is NaN or outside [0, 1].
     """
     states = check_tensor(name, value, shape)
-    ends = extremes(states)
-    if ends is not None and not (ends[0] >= 0 and ends[1] <= 1):
-        check_unit_interval(name, states, repair=SPINS)
-    return states
+    return check_unit_interval(name, states, repair=SPINS)
 
 
 def extremes(value: Tensor) -> tuple[float, float] | None:
@@ -149,15 +159,10 @@ def extremes(value: Tensor) -> tuple[float, float] | None:
     None where there are none to be had at once: on an accelerator, for which no check waits, in an empty tensor, and
     while a tensor is compiled, traced or batched by vmap.
     """
-    import torch
-
-    if torch.compiler.is_compiling() or value.device.type != "cpu" or value.numel() == 0:
+    if value.numel() == 0 or not values_are_readable(value):
         return None
     low, high = value.detach().aminmax()
-    try:
-        return low.item(), high.item()
-    except RuntimeError:  # vmap and fake tensors have no values
-        return None
+    return low.item(), high.item()
 
 
 def check_index(name: str, value: object, size: int, *, repair: str) -> int:
@@ -209,24 +214,26 @@ def check_log_partition(value: object) -> Tensor | float:
 
 
 def check_finite(name: str, value: Tensor, *, repair: str) -> Tensor:
-    """Return value if every element is finite.
+    """Return value if every element is finite; waits for an accelerator.
 
     Raises:
         InvalidInputError: If one is NaN or infinite; names the first.
     """
     finite = value.isfinite()
-    if not bool(finite.all()):
+    if values_are_known(value) and not bool(finite.all()):
         worst = value[~finite].flatten()[0].item()
         raise InvalidInputError(name, "must be finite", f"a value of {worst}", repair)
     return value
 
 
 def check_binary(name: str, value: Tensor) -> Tensor:
-    """Return value if every element is 0 or 1.
+    """Return value if every element is 0 or 1; looks where `values_are_readable`.
 
     Raises:
         InvalidInputError: If any element is something else, NaN included.
     """
+    if not values_are_readable(value):
+        return value
     binary = (value == 0) | (value == 1)
     if not bool(binary.all()):
         worst = value[~binary].flatten()[0].item()

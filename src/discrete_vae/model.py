@@ -8,42 +8,46 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
-from discrete_vae.checks import (
-    check_binary,
-    check_finite,
-    check_positive_int,
-    check_tensor,
-    check_unit_interval,
-)
+from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.config import ModelConfig, instantiate
-from discrete_vae.draws import Encoding, ModelSample
+from discrete_vae.draws import Encoding
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.generative import GenerativeModel
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.log_partition.exact import given_or_enumerated
-from discrete_vae.nets.finite_weights import check_weights
+from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
+from discrete_vae.log_partition.surrogate import gradient_and_value
+from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.nets.running_statistics import running_statistics
-from discrete_vae.noise import draw_key, one_source
+from discrete_vae.noise import one_source
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
-from discrete_vae.objectives.kl_boltzmann import kl_to_boltzmann
-from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
-from discrete_vae.samplers.block_gibbs import BlockGibbs
+from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
+from discrete_vae.posteriors.base import Posterior
+from discrete_vae.reading import count_features, input_shape, network_input, open_batch
 from discrete_vae.smoothing.base import Smoothing
 
 
-class DiscreteVAE(nn.Module):
+class DiscreteVAE(GenerativeModel):
     """p(x, h, zeta, z) = p(z) r(zeta|z) p(h|zeta) p(x|zeta,h) with a Boltzmann machine p(z), and its posterior.
 
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
 
     Args:
         prior: p(z).
-        smoothing: r(zeta|z), the same object that the posterior uses.
-        posterior: q(z, zeta | x).
-        likelihood: p(x | zeta, h); it reads what the hierarchy's `decoder_input` gives.
+        posterior: q(z, zeta | x), of the encoder's features; it owns the smoothing r(zeta|z).
+        likelihood: p(x | zeta, h), of the decoder's output; it knows the event shape of x.
         hierarchy: p(h | zeta) and q(h | zeta, x); None is no continuous layer.
+        encoder: Any module (batch, *input_shape) -> (batch, feature), run once per example, where input_shape is the
+            likelihood's; None flattens.
+        decoder: Any module (row, latent) -> (row, *parameter_shape), where parameter_shape is the likelihood's; None
+            is a linear map. What a latent is the hierarchy's `decoder_input` says.
+        missing: Whether entries of x may be unobserved. The encoder then reads a mask of the observed entries behind
+            the values: the first axes of both, one after the other.
+
+    Attributes:
+        config: What `from_config` built the model from; None for a model put together by hand.
 
     Raises:
         InvalidInputError: If the parts do not fit each other.
@@ -55,103 +59,166 @@ class DiscreteVAE(nn.Module):
         torch.Size([5])
     """
 
+    config: ModelConfig | None = None
+
     def __init__(
         self,
         *,
         prior: BoltzmannEnergy,
-        smoothing: Smoothing,
-        posterior: HierarchicalPosterior,
-        likelihood: BernoulliLikelihood,
+        posterior: Posterior,
+        likelihood: Likelihood,
         hierarchy: Hierarchy | None = None,
+        encoder: nn.Module | None = None,
+        decoder: nn.Module | None = None,
+        missing: bool = False,
     ) -> None:
         super().__init__()
         if hierarchy is None:
             hierarchy = NoHierarchy(num_latents=prior.num_units, num_features=posterior.num_features)
-        if posterior.smoothing is not smoothing:
-            repair = "Build the posterior with the smoothing that the model gets."
-            raise InvalidInputError("smoothing", "must be the posterior's own", "another object", repair)
         _check_fits("posterior", "must cover the prior's {} units", posterior.num_units, prior.num_units)
         _check_fits("hierarchy", "must read the prior's {} units", hierarchy.num_latents, prior.num_units)
-        for part, features in (
-            ("hierarchy", hierarchy.num_features),
-            ("likelihood", likelihood.num_features),
-        ):
-            _check_fits(part, "must have the posterior's {} features", features, posterior.num_features)
-        rule = "must read the {} values of the hierarchy's decoder_input"
-        _check_fits("likelihood", rule, likelihood.num_latents, hierarchy.decoder_size)
+        rule = "must read the posterior's {} features"
+        _check_fits("hierarchy", rule, hierarchy.num_features, posterior.num_features)
         self.prior = prior
+        self.encoder = nn.Flatten() if encoder is None else encoder
         self.posterior = posterior
         self.hierarchy = hierarchy
+        self.decoder = (
+            MLPDecoder(hierarchy.decoder_size, likelihood.parameter_shape) if decoder is None else decoder
+        )
         self.likelihood = likelihood
+        self.missing = missing
+        self.pair_order = prior.pair_order(posterior.group_of_unit)
+        # constants are made on the CPU, where their values can be looked at
+        posterior.to(prior.bias.device)
+        self.pair_order.to(prior.bias.device)
 
     @classmethod
-    def from_config(cls, config: ModelConfig) -> DiscreteVAE:
-        """Build a model with new parameters; networks start from torch's global generator."""
+    def from_config(
+        cls, config: ModelConfig, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
+    ) -> DiscreteVAE:
+        """Build a model with new parameters; networks start from torch's global generator.
+
+        Args:
+            config: The model.
+            encoder: A module of your own in place of the config's, (batch, *input_shape) -> (batch, feature).
+            decoder: A module of your own in place of the config's, (row, latent) -> (row, *parameter_shape).
+
+        Raises:
+            InvalidInputError: If the parts do not fit each other.
+        """
         prior = instantiate(config.prior)
         smoothing = instantiate(config.smoothing)
-        hierarchy = instantiate(
-            config.hierarchy, num_latents=prior.num_units, num_features=config.num_features
+        likelihood = instantiate(config.likelihood, event_shape=config.shape)
+        shape = input_shape(likelihood, missing=config.missing)
+        read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
+        num_features = count_features(read, shape)
+        hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
+        posterior = instantiate(
+            config.posterior, num_features=num_features, num_units=prior.num_units, smoothing=smoothing
         )
-        return cls(
+        if decoder is None:
+            decoder = instantiate(
+                config.decoder, num_latents=hierarchy.decoder_size, parameter_shape=likelihood.parameter_shape
+            )
+        model = cls(
             prior=prior,
-            smoothing=smoothing,
-            posterior=instantiate(
-                config.posterior,
-                num_features=config.num_features,
-                num_units=prior.num_units,
-                smoothing=smoothing,
-            ),
+            posterior=posterior,
+            likelihood=likelihood,
             hierarchy=hierarchy,
-            likelihood=instantiate(
-                config.likelihood, num_latents=hierarchy.decoder_size, num_features=config.num_features
-            ),
+            encoder=read,
+            decoder=decoder,
+            missing=config.missing,
         )
+        model.config = config
+        return model
 
     @property
     def smoothing(self) -> Smoothing:
         """r(zeta|z), which the posterior owns."""
         return self.posterior.smoothing
 
-    @property
-    def num_features(self) -> int:
-        """Features of x."""
-        return self.posterior.num_features
+    @torch.no_grad()
+    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> None:
+        """Start from the statistics of the training data: the likelihood's own, and the decoder's output.
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """In which the networks compute: that of the likelihood's parameters; x and latents are brought to it."""
-        return next(self.likelihood.parameters(), self.prior.bias).dtype
+        A decoder with a method ``initialize_output_(start)`` gets the parameters to start at, (*parameter_shape);
+        others keep their start.
+
+        Args:
+            x: (example, *event), the training data.
+            observed: As in `elbo`.
+
+        Raises:
+            InvalidInputError: If x breaks the likelihood's rule.
+        """
+        start = self.likelihood.initialize_(*self._open(x, observed))
+        initialize_output = getattr(self.decoder, "initialize_output_", None)
+        if initialize_output is not None:
+            initialize_output(start)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        negative_phase: Tensor | None = None,
+        log_partition: Tensor | SupportsFloat | None = None,
+        observed: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Elbo:
+        """`elbo`, so that the module can be called."""
+        return self.elbo(
+            x,
+            negative_phase=negative_phase,
+            log_partition=log_partition,
+            observed=observed,
+            generator=generator,
+        )
 
     def elbo(
         self,
         x: Tensor,
         *,
+        negative_phase: Tensor | None = None,
         log_partition: Tensor | SupportsFloat | None = None,
+        observed: Tensor | None = None,
         generator: torch.Generator | None = None,
     ) -> Elbo:
         """One-sample estimates of the evidence lower bound; value and gradient are unbiased given log Z.
 
         Args:
-            x: (batch, feature), in [0, 1]; binary, unless the expectation over a binarisation is wanted. Any
-                floating-point dtype; the model computes in its own.
-            log_partition: log Z of the prior, a number or a scalar tensor, whose gradient is the prior's negative
-                phase. None enumerates it, where one side of the prior has at most 24 units.
+            x: (batch, *event) or (batch, feature), in the likelihood's domain; NaN is an unobserved entry where the
+                model allows them.
+            negative_phase: (chain, unit), samples of the prior from any sampler: they give log Z its gradient.
+            log_partition: log Z of the prior, nats: it gives the value; a tensor that carries a gradient gives that
+                too. Where neither is given it is enumerated if the prior has at most 12 units outside its largest
+                block; otherwise the value is NaN, and the loss asks for the negative phase.
+            observed: (batch, *event) bool, False where an entry is unobserved, whatever x holds there.
             generator: Source of the noise; None means torch's global generator.
 
         Returns:
-            The bound and its parts, (batch,), nats.
+            The bound and its parts, (batch,), nats, and the loss.
 
         Raises:
-            InvalidInputError: If x has another shape, device or domain or is not floating-point, log_partition is
-                no finite number, or is needed and missing.
+            InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule.
         """
-        x = self._features(x)
-        sample = self.posterior.rsample(x, generator=generator)
-        below = self.hierarchy.rsample(x, sample.zeta, generator=generator)
-        reconstruction = self.likelihood.log_prob(x, below.decoder_input)
-        log_z = given_or_enumerated(self.prior, log_partition)
-        kl_discrete = kl_to_boltzmann(self.prior, sample.groups, log_z)
-        return Elbo(reconstruction, kl_discrete.to(reconstruction.dtype), below.kl())
+        x, observed = self._open(x, observed)
+        if negative_phase is not None:
+            check_states("negative_phase", negative_phase, ("chain", self.prior.num_units))
+        features = self._features(x, observed)
+        sample = self.posterior.rsample(features, generator=generator)
+        below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
+        reconstruction = self.likelihood.log_prob(self._decode(below.decoder_input), x, observed)
+        relative = kl_without_log_partition(self.prior, sample.logits, sample.bits, self.pair_order)
+        gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
+        wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
+        return Elbo(
+            reconstruction,
+            (relative if gradient is None else relative + gradient).to(reconstruction.dtype),
+            below.kl(),
+            value,
+            gradient is not None or not wants_gradient,
+        )
 
     @torch.no_grad()
     def log_likelihood(
@@ -160,19 +227,23 @@ class DiscreteVAE(nn.Module):
         num_samples: int,
         *,
         log_partition: Tensor | SupportsFloat | None = None,
+        observed: Tensor | None = None,
         chunk_size: int = 100,
         generator: torch.Generator | None = None,
     ) -> LogLikelihood:
         """Estimate log p(x) by importance sampling from the posterior, with zeta sampled as in training.
 
-        The networks use their running statistics, whatever mode the module is in.
+        The networks use their running statistics, whatever mode the module is in. Of an example with unobserved
+        entries it is the probability of those observed.
 
         Source: Rolfe 2017, section results (10^4 samples).
 
         Args:
-            x: (batch, feature), in {0,1}.
-            num_samples: Importance samples an example.
-            log_partition: As in `elbo`.
+            x: (batch, *event) or (batch, feature), in the likelihood's domain.
+            num_samples: Importance samples per example.
+            log_partition: log Z of the prior, nats; None enumerates it if the prior has at most 12 units outside its
+                largest block.
+            observed: As in `elbo`.
             chunk_size: Samples that are in memory at a time.
             generator: Source of the noise; None means torch's global generator.
 
@@ -180,32 +251,45 @@ class DiscreteVAE(nn.Module):
             The estimate with its standard error, (batch,), nats.
 
         Raises:
-            InvalidInputError: If x is not binary or has another shape, a number breaks its rule, or a weight or a
-                result of the model is not finite.
+            InvalidInputError: If x is no draw of the likelihood or has another shape, or a number breaks its rule.
         """
-        x = check_binary("x", self._features(x))
+        x, observed = self._open(x, observed, exact=True)
         check_positive_int("num_samples", num_samples)
         check_positive_int("chunk_size", chunk_size)
-        log_z = given_or_enumerated(self.prior, log_partition)
+        _, log_z = gradient_and_value(self.prior, None, log_partition)
+        if log_z is None:
+            rule = (
+                f"must be given where no side of the prior has at most {MAX_SILENTLY_ENUMERATED_UNITS} units"
+            )
+            repair = "Estimate it once: estimate_log_partition(model.prior)."
+            raise InvalidInputError("log_partition", rule, "None", repair)
         chunks = []
         with running_statistics(self):
+            features = self._features(x, observed)
             for first in range(0, num_samples, chunk_size):
                 count = min(chunk_size, num_samples - first)
-                sample = self.posterior.rsample(x, num_samples=count, generator=generator)
-                log_prior = -self.prior.energy(sample.z).double() - log_z
-                below = self.hierarchy.rsample(x, sample.zeta, generator=generator)
-                log_joint = self.likelihood.log_prob(x, below.decoder_input).double() + log_prior
+                sample = self.posterior.rsample(features, num_samples=count, generator=generator)
+                log_prior = -self.prior.compute_energy(sample.z).double() - log_z
+                below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
+                parameters = self._decode(below.decoder_input)
+                log_joint = self.likelihood.log_prob(parameters, x, observed).double() + log_prior
                 chunks.append(log_joint - sample.log_prob() + below.log_ratio())
         return importance_weighted(self._finite("the model's log weights", torch.cat(chunks)))
 
     @torch.no_grad()
     def encode(
-        self, x: Tensor, *, seed: int | None = None, generator: torch.Generator | None = None
+        self,
+        x: Tensor,
+        *,
+        observed: Tensor | None = None,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> Encoding:
         """Draw z, zeta and h from the posterior, with running statistics.
 
         Args:
-            x: (batch, feature), in [0, 1], of any floating-point dtype.
+            x: As in `elbo`.
+            observed: As in `elbo`.
             seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
             generator: Source of the noise. Without it and a seed torch's global generator is, so each call differs.
 
@@ -213,145 +297,46 @@ class DiscreteVAE(nn.Module):
             The draw.
 
         Raises:
-            InvalidInputError: If x has another shape, device or domain or is not floating-point, both seed and
-                generator are given, or a weight or a logit of the posterior is not finite.
+            InvalidInputError: If x breaks a rule of `elbo`, both seed and generator are given, or a weight or a logit
+                of the posterior is not finite.
         """
-        x = self._features(x)
+        x, observed = self._open(x, observed)
         generator = one_source(seed, generator, x.device)
-        check_weights("model", self)
         with running_statistics(self):
-            sample = self.posterior.rsample(x, generator=generator)
+            features = self._features(x, observed)
+            sample = self.posterior.rsample(features, generator=generator)
             self._finite("the posterior network's logits", sample.logits)
-            below = self.hierarchy.rsample(x, sample.zeta, generator=generator)
+            below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
         return Encoding(sample.z, sample.zeta, sample.logits, self._finite("the posterior's h", below.h))
 
     @torch.no_grad()
     def reconstruct(
-        self, x: Tensor, *, seed: int | None = None, generator: torch.Generator | None = None
+        self,
+        x: Tensor,
+        *,
+        observed: Tensor | None = None,
+        seed: int | None = None,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
-        """E[x | zeta, h] for one draw of both from the posterior of x, (batch, feature); arguments as in `encode`."""
-        drawn = self.encode(x, seed=seed, generator=generator)
+        """E[x | zeta, h] for one draw of both from the posterior of x, (batch, *event); arguments as in `encode`."""
+        drawn = self.encode(x, observed=observed, seed=seed, generator=generator)
         return self.decode(drawn.zeta, drawn.h)
 
-    @torch.no_grad()
-    def decode(
-        self,
-        zeta: Tensor,
-        h: Tensor | None = None,
-        *,
-        seed: int | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """E[x | zeta, h], with running statistics.
+    def _open(
+        self, x: object, observed: Tensor | None, *, exact: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Check a batch at the public door; returns it in the event's shape with the mask of observed entries."""
+        x, observed = open_batch(
+            x, observed, self.likelihood, like=self.prior.bias, missing=self.missing, exact=exact
+        )
+        return x.to(torch.promote_types(self.dtype, torch.float32)), observed
 
-        Args:
-            zeta: (..., unit), in the smoothing's domain; of any floating-point dtype, as h.
-            h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew:
-                rows that repeat one zeta then differ in their continuous layers alone.
-            seed: Seed of the noise in h, short for a generator with that seed.
-            generator: Source of that noise; without it and a seed torch's global generator is.
-
-        Returns:
-            (..., feature), probabilities.
-
-        Raises:
-            InvalidInputError: If zeta or h has another shape or is not floating-point, zeta leaves its domain, both
-                seed and generator are given, or a weight or a mean of the model is not finite.
-        """
-        zeta = self.smoothing.check_zeta(zeta, (..., self.prior.num_units)).to(self.dtype)
-        generator = one_source(seed, generator, zeta.device)
-        check_weights("model", self)  # a mean hides an infinite logit
-        with running_statistics(self):
-            if h is None:
-                h = self.hierarchy.sample(zeta, generator=generator)
-            else:
-                shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)
-                h = check_tensor("h", h, shape).to(self.dtype)
-            return self._finite(
-                "the decoder's mean", self.likelihood.mean(self.hierarchy.decoder_input(zeta, h))
-            )
-
-    @torch.no_grad()
-    def sample(
-        self,
-        n: int | None = None,
-        *,
-        z: Tensor | None = None,
-        zeta: Tensor | None = None,
-        num_sweeps: int = 1000,
-        seed: int | None = None,
-        generator: torch.Generator | None = None,
-    ) -> ModelSample:
-        """Draw from the generative model.
-
-        One source of noise governs all of z, zeta and h: the same seed, or a generator in the same state, repeats the
-        whole result; without either, torch's global generator is the source, so that each call draws anew.
-
-        Args:
-            n: Number of draws; may be left out where z is given.
-            z: States of the prior to decode, (n, unit), from chains of your own. None starts n independent chains
-                at fair coins and sweeps them; for trained priors with distinct modes that is not an exact draw.
-            zeta: Smoothed states to decode, (n, unit), which belong to the given z; rows that repeat one zeta then
-                differ in their continuous layers alone. None draws them from r(zeta|z).
-            num_sweeps: Sweeps of these chains.
-            seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
-            generator: Source of all noise.
-
-        Returns:
-            Means of x with the latents behind them, in the model's dtype.
-
-        Raises:
-            InvalidInputError: If n or num_sweeps is not a positive integer, z or zeta has another shape or domain,
-                zeta comes without z, both seed and generator are given, or a weight of the model is not finite.
-
-        Examples:
-            >>> from discrete_vae.config import ModelConfig, RBMConfig
-            >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-            >>> draws = [model.sample(5, seed=1).mean for _ in range(2)]
-            >>> torch.equal(*draws), draws[0].shape
-            (True, torch.Size([5, 6]))
-        """
-        generator = one_source(seed, generator, self.prior.bias.device)
-        check_weights("model", self)
-        if z is None:
-            if zeta is not None:
-                raise InvalidInputError(
-                    "z", "must be given with zeta", "None", "Give the states behind zeta."
-                )
-            chains = BlockGibbs(self.prior, check_positive_int("n", n), seed=draw_key(generator))
-            z = chains.step(num_sweeps)
-        rows = "sample" if n is None else check_positive_int("n", n)
-        z = check_binary("z", check_tensor("z", z, (rows, self.prior.num_units))).to(self.dtype)
-        if zeta is None:
-            zeta = self.smoothing.sample_zeta(z, generator=generator)
-        zeta = self.smoothing.check_zeta(zeta, z.shape).to(self.dtype)
-        with running_statistics(self):
-            h = self.hierarchy.sample(zeta, generator=generator)
-        return ModelSample(self.decode(zeta, h), z, zeta, h)
-
-    @torch.no_grad()
-    def project_(self) -> None:
-        """Bring every bounded parameter back inside its bounds; call it after each optimiser step."""
-        for module in self.modules():
-            project = getattr(module, "project_", None)
-            if module is not self and project is not None:
-                project()
-
-    def _features(self, x: object) -> Tensor:
-        """Check a batch of x and bring it to the dtype of the networks."""
-        features = check_tensor("x", x, ("batch", self.num_features))
-        device = self.prior.bias.device
-        if features.device.type != device.type:
-            repair = f"Move it with x.to({str(device)!r})."
-            raise InvalidInputError("x", f"must be on the model's device, {device}", features.device, repair)
-        return check_unit_interval("x", features).to(self.dtype)
-
-    def _finite(self, name: str, result: Tensor) -> Tensor:
-        """Return a result if it is finite; otherwise name the weight to blame, or the result."""
-        if not bool(result.isfinite().all()):
-            check_weights("model", self)
-        repair = "Weights are finite but too large: restore an earlier state, or compute in a wider dtype."
-        return check_finite(name, result, repair=repair)
+    def _features(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """What the posterior and the Gaussian layers read of x."""
+        read = network_input(self.likelihood, x, observed, missing=self.missing)
+        return check_tensor(
+            "the encoder's output", self.encoder(read.to(self.dtype)), (len(x), self.posterior.num_features)
+        )
 
 
 def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:

@@ -7,7 +7,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, LatentGroup, kl_to_boltzmann
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.chain_gradient import chain_log_partition
+from discrete_vae.log_partition.surrogate import log_partition_surrogate
 
 MACHINES = {
     "rbm": lambda: RBM(2, 3),
@@ -97,7 +97,7 @@ def test_autocast_does_not_round_energies(machine):
         for parameter in machine.parameters():
             parameter.normal_(0, 10, generator=generator)
     z = (torch.rand(20, 5, generator=generator) < 0.5).float()
-    calls = [*CALLS.values(), lambda machine, z: chain_log_partition(machine, z)]
+    calls = [*CALLS.values(), lambda machine, z: log_partition_surrogate(machine, z, 1.0)]
     calls += [lambda machine, z: kl_to_boltzmann(machine, [group(z)], 1.0)]
     calls += [lambda machine, z: machine.free_energy(z[:, :2])] * isinstance(machine, RBM)
     for call in calls:
@@ -106,7 +106,7 @@ def test_autocast_does_not_round_energies(machine):
             assert torch.equal(call(machine, z), expected)
     with torch.autocast("cpu", torch.bfloat16):  # the planted fault: what is not protected is rounded
         assert isinstance(machine, GraphBoltzmann) or not torch.equal(
-            machine.compute_energy(z), machine.energy(z)
+            type(machine).compute_energy.__wrapped__(machine, z), machine.energy(z)
         )
 
 

@@ -85,7 +85,7 @@ class TestSameAsTheRBM:
         assert exact_log_partition(graph).value == pytest.approx(exact_log_partition(rbm).value, abs=1e-12)
 
     @pytest.mark.parametrize("order", ["left first", "right first", "mixed", "one group"])
-    def test_mean_energy(self, shape, order):
+    def test_expected_energy(self, shape, order):
         rbm, graph = (machine.double() for machine in rbm_and_its_graph(*shape))
         n, generator = rbm.num_units, torch.Generator().manual_seed(1)
         rank = {
@@ -98,7 +98,7 @@ class TestSameAsTheRBM:
             torch.rand(4, n, generator=generator, dtype=torch.float64, requires_grad=True) for _ in range(2)
         )
         inputs = [(bits, q, *machine.parameters()) for machine in (rbm, graph)]
-        values = [machine.mean_energy(bits, q, rank) for machine in (rbm, graph)]
+        values = [machine.expected_energy(bits, q, machine.pair_order(rank)) for machine in (rbm, graph)]
         torch.testing.assert_close(values[0], values[1], rtol=0, atol=1e-12)
         of_rbm, of_graph = (
             torch.autograd.grad(value.square().sum(), wrt, allow_unused=True, materialize_grads=True)
@@ -109,12 +109,13 @@ class TestSameAsTheRBM:
 
 
 @pytest.mark.parametrize("ranks", [[0, 0, 0, 0, 0], [0, 1, 2, 3, 4], [1, 0, 1, 0, 2], [2, 2, 0, 1, 1]])
-def test_mean_energy_is_unbiased_for_a_posterior_without_hierarchy(ranks):
+def test_expected_energy_is_unbiased_for_a_posterior_without_hierarchy(ranks):
     """With independent units the average over bits drawn from q is the exact mean, whatever the order."""
     machine = small_graph("odd cycle").double()
     states, q = all_states(5), torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     prob = (states * q + (1 - states) * (1 - q)).prod(-1)
-    value = prob @ machine.mean_energy(states, q.expand_as(states), torch.tensor(ranks))
+    order = machine.pair_order(torch.tensor(ranks))
+    value = prob @ machine.expected_energy(states, q.expand_as(states), order)
     torch.testing.assert_close(value, prob @ machine.energy(states), rtol=0, atol=1e-12)
 
 

@@ -11,7 +11,7 @@ from discrete_vae.cli import main
 TINY = shlex.split(
     "--size smoke --training.num-epochs 6 --training.validate-every 2 --training.log-every 1 --training.num-sweeps 2 "
     "--training.sampler.num-chains 20 --model.prior.num-left 3 --model.prior.num-right 2 --model.posterior.hidden 5 "
-    "--model.posterior.groups 2 --model.likelihood.hidden 4 --evaluation.num-samples 20"
+    "--model.posterior.groups 2 --model.decoder.hidden 4 --evaluation.num-samples 20"
 )
 NUM_STEPS = 6  # one batch an epoch
 

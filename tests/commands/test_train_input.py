@@ -112,7 +112,7 @@ def test_parts_of_other_widths_are_refused(refused, tmp_path):
         ("dogits", "experiment must be one of digits, mnist-dynamic"),
         ("digits --model.prior.num-lefts 3", "Did you mean --model.prior.num-left"),
         ("digits --training.num-epochs many", "must be a whole number"),
-        ("digits --model.num-features 65", "model.num_features must be the data's 64; received 65."),
+        ("digits --model.event-shape 65", "model.event_shape must have the data's 64 values; received 65."),
         ("digits --model.posterior.groups 100", "num_groups must be at most the 32 units; received 100."),
         ("digits --model.posterior.groups [[0,1],[1,2]]", "groups"),
         ("digits --training.batch-size 5000", "batch_size must be at most the 1297 training examples"),

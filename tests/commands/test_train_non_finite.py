@@ -29,10 +29,10 @@ def test_a_planted_nan_is_named_with_step_term_and_last_checkpoint(
 ):
     calls, original = {True: 0, False: 0}, BernoulliLikelihood.log_prob
 
-    def broken(self, x, zeta):
+    def broken(self, parameters, x, observed=None):
         calls[self.training] += 1
         bad = calls[True] == 4 if when == "training" else (calls[False] == 2 and not self.training)
-        return original(self, x, zeta) * (math.nan if bad else 1)
+        return original(self, parameters, x, observed) * (math.nan if bad else 1)
 
     monkeypatch.setattr(BernoulliLikelihood, "log_prob", broken)
     error = train(cli, data_file, tmp_path / "run")

@@ -58,7 +58,10 @@ def test_configs_are_frozen():
             lambda: config.RBMConfig(left=1),
             "RBMConfig.left is not a known field; received 1. RBMConfig has: num_left",
         ),
-        (lambda: config.ModelConfig(), "ModelConfig.num_features must be given; received nothing"),
+        (
+            lambda: config.ModelConfig(),
+            "ModelConfig.num_features or event_shape must be given; received neither",
+        ),
         (
             lambda: config.ModelConfig(num_features=1, prior={"kind": "ising"}),
             "ModelConfig.prior.kind must be one of 'rbm', 'factorial', 'graph'; received ising",

@@ -9,7 +9,6 @@ import torch
 
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE, exact_log_partition
 from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
     EvaluationConfig,
     HierarchicalPosteriorConfig,
     ModelConfig,
@@ -34,7 +33,6 @@ def model():
             num_features=6,
             prior=RBMConfig(num_left=3, num_right=2),
             posterior=HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
-            likelihood=BernoulliLikelihoodConfig(),
         )
     )
     with torch.no_grad():
@@ -102,7 +100,7 @@ def test_elbo_lies_below_the_log_likelihood(model, x):
 def test_weights_that_few_samples_carry_are_reported(model, x):
     sharp = copy.deepcopy(model)
     with torch.no_grad():
-        sharp.likelihood.network.layers[-1].weight.mul_(100)
+        sharp.decoder.network.output.weight.mul_(100)
     with pytest.warns(UnevenWeightsWarning, match=r"by [\d.]+ nats\. .* \d\.\d of 40\)") as caught:
         evaluate_model(sharp, x, EvaluationConfig(num_samples=40))
     assert len(caught) == 1

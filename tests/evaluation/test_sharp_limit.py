@@ -18,11 +18,9 @@ from discrete_vae.testing.goodness_of_fit import check_mean
 def make_model(smoothing):
     torch.manual_seed(0)
     posterior = HierarchicalPosterior(4, [[0], [1, 2]], (5,), smoothing)
-    model = DiscreteVAE(
-        prior=RBM(2, 1), smoothing=smoothing, posterior=posterior, likelihood=BernoulliLikelihood(3, 4)
-    )
+    model = DiscreteVAE(prior=RBM(2, 1), posterior=posterior, likelihood=BernoulliLikelihood((4,)))
     with torch.no_grad():
-        for parameter in [*model.prior.parameters(), *model.likelihood.parameters()]:
+        for parameter in [*model.prior.parameters(), *model.decoder.parameters()]:
             parameter.normal_()
     return model.eval()
 
@@ -53,7 +51,12 @@ def test_importance_sampling_converges_to_the_sum_over_all_bits():
     machine = enumerate_machine(model.prior)
     log_z = float(machine.log_partition.detach())
     with torch.no_grad():
-        log_joint = model.likelihood.log_prob(x, machine.states.float()).double() + machine.log_prob
+        log_joint = (
+            model.likelihood.log_prob(
+                model.decoder(machine.states.float()), x.expand(len(machine.states), -1)
+            ).double()
+            + machine.log_prob
+        )
         exact = float(torch.logsumexp(log_joint, 0))
     means = []
     with sharp_limit(model):

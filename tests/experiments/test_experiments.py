@@ -18,7 +18,7 @@ def test_config_builds_a_model(name, size):
     assert (config.name, config.size) == (name, size)
     with torch.device("meta"):
         model = DiscreteVAE.from_config(config.model)
-    assert model.num_features == config.model.num_features
+    assert model.event_shape == config.model.shape
 
 
 @pytest.mark.parametrize("name", experiment_names())

@@ -78,7 +78,7 @@ def digits_like(name, size, **hierarchy):
     """An experiment on the embedded digits, with its own model widths and training settings."""
     config = load_experiment(name, size).model_dump()
     config["data"] = {"kind": "digits"}
-    config["model"]["num_features"] = 64
+    config["model"]["event_shape"] = (1, 8, 8)
     config["model"]["hierarchy"] |= hierarchy
     return ExperimentConfig(**config)
 
@@ -87,7 +87,7 @@ def steps(config, num_steps, dataset=None, steps_per_epoch=None):
     """ELBOs of the first steps of an experiment, and the state after them."""
     dataset = dataset or load_dataset("digits")
     batches = TrainingBatches(dataset, config.training.batch_size, seed=0)
-    state = TrainingState.initial(config, dataset.train.mean(0))
+    state = TrainingState.initial(config, dataset.train)
     values = []
     for step in range(num_steps):
         if step % 100 == 0:
@@ -127,7 +127,7 @@ def test_paper_size_fits_24_gib(name):
     """Builds, takes ten training steps and one evaluation step; random bits stand in for the data."""
     config = load_experiment(name, "paper")
     bits = torch.bernoulli(torch.full((200, 784), 0.2), generator=torch.Generator().manual_seed(0))
-    state = TrainingState.initial(config, bits.mean(0))
+    state = TrainingState.initial(config, bits)
     for step in range(10):
         elbo = training_step(state, config, bits[:100], step / 500, step / 1e6)
         assert math.isfinite(float(elbo.value.detach().mean()))

@@ -6,8 +6,8 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     ModelConfig,
     RBMConfig,
 )
@@ -19,7 +19,7 @@ def model():
         num_features=12,
         prior=RBMConfig(num_left=4, num_right=3),
         posterior=HierarchicalPosteriorConfig(groups=2, hidden=(8,)),
-        likelihood=BernoulliLikelihoodConfig(hidden=(8,)),
+        decoder=MLPDecoderConfig(hidden=(8,)),
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)

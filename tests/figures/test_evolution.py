@@ -100,12 +100,12 @@ def test_draws_of_a_group_share_zeta_and_differ_in_their_continuous_layers(tmp_p
     torch.manual_seed(0)
     model = DiscreteVAE.from_config(config)
     with torch.no_grad():
-        model.likelihood.network.layers[0].weight[:, 4:].zero_()  # the decoder reads zeta alone
+        model.decoder.network.output.weight[:, 4:].zero_()  # the decoder reads zeta alone
     table = evolution(model, BlockGibbs(model.prior, 2, seed=0), num_rows=2, num_sweeps=1)
     assert torch.equal(table.means, table.means[:, :, :1].expand_as(table.means))
     assert table.varies == "their continuous layers"
     with torch.no_grad():
-        model.likelihood.network.layers[0].weight[:, 4:].fill_(1.0)
+        model.decoder.network.output.weight[:, 4:].fill_(1.0)
     table = evolution(model, BlockGibbs(model.prior, 2, seed=0), num_rows=2, num_sweeps=1)
     assert not torch.equal(table.means[:, :, 0], table.means[:, :, 1])
     draw_evolution(table, (2, 3), tmp_path / "figure.png")

@@ -77,8 +77,3 @@ def test_training_needs_two_rows():
 def test_wrong_settings(arguments):
     with pytest.raises(InvalidInputError, match=r"(num_features|eps|momentum) must be"):
         L1BatchNorm(**arguments)
-
-
-def test_wrong_width():
-    with pytest.raises(InvalidInputError, match=r"x must have shape \(\.\.\., 3\)"):
-        L1BatchNorm(3)(torch.zeros(5, 4))

@@ -43,7 +43,7 @@ def test_value_and_every_gradient_are_unbiased(name):
 class FirstUnitsBits(GraphBoltzmann):
     """Takes the bit of the unit that an edge lists first, whichever is sampled earlier."""
 
-    def mean_energy(self, bits, probabilities, rank):
+    def expected_energy(self, bits, probabilities, order):
         one, other = self.edges.T
         pairs = (bits[..., one] * probabilities[..., other]) @ self.weight
         return -pairs - probabilities @ self.bias
@@ -52,9 +52,9 @@ class FirstUnitsBits(GraphBoltzmann):
 class EarlierUnitsGradient(GraphBoltzmann):
     """Only the earlier unit of a pair sends a gradient: eq. low-var-J-grad read with a triangular W."""
 
-    def mean_energy(self, bits, probabilities, rank):
+    def expected_energy(self, bits, probabilities, order):
         fixed = probabilities.detach()
-        return super().mean_energy(bits, fixed, rank) - (probabilities - fixed) @ self.bias
+        return super().expected_energy(bits, fixed, order) - (probabilities - fixed) @ self.bias
 
 
 @pytest.mark.parametrize("kind", [FirstUnitsBits, EarlierUnitsGradient])

@@ -121,7 +121,7 @@ def test_the_error_of_a_validation_contains_that_of_log_z(tmp_path, monkeypatch)
 def test_means_over_steps_take_log_z_to_change_evenly():
     sums = ElboSums()
     for kl in (3.0, 5.0):
-        sums.add(Elbo(torch.tensor([-7.0, -9.0]), torch.full((2,), kl), torch.ones(2)))
+        sums.add(Elbo(torch.tensor([-7.0, -9.0]), torch.full((2,), kl - 2), torch.ones(2), 2.0, True))
     assert sums.means(0.5) == {
         "elbo": -13.25,
         "reconstruction": -8.0,
@@ -161,19 +161,19 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch, term):
     calls = {"count": 0}
     original = BernoulliLikelihood.log_prob
 
-    def broken(self, x, zeta):
+    def broken(self, parameters, x, observed=None):
         calls["count"] += self.training
-        value = original(self, x, zeta)
+        value = original(self, parameters, x, observed)
         return value * math.nan if calls["count"] == 10 and term == "reconstruction" else value
 
     monkeypatch.setattr(BernoulliLikelihood, "log_prob", broken)
     if term == "kl_discrete":
         import discrete_vae.model
 
-        kl = discrete_vae.model.kl_to_boltzmann
+        kl = discrete_vae.model.kl_without_log_partition
         monkeypatch.setattr(
             discrete_vae.model,
-            "kl_to_boltzmann",
+            "kl_without_log_partition",
             lambda *a, **k: kl(*a, **k) * (math.inf if calls["count"] == 10 else 1),
         )
     with pytest.raises(
@@ -225,7 +225,9 @@ def test_a_foreign_checkpoint_is_refused(unbroken, tmp_path):
 def test_data_of_another_width_are_refused(tmp_path):
     config = CONFIG.model_copy(update={"model": CONFIG.model.model_copy(update={"num_features": 65})})
     run = start_run(tmp_path / "run", config)
-    with pytest.raises(InvalidInputError, match="model.num_features must be the data's 64; received 65"):
+    with pytest.raises(
+        InvalidInputError, match="model.num_features must have the data's 64 values; received 65"
+    ):
         train_quietly(run, config)
 
 

@@ -1,12 +1,12 @@
 """A run that takes a second: what the tests of training share."""
 
 from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
     BlockGibbsConfig,
     DigitsConfig,
     EvaluationConfig,
     ExperimentConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     ModelConfig,
     RBMConfig,
     TrainingConfig,
@@ -24,7 +24,7 @@ CONFIG = ExperimentConfig(
         num_features=64,
         prior=RBMConfig(num_left=5, num_right=4),
         posterior=HierarchicalPosteriorConfig(groups=3, hidden=(12,)),
-        likelihood=BernoulliLikelihoodConfig(hidden=(10,)),
+        decoder=MLPDecoderConfig(hidden=(10,)),
     ),
     training=TrainingConfig(
         num_epochs=3,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Self
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +21,11 @@ class BoltzmannEnergy(nn.Module, ABC):
     """A distribution p(z) = exp(-E(z)) / Z over z in {0,1}^n with at most pairwise terms.
 
     E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
-    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters. Autocast
-    does not reach the methods that check their arguments.
+    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters. Neither
+    autocast nor TF32 reaches the methods that compute, a subclass's own included, see `numerics.full_precision`.
 
-    A machine of your own defines the methods `compute_energy`, `compute_block_logits` and `mean_energy`, which trust
-    their arguments; inner loops call them. The methods without "compute" check theirs first.
+    A machine of your own defines `compute_energy`, `compute_block_logits`, `pair_order` and `expected_energy`, which
+    trust their arguments; inner loops call them. The methods without "compute" check theirs first.
 
     Source: Rolfe 2017, eq. RBM-distribution. Deviation: the paper's W is triangular, here each pair has one entry.
 
@@ -34,13 +36,28 @@ class BoltzmannEnergy(nn.Module, ABC):
     """
 
     num_units: int
-    blocks: tuple[Tensor, ...]
     bias: nn.Parameter
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        """Guard the precision of what the subclass computes."""
+        super().__init_subclass__(**keywords)
+        _guard_precision(cls)
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
         guard_forks()
         return super().__new__(cls)
+
+    @property
+    def blocks(self) -> tuple[Tensor, ...]:
+        """The blocks, on the machine's device; they belong to the constructor's arguments, not to the state."""
+        return tuple(self.get_buffer(f"_block{index}") for index in range(self._num_blocks))
+
+    @blocks.setter
+    def blocks(self, blocks: Sequence[Tensor]) -> None:
+        self._num_blocks = len(blocks)
+        for index, block in enumerate(blocks):
+            self.register_buffer(f"_block{index}", block, persistent=False)
 
     def energy(self, z: Tensor) -> Tensor:
         """E(z).
@@ -54,8 +71,7 @@ class BoltzmannEnergy(nn.Module, ABC):
         Raises:
             InvalidInputError: If z is not a floating-point tensor of that shape with values in [0, 1].
         """
-        with full_precision(check_states("z", z, (..., self.num_units))):
-            return self.compute_energy(z)
+        return self.compute_energy(check_states("z", z, (..., self.num_units)))
 
     def block_logits(self, z: Tensor, block: int) -> Tensor:
         """Log-odds of a block's units given all the others.
@@ -70,8 +86,8 @@ class BoltzmannEnergy(nn.Module, ABC):
         Raises:
             InvalidInputError: If z breaks the rules of `energy`, or there is no such block.
         """
-        with full_precision(check_states("z", z, (..., self.num_units))):
-            return self.compute_block_logits(z, self._check_block(block))
+        check_states("z", z, (..., self.num_units))
+        return self.compute_block_logits(z, self._check_block(block))
 
     def block_free_energy(self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0) -> Tensor:
         """Free energy of all units but one block: -log sum over the block's states of exp(-t E(z)).
@@ -90,8 +106,7 @@ class BoltzmannEnergy(nn.Module, ABC):
         """
         check_states("z", z, (..., self.num_units))
         t = _check_temperature(inverse_temperature, z)
-        with full_precision(z):
-            return self.compute_block_free_energy(z, self._check_block(block), t)
+        return self.compute_block_free_energy(z, self._check_block(block), t)
 
     def marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
         """Free energy with the last block summed out.
@@ -110,9 +125,7 @@ class BoltzmannEnergy(nn.Module, ABC):
             InvalidInputError: If z breaks the rules of `energy`, or t is not finite or has another shape.
         """
         check_states("z", z, (..., self.num_units))
-        t = _check_temperature(inverse_temperature, z)
-        with full_precision(z):
-            return self.compute_marginal_energy(z, t)
+        return self.compute_marginal_energy(z, _check_temperature(inverse_temperature, z))
 
     def forward(self, z: Tensor) -> Tensor:
         """The energy, so that the module can be called."""
@@ -127,7 +140,18 @@ class BoltzmannEnergy(nn.Module, ABC):
         """`block_logits` of checked arguments."""
 
     @abstractmethod
-    def mean_energy(self, bits: Tensor, probabilities: Tensor, rank: Tensor) -> Tensor:
+    def pair_order(self, group_of_unit: Tensor) -> nn.Module:
+        """What `expected_energy` needs to know of a posterior: which unit of each pair is sampled earlier.
+
+        Args:
+            group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
+
+        Returns:
+            A module that holds nothing but constants; make it once per pair of posterior and machine.
+        """
+
+    @abstractmethod
+    def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
         """An unbiased value of E[E(z)] under a posterior in which groups of units are sampled one after another.
 
         A linear term takes the probability of its unit. A pair takes the bit of the unit that is sampled earlier
@@ -138,7 +162,7 @@ class BoltzmannEnergy(nn.Module, ABC):
             bits: (..., unit), sampled bits or posterior means of z, carrying the gradient of
                 `Smoothing.bits`.
             probabilities: (..., unit), q(z = 1) given everything sampled earlier.
-            rank: (unit,) int64, the position of each unit's group in the posterior.
+            order: What `pair_order` gives for that posterior.
 
         Returns:
             (...), nats.
@@ -167,6 +191,38 @@ class BoltzmannEnergy(nn.Module, ABC):
         """Return the index of a block."""
         repair = "It is an index into the machine's blocks; of an RBM, 0 is the left side and 1 the right."
         return check_index("block", block, len(self.blocks), repair=repair)
+
+
+_COMPUTING = (
+    "compute_energy",
+    "compute_block_logits",
+    "compute_block_free_energy",
+    "compute_marginal_energy",
+    "expected_energy",
+    "_free_energy",
+)
+
+
+def _guard_precision(cls: type[BoltzmannEnergy]) -> None:
+    """Wrap the methods that compute, as far as a class defines them itself."""
+    for name in _COMPUTING:
+        method = cls.__dict__.get(name)
+        if method is not None:
+            setattr(cls, name, _in_full_precision(method))
+
+
+def _in_full_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The method with products as its first argument's dtype says."""
+
+    @wraps(method)
+    def guarded(self: BoltzmannEnergy, z: Tensor, *arguments: Any) -> Tensor:
+        with full_precision(z):
+            return method(self, z, *arguments)
+
+    return guarded
+
+
+_guard_precision(BoltzmannEnergy)
 
 
 def _check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:

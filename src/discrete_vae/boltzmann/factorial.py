@@ -47,6 +47,10 @@ class FactorialBernoulli(BoltzmannEnergy):
         z = self._widen(z)
         return self.bias.to(z.dtype).expand(z.shape)
 
-    def mean_energy(self, bits: Tensor, probabilities: Tensor, rank: Tensor) -> Tensor:
-        """See `BoltzmannEnergy.mean_energy`: there are no pairs, so bits and rank do not matter."""
+    def pair_order(self, group_of_unit: Tensor) -> nn.Module:
+        """See `BoltzmannEnergy.pair_order`: there are no pairs."""
+        return nn.Identity()
+
+    def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
+        """See `BoltzmannEnergy.expected_energy`: there are no pairs, so bits and order do not matter."""
         return -(probabilities @ self.bias.to(probabilities.dtype))

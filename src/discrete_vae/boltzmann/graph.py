@@ -71,7 +71,9 @@ class GraphBoltzmann(BoltzmannEnergy):
         self.weight = nn.Parameter(torch.zeros(len(pairs)))
         self.bias = nn.Parameter(torch.zeros(num_units))
         blocks = colour_blocks(num_units, pairs.numpy())
-        self.blocks = tuple(torch.from_numpy(block) for block in blocks)
+        # a machine without values keeps its graph on the CPU, where it can be looked at
+        on = torch.device("cpu") if self.bias.is_meta else self.bias.device
+        self.blocks = tuple(torch.from_numpy(block).to(on) for block in blocks)
         order = np.concatenate(blocks)
         rows = adjacency(order, pairs.numpy())
         # the row of each entry, counted from the first row of its block
@@ -85,7 +87,8 @@ class GraphBoltzmann(BoltzmannEnergy):
             "neighbour_edge": rows.edge,
             "_row": row_in_block.repeat(np.diff(rows.start)),
         }.items():
-            self.register_buffer(name, torch.as_tensor(value), persistent=False)
+            value = value if isinstance(value, Tensor) else torch.from_numpy(value)
+            self.register_buffer(name, value.to(on), persistent=False)
         ends = np.cumsum([len(block) for block in blocks])
         cuts = [0, *rows.start[ends].tolist()]
         self._entries = [slice(a, b) for a, b in pairwise(cuts)]
@@ -147,22 +150,45 @@ class GraphBoltzmann(BoltzmannEnergy):
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
         """See `BoltzmannEnergy.block_logits`."""
         z = self._widen(z)
-        entries, units = self._entries[block], self.blocks[block].to(z.device)
+        entries, units = self._entries[block], self.blocks[block]
         weight = self.weight.to(z.dtype).index_select(0, self.neighbour_edge[entries])
         fields = sparse_product(weight, z, self._row[entries], self.neighbour[entries], len(units))
         return fields + self.bias.to(z.dtype)[units]
 
-    def mean_energy(self, bits: Tensor, probabilities: Tensor, rank: Tensor) -> Tensor:
-        """See `BoltzmannEnergy.mean_energy`; each edge runs from the unit sampled earlier to the later one."""
+    def pair_order(self, group_of_unit: Tensor) -> nn.Module:
+        """See `BoltzmannEnergy.pair_order`."""
+        return _PairOrder(self.edges.cpu(), group_of_unit.cpu())
+
+    def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
+        """See `BoltzmannEnergy.expected_energy`; each edge runs from the unit sampled earlier to the later one."""
+        assert isinstance(order, _PairOrder)
         weight = self.weight.to(probabilities.dtype)
-        forward = rank[self.edges[:, 0]] <= rank[self.edges[:, 1]]
-        earlier = torch.where(forward, self.edges[:, 0], self.edges[:, 1])
-        later = torch.where(forward, self.edges[:, 1], self.edges[:, 0])
-        apart = rank[earlier] < rank[later]
         fields = self.bias.to(probabilities.dtype)
-        for chosen, source in ((apart, bits), (~apart, probabilities)):
-            if bool(chosen.any()):
-                fields = fields + sparse_product(
-                    weight[chosen], source, later[chosen], earlier[chosen], self.num_units
-                )
+        for edges, source in ((order.apart, bits), (order.together, probabilities)):
+            if len(edges) > 0:
+                earlier, later = order.earlier[edges], order.later[edges]
+                fields = fields + sparse_product(weight[edges], source, later, earlier, self.num_units)
         return -(fields * probabilities).sum(-1)
+
+
+class _PairOrder(nn.Module):
+    """The units of each edge in the order of sampling, and which edges lie between groups and inside one."""
+
+    earlier: Tensor
+    later: Tensor
+    apart: Tensor
+    together: Tensor
+
+    def __init__(self, edges: Tensor, group_of_unit: Tensor) -> None:
+        super().__init__()
+        forward = group_of_unit[edges[:, 0]] <= group_of_unit[edges[:, 1]]
+        earlier = torch.where(forward, edges[:, 0], edges[:, 1])
+        later = torch.where(forward, edges[:, 1], edges[:, 0])
+        apart = group_of_unit[earlier] < group_of_unit[later]
+        for name, value in {
+            "earlier": earlier,
+            "later": later,
+            "apart": apart.nonzero().flatten(),
+            "together": (~apart).nonzero().flatten(),
+        }.items():
+            self.register_buffer(name, value, persistent=False)

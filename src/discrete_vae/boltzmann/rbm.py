@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.boltzmann.ising import Array, IsingModel, finite_numbers, set_from_ising_, to_ising
 from discrete_vae.checks import check_positive_int, check_states
-from discrete_vae.numerics import full_precision, softplus
+from discrete_vae.numerics import softplus
 
 
 class RBM(BoltzmannEnergy):
@@ -100,8 +100,7 @@ class RBM(BoltzmannEnergy):
         Raises:
             InvalidInputError: If left is not a floating-point tensor of that shape with values in [0, 1].
         """
-        with full_precision(check_states("left", left, (..., self.num_left))):
-            return self._free_energy(left)
+        return self._free_energy(check_states("left", left, (..., self.num_left)))
 
     def _free_energy(self, left: Tensor) -> Tensor:
         """`free_energy` of checked states."""
@@ -123,19 +122,43 @@ class RBM(BoltzmannEnergy):
             return self._free_energy(z[..., : self.num_left])
         return self.compute_block_free_energy(z, 1, inverse_temperature)
 
-    def mean_energy(self, bits: Tensor, probabilities: Tensor, rank: Tensor) -> Tensor:
-        """See `BoltzmannEnergy.mean_energy`; one product for each order that occurs among the pairs."""
-        bits_left, bits_right = bits[..., : self.num_left], bits[..., self.num_left :]
-        mean_left, mean_right = probabilities[..., : self.num_left], probabilities[..., self.num_left :]
-        rank_left, rank_right = rank[: self.num_left, None], rank[self.num_left :]
-        terms = (
-            (rank_left < rank_right, bits_left, mean_right),
-            (rank_left > rank_right, mean_left, bits_right),
-            (rank_left == rank_right, mean_left, mean_right),
-        )
-        pairs = sum(
-            (left @ (self.weight * chosen).to(left.dtype) * right).sum(-1)
-            for chosen, left, right in terms
-            if bool(chosen.any())
-        )
-        return -(pairs + probabilities @ self.bias.to(probabilities.dtype))
+    def pair_order(self, group_of_unit: Tensor) -> nn.Module:
+        """See `BoltzmannEnergy.pair_order`."""
+        group_of_unit = group_of_unit.cpu()  # where values can be looked at
+        return _PairOrder(group_of_unit[: self.num_left, None], group_of_unit[self.num_left :])
+
+    def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
+        """See `BoltzmannEnergy.expected_energy`; one product for each order that occurs among the pairs."""
+        assert isinstance(order, _PairOrder)
+        sides = {
+            "bit": bits.split([self.num_left, self.num_right], -1),
+            "mean": probabilities.split([self.num_left, self.num_right], -1),
+        }
+        linear = probabilities @ self.bias.to(probabilities.dtype)
+        pairs = torch.zeros_like(linear)
+        for of_left, of_right, chosen in order.terms():
+            weight = self.weight if chosen is None else self.weight * chosen
+            pairs = pairs + (sides[of_left][0] @ weight.to(bits.dtype) * sides[of_right][1]).sum(-1)
+        return -(pairs + linear)
+
+
+class _PairOrder(nn.Module):
+    """Which pairs of the two sides take the bit of which side: a mask for each case that occurs, None if all do."""
+
+    _CASES = (("bit", "mean"), ("mean", "bit"), ("mean", "mean"))
+
+    def __init__(self, group_left: Tensor, group_right: Tensor) -> None:
+        super().__init__()
+        masks = (group_left < group_right, group_left > group_right, group_left == group_right)
+        self._present = [case for case, mask in enumerate(masks) if bool(mask.any())]
+        self._all = [case for case in self._present if bool(masks[case].all())]
+        for case in self._present:
+            if case not in self._all:
+                self.register_buffer(f"mask{case}", masks[case], persistent=False)
+
+    def terms(self) -> list[tuple[str, str, Tensor | None]]:
+        """What the left and the right unit give, and for which pairs."""
+        return [
+            (*self._CASES[case], None if case in self._all else self.get_buffer(f"mask{case}"))
+            for case in self._present
+        ]

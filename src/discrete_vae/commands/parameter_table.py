@@ -38,7 +38,7 @@ def parameter_rows(model: nn.Module) -> list[ParameterRow]:
             continue
         if owner in networks:
             network = networks[owner]
-            linear = [layer for layer in network.layers if isinstance(layer, ConcatLinear)]
+            linear = [layer for layer in network.modules() if isinstance(layer, ConcatLinear)]
             widths = [
                 " + ".join(map(str, network.input_sizes)),
                 *(str(layer.out_features) for layer in linear),

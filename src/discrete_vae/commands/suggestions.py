@@ -19,8 +19,6 @@ _OTHER_WORDS = {
     "steps": "epochs",
     "iterations": "epochs",
     "optimizer": "optimiser",
-    "decoder": "likelihood",
-    "encoder": "posterior",
     "latents": "units",
     "latent": "units",
     "width": "hidden",

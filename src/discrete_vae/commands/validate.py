@@ -44,7 +44,7 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
     num_steps = check_experiment(config, dataset)
     chosen = chosen_examples(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
-    state = TrainingState.initial(config, chosen.train.mean(0))
+    state = TrainingState.initial(config, chosen.train)
     print(f"Experiment {config.name}, size {config.size}, seed {config.seed}")
     parts = (dataset.train, dataset.valid, dataset.test)
     sizes = " / ".join(str(len(part)) for part in parts)
@@ -63,7 +63,7 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
     hierarchy = state.model.hierarchy
     _print(
         "Latents",
-        f"{state.model.prior.num_units} binary units in {_counted(len(state.model.posterior.groups), 'group')}; "
+        f"{state.model.prior.num_units} binary units in {_counted(state.model.posterior.num_groups, 'group')}; "
         f"{_counted(hierarchy.num_layers, 'continuous layer')} of {hierarchy.num_units} units; the decoder reads "
         f"{hierarchy.decoder_size} values",
     )

@@ -25,8 +25,22 @@ from discrete_vae.config.hierarchy import (
     NoSharingConfig,
     SharingConfig,
 )
-from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
+from discrete_vae.config.likelihood import (
+    BernoulliLikelihoodConfig,
+    CategoricalLikelihoodConfig,
+    GaussianLikelihoodConfig,
+    LikelihoodConfig,
+    NegativeBinomialLikelihoodConfig,
+)
 from discrete_vae.config.model import ModelConfig
+from discrete_vae.config.networks import (
+    ConvolutionalDecoderConfig,
+    ConvolutionalEncoderConfig,
+    DecoderConfig,
+    EncoderConfig,
+    FlattenEncoderConfig,
+    MLPDecoderConfig,
+)
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
 from discrete_vae.config.prior import (
     FactorialBernoulliConfig,
@@ -49,23 +63,32 @@ __all__ = [
     "BetaBoundConfig",
     "BlockGibbsConfig",
     "Caltech101SilhouettesConfig",
+    "CategoricalLikelihoodConfig",
     "CompleteSharingConfig",
     "ComponentConfig",
+    "ConvolutionalDecoderConfig",
+    "ConvolutionalEncoderConfig",
     "DataConfig",
+    "DecoderConfig",
     "DigitsConfig",
+    "EncoderConfig",
     "EvaluationConfig",
     "ExperimentConfig",
     "FactorialBernoulliConfig",
     "FileDataConfig",
+    "FlattenEncoderConfig",
     "GaussianHierarchyConfig",
+    "GaussianLikelihoodConfig",
     "GraphBoltzmannConfig",
     "GroupSharingConfig",
     "HierarchicalPosteriorConfig",
     "HierarchyConfig",
     "LikelihoodConfig",
+    "MLPDecoderConfig",
     "MNISTDynamicConfig",
     "MNISTStaticConfig",
     "ModelConfig",
+    "NegativeBinomialLikelihoodConfig",
     "NoHierarchyConfig",
     "NoSharingConfig",
     "OmniglotConfig",

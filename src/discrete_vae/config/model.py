@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from discrete_vae.config.base import Record
 from discrete_vae.config.hierarchy import HierarchyConfig, NoHierarchyConfig
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
+from discrete_vae.config.networks import DecoderConfig, EncoderConfig, FlattenEncoderConfig, MLPDecoderConfig
 from discrete_vae.config.numbers import Count
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
 from discrete_vae.config.prior import PriorConfig, RBMConfig
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig
+from discrete_vae.errors import InvalidInputError
 
 
 class ModelConfig(Record):
-    """A discrete VAE: one config a part."""
+    """A discrete VAE: one config per part."""
 
-    target: ClassVar[str] = "discrete_vae.model:DiscreteVAE"
-    num_features: Count = Field(description="Binary features of one example.")
+    num_features: Count | None = Field(
+        default=None, description="Features of one example, if it is a row of a table."
+    )
+    event_shape: tuple[Count, ...] | None = Field(
+        default=None, description="Shape of one example otherwise, for images channel, row, column."
+    )
+    missing: bool = Field(
+        default=False,
+        description="Whether entries may be unobserved; the encoder then reads which are observed.",
+    )
     prior: PriorConfig = RBMConfig()
     smoothing: SmoothingConfig = SpikeExponentialConfig()
+    encoder: EncoderConfig = FlattenEncoderConfig()
     posterior: PosteriorConfig = HierarchicalPosteriorConfig()
     hierarchy: HierarchyConfig = NoHierarchyConfig()
+    decoder: DecoderConfig = MLPDecoderConfig()
     likelihood: LikelihoodConfig = BernoulliLikelihoodConfig()
+
+    @model_validator(mode="after")
+    def _one_shape(self) -> Self:
+        if (self.num_features is None) == (not self.event_shape):
+            received = "neither" if self.num_features is None else "both"
+            repair = "For example num_features=784, or event_shape=(1, 28, 28)."
+            raise InvalidInputError("num_features", "or event_shape must be given", received, repair)
+        return self
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one example."""
+        return self.event_shape or (self.num_features or 0,)
+
+    @property
+    def num_values(self) -> int:
+        """Values of one example."""
+        return math.prod(self.shape)

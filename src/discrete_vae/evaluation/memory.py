@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torch import nn
 
 from discrete_vae.model import DiscreteVAE
@@ -23,5 +25,5 @@ def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
     widths = [
         layer.in_features + layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)
     ]
-    floats = _LIVE * max([*widths, model.num_features + model.prior.num_units])
+    floats = _LIVE * max([*widths, math.prod(model.likelihood.parameter_shape) + model.prior.num_units])
     return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
     BetaBoundConfig,
     BlockGibbsConfig,
     DigitsConfig,
     EvaluationConfig,
     ExperimentConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     ModelConfig,
     OptimiserConfig,
     RBMConfig,
@@ -35,10 +35,10 @@ def digits(size: str) -> ExperimentConfig:
         size=size,
         data=DigitsConfig(),
         model=ModelConfig(
-            num_features=64,
+            event_shape=(1, 8, 8),
             prior=RBMConfig(num_left=16, num_right=16),
             posterior=HierarchicalPosteriorConfig(groups=4, hidden=(200,)),
-            likelihood=BernoulliLikelihoodConfig(hidden=(200,)),
+            decoder=MLPDecoderConfig(hidden=(200,)),
         ),
         training=TrainingConfig(
             num_epochs={"smoke": 10, "short": 200, "paper": 1000}[size],

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
     BetaBoundConfig,
     BlockGibbsConfig,
     EvaluationConfig,
     ExperimentConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     MNISTStaticConfig,
     ModelConfig,
     OptimiserConfig,
@@ -42,10 +42,10 @@ def mnist_static_rbm128(size: str) -> ExperimentConfig:
         size=size,
         data=MNISTStaticConfig(),
         model=ModelConfig(
-            num_features=784,
+            event_shape=(1, 28, 28),
             prior=RBMConfig(num_left=64, num_right=64),
             posterior=HierarchicalPosteriorConfig(groups=4, hidden=(width, width)),
-            likelihood=BernoulliLikelihoodConfig(hidden=(width,)),
+            decoder=MLPDecoderConfig(hidden=(width,)),
         ),
         training=TrainingConfig(
             num_epochs={"smoke": 1, "short": 80, "paper": 1000}[size],

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
     BetaBoundConfig,
     BlockGibbsConfig,
     EvaluationConfig,
     ExperimentConfig,
     FileDataConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     ModelConfig,
     RBMConfig,
     TrainingConfig,
@@ -59,7 +59,7 @@ def own_data(
             num_features=num_features,
             prior=RBMConfig(num_left=units, num_right=units),
             posterior=HierarchicalPosteriorConfig(groups=4, hidden=(width,)),
-            likelihood=BernoulliLikelihoodConfig(hidden=(width,)),
+            decoder=MLPDecoderConfig(hidden=(width,)),
         ),
         training=TrainingConfig(
             num_epochs=num_epochs,

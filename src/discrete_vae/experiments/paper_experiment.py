@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
     BetaBoundConfig,
     BlockGibbsConfig,
     DataConfig,
@@ -11,6 +10,7 @@ from discrete_vae.config import (
     ExperimentConfig,
     GaussianHierarchyConfig,
     HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
     ModelConfig,
     OptimiserConfig,
     RBMConfig,
@@ -56,7 +56,7 @@ def paper_experiment(
         size=size,
         data=data,
         model=ModelConfig(
-            num_features=784,
+            event_shape=(1, 28, 28),
             prior=RBMConfig(num_left=64, num_right=64),
             posterior=HierarchicalPosteriorConfig(groups=4, hidden=_WIDTHS[size]),
             hierarchy=GaussianHierarchyConfig(
@@ -66,9 +66,7 @@ def paper_experiment(
                 prior_hidden=(prior_width,),
                 sharing=sharing,
             ),
-            likelihood=BernoulliLikelihoodConfig(
-                hidden=() if decoder_hidden is None else decoder_hidden[size]
-            ),
+            decoder=MLPDecoderConfig(hidden=() if decoder_hidden is None else decoder_hidden[size]),
         ),
         training=_training(size, num_epochs[size], steps_per_epoch),
         evaluation=_evaluation(size),

@@ -13,6 +13,11 @@ from typing import Any
 Fields = Mapping[str, Any]  # an experiment as `model_dump` gives it
 
 _LAYERS = {"smoke": 2, "short": 4, "paper": 10}
+_CHANNELS = {
+    "smoke": (8, 2),
+    "short": (16, 3),
+    "paper": (16, 3),
+}  # of the largest image, and the most halvings
 
 
 def swapped_sizes(slot: str, kind: str, experiment: Fields) -> dict[str, Any]:
@@ -52,6 +57,14 @@ def _widths(experiment: Fields) -> tuple[int, ...]:
     return tuple(experiment["model"]["posterior"]["hidden"])
 
 
+def _channels(experiment: Fields) -> tuple[int, ...]:
+    """Channels of the images, twice as many after each halving, until these have about 4 x 4 pixels."""
+    shape = experiment["model"]["event_shape"] or (1, 4, 4)
+    halvings = max(1, (min(shape[-2:]) // 4).bit_length())
+    first, most = _CHANNELS[experiment["size"]]
+    return tuple(first * 2**level for level in range(min(halvings, most)))
+
+
 def _smallest_divisor(number: int) -> int:
     """Above 1, so that layers fall into equal groups; 1 has only itself."""
     return next((divisor for divisor in range(2, number + 1) if number % divisor == 0), 1)
@@ -71,7 +84,12 @@ RULES: dict[tuple[str, str, str], Callable[[Fields], Any]] = {
     ("model.hierarchy.sharing", "groups", "num_groups"): lambda e: _smallest_divisor(
         e["model"]["hierarchy"]["num_layers"]
     ),
-    ("model.likelihood", "bernoulli", "hidden"): lambda e: tuple(e["model"]["likelihood"]["hidden"]),
+    ("model.encoder", "convolutional", "num_features"): lambda e: min(256, *_widths(e)),
+    ("model.encoder", "convolutional", "widths"): _channels,
+    ("model.decoder", "convolutional", "widths"): _channels,
+    ("model.decoder", "mlp", "hidden"): lambda e: _widths(e)[-1:],
+    # how many there are is a matter of the data
+    ("model.likelihood", "categorical", "num_categories"): lambda e: 2,
     # a sweep of tempered chains costs one sweep a replica, some ten of them
     ("training.sampler", "block-gibbs", "num_chains"): lambda e: 10 * e["training"]["sampler"]["num_chains"],
     ("training.sampler", "parallel-tempering", "num_chains"): lambda e: max(

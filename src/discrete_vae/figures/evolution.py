@@ -99,7 +99,7 @@ def evolution(
         zeta = model.smoothing.sample_zeta(z[:, None].expand(-1, own, -1), generator=generator)
         zeta = zeta.expand(-1, num_draws, -1)
         states.append(z.cpu())
-        means.append(model.decode(zeta, generator=generator).cpu())
+        means.append(model.decode(zeta, generator=generator).flatten(2).cpu())
     varies = "their continuous layers" if model.hierarchy.num_layers else "their draw of ζ"
     return EvolutionTable(torch.stack(means), torch.stack(states), num_sweeps, varies)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.image_grid import MAX_WIDTH, GridText, cell_shape, draw_image_grid
 from discrete_vae.model import DiscreteVAE
@@ -41,7 +41,7 @@ def reconstructions(
 
     Args:
         model: The model; its networks use their running statistics.
-        x: (example, feature), in [0, 1], for example the test part of a data set.
+        x: (example, feature) or (example, *event), for example the test part of a data set.
         num_examples: How many of them to take, evenly spaced, so that sorted data show all of their kinds;
             None means 100, or all where there are fewer.
         seed: Seed of the posterior's noise.
@@ -59,7 +59,6 @@ def reconstructions(
         >>> reconstructions(model, torch.zeros(50, 6), num_examples=5).indices
         tensor([ 0, 10, 20, 30, 40])
     """
-    check_tensor("x", x, ("example", model.num_features))
     count = min(_DEFAULT_EXAMPLES, len(x)) if num_examples is None else num_examples
     if check_positive_int("num_examples", count) > len(x):
         rule = f"must be at most {len(x)}, the number of examples in x"
@@ -67,7 +66,7 @@ def reconstructions(
     indices = torch.arange(count) * len(x) // count
     examples = x[indices.to(x.device)]
     means = model.reconstruct(examples, generator=keyed_generator(seed, _STREAM, device=x.device))
-    return ReconstructionTable(examples.cpu(), means.cpu(), indices)
+    return ReconstructionTable(examples.flatten(1).cpu(), means.flatten(1).cpu(), indices)
 
 
 def draw_reconstructions(

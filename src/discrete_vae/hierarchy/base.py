@@ -48,7 +48,7 @@ class Hierarchy(nn.Module, ABC):
 
     Attributes:
         num_latents: Length of the last axis of zeta.
-        num_features: Features of x.
+        num_features: Length of the last axis of the encoder's features.
         num_layers: Layers of h.
         num_units: Units of each layer.
         decoder_size: Length of the last axis of `decoder_input`.
@@ -62,12 +62,12 @@ class Hierarchy(nn.Module, ABC):
 
     @abstractmethod
     def rsample(
-        self, x: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
+        self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
     ) -> HierarchySample:
         """Draw h from q(h | zeta, x), layer after layer, and evaluate the prior at it.
 
         Args:
-            x: (batch, feature).
+            features: (batch, feature), what the encoder makes of x.
             zeta: (..., batch, latent).
             generator: Source of the noise; None means torch's global generator.
 

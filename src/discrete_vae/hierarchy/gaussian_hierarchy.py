@@ -13,23 +13,25 @@ from discrete_vae.hierarchy.base import Hierarchy, HierarchySample
 from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
 from discrete_vae.hierarchy.prior import GaussianPrior
+from discrete_vae.nets.network import NetworkFactory
 
 
 class GaussianHierarchy(Hierarchy):
     """Layers h_1, ..., h_M of Gaussian latents, autoregressive in the same order in prior and posterior.
 
-    q(h | zeta, x) = prod_m q(h_m | h_<m, zeta, x), each factor with a network of its own that reads x and the
-    concatenation [zeta, h_1, ..., h_(m-1)]; there is no bottom-up pass. One pass down the posterior samples all
-    layers; the prior is then evaluated at that sample, all layers together.
+    q(h | zeta, x) = prod_m q(h_m | h_<m, zeta, x), each factor with a network of its own that reads the encoder's
+    features and the concatenation [zeta, h_1, ..., h_(m-1)]; there is no bottom-up pass. One pass down the posterior
+    samples all layers; the prior is then evaluated at that sample, all layers together.
 
     Source: Rolfe 2017, section continuous-hierarchy, eq. continuous-hierarchy, and section architecture. The
     posterior's networks are never shared.
 
     Args:
-        num_features: Features of x.
+        num_features: Length of the last axis of the encoder's features.
         prior: p(h | zeta), one of the kinds of parameter sharing.
         posterior_hidden: Widths of the hidden layers of each posterior network; the paper has two of 2000.
         log_std_bound: See `GaussianNetwork`; of the posterior's networks.
+        network: Makes the network of each posterior layer, in place of the MLPs that posterior_hidden describes.
 
     Raises:
         InvalidInputError: If a size or the bound breaks its rule.
@@ -50,6 +52,7 @@ class GaussianHierarchy(Hierarchy):
         posterior_hidden: Sequence[int],
         *,
         log_std_bound: float | None = 5.0,
+        network: NetworkFactory | None = None,
     ) -> None:
         super().__init__()
         self.num_features = check_positive_int("num_features", num_features)
@@ -62,17 +65,18 @@ class GaussianHierarchy(Hierarchy):
                 posterior_hidden,
                 prior.num_units,
                 log_std_bound=log_std_bound,
+                network=network,
             )
             for index in range(prior.num_layers)
         )
 
     def rsample(
-        self, x: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
+        self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
     ) -> HierarchySample:
         """Draw h from q(h | zeta, x), layer after layer, and evaluate the prior at it.
 
         Args:
-            x: (batch, feature).
+            features: (batch, feature), what the encoder makes of x.
             zeta: (..., batch, latent).
             generator: Source of the noise; None means torch's global generator.
 
@@ -80,14 +84,14 @@ class GaussianHierarchy(Hierarchy):
             The sample, carrying the gradients of the reparameterisation.
 
         Raises:
-            InvalidInputError: If a shape or dtype is wrong.
+            InvalidInputError: If features or zeta has another shape.
         """
         dtype = next(self.parameters()).dtype
-        x = check_tensor("x", x, ("batch", self.num_features)).to(dtype)
-        zeta = check_tensor("zeta", zeta, (..., len(x), self.num_latents)).to(dtype)
+        features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
+        zeta = check_tensor("zeta", zeta, (..., len(features), self.num_latents)).to(dtype)
         joint, drawn, made = zeta, [], []
         for network in self.posterior:
-            layer = network(x, joint)
+            layer = network(features, joint)
             h = layer.rsample(generator=generator)
             joint = torch.cat([joint, h], dim=-1)
             drawn.append(h)
@@ -108,11 +112,7 @@ class GaussianHierarchy(Hierarchy):
 
         Returns:
             (..., layer, unit).
-
-        Raises:
-            InvalidInputError: If zeta has another last axis or dtype.
         """
-        check_tensor("zeta", zeta, (..., self.num_latents))
         return self.prior.sample(zeta, generator=generator)
 
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
@@ -124,12 +124,7 @@ class GaussianHierarchy(Hierarchy):
 
         Returns:
             (..., decoder_size).
-
-        Raises:
-            InvalidInputError: If a shape or dtype is wrong.
         """
-        check_tensor("zeta", zeta, (..., self.num_latents))
-        check_tensor("h", h, (..., self.num_layers, self.num_units))
         return self.prior.decoder_input(zeta, h)
 
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.nets.mlp import MLP, ConcatLinear
+from discrete_vae.nets.mlp import MLP
+from discrete_vae.nets.network import NetworkFactory
 
 _HEAD_SCALE = 0.01  # of torch's start: prior and posterior begin near the standard normal, their KL near 0
 
@@ -25,7 +26,8 @@ class GaussianNetwork(nn.Module):
         input_sizes: Length of the last axis of each input.
         hidden: Widths of the hidden layers; empty makes the network linear.
         num_units: Units of the layer.
-        log_std_bound: b, above 0; None leaves the linear output as it is.
+        log_std_bound: b, above 0; None leaves the network's output as it is.
+        network: Makes the network, in place of the MLP that hidden describes; its output should start near 0.
 
     Raises:
         InvalidInputError: If an argument breaks its rule.
@@ -38,6 +40,7 @@ class GaussianNetwork(nn.Module):
         num_units: int,
         *,
         log_std_bound: float | None,
+        network: NetworkFactory | None = None,
     ) -> None:
         super().__init__()
         check_positive_int("num_units", num_units)
@@ -46,12 +49,11 @@ class GaussianNetwork(nn.Module):
                 "log_std_bound", log_std_bound, above=0, repair="The default is 5; None is no bound."
             )
         self.log_std_bound = log_std_bound
-        self.network = MLP(input_sizes, hidden, 2 * num_units)
-        output = self.network.layers[-1]
-        assert isinstance(output, ConcatLinear)  # without a norm behind it the last layer is linear
-        with torch.no_grad():
-            output.weight.mul_(_HEAD_SCALE)
-            output.bias.zero_()
+        if network is None:
+            self.network: nn.Module = MLP(input_sizes, 2 * num_units, hidden)
+            self.network.initialize_output_(0.0, _HEAD_SCALE)
+        else:
+            self.network = network(input_sizes, 2 * num_units)
 
     def forward(self, *inputs: Tensor) -> Gaussian:
         """Apply the network.
@@ -60,16 +62,16 @@ class GaussianNetwork(nn.Module):
             inputs: One tensor an input, (..., size); leading axes broadcast.
 
         Returns:
-            The layer's Gaussian, (..., unit).
-
-        Raises:
-            InvalidInputError: If the number of inputs or a last axis is wrong.
+            The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast.
         """
         # under autocast the output is rounded, but latents and KL terms keep the parameters' precision
-        mean, log_std = self.network(*inputs).to(self._dtype()).chunk(2, dim=-1)
+        output = self.network(*inputs)
+        mean, log_std = output.to(self._dtype(output.dtype)).chunk(2, dim=-1)
         if self.log_std_bound is not None:
             log_std = self.log_std_bound * torch.tanh(log_std / self.log_std_bound)
         return Gaussian(mean, log_std)
 
-    def _dtype(self) -> torch.dtype:
-        return next(self.network.parameters()).dtype
+    def _dtype(self, computed: torch.dtype) -> torch.dtype:
+        """The wider of what the network computed in and its parameters."""
+        own = next(self.network.parameters(), None)
+        return computed if own is None else torch.promote_types(computed, own.dtype)

@@ -17,7 +17,7 @@ class NoHierarchy(Hierarchy):
 
     Args:
         num_latents: Length of the last axis of zeta.
-        num_features: Features of x; nothing reads them.
+        num_features: Length of the last axis of the encoder's features; nothing reads them.
 
     Raises:
         InvalidInputError: If a size is not a positive integer.
@@ -31,7 +31,7 @@ class NoHierarchy(Hierarchy):
         self.decoder_size = num_latents
 
     def rsample(
-        self, x: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
+        self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
     ) -> HierarchySample:
         """Nothing to draw."""
         h = self.sample(zeta)

@@ -5,76 +5,78 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.distributions import Bernoulli
 
-from discrete_vae.checks import check_states, check_tensor, check_unit_interval
-from discrete_vae.nets.mlp import MLP, ConcatLinear
+from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.domain import BINARY, UNIT_INTERVAL, Domain
+from discrete_vae.likelihoods.moments import feature_moments
 from discrete_vae.numerics import bernoulli_log_prob
 
 
-class BernoulliLikelihood(nn.Module):
-    """p(x | zeta) = prod_i Bernoulli(x_i; sigmoid(f_i(zeta))), f a network with zero or more hidden layers.
+class BernoulliLikelihood(Likelihood):
+    """p(x | l) = prod_i Bernoulli(x_i; sigmoid(l_i)), one logit per feature.
 
-    Where there are continuous layers h, zeta stands for what their hierarchy's `decoder_input` makes of both.
+    For x strictly inside (0, 1), `log_prob` is the expectation over a binarisation with these means, not a
+    log-density; training may use it, an evaluation asks `check` for `exact` values.
 
-    Source: Rolfe 2017, eq. final-decoder and section architecture (linear + logistic on three of four data sets).
+    Source: Rolfe 2017, eq. final-decoder.
 
     Args:
-        num_latents: Length of the last axis of zeta.
-        num_features: Features of x.
-        hidden: Widths of the hidden layers; empty makes f linear.
+        event_shape: Shape of one example.
+
+    Attributes:
+        training_mean: Mean of each feature in the training data, (*event), which the encoder reads for unobserved
+            entries; 0.5 before `initialize_` and where nothing was observed.
 
     Raises:
-        InvalidInputError: If a size is not a positive integer.
+        InvalidInputError: If a size is not a positive integer, or there is none.
+
+    Examples:
+        >>> BernoulliLikelihood((3,)).log_prob(torch.zeros(1, 3), torch.tensor([[0.0, 1.0, 1.0]]))
+        tensor([-2.0794])
     """
 
-    def __init__(self, num_latents: int, num_features: int, hidden: Sequence[int] = ()) -> None:
-        super().__init__()
-        self.num_latents, self.num_features = num_latents, num_features
-        self.network = MLP([num_latents], hidden, num_features)
+    training_mean: Tensor
+
+    def __init__(self, event_shape: Sequence[int]) -> None:
+        super().__init__(event_shape)
+        self.register_buffer("training_mean", torch.full(self.event_shape, 0.5))
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        """[0, 1]; {0, 1} if exact."""
+        return BINARY if exact else UNIT_INTERVAL
 
     @torch.no_grad()
-    def initialise_bias_(self, mean: Tensor) -> None:
-        """Start the output's biases at the log-odds of the data's mean, kept between 0.001 and 0.999.
+    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Keep the mean of each feature; return its log-odds, the mean kept between 0.001 and 0.999."""
+        self.check(x, observed)
+        moments = feature_moments(x, observed)
+        self.training_mean.copy_(torch.where(moments.count > 0, moments.mean, 0.5))
+        return torch.logit(self.training_mean, eps=1e-3)
 
-        Args:
-            mean: (feature,), in [0, 1].
+    def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """X itself, (batch, *event); unobserved entries read as the training mean."""
+        return x if observed is None else torch.where(observed, x, self.training_mean.to(x.dtype))
 
-        Raises:
-            InvalidInputError: If mean has another shape, dtype or domain.
-        """
-        check_unit_interval("mean", check_tensor("mean", mean, (self.num_features,)))
-        output = self.network.layers[-1]
-        assert isinstance(output, ConcatLinear)  # without a norm behind it the last layer is linear
-        output.bias.copy_(torch.logit(mean, eps=1e-3))
+    def distribution(self, parameters: Tensor) -> Bernoulli:
+        """Bernoulli(logits), batch shape (..., *event)."""
+        return Bernoulli(logits=self._only(parameters), validate_args=False)
 
-    def log_prob(self, x: Tensor, zeta: Tensor) -> Tensor:
-        """log p(x | zeta).
+    def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """X l - softplus(l), which does not cancel where the logit is saturated, (..., *event)."""
+        return bernoulli_log_prob(x, self._only(parameters))
 
-        Args:
-            x: (batch, feature), in [0, 1]. For values strictly inside, this is the expectation over a
-                binarisation with these means, not a log-density.
-            zeta: (..., batch, latent).
+    def mean(self, parameters: Tensor) -> Tensor:
+        """sigmoid(l), probabilities, (..., *event)."""
+        return torch.sigmoid(self._only(parameters))
 
-        Returns:
-            (..., batch), nats, at most 0.
+    def mode(self, parameters: Tensor) -> Tensor:
+        """1 where the logit is positive, (..., *event)."""
+        logits = self._only(parameters)
+        return (logits > 0).to(logits.dtype)
 
-        Raises:
-            InvalidInputError: If a shape or dtype is wrong, or x leaves [0, 1].
-        """
-        check_states("x", x, ("batch", self.num_features))
-        return bernoulli_log_prob(x, self.network(zeta)).sum(-1)
-
-    def mean(self, zeta: Tensor) -> Tensor:
-        """E[x | zeta].
-
-        Args:
-            zeta: (..., latent).
-
-        Returns:
-            (..., feature), probabilities.
-
-        Raises:
-            InvalidInputError: If zeta has another last axis or dtype.
-        """
-        return torch.sigmoid(self.network(zeta))
+    @torch.no_grad()
+    def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw bits, (..., *event)."""
+        return torch.bernoulli(self.mean(parameters), generator=generator)

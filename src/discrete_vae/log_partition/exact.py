@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import SupportsFloat
-
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy, check_parameters
-from discrete_vae.checks import check_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.record import LogPartition
 
 MAX_ENUMERATED_UNITS = 24
+"""Units outside the largest block up to which log Z is enumerated at all: seconds, and gigabytes with a gradient."""
+
+MAX_SILENTLY_ENUMERATED_UNITS = 12
+"""Such units up to which it is enumerated unasked: milliseconds."""
+
 _CHUNK_BITS = 14
 _LARGEST_SUM = 1e300  # sums of weights stay finite in float64 below this
 
@@ -90,23 +92,8 @@ def enumerate_log_partition(energy: BoltzmannEnergy) -> Tensor:
 
     total = 1 << enumerated
     count = min(total, 1 << _CHUNK_BITS)
-    parts = [checkpoint(of_chunk, first, count, use_reentrant=False) for first in range(0, total, count)]
+    parts = [
+        checkpoint(of_chunk, first, count, use_reentrant=False, preserve_rng_state=False)
+        for first in range(0, total, count)
+    ]
     return torch.logsumexp(torch.stack(parts), 0)
-
-
-def given_or_enumerated(
-    energy: BoltzmannEnergy, log_partition: Tensor | SupportsFloat | None
-) -> Tensor | float:
-    """log Z as a number or tensor, enumerated with its gradient where none is given.
-
-    Raises:
-        InvalidInputError: If none is given and there are more than 24 units to enumerate, or what is given is no
-            finite number.
-    """
-    if log_partition is None:
-        if num_enumerated_units(energy) > MAX_ENUMERATED_UNITS:
-            rule = f"must be given where no side of the prior has at most {MAX_ENUMERATED_UNITS} units"
-            repair = "Estimate log Z once and pass it; in training pass chain_log_partition(prior, z)."
-            raise InvalidInputError("log_partition", rule, "None", repair)
-        return enumerate_log_partition(energy)
-    return check_log_partition(log_partition)

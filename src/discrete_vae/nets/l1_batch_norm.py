@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_number, check_positive_int, check_tensor
+from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.numerics import bounded
+
+_SCALE_BOUNDS = (2.0, 3.0)
 
 
 class L1BatchNorm(nn.Module):
@@ -20,8 +23,8 @@ class L1BatchNorm(nn.Module):
 
     Args:
         num_features: Length of the last axis.
-        bounded: Whether `project_` keeps 2 <= s <= 3 and -s <= o <= s, as the paper does for the logits of the
-            discrete units; s then starts at 2, otherwise at 1. o starts at 0.
+        bounded: Whether 2 <= s <= 3 and -s <= o <= s always, as the paper has it for the logits of the discrete
+            units (see `discrete_vae.numerics.bounded`); s then starts at 2, otherwise at 1. o starts at 0.
         eps: Added to the mean absolute deviation, above 0.
         momentum: Weight of the new batch in the running averages, above 0 and at most 1.
 
@@ -63,14 +66,19 @@ class L1BatchNorm(nn.Module):
             x: (..., feature); in training at least two rows.
 
         Returns:
-            (..., feature).
+            (..., feature), in the wider of x's dtype and the parameters'.
 
         Raises:
-            InvalidInputError: If x has another shape or, in training, fewer than two rows.
+            InvalidInputError: If x has fewer than two rows in training.
         """
-        check_tensor("x", x, (..., self.num_features))
+        x = x.to(torch.promote_types(x.dtype, self.scale.dtype))  # autocast rounds what networks make
+        scale, offset = self.scale, self.offset
+        if self.bounded:
+            scale = bounded(scale, *_SCALE_BOUNDS)
+            limit = scale.detach()
+            offset = bounded(offset, -limit, limit)
         if not self.training:
-            return (x - self.running_mean) * (self.scale / (self.running_deviation + self.eps)) + self.offset
+            return (x - self.running_mean) * (scale / (self.running_deviation + self.eps)) + offset
         rows = x.numel() // self.num_features
         if rows < 2:
             repair = "Give larger batches, or call eval() to use the running statistics."
@@ -82,11 +90,11 @@ class L1BatchNorm(nn.Module):
         with torch.no_grad():
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
             self.running_deviation.lerp_(deviation.to(self.running_deviation.dtype), self.momentum)
-        return centred * (self.scale / (deviation + self.eps)) + self.offset
+        return centred * (scale / (deviation + self.eps)) + offset
 
     @torch.no_grad()
     def project_(self) -> None:
-        """Bring s, then o, back inside the paper's bounds; does nothing where there are none."""
+        """Bring the parameters s, then o, back inside the paper's bounds; does nothing where there are none."""
         if self.bounded:
-            self.scale.clamp_(2.0, 3.0)
+            self.scale.clamp_(*_SCALE_BOUNDS)
             self.offset.copy_(torch.clamp(self.offset, -self.scale, self.scale))

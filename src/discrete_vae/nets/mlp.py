@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_positive_int, check_tensor
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.checks import check_positive_int
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 
 
@@ -45,62 +44,58 @@ class MLP(nn.Module):
 
     Args:
         input_sizes: Length of the last axis of each input.
-        hidden: Widths of the hidden layers; empty makes the network linear.
         num_outputs: Length of the output's last axis.
-        bounded_output: Whether the output passes an L1 batch norm with the paper's bounds, as the logits of the
-            discrete units do.
+        hidden: Widths of the hidden layers; empty makes the network linear.
+        bias: Whether the output layer has a bias.
 
     Raises:
         InvalidInputError: If a size is not a positive integer.
+
+    Examples:
+        >>> network = MLP([6, 2], 3, (5,))
+        >>> network(torch.zeros(4, 6), torch.zeros(10, 4, 2)).shape
+        torch.Size([10, 4, 3])
     """
 
     def __init__(
-        self,
-        input_sizes: Sequence[int],
-        hidden: Sequence[int],
-        num_outputs: int,
-        *,
-        bounded_output: bool = False,
+        self, input_sizes: Sequence[int], num_outputs: int, hidden: Sequence[int] = (), *, bias: bool = True
     ) -> None:
         super().__init__()
         for index, size in enumerate(input_sizes):
             check_positive_int(f"input_sizes[{index}]", size)
+        check_positive_int("num_outputs", num_outputs)
         for index, size in enumerate(hidden):
             check_positive_int(f"hidden[{index}]", size)
-        check_positive_int("num_outputs", num_outputs)
+        self.input_sizes = tuple(input_sizes)
         sizes, layers = list(input_sizes), []
         for width in hidden:
             layers.append(ConcatLinear(sizes, width, bias=False))
             layers.append(L1BatchNorm(width))
             sizes = [width]
-        layers.append(ConcatLinear(sizes, num_outputs, bias=not bounded_output))
-        if bounded_output:
-            layers.append(L1BatchNorm(num_outputs, bounded=True))
-        self.input_sizes = tuple(input_sizes)
         self.layers = nn.ModuleList(layers)
+        self.output = ConcatLinear(sizes, num_outputs, bias=bias)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Apply the network.
 
         Args:
-            inputs: One tensor an input, (..., size); leading axes broadcast.
+            inputs: One tensor per input, (..., size); leading axes are equal or broadcast.
 
         Returns:
             (..., output).
-
-        Raises:
-            InvalidInputError: If the number of inputs or a last axis is wrong.
         """
-        if len(inputs) != len(self.input_sizes):
-            repair = f"Give {len(self.input_sizes)}."
-            raise InvalidInputError(
-                "inputs", "must match the network's inputs", f"{len(inputs)} tensors", repair
-            )
-        for index, (value, size) in enumerate(zip(inputs, self.input_sizes, strict=True)):
-            check_tensor(f"inputs[{index}]", value, (..., size))
-        hidden = self.layers[0](*inputs)
-        for layer in self.layers[1:]:
-            if isinstance(layer, ConcatLinear):
-                hidden = torch.relu(hidden)
-            hidden = layer(hidden)
-        return hidden
+        for index in range(0, len(self.layers), 2):
+            linear, norm = self.layers[index], self.layers[index + 1]
+            inputs = (torch.relu(norm(linear(*inputs))),)
+        return self.output(*inputs)
+
+    @torch.no_grad()
+    def initialize_output_(self, start: Tensor | float, scale: float = 1.0) -> None:
+        """Let the output start near given values.
+
+        Args:
+            start: The output's biases, (output,) or one number.
+            scale: Factor on the output layer's weights.
+        """
+        self.output.weight.mul_(scale)
+        self.output.bias.copy_(torch.as_tensor(start).expand_as(self.output.bias))

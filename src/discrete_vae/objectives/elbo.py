@@ -2,28 +2,74 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from discrete_vae.errors import InvalidInputError
+
 
 @dataclass(frozen=True, eq=False)
 class Elbo:
-    """One-sample estimates of the evidence lower bound, one an example.
+    """One-sample estimates of the evidence lower bound, one per example.
 
     Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.
 
     Attributes:
         reconstruction: log p(x | zeta, h), (batch,), nats.
-        kl_discrete: KL of the binary latents, (batch,), nats.
+        kl_relative: KL of the binary latents less the value of log Z, (batch,), nats. Its gradient is that of the KL if
+            trains_prior.
         kl_continuous: KL of the Gaussian layers, (batch,), nats; zero where there are none.
+        log_partition: Value of log Z, nats; None where it was not given.
+        trains_prior: Whether kl_relative carries the gradient of log Z, or the prior's parameters want none.
     """
 
     reconstruction: Tensor
-    kl_discrete: Tensor
+    kl_relative: Tensor
     kl_continuous: Tensor
+    log_partition: Tensor | float | None
+    trains_prior: bool
+
+    @property
+    def kl_discrete(self) -> Tensor:
+        """KL of the binary latents, (batch,), nats; NaN where log Z was not given, with the right gradient."""
+        return self.kl_relative + (math.nan if self.log_partition is None else self.log_partition)
 
     @property
     def value(self) -> Tensor:
-        """reconstruction - kl_discrete - kl_continuous, (batch,), nats; below log p(x) in expectation."""
+        """reconstruction - kl_discrete - kl_continuous, (batch,), nats; below log p(x) in expectation.
+
+        NaN where log Z was not given.
+        """
         return self.reconstruction - self.kl_discrete - self.kl_continuous
+
+    @property
+    def loss(self) -> Tensor:
+        """What training minimizes: minus the mean of value, a scalar in nats.
+
+        Where log Z was not given the loss is lower by it, with the same gradient.
+
+        Raises:
+            InvalidInputError: If the prior trains and nothing gives log Z a gradient.
+        """
+        return self.weighted_loss()
+
+    def weighted_loss(self, *, discrete: float = 1.0, continuous: float = 1.0) -> Tensor:
+        """`loss` with weights on the KL terms, as warm-up wants them.
+
+        Args:
+            discrete: Weight of the KL of the binary latents.
+            continuous: Weight of the KL of the Gaussian layers.
+
+        Returns:
+            A scalar, nats.
+
+        Raises:
+            InvalidInputError: If the prior trains and nothing gives log Z a gradient.
+        """
+        if not self.trains_prior:
+            repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
+            raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)
+        kl = self.kl_relative if self.log_partition is None else self.kl_discrete
+        return (discrete * kl + continuous * self.kl_continuous - self.reconstruction).mean()

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import SupportsFloat
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.checks import check_log_partition
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.numerics import bernoulli_entropy, full_precision, sigmoid
+from discrete_vae.numerics import bernoulli_entropy, sigmoid
 from discrete_vae.posteriors.latent_group import LatentGroup
 
 
@@ -33,7 +33,7 @@ def kl_to_boltzmann(
         energy: The prior.
         groups: In the order in which the posterior samples them; their tensors are (batch, unit of the group).
         log_partition: log Z in nats: a number, or a scalar tensor whose gradient is the prior's negative phase, as
-            `chain_log_partition` and `enumerate_log_partition` give it.
+            `log_partition_surrogate` and `enumerate_log_partition` give it.
 
     Returns:
         (batch,), nats. One draw may be negative; its expectation is the KL.
@@ -51,16 +51,31 @@ def kl_to_boltzmann(
         True
     """
     log_z = check_log_partition(log_partition)
-    rank, to_prior_order = _layout(groups, energy.num_units)
+    group_of_unit, to_prior_order = _layout(groups, energy.num_units)
     logits = _gather([group.logits for group in groups], to_prior_order)
     bits = _gather([group.bits for group in groups], to_prior_order)
-    with full_precision(logits):
-        mean_energy = energy.mean_energy(bits, sigmoid(logits), rank)
-    return mean_energy - bernoulli_entropy(logits).sum(-1) + log_z
+    return kl_without_log_partition(energy, logits, bits, energy.pair_order(group_of_unit)) + log_z
+
+
+def kl_without_log_partition(
+    energy: BoltzmannEnergy, logits: Tensor, bits: Tensor, order: nn.Module
+) -> Tensor:
+    """`kl_to_boltzmann` less log Z, of tensors in the prior's order.
+
+    Args:
+        energy: The prior.
+        logits: (..., unit), log-odds given everything sampled earlier.
+        bits: (..., unit), from `Smoothing.bits`.
+        order: What the energy's `pair_order` gives for the posterior's groups; made once, not per step.
+
+    Returns:
+        (...), nats.
+    """
+    return energy.expected_energy(bits, sigmoid(logits), order) - bernoulli_entropy(logits).sum(-1)
 
 
 def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tensor | None]:
-    """Rank of each unit's group, and the permutation to the prior's order (None where it is the identity)."""
+    """The position of each unit's group, and the permutation to the prior's order (None where it is the identity)."""
     if len(groups) == 0:
         raise InvalidInputError(
             "groups", "must hold at least one LatentGroup", "an empty list", "Add the groups."
@@ -71,10 +86,11 @@ def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tens
         raise InvalidInputError(
             "groups", f"must cover the prior's {num_units} units", f"{sum(sizes)} units", repair
         )
-    rank = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)).to(groups[0].logits.device)
+    position = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    position = position.to(groups[0].logits.device)
     listed = [group.units for group in groups if group.units is not None]
     if not listed:
-        return rank, None
+        return position, None
     if len(listed) != len(groups):
         repair = "Give units in every group or in none."
         raise InvalidInputError(
@@ -85,7 +101,7 @@ def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tens
     if not torch.equal(order[to_prior_order], torch.arange(num_units, device=order.device)):
         repair = "List each of 0..n-1 exactly once over all groups."
         raise InvalidInputError("groups", "must list each unit of the prior once", order.tolist(), repair)
-    return rank[to_prior_order], to_prior_order
+    return position[to_prior_order], to_prior_order
 
 
 def _gather(parts: list[Tensor], to_prior_order: Tensor | None) -> Tensor:

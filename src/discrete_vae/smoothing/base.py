@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from types import EllipsisType
@@ -10,7 +9,7 @@ from types import EllipsisType
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import Axis, check_tensor, check_unit_interval
+from discrete_vae.checks import Axis, check_tensor, check_unit_interval, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import open_uniform
 
@@ -23,11 +22,10 @@ class Smoothing(nn.Module, ABC):
 
     Source: Rolfe 2017, section continuous-variable, eq. discrete-VAE-approx-zeta.
 
-    Attributes:
-        max_beta: Upper bound that `project_` of a transformation with a beta enforces; others ignore it.
     """
 
-    max_beta: float = math.inf
+    def bound_sharpness_(self, limit: float) -> None:
+        """Set the upper bound of a trained parameter that brings zeta closer to z; others ignore it."""
 
     def icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         """The marginal inverse CDF, differentiable in the logits and the transformation's parameters.
@@ -45,7 +43,7 @@ class Smoothing(nn.Module, ABC):
         """
         self._check_pair("rho", rho, logits)
         check_unit_interval("rho", rho)
-        if bool((rho == 1).any()):
+        if values_are_readable(rho) and bool((rho == 1).any()):
             raise InvalidInputError("rho", "must be below 1", "a value of 1", "Draw it with torch.rand.")
         return self._icdf(rho, logits)
 
@@ -64,7 +62,7 @@ class Smoothing(nn.Module, ABC):
                 NaN.
         """
         self._check_pair("zeta", zeta, logits)
-        if bool(zeta.isnan().any()):
+        if values_are_readable(zeta) and bool(zeta.isnan().any()):
             raise InvalidInputError(
                 "zeta", "must hold numbers", "a value of nan", "Look at where zeta is made."
             )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number
-from discrete_vae.numerics import replace_gradient
+from discrete_vae.numerics import bounded, replace_gradient
 from discrete_vae.smoothing.spike import SpikeSmoothing
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
@@ -25,7 +25,7 @@ class SpikeExponential(SpikeSmoothing):
     Args:
         beta: Inverse width, at least 0.01.
         trainable: Whether beta is a parameter (one for all units) or a constant.
-        max_beta: Upper bound that `project_` enforces; the training loop may move it.
+        max_beta: Upper bound of a trained beta; the training loop moves it.
 
     Attributes:
         beta: Scalar tensor.
@@ -46,36 +46,37 @@ class SpikeExponential(SpikeSmoothing):
         super().__init__()
         repair = "The paper's figures use 1 to 5."
         value = torch.tensor(check_number("beta", beta, at_least=_MIN_BETA, repair=repair))
-        self._set_max_beta(max_beta)
+        self.bound_sharpness_(max_beta)
         if trainable:
             self.beta = nn.Parameter(value)
         else:
             self.register_buffer("beta", value)
 
-    @torch.no_grad()
-    def project_(self, max_beta: float | None = None) -> None:
-        """Bring beta back between 0.01 and the bound; call it after each optimiser step.
-
-        Args:
-            max_beta: A new bound, at least 0.01; None keeps the present one.
+    def bound_sharpness_(self, limit: float) -> None:
+        """Set the upper bound of beta.
 
         Raises:
-            InvalidInputError: If max_beta is not such a number.
+            InvalidInputError: If limit is not a number of at least 0.01, or infinite.
         """
-        if max_beta is not None:
-            self._set_max_beta(max_beta)
+        if not isinstance(limit, float) or limit != math.inf:
+            check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
+        self.max_beta = float(limit)
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Bring the parameter beta back between 0.01 and the bound."""
         self.beta.clamp_(_MIN_BETA, self.max_beta)
 
-    def _set_max_beta(self, max_beta: float) -> None:
-        if not isinstance(max_beta, float) or max_beta != math.inf:
-            check_number("max_beta", max_beta, at_least=_MIN_BETA, repair="Leave it out for no bound.")
-        self.max_beta = float(max_beta)
+    def _bounded_beta(self) -> Tensor:
+        return bounded(self.beta, _MIN_BETA, self.max_beta) if self.beta.requires_grad else self.beta
 
     def _inverse_survival(self, v: Tensor) -> Tensor:
-        zeta = 1 + torch.log1p(v * torch.expm1(-self.beta)) / self.beta
+        beta = self._bounded_beta()
+        zeta = 1 + torch.log1p(v * torch.expm1(-beta)) / beta
         # v a rounding below 1 can round zeta to 0 or less, but z is read back as zeta != 0
         return replace_gradient(zeta.clamp_min(torch.finfo(zeta.dtype).tiny), zeta)
 
     def _survival(self, zeta: Tensor) -> Tensor:
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
-        return torch.expm1(-self.beta * (1 - zeta)) / torch.expm1(-self.beta)
+        beta = self._bounded_beta()
+        return torch.expm1(-beta * (1 - zeta)) / torch.expm1(-beta)

@@ -16,7 +16,6 @@ from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
-from discrete_vae.log_partition.chain_gradient import chain_log_partition
 from discrete_vae.noise import key_to_seed, keyed_generator
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointStore
@@ -95,7 +94,7 @@ def train(
     dataset = chosen_examples(dataset, settings)
     batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device)
     valid = dataset.valid.to(device)
-    state = TrainingState.initial(config, dataset.train.mean(0), device=device)
+    state = TrainingState.initial(config, dataset.train, device=device)
     metrics = run.metrics()
     checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
     store = checkpoints.store
@@ -158,7 +157,7 @@ def training_step(
     Args:
         state: What the step changes; its count of steps, which keys the noise, stays.
         config: The experiment.
-        x: (batch, feature), in {0,1}.
+        x: (batch, *event) or (batch, feature).
         epoch: Epochs done, for warm-up and the bound of beta.
         progress: Share of the run that is done, for the step size.
         store: Where to look for the last good checkpoint if the step fails.
@@ -171,7 +170,7 @@ def training_step(
     """
     settings, model = config.training, state.model
     model.train()
-    model.smoothing.max_beta = schedules.max_beta(settings.beta_bound, epoch)
+    model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
     for group in state.optimiser.param_groups:
         group["lr"] = schedules.learning_rate(settings.optimiser, progress)
     weights = schedules.kl_weights(settings.warm_up, epoch)
@@ -184,11 +183,9 @@ def training_step(
         if broken is None:
             raise
         raise broken from None
-    generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step)
-    log_partition = chain_log_partition(model.prior, z, state.log_partition)
-    elbo = model.elbo(x, log_partition=log_partition, generator=generator)
-    kl = weights.discrete * elbo.kl_discrete + weights.continuous * elbo.kl_continuous
-    loss = (kl - elbo.reconstruction).mean()
+    generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step, device=x.device)
+    elbo = model.elbo(x, negative_phase=z, log_partition=state.log_partition, generator=generator)
+    loss = elbo.weighted_loss(discrete=weights.discrete, continuous=weights.continuous)
     if not math.isfinite(loss.item()):
         raise non_finite_term(elbo, state.step, store)
     state.optimiser.zero_grad()

@@ -62,11 +62,11 @@ class TrainingState:
 
     @classmethod
     def initial(
-        cls, config: ExperimentConfig, train_mean: Tensor, *, device: torch.device | str = "cpu"
+        cls, config: ExperimentConfig, train: Tensor, *, device: torch.device | str = "cpu"
     ) -> TrainingState:
-        """The state before the first step; depends on the config and the data's mean alone."""
+        """The state before the first step; depends on the config and the statistics of the training data alone."""
         model = initial_model(config)
-        model.likelihood.initialise_bias_(train_mean)
+        model.initialize_(train)
         model.to(device)
         settings = config.training.optimiser
         optimiser = torch.optim.Adam(
@@ -158,10 +158,11 @@ def check_experiment(config: ExperimentConfig, dataset: Dataset) -> int:
     Raises:
         InvalidInputError: If the model's parts do not fit each other, the data or the memory, or a batch is too large.
     """
-    if dataset.num_features != config.model.num_features:
-        rule = f"must be the data's {dataset.num_features}"
+    if dataset.num_features != config.model.num_values:
+        rule = f"must have the data's {dataset.num_features} values"
         repair = "Leave it out, or use the data that the model was made for."
-        raise InvalidInputError("model.num_features", rule, config.model.num_features, repair)
+        name = "model.num_features" if config.model.event_shape is None else "model.event_shape"
+        raise InvalidInputError(name, rule, config.model.num_values, repair)
     check_feasible(config, dataset)
     chosen = chosen_examples(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)

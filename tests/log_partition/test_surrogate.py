@@ -1,11 +1,11 @@
-"""The chains' gradient of log Z."""
+"""The gradient that samples give log Z."""
 
 import pytest
 import torch
 
 from discrete_vae import BlockGibbs
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.chain_gradient import chain_log_partition
+from discrete_vae.log_partition.surrogate import log_partition_surrogate
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.log_partition.machines import random_rbm
@@ -16,7 +16,7 @@ def gradients_from_chains(rbm, change=lambda z: z, num_chains=100):
     z = change(BlockGibbs(rbm, 40 * num_chains, seed=3).step(200))
     rows = []
     for chains in z.split(num_chains):
-        value = chain_log_partition(rbm, chains, 1.5)
+        value = log_partition_surrogate(rbm, chains, 1.5)
         assert value.item() == 1.5
         rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(value, list(rbm.parameters()))]))
     return torch.stack(rows)
@@ -37,7 +37,7 @@ def test_the_negative_phase_agrees_with_enumeration():
 def test_it_is_rao_blackwellised():
     rbm = random_rbm(6, 5, 0.7)
     z = BlockGibbs(rbm, 4000, seed=3).step(200)
-    both = [chain_log_partition(rbm, z), -rbm.energy(z).mean()]
+    both = [log_partition_surrogate(rbm, z), -rbm.energy(z).mean()]
     errors = [
         (torch.autograd.grad(v, rbm.weight)[0] - exact_gradient(rbm)[:30].reshape(6, 5)).square().mean()
         for v in both
@@ -54,4 +54,4 @@ def test_chains_with_swapped_sides_are_rejected():
 
 def test_errors():
     with pytest.raises(InvalidInputError, match=r"z must have shape \(chain, 4\)"):
-        chain_log_partition(random_rbm(2, 2), torch.zeros(5, 3))
+        log_partition_surrogate(random_rbm(2, 2), torch.zeros(5, 3))

@@ -1,0 +1,258 @@
+"""What every likelihood offers."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.likelihoods.domain import Domain, check_observed, check_values
+from discrete_vae.numerics import full_precision
+
+
+class Likelihood(nn.Module, ABC):
+    """p(x | parameters), independent over the features of x given what the decoder returns.
+
+    A decoder returns P parameters per feature, folded into the first event axis: for x of shape (batch, *event) it
+    returns (..., batch, P * event[0], *event[1:]), P blocks one after the other. Flat tables, (feature,), and
+    images, (channel, row, column), so look alike.
+
+    Entries of x may be unobserved. At the public door NaN or a mask says so; `observed_mask` turns either into the
+    mask that all other methods take, in which None declares that every entry is observed.
+
+    A subclass gives `domain`, `distribution` and `sample`; it overrides the rest where it knows better.
+
+    Args:
+        event_shape: Shape of one example, at least one axis.
+        parameters_per_feature: P.
+
+    Attributes:
+        event_shape: Shape of one example.
+        parameters_per_feature: P.
+        stand_in: A value inside the domain, put in place of unobserved entries before the density is computed.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer, or there is none.
+    """
+
+    stand_in: float = 0.0
+
+    def __init__(self, event_shape: Sequence[int], parameters_per_feature: int = 1) -> None:
+        super().__init__()
+        if isinstance(event_shape, int) or len(event_shape) == 0:
+            repair = "Give a tuple, for example (784,) or (1, 28, 28)."
+            raise InvalidInputError("event_shape", "must have at least one axis", repr(event_shape), repair)
+        self.event_shape = tuple(
+            check_positive_int(f"event_shape[{axis}]", size) for axis, size in enumerate(event_shape)
+        )
+        self.parameters_per_feature = check_positive_int("parameters_per_feature", parameters_per_feature)
+
+    @property
+    def num_features(self) -> int:
+        """Features of one example."""
+        return math.prod(self.event_shape)
+
+    @property
+    def parameter_shape(self) -> tuple[int, ...]:
+        """Shape of what the decoder returns for one example, (P * event[0], *event[1:])."""
+        return (self.parameters_per_feature * self.event_shape[0], *self.event_shape[1:])
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of what the encoder reads of one example, after `network_input`."""
+        return self.event_shape
+
+    @abstractmethod
+    def domain(self, *, exact: bool = False) -> Domain:
+        """The values that a feature may have.
+
+        Args:
+            exact: Whether only values count whose `log_prob` is a log-probability or log-density. Training may
+                take more, such as means of bits.
+        """
+
+    @abstractmethod
+    def distribution(self, parameters: Tensor) -> Distribution:
+        """p(x | parameters) as a torch distribution of independent features.
+
+        Args:
+            parameters: (..., *parameter_shape).
+
+        Returns:
+            A distribution with batch shape (..., *event) and no event axes, float32 or wider; wrap it in
+            `torch.distributions.Independent` for joint log-probabilities. It does not validate its arguments, which
+            would wait for an accelerator.
+        """
+
+    @abstractmethod
+    def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw x, without gradient.
+
+        Args:
+            parameters: (..., *parameter_shape).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            (..., *event), float32 or wider.
+        """
+
+    def check(self, x: Tensor, observed: Tensor | None = None, *, exact: bool = False) -> Tensor:
+        """Return x if it may be trained on or evaluated; the check at the public door.
+
+        Values are looked at only where x lies on the CPU and outside compiled graphs.
+
+        Args:
+            x: (batch, *event), floating-point; codes and counts too come as floats. NaN marks an unobserved entry.
+            observed: Bool, of x's shape; entries that are False may hold anything. None: those that are not NaN.
+            exact: As in `domain`.
+
+        Raises:
+            InvalidInputError: If the shape, the dtype or an observed value breaks its rule.
+        """
+        check_tensor("x", x, ("batch", *self.event_shape))
+        check_observed(x, observed)
+        check_values(x, observed, self.domain(exact=exact))
+        return x
+
+    @staticmethod
+    def observed_mask(
+        x: Tensor, observed: Tensor | None = None, *, missing: bool | None = None
+    ) -> Tensor | None:
+        """The mask that the other methods take.
+
+        It never waits for an accelerator: there, unless `missing` is False, it returns a mask even if nothing is
+        missing.
+
+        Args:
+            x: (batch, *event).
+            observed: The caller's own mask, which is returned as it is; None reads the mask off the NaN in x.
+            missing: Whether x may hold NaN; None looks at x if it lies on the CPU and takes True elsewhere.
+
+        Returns:
+            Bool, (batch, *event); None declares that every entry is observed, which is faster than a mask that is
+            True everywhere.
+
+        Examples:
+            >>> Likelihood.observed_mask(torch.tensor([[1.0, torch.nan]]))
+            tensor([[ True, False]])
+            >>> Likelihood.observed_mask(torch.zeros(1, 2)) is None
+            True
+        """
+        if observed is not None or missing is False:
+            return observed
+        if missing is None and values_are_readable(x) and not bool(x.isnan().any()):
+            return None
+        return ~x.isnan()
+
+    @torch.no_grad()
+    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Take statistics and starting values from training data, over observed entries.
+
+        Args:
+            x: (example, *event), as `check` takes it.
+            observed: As in `check`.
+
+        Returns:
+            A start for the decoder's output, such as biases of its last layer, (*parameter_shape).
+
+        Raises:
+            InvalidInputError: If x or observed breaks its rule.
+        """
+        self.check(x, observed)
+        return torch.zeros(self.parameter_shape)
+
+    def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """What the encoder reads.
+
+        Unobserved entries read as the training mean of what is read of their feature, or 0 without such statistics.
+
+        Args:
+            x: (batch, *event).
+            observed: Bool, of x's shape; None: every entry is observed.
+
+        Returns:
+            (batch, *input_shape), in x's dtype, finite.
+        """
+        return x if observed is None else x.masked_fill(~observed, 0)
+
+    def log_prob(self, parameters: Tensor, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """log p(x | parameters), summed over the observed features: the others are marginalised exactly.
+
+        Computed in float32 or wider, also under autocast. What an unobserved entry holds, NaN included, reaches
+        neither the value nor the gradient.
+
+        Args:
+            parameters: (..., *leading axes of x, *parameter_shape), as in (sample, batch, *parameter_shape).
+            x: (batch, *event), or with other leading axes.
+            observed: Bool, of x's shape; None: every entry is observed.
+
+        Returns:
+            (..., *leading axes of x), nats; log-densities where x is continuous.
+
+        Raises:
+            InvalidInputError: If a shape or dtype breaks its rule.
+        """
+        check_tensor("x", x, (..., *self.event_shape))
+        leading = x.shape[: x.dim() - len(self.event_shape)]
+        check_tensor("parameters", parameters, (..., *leading, *self.parameter_shape))
+        check_observed(x, observed)
+        if observed is not None:
+            x = x.masked_fill(
+                ~observed, self.stand_in
+            )  # before the density: NaN times 0 is NaN in a gradient
+        with full_precision(parameters):
+            terms = self.feature_log_prob(parameters, x if x.dtype == torch.float64 else x.float())
+            if observed is not None:
+                terms = terms.masked_fill(~observed, 0)
+            return terms.sum(tuple(range(-len(self.event_shape), 0)))
+
+    def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """log p(x_i | parameters) of each feature, (..., *event); x holds values of the domain only.
+
+        Args:
+            parameters: (..., *leading axes of x, *parameter_shape).
+            x: (..., *event), float32 or wider.
+        """
+        return self.distribution(parameters).log_prob(x)
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """E[x | parameters].
+
+        Args:
+            parameters: (..., *parameter_shape).
+
+        Returns:
+            (..., *event), float32 or wider.
+        """
+        return self.distribution(parameters).mean
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        """The most probable x, which is a value that x can have.
+
+        Args:
+            parameters: (..., *parameter_shape).
+
+        Returns:
+            (..., *event), float32 or wider.
+        """
+        return self.distribution(parameters).mode
+
+    def unfold(self, parameters: Tensor) -> Tensor:
+        """Split the folded axis: (..., *parameter_shape) -> (..., P, *event), float32 or wider.
+
+        Raises:
+            InvalidInputError: If parameters has another shape or dtype.
+        """
+        check_tensor("parameters", parameters, (..., *self.parameter_shape))
+        wide = parameters if parameters.dtype == torch.float64 else parameters.float()
+        return wide.unflatten(-len(self.event_shape), (self.parameters_per_feature, self.event_shape[0]))
+
+    def _only(self, parameters: Tensor) -> Tensor:
+        """The parameters where each feature has one, (..., *event), float32 or wider."""
+        return self.unfold(parameters).squeeze(-len(self.event_shape) - 1)

@@ -1,0 +1,86 @@
+"""log Z with the gradient that samples of the machine give it."""
+
+from __future__ import annotations
+
+import math
+from typing import SupportsFloat
+
+import torch
+from torch import Tensor
+
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.checks import check_log_partition, check_states
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.log_partition.exact import (
+    MAX_SILENTLY_ENUMERATED_UNITS,
+    enumerate_log_partition,
+    num_enumerated_units,
+)
+from discrete_vae.numerics import replace_gradient
+
+
+def log_partition_surrogate(energy: BoltzmannEnergy, z: Tensor, value: float = math.nan) -> Tensor:
+    """A scalar whose gradient, -E_p[dE/dtheta], is that of log Z: the negative phase of samples.
+
+    The last block of the energy is summed out, which lowers the variance. The gradient is unbiased where the samples
+    are from p; the value is taken as it is.
+
+    Source: Rolfe 2017, eq. RBM-grad.
+
+    Args:
+        energy: The machine.
+        z: (chain, unit), samples of it.
+        value: log Z, nats, if it is known; it has no effect on the gradient.
+
+    Returns:
+        A scalar tensor, nats; NaN unless value is given.
+
+    Raises:
+        InvalidInputError: If z is not a floating-point tensor of that shape, in [0, 1].
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> rbm, z = RBM(1, 1), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+        >>> log_partition_surrogate(rbm, z).backward()
+        >>> rbm.bias.grad  # of the left unit's mean, and of the right one's given the left
+        tensor([0.5000, 0.5000])
+    """
+    return negative_phase_gradient(energy, check_states("z", z, ("chain", energy.num_units))) + value
+
+
+def negative_phase_gradient(energy: BoltzmannEnergy, z: Tensor) -> Tensor:
+    """A scalar of value 0 with the gradient of `log_partition_surrogate`, of checked samples."""
+    surrogate = -energy.compute_marginal_energy(z.detach()).mean()
+    return replace_gradient(torch.zeros_like(surrogate), surrogate)
+
+
+def gradient_and_value(
+    energy: BoltzmannEnergy, negative_phase: Tensor | None, log_partition: Tensor | SupportsFloat | None
+) -> tuple[Tensor | None, Tensor | float | None]:
+    """What an objective knows of log Z.
+
+    Where neither argument is given, log Z is enumerated if at most 12 units lie outside the energy's largest block.
+
+    Args:
+        energy: The machine.
+        negative_phase: (chain, unit), checked samples of it, which give the gradient.
+        log_partition: The value, nats; a tensor that carries a gradient gives that too.
+
+    Returns:
+        A scalar of value 0 with the gradient of log Z, and its value; None for what is not known.
+
+    Raises:
+        InvalidInputError: If log_partition is no such value, or both arguments carry a gradient.
+    """
+    if negative_phase is None and log_partition is None:
+        if num_enumerated_units(energy) > MAX_SILENTLY_ENUMERATED_UNITS:
+            return None, None
+        log_partition = enumerate_log_partition(energy)
+    value = None if log_partition is None else check_log_partition(log_partition)
+    gradient = None if negative_phase is None else negative_phase_gradient(energy, negative_phase)
+    if isinstance(value, Tensor) and value.requires_grad:
+        if gradient is not None:
+            repair = "Give the negative phase, or a log Z that carries a gradient, not both."
+            raise InvalidInputError("log_partition", "must carry no gradient here", "one that does", repair)
+        value, gradient = value.detach(), value - value.detach()
+    return gradient, value

@@ -1,0 +1,186 @@
+"""Small residual convolutional networks between images and vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.errors import InvalidInputError
+
+DEFAULT_WIDTHS = (16, 32, 64)
+"""Cheap enough for two cores; (32, 64, 64) takes about twice the time."""
+
+
+def _norm(width: int) -> nn.GroupNorm:
+    """A norm over the channels of one example, so that an example's value does not depend on its batch."""
+    return nn.GroupNorm(math.gcd(8, width), width)
+
+
+class ResidualBlock(nn.Module):
+    """y = x + conv(relu(norm(conv(relu(norm(x)))))), 3 x 3 convolutions that keep the size.
+
+    Args:
+        width: Channels of x and y.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([_norm(width), _norm(width)])
+        self.convolutions = nn.ModuleList(
+            [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.Conv2d(width, width, 3, padding=1)]
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the block, (batch, channel, row, column) -> the same."""
+        hidden = x
+        for norm, convolution in zip(self.norms, self.convolutions, strict=True):
+            hidden = convolution(torch.relu(norm(hidden)))
+        return x + hidden
+
+
+class ConvolutionalEncoder(nn.Module):
+    """Each width halves the image by a convolution of stride 2 and adds a residual block; a linear map ends it.
+
+    Odd sizes are rounded up when halved: 28 x 28 becomes 14, 7, 4 and 32 x 32 becomes 16, 8, 4 with the default
+    widths. No norm uses the statistics of a batch.
+
+    Args:
+        input_shape: (channel, row, column) of what is read.
+        num_features: Length of the vector that is returned.
+        widths: Channels after each halving.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer, or the image is too small for the halvings.
+
+    Examples:
+        >>> ConvolutionalEncoder((1, 28, 28), 100)(torch.zeros(5, 1, 28, 28)).shape
+        torch.Size([5, 100])
+    """
+
+    def __init__(
+        self, input_shape: Sequence[int], num_features: int, widths: Sequence[int] = DEFAULT_WIDTHS
+    ) -> None:
+        super().__init__()
+        sizes = _halved_sizes("input_shape", input_shape, widths)
+        self.num_features = check_positive_int("num_features", num_features)
+        self.input_shape = tuple(input_shape)
+        channels = (input_shape[0], *widths)
+        kernels = (5, *(3 for _ in widths[1:]))  # the first sees the image itself
+        layers = []
+        for (before, width), kernel in zip(pairwise(channels), kernels, strict=True):
+            layers.append(nn.Conv2d(before, width, kernel, stride=2, padding=kernel // 2))
+            layers.append(ResidualBlock(width))
+        self.layers = nn.Sequential(*layers, _norm(widths[-1]), nn.ReLU())
+        self.output = nn.Linear(widths[-1] * sizes[-1][0] * sizes[-1][1], num_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Encode.
+
+        Args:
+            x: (batch, channel, row, column).
+
+        Returns:
+            (batch, feature).
+
+        Raises:
+            InvalidInputError: If x has another shape or dtype.
+        """
+        check_tensor("x", x, ("batch", *self.input_shape))
+        return self.output(self.layers(x).flatten(1))
+
+
+class ConvolutionalDecoder(nn.Module):
+    """A linear map to a small image, then per width a residual block and a transposed convolution that doubles.
+
+    The mirror image of `ConvolutionalEncoder`; the last doubling gives the parameters, plus a bias of each.
+
+    Args:
+        num_latents: Length of the vector that is read.
+        parameter_shape: (channel, row, column) of what is returned, the `parameter_shape` of a likelihood.
+        widths: Channels of the images from the largest, half the output's size, to the smallest.
+
+    Attributes:
+        output_bias: Added to the output, (*parameter_shape); see `initialize_output_`.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer, or the image is too small for the doublings.
+
+    Examples:
+        >>> ConvolutionalDecoder(100, (1, 28, 28))(torch.zeros(5, 100)).shape
+        torch.Size([5, 1, 28, 28])
+    """
+
+    def __init__(
+        self, num_latents: int, parameter_shape: Sequence[int], widths: Sequence[int] = DEFAULT_WIDTHS
+    ) -> None:
+        super().__init__()
+        sizes = _halved_sizes("parameter_shape", parameter_shape, widths)
+        self.num_latents = check_positive_int("num_latents", num_latents)
+        self.sizes = sizes[-2::-1]
+        self.smallest = (widths[-1], *sizes[-1])
+        self.input = nn.Linear(num_latents, math.prod(self.smallest))
+        channels = (*reversed(widths), parameter_shape[0])
+        self.blocks = nn.ModuleList(
+            nn.Sequential(ResidualBlock(width), _norm(width), nn.ReLU()) for width in reversed(widths)
+        )
+        self.doublings = nn.ModuleList(
+            nn.ConvTranspose2d(before, after, 4, stride=2, padding=1, bias=False)
+            for before, after in pairwise(channels)
+        )
+        self.output_bias = nn.Parameter(torch.zeros(*parameter_shape))
+
+    @torch.no_grad()
+    def initialize_output_(self, start: Tensor) -> None:
+        """Set the output's biases, for example to what a likelihood's `initialize_` returns.
+
+        Args:
+            start: (*parameter_shape).
+
+        Raises:
+            InvalidInputError: If start has another shape or dtype.
+        """
+        self.output_bias.copy_(check_tensor("start", start, tuple(self.output_bias.shape)))
+
+    def forward(self, latents: Tensor) -> Tensor:
+        """Decode.
+
+        Args:
+            latents: (row, latent); flatten sample axes before.
+
+        Returns:
+            (row, *parameter_shape).
+
+        Raises:
+            InvalidInputError: If latents has another shape or dtype.
+        """
+        check_tensor("latents", latents, ("row", self.num_latents))
+        hidden = self.input(latents).unflatten(1, self.smallest)
+        for block, double, (rows, columns) in zip(self.blocks, self.doublings, self.sizes, strict=True):
+            hidden = double(block(hidden))[..., :rows, :columns]
+        return hidden + self.output_bias
+
+
+def _halved_sizes(name: str, shape: Sequence[int], widths: Sequence[int]) -> list[tuple[int, int]]:
+    """Rows and columns of an image and of each of its halvings, after checking both arguments."""
+    if len(shape) != 3:
+        repair = "Reshape flat images first."
+        raise InvalidInputError(name, "must be (channel, row, column)", tuple(shape), repair)
+    for axis, size in enumerate(shape):
+        check_positive_int(f"{name}[{axis}]", size)
+    if len(widths) == 0:
+        raise InvalidInputError("widths", "must hold at least one width", tuple(widths), "Give the default.")
+    for index, width in enumerate(widths):
+        check_positive_int(f"widths[{index}]", width)
+    needed = 1 << len(widths)
+    if min(shape[1:]) < needed:
+        rule = f"must have at least {needed} rows and columns for {len(widths)} widths"
+        raise InvalidInputError(name, rule, tuple(shape), "Give fewer widths.")
+    sizes = [(shape[1], shape[2])]
+    for _ in widths:
+        sizes.append((math.ceil(sizes[-1][0] / 2), math.ceil(sizes[-1][1] / 2)))
+    return sizes

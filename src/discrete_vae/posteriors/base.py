@@ -1,0 +1,102 @@
+"""What every approximating posterior over the binary latents offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.numerics import bernoulli_log_prob
+from discrete_vae.posteriors.latent_group import LatentGroup
+from discrete_vae.smoothing.base import Smoothing
+
+
+@dataclass(frozen=True, eq=False)
+class PosteriorSample:
+    """A draw from q(z, zeta | x); all tensors (..., batch, unit), in the prior's order.
+
+    Attributes:
+        z: In {0,1}, the bits that belong to zeta; without gradient.
+        zeta: The smoothed latents.
+        logits: Log-odds of each unit given x and the earlier groups.
+        bits: E[z | zeta] with the gradient that a pair term of the prior's energy needs, see `Smoothing.bits`.
+        group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    logits: Tensor
+    bits: Tensor
+    group_of_unit: Tensor
+
+    @property
+    def groups(self) -> tuple[LatentGroup, ...]:
+        """The same by group, in the order of sampling, as `kl_to_boltzmann` takes them."""
+        places = [
+            (self.group_of_unit == group).nonzero().flatten()
+            for group in range(int(self.group_of_unit.max()) + 1)
+        ]
+        return tuple(
+            LatentGroup(
+                logits=self.logits[..., units],
+                zeta=self.zeta[..., units],
+                bits=self.bits[..., units],
+                units=units,
+            )
+            for units in places
+        )
+
+    def log_prob(self) -> Tensor:
+        """log q(z | zeta, x) = sum over units of log Bernoulli(z; sigmoid(l)), (..., batch), nats."""
+        return bernoulli_log_prob(self.z, self.logits).sum(-1)
+
+
+class Posterior(nn.Module, ABC):
+    """q(z, zeta | x) = prod_j r(zeta_j | z_j) q(z_j | zeta_<j, x) over groups of units, each q(z_j | .) factorial.
+
+    A subclass draws group after group and says in which group each unit is; `discrete_vae.testing.posterior_contracts`
+    checks that what it draws is what it says. It reads the encoder's features, never x.
+
+    Args:
+        num_features: Length of the last axis of the features.
+        group_of_unit: For each unit of the prior the position of its group in the order of sampling, from 0.
+        smoothing: The transformation r(zeta|z); it becomes a part of this module.
+
+    Attributes:
+        num_features: Length of the last axis of the features.
+        num_units: Units of the prior.
+        smoothing: The transformation.
+        group_of_unit: (unit,) int64.
+    """
+
+    group_of_unit: Tensor
+
+    def __init__(self, num_features: int, group_of_unit: Tensor, smoothing: Smoothing) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.num_units = len(group_of_unit)
+        self.smoothing = smoothing
+        # it belongs to the constructor's arguments, not to the state
+        self.register_buffer("group_of_unit", group_of_unit, persistent=False)
+
+    @property
+    def num_groups(self) -> int:
+        """Groups of units."""
+        return int(self.group_of_unit.max()) + 1
+
+    @abstractmethod
+    def rsample(
+        self, features: Tensor, *, num_samples: int | None = None, generator: torch.Generator | None = None
+    ) -> PosteriorSample:
+        """Draw z and zeta, group after group, by the marginal inverse CDF.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            num_samples: Draws per example; None makes one draw and adds no axis.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The sample; with num_samples every tensor has a leading axis (sample,).
+        """

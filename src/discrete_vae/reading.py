@@ -1,0 +1,83 @@
+"""What stands between x and the features that the posterior reads."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.checks import check_tensor, values_are_readable
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.nets.running_statistics import running_statistics
+
+
+def open_batch(
+    x: object,
+    observed: Tensor | None,
+    likelihood: Likelihood,
+    *,
+    like: Tensor,
+    missing: bool,
+    exact: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Check a batch at the public door.
+
+    Args:
+        x: (batch, *event) or (batch, feature).
+        observed: Bool, of x's shape; None: NaN says what is unobserved.
+        likelihood: Whose x it is.
+        like: A tensor on the model's device.
+        missing: Whether entries may be unobserved.
+        exact: As in `Likelihood.check`.
+
+    Returns:
+        x in the event's shape, and the mask of observed entries as `Likelihood.observed_mask` gives it.
+
+    Raises:
+        InvalidInputError: If an argument breaks its rule.
+    """
+    shape = likelihood.event_shape
+    if isinstance(x, Tensor) and x.dim() == 2 and x.shape[1] == math.prod(shape):
+        x = x.reshape(-1, *shape)
+        observed = observed.reshape(x.shape) if observed is not None and observed.dim() == 2 else observed
+    batch = check_tensor("x", x, ("batch", *shape))
+    if batch.device.type != like.device.type:
+        repair = f"Move it with x.to({str(like.device)!r})."
+        raise InvalidInputError("x", f"must be on the model's device, {like.device}", batch.device, repair)
+    likelihood.check(batch, observed, exact=exact)
+    if not missing and (observed is not None or (values_are_readable(batch) and bool(batch.isnan().any()))):
+        repair = "Build the model with missing=True: its encoder then reads which entries are observed."
+        raise InvalidInputError("x", "must have no unobserved entries", "some", repair)
+    return batch, likelihood.observed_mask(batch, observed, missing=missing)
+
+
+def input_shape(likelihood: Likelihood, *, missing: bool) -> tuple[int, ...]:
+    """Shape of what the encoder reads of one example: with missing entries a mask behind the values."""
+    first, *rest = likelihood.input_shape
+    return (first + likelihood.event_shape[0] if missing else first, *rest)
+
+
+def network_input(likelihood: Likelihood, x: Tensor, observed: Tensor | None, *, missing: bool) -> Tensor:
+    """What the encoder reads of an opened batch, (batch, *input_shape)."""
+    read = likelihood.network_input(x, observed)
+    if not missing:
+        return read
+    mask = torch.ones_like(x) if observed is None else observed.to(x.dtype)
+    return torch.cat([read, mask], dim=1)
+
+
+def count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
+    """Features that an encoder makes: its attribute num_features, or what it gives for one example.
+
+    Args:
+        encoder: The module.
+        shape: Shape of what it reads of one example.
+    """
+    known = getattr(encoder, "num_features", None)
+    if isinstance(known, int):
+        return known
+    weight = next(encoder.parameters(), torch.zeros(()))
+    with torch.no_grad(), running_statistics(encoder):
+        return encoder(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]

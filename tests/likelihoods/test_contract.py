@@ -1,0 +1,294 @@
+"""Every likelihood, and the faults that the laws must reject."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.likelihoods.categorical import CategoricalLikelihood
+from discrete_vae.likelihoods.domain import FINITE
+from discrete_vae.likelihoods.gaussian import GaussianLikelihood
+from discrete_vae.likelihoods.negative_binomial import NegativeBinomialLikelihood
+from discrete_vae.testing import likelihood_contracts as contracts
+from discrete_vae.testing import likelihood_module_contracts as module_contracts
+from discrete_vae.testing.likelihood_contracts import Support
+
+
+@dataclass
+class Case:
+    build: partial
+    support: Support
+    draw: str  # how plausible data are drawn
+
+
+CASES = {
+    "bernoulli": Case(partial(BernoulliLikelihood), Support.whole_numbers(2), "bits"),
+    "gaussian": Case(partial(GaussianLikelihood), Support.interval(-40.0, 40.0), "reals"),
+    "categorical": Case(partial(CategoricalLikelihood, num_categories=3), Support.whole_numbers(3), "codes"),
+    "negative_binomial": Case(NegativeBinomialLikelihood, Support.whole_numbers(2500), "counts"),
+}
+SHAPES = [(4,), (2, 2, 1)]
+every = pytest.mark.parametrize("kind", CASES)
+shapes = pytest.mark.parametrize("event", SHAPES, ids=["table", "image"])
+
+
+def data(draw: str, rows: int, event: tuple[int, ...]) -> torch.Tensor:
+    """Data whose features have means of their own."""
+    generator = torch.Generator().manual_seed(1)
+    level = torch.linspace(0.2, 0.8, torch.Size(event).numel()).reshape(event).expand(rows, *event)
+    if draw == "bits":
+        return torch.bernoulli(level, generator=generator)
+    noise = torch.randn(rows, *event, generator=generator)
+    if draw == "reals":
+        return 3 * level + 0.5 * noise
+    if draw == "codes":
+        return (2 * level + 0.7 * noise).round().clamp(0, 2)
+    return torch.poisson(9 * level * (0.5 * noise).exp(), generator=generator)
+
+
+def fitted(build, draw: str, event: tuple[int, ...] = (4,)) -> Likelihood:
+    """A float64 likelihood whose statistics and parameters are not those it was built with."""
+    likelihood = build(event)
+    likelihood.initialize_(data(draw, 200, event))
+    with torch.no_grad():
+        for parameter in likelihood.parameters():
+            parameter.copy_(torch.linspace(-0.3, 0.6, parameter.numel()).reshape(parameter.shape))
+    return likelihood.double()
+
+
+def outputs(likelihood: Likelihood, rows: int = 3, scale: float = 0.7) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(2)
+    shape = (rows, *likelihood.parameter_shape)
+    return scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+@every
+@shapes
+def test_log_prob(kind, event):
+    case = CASES[kind]
+    likelihood = fitted(case.build, case.draw, event)
+    parameters, x = outputs(likelihood), data(case.draw, 3, event).double()
+    contracts.check_normalised(likelihood, parameters, case.support)
+    contracts.check_marginalises(likelihood, parameters, x, case.support)
+    contracts.check_distribution(likelihood, parameters, x, case.support)
+    contracts.check_gradients(likelihood, parameters, x)
+    contracts.check_folding(likelihood, parameters, x)
+
+
+@every
+def test_sample(kind):
+    likelihood = fitted(CASES[kind].build, CASES[kind].draw)
+    contracts.check_sample_law(likelihood, outputs(likelihood)[0], CASES[kind].support)
+
+
+@every
+@shapes
+def test_interface(kind, event):
+    likelihood = fitted(CASES[kind].build, CASES[kind].draw, event).float()
+    x = data(CASES[kind].draw, 3, event)
+    module_contracts.check_interface(likelihood, outputs(likelihood).float(), x)
+    module_contracts.check_extremes(likelihood, x)
+
+
+@every
+@shapes
+def test_initialisation(kind, event):
+    module_contracts.check_initialisation(CASES[kind].build(event), data(CASES[kind].draw, 50, event))
+
+
+class GumbelLikelihood(Likelihood):
+    """What a user writes: the rest comes from the base class."""
+
+    def __init__(self, event_shape):
+        super().__init__(event_shape)
+        self.log_scale = nn.Parameter(torch.zeros(self.event_shape))
+
+    def domain(self, *, exact=False):
+        return FINITE
+
+    def distribution(self, parameters):
+        location = self.unfold(parameters).squeeze(-len(self.event_shape) - 1)
+        scale = self.log_scale.to(location.dtype).exp().expand_as(location)
+        return torch.distributions.Gumbel(location, scale, validate_args=False)
+
+    def sample(self, parameters, *, generator=None):
+        law = self.distribution(parameters)
+        return law.loc - law.scale * torch.empty_like(law.loc).exponential_(generator=generator).log()
+
+
+def test_a_users_own_likelihood():
+    likelihood = fitted(GumbelLikelihood, "reals")
+    parameters, x = outputs(likelihood), data("reals", 3, (4,)).double()
+    support = Support.interval(-20.0, 80.0)
+    contracts.check_normalised(likelihood, parameters, support)
+    contracts.check_marginalises(likelihood, parameters, x, support)
+    contracts.check_gradients(likelihood, parameters, x)
+    contracts.check_folding(likelihood, parameters, x)
+    contracts.check_sample_law(likelihood, parameters[0], support)
+    module_contracts.check_interface(likelihood.float(), parameters.float(), x.float())
+    module_contracts.check_extremes(likelihood, x.float(), sizes=(30.0,))
+    module_contracts.check_initialisation(GumbelLikelihood((4,)), data("reals", 50, (4,)))
+
+
+class ScaleTwice(GaussianLikelihood):
+    """A fault: the standard deviation of draws lacks the feature's scale."""
+
+    def sample(self, parameters, *, generator=None):
+        mean = self.mean(parameters)
+        return mean + self._scale() * torch.randn(mean.shape, generator=generator, dtype=mean.dtype)
+
+
+class NoJacobian(GaussianLikelihood):
+    """A fault: the density of standardised x is taken for that of x."""
+
+    def feature_log_prob(self, parameters, x):
+        return super().feature_log_prob(parameters, x) + self.standardizer.scale.log()
+
+
+class OtherConvention(NegativeBinomialLikelihood):
+    """A fault: draws have variance mu + r mu^2."""
+
+    def sample(self, parameters, *, generator=None):
+        mean = self.mean(parameters)
+        size = (-self.log_size).exp().expand_as(mean)
+        rate = torch._standard_gamma(size, generator=generator) * mean / size
+        return torch.poisson(rate, generator=generator)
+
+
+class Truncated(NegativeBinomialLikelihood):
+    """A fault: Poisson's law, the dispersion forgotten."""
+
+    def feature_log_prob(self, parameters, x):
+        mean = self.mean(parameters)
+        return torch.xlogy(x, mean) - mean - torch.lgamma(x + 1)
+
+
+class InnerFold(CategoricalLikelihood):
+    """A fault: the codes run fastest in the folded axis."""
+
+    def unfold(self, parameters):
+        shape = (self.event_shape[0], self.parameters_per_feature)
+        return parameters.unflatten(-len(self.event_shape), shape).transpose(
+            -len(self.event_shape), -len(self.event_shape) - 1
+        )
+
+
+class Flipped(BernoulliLikelihood):
+    """A fault: draws of 1 - x."""
+
+    def sample(self, parameters, *, generator=None):
+        return super().sample(-parameters, generator=generator)
+
+
+class OwnNoise(BernoulliLikelihood):
+    """A fault: the generator is forgotten."""
+
+    def sample(self, parameters, *, generator=None):
+        return super().sample(parameters)
+
+
+class MaskAfter(GaussianLikelihood):
+    """A fault: unobserved entries are masked after the density, which leaves NaN in the gradient."""
+
+    def log_prob(self, parameters, x, observed=None):
+        terms = self.feature_log_prob(parameters, x)
+        return terms.sum(-1) if observed is None else torch.where(observed, terms, 0).sum(-1)
+
+
+class MaskForgotten(BernoulliLikelihood):
+    """A fault: unobserved entries count as 0."""
+
+    def log_prob(self, parameters, x, observed=None):
+        return super().log_prob(parameters, x if observed is None else x.masked_fill(~observed, 0))
+
+
+class Detached(GaussianLikelihood):
+    """A fault: the learned scale gets no gradient."""
+
+    def _scale(self):
+        return super()._scale().detach() + 0 * self.log_scale
+
+
+class Narrow(BernoulliLikelihood):
+    """A fault: the density is computed in the decoder's precision."""
+
+    def unfold(self, parameters):
+        return super().unfold(parameters).to(parameters.dtype)
+
+
+class Textbook(BernoulliLikelihood):
+    """A fault: log of a probability that rounds to 0 or 1."""
+
+    def feature_log_prob(self, parameters, x):
+        q = torch.sigmoid(self._only(parameters))
+        return (x * q + (1 - x) * (1 - q)).log()
+
+
+class HeedsUnobserved(BernoulliLikelihood):
+    """A fault: statistics over entries that were not observed."""
+
+    def initialize_(self, x, observed=None):
+        return super().initialize_(x)
+
+
+class Unfilled(NegativeBinomialLikelihood):
+    """A fault: NaN reaches the encoder."""
+
+    def network_input(self, x, observed=None):
+        return super().network_input(x)
+
+
+class FaultyMean(NegativeBinomialLikelihood):
+    """A fault: the feature's start is left out of the mean."""
+
+    def mean(self, parameters):
+        return self.unfold(parameters).squeeze(-2).exp()
+
+
+PLANTED = [
+    (ScaleTwice, "gaussian", "sample_law", "feature .*chi-square"),
+    (Flipped, "bernoulli", "sample_law", "feature .*chi-square"),
+    (OtherConvention, "negative_binomial", "sample_law", "feature .*chi-square"),
+    (OwnNoise, "bernoulli", "sample_law", "does not repeat"),
+    (NoJacobian, "gaussian", "normalised", "sum to 1"),
+    (Truncated, "negative_binomial", "distribution", "not the distribution's"),
+    (FaultyMean, "negative_binomial", "distribution", "mean is not the expectation"),
+    (InnerFold, "categorical", "folding", "P blocks"),
+    (MaskAfter, "gaussian", "marginalises", "the gradient without feature 0"),
+    (MaskForgotten, "bernoulli", "marginalises", "log p without feature 0"),
+    (Detached, "gaussian", "gradients", "finite differences"),
+    (Narrow, "bernoulli", "interface", "narrow"),
+    (Unfilled, "negative_binomial", "interface", "network_input is not finite"),
+    (Textbook, "bernoulli", "extremes", "log_prob is -inf"),
+    (HeedsUnobserved, "bernoulli", "initialisation", "unobserved entries reach"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "law", "message"), PLANTED, ids=[fault.__name__ for fault, *_ in PLANTED]
+)
+def test_planted_faults_are_rejected(fault, kind, law, message):
+    case = CASES[kind]
+    likelihood = fitted(partial(fault, **case.build.keywords) if kind == "categorical" else fault, case.draw)
+    parameters, x = outputs(likelihood), data(case.draw, 3, (4,)).double()
+    checks = {
+        "sample_law": lambda: contracts.check_sample_law(likelihood, parameters[0], case.support),
+        "normalised": lambda: contracts.check_normalised(likelihood, parameters, case.support),
+        "distribution": lambda: contracts.check_distribution(likelihood, parameters, x, case.support),
+        "folding": lambda: contracts.check_folding(likelihood, parameters, x),
+        "marginalises": lambda: contracts.check_marginalises(likelihood, parameters, x, case.support),
+        "gradients": lambda: contracts.check_gradients(likelihood, parameters, x),
+        "interface": lambda: module_contracts.check_interface(
+            likelihood.float(), parameters.float(), x.float()
+        ),
+        "extremes": lambda: module_contracts.check_extremes(likelihood.float(), x.float()),
+        "initialisation": lambda: module_contracts.check_initialisation(
+            fault((4,)), data(case.draw, 50, (4,))
+        ),
+    }
+    with pytest.raises(AssertionError, match=message):
+        checks[law]()

@@ -1,0 +1,90 @@
+import pytest
+import torch
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
+
+WIDTHS = (4, 6)
+shapes = pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 14), (2, 5, 4)], ids=str)
+
+
+@shapes
+def test_shapes_and_gradients(shape):
+    encoder, decoder = ConvolutionalEncoder(shape, 7, WIDTHS), ConvolutionalDecoder(7, shape, WIDTHS)
+    features = encoder(torch.rand(5, *shape))
+    assert features.shape == (5, 7)
+    out = decoder(features)
+    assert out.shape == (5, *shape)
+    out.square().sum().backward()
+    for network in (encoder, decoder):
+        for name, parameter in network.named_parameters():
+            assert bool((parameter.grad != 0).any()), f"{name} gets no gradient"
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)], ids=str)
+def test_defaults_are_small(shape):
+    encoder, decoder = ConvolutionalEncoder(shape, 256), ConvolutionalDecoder(256, shape)
+    assert decoder(encoder(torch.rand(2, *shape))).shape == (2, *shape)
+    assert sum(p.numel() for network in (encoder, decoder) for p in network.parameters()) < 1_000_000
+
+
+def test_an_example_does_not_depend_on_its_batch():
+    encoder, decoder = ConvolutionalEncoder((1, 8, 8), 7, WIDTHS), ConvolutionalDecoder(7, (1, 8, 8), WIDTHS)
+    x = torch.rand(6, 1, 8, 8)
+    together = decoder(encoder(x))
+    torch.testing.assert_close(together[:1], decoder(encoder(x[:1])))
+    encoder.eval()
+    decoder.eval()
+    torch.testing.assert_close(together, decoder(encoder(x)))
+
+
+def test_the_output_starts_where_it_is_told():
+    decoder = ConvolutionalDecoder(7, (2, 5, 6), WIDTHS)
+    latents, start = torch.rand(3, 7), torch.randn(2, 5, 6)
+    before = decoder(latents)
+    decoder.initialize_output_(start)
+    torch.testing.assert_close(decoder(latents), before + start)
+    with pytest.raises(InvalidInputError, match=r"start must have shape \(2, 5, 6\)"):
+        decoder.initialize_output_(torch.zeros(2, 1, 1))
+
+
+def test_every_pixel_can_be_learned():
+    """Eight images of noise come back from their features alone."""
+    torch.manual_seed(0)
+    x = torch.randn(8, 1, 6, 6)
+    networks = torch.nn.Sequential(
+        ConvolutionalEncoder((1, 6, 6), 16, (16,)), ConvolutionalDecoder(16, (1, 6, 6), (16,))
+    )
+    optimizer = torch.optim.Adam(networks.parameters(), 1e-2)
+    for _ in range(60):
+        loss = (networks(x) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert float(loss.detach()) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((28, 28), 3), r"input_shape must be \(channel, row, column\); received \(28, 28\). Reshape flat"),
+        (((1, 28, 0), 3), r"input_shape\[2\] must be a positive integer"),
+        (((1, 28, 28), 0), "num_features must be a positive integer"),
+        (((1, 28, 28), 3, ()), "widths must hold at least one width"),
+        (((1, 28, 28), 3, (4, -1)), r"widths\[1\] must be a positive integer"),
+        (
+            ((1, 28, 7), 3, (4, 4, 4)),
+            "must have at least 8 rows and columns for 3 widths; .* Give fewer widths",
+        ),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        ConvolutionalEncoder(*arguments)
+
+
+def test_wrong_inputs():
+    with pytest.raises(InvalidInputError, match=r"x must have shape \(batch, 1, 8, 8\)"):
+        ConvolutionalEncoder((1, 8, 8), 3, WIDTHS)(torch.zeros(2, 64))
+    with pytest.raises(InvalidInputError, match=r"latents must have shape \(row, 3\)"):
+        ConvolutionalDecoder(3, (1, 8, 8), WIDTHS)(torch.zeros(4, 2, 3))
