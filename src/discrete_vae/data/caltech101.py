@@ -88,13 +88,13 @@ def load_caltech101_silhouettes(*, data_dir: str | Path | None = None, archive: 
         train=training_part(bits["train"]),
         valid=evaluation_part(bits["valid"], "valid", binarisation_seed=None),
         test=evaluation_part(bits["test"], "test", binarisation_seed=None),
-        image_shape=(28, 28),
+        event_shape=(1, 28, 28),
         dynamic=False,
         description=DatasetDescription(
             source="Caltech-101 Silhouettes (Marlin, Swersky, Chen, de Freitas 2010)",
             version="28x28, split 1, object = 1",
             split="/".join(str(len(bits[part])) for part in _PARTS) + ", as published",
-            binarisation="as published",
+            values="bits as published",
             sha256=stored.sha256,
         ),
     )

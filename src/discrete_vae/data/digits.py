@@ -62,13 +62,13 @@ def load_digits(
         train=training_part(train),
         valid=evaluation_part(valid, "valid", binarisation_seed=binarisation_seed),
         test=evaluation_part(test, "test", binarisation_seed=binarisation_seed),
-        image_shape=(8, 8),
+        event_shape=(1, 8, 8),
         dynamic=True,
         description=DatasetDescription(
             source="Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), as in scikit-learn",
             version=f"scikit-learn {sklearn.__version__}",
             split=f"{len(train)}/{num_valid}/{num_test} after a shuffle with seed {split_seed}",
-            binarisation=f"train afresh in each step, valid and test once with seed {binarisation_seed}",
+            values=f"train binarised afresh in each step, valid and test once with seed {binarisation_seed}",
             sha256=None,
         ),
     )

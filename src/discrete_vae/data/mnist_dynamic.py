@@ -110,13 +110,13 @@ def load_mnist_dynamic(
         train=training_part(train),
         valid=evaluation_part(valid, "valid", binarisation_seed=binarisation_seed),
         test=evaluation_part(test, "test", binarisation_seed=binarisation_seed),
-        image_shape=(28, 28),
+        event_shape=(1, 28, 28),
         dynamic=True,
         description=DatasetDescription(
             source="MNIST (LeCun, Cortes, Burges)",
             version="grayscale 28x28, 60000/10000",
             split=f"{len(train)}/{num_valid}/{len(test)}, valid from the end of the published training part",
-            binarisation=f"train afresh in each step, valid and test once with seed {binarisation_seed}",
+            values=f"train binarised afresh in each step, valid and test once with seed {binarisation_seed}",
             sha256=stored.sha256,
         ),
     )

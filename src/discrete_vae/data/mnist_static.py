@@ -89,13 +89,13 @@ def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = 
         train=training_part(bits["train"]),
         valid=evaluation_part(bits["valid"], "valid", binarisation_seed=None),
         test=evaluation_part(bits["test"], "test", binarisation_seed=None),
-        image_shape=(28, 28),
+        event_shape=(1, 28, 28),
         dynamic=False,
         description=DatasetDescription(
             source="binarised MNIST (Salakhutdinov and Murray 2008), files by Larochelle",
             version="binarized_mnist_{train,valid,test}.amat",
             split="/".join(str(len(bits[part])) for part in _PARTS) + ", as published",
-            binarisation="as published",
+            values="bits as published",
             sha256=stored.sha256,
         ),
     )

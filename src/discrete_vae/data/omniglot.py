@@ -102,14 +102,14 @@ def load_omniglot(
         train=training_part(train),
         valid=evaluation_part(valid, "valid", binarisation_seed=binarisation_seed),
         test=evaluation_part(test, "test", binarisation_seed=binarisation_seed),
-        image_shape=(28, 28),
+        event_shape=(1, 28, 28),
         dynamic=True,
         description=DatasetDescription(
             source="Omniglot (Lake, Salakhutdinov, Tenenbaum 2015), 28x28",
             version=_version(stored.arrays),
             split=f"{len(train)}/{num_valid}/{len(test)}, valid from the training part after a shuffle "
             f"with seed {split_seed}",
-            binarisation=f"train afresh in each step, valid and test once with seed {binarisation_seed}",
+            values=f"train binarised afresh in each step, valid and test once with seed {binarisation_seed}",
             sha256=stored.sha256,
         ),
     )

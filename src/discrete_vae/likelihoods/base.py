@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
+from discrete_vae.domains import Domain
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.domain import Domain, check_observed, check_values
+from discrete_vae.likelihoods.domain import check_observed, check_values
 from discrete_vae.numerics import full_precision
 
 

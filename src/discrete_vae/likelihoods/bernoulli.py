@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Bernoulli
 
+from discrete_vae.domains import BINARY, UNIT_INTERVAL, Domain
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.domain import BINARY, UNIT_INTERVAL, Domain
 from discrete_vae.likelihoods.moments import feature_moments
 from discrete_vae.numerics import bernoulli_log_prob
 
