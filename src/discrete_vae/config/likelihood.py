@@ -66,7 +66,7 @@ class CategoricalLikelihoodConfig(BaseLikelihoodConfig):
     """Codes 0, 1, ..., the same number of categories for every feature."""
 
     target: ClassVar[str] = "discrete_vae.likelihoods.categorical:CategoricalLikelihood"
-    reads: ClassVar[str] = f"whole numbers from 0, at most {_MAX_CATEGORIES} categories unless told otherwise"
+    reads: ClassVar[str] = f"whole numbers from 0 to {_MAX_CATEGORIES - 1}"
     kind: Literal["categorical"] = "categorical"
     num_categories: Count = Field(default=2, ge=2, description="Categories of each feature.")
 

@@ -55,6 +55,17 @@ class BernoulliLikelihood(Likelihood):
         self.training_mean.copy_(torch.where(moments.count > 0, moments.mean, 0.5))
         return torch.logit(self.training_mean, eps=1e-3)
 
+    @torch.no_grad()
+    def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Log-odds of the means, with half a count for each value, which keeps them finite for constant features.
+
+        Source: Krichevsky & Trofimov 1981 (the half counts).
+        """
+        self.check(x, observed)
+        moments = feature_moments(x, observed)
+        ones = moments.mean * moments.count
+        return (ones + 0.5).log() - (moments.count - ones + 0.5).log()
+
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """X itself, (batch, *event); unobserved entries read as the training mean."""
         return x if observed is None else torch.where(observed, x, self.training_mean.to(x.dtype))
