@@ -76,7 +76,7 @@ def _read_npz(file: Path) -> OwnArrays:
         of_part, labels = {WHOLE: whole[0]} if len(whole) == 1 else {}, {WHOLE: _WHOLE_LABELS}
     found = {part: key for part in of_part for key in labels[part] if key in arrays and key != of_part[part]}
     if not of_part or {*of_part.values(), *found.values()} != set(arrays):
-        rule = "must hold the arrays train, valid and test, or train and test, or a single one, and no others but labels"
+        rule = "must hold train, valid and test, or train and test, or one array, and besides only labels"
         repair = "Call labels y_train, y_valid and y_test, or y; rename the other arrays, or save one of them alone."
         raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
     named = {part: f"{file}, array {shown_key(key)}," for part, key in of_part.items()}

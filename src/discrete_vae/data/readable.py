@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from discrete_vae.config import LikelihoodConfig, ModelConfig, members
 from discrete_vae.config.likelihood import BaseLikelihoodConfig
 from discrete_vae.data.dataset import PARTS, Dataset
-from discrete_vae.domains import ValueSummary
+from discrete_vae.domains import FINITE, ValueSummary
 from discrete_vae.errors import InvalidInputError
 
 
@@ -41,7 +44,7 @@ def check_readable(model: ModelConfig, dataset: Dataset) -> None:
             raise InvalidInputError(_name(dataset, part), rule, received, repair)
 
 
-def check_kind(kind: str, dataset: Dataset) -> BaseLikelihoodConfig:
+def check_kind(kind: str, dataset: Dataset) -> LikelihoodConfig:
     """The config of a likelihood for given data: its defaults, with what only the data can tell.
 
     Args:
@@ -89,20 +92,28 @@ def _others(likelihood: BaseLikelihoodConfig, dataset: Dataset) -> str:
             continue
         fits = member.for_values(values).domain().holds(values)
         (can if fits else cannot).append(kind if fits else f"{kind} needs {member.reads}")
-    first = f"{' and '.join(can)} can read them" if can else "No likelihood can read them"
+    first = f"{_listed(can)} can read them" if can else "No likelihood can read them"
     return "; ".join([first, *cannot]) + "."
 
 
+def _listed(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def _scaling(values: ValueSummary) -> str:
-    """How values of two common ranges are brought to [0, 1]; empty for others."""
+    """How values of some common kinds are repaired; empty for others."""
+    if math.isinf(values.low) or math.isinf(values.high):
+        return FINITE.repair(math.inf)
     if values.low >= 0 and 1 < values.high <= 255 and values.whole:
-        return "Or divide 0..255 intensities by 255."
+        return "Divide 0..255 intensities by 255."
     if -1 <= values.low < 0 and values.high <= 1:
-        return "Or map -1..1 to 0..1 by (x + 1) / 2."
+        return "Map -1..1 to 0..1 by (x + 1) / 2."
     return ""
 
 
-def _members() -> dict[str, type[BaseLikelihoodConfig]]:
+def _members() -> dict[str, Any]:
+    """The config classes by name."""
     return {config.model_fields["kind"].default: config for config in members(LikelihoodConfig)}
 
 

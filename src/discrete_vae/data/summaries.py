@@ -29,8 +29,7 @@ def summarize(x: Tensor) -> ValueSummary:
         seen = rows[~missing] if count else rows
         if seen.numel():
             low, high = (float(value) for value in torch.aminmax(seen))
-            # beyond 2^24 every float32 is whole
-            whole = bool((seen == seen.trunc()).all())
+            whole = bool((seen == seen.trunc()).all()) and math.isfinite(high - low)
             total += ValueSummary(low, high, whole)
         total += ValueSummary(math.inf, -math.inf, True, count, rows.numel())
     return total

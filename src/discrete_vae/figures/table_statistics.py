@@ -89,7 +89,8 @@ def table_statistics(x: Tensor, samples: Tensor) -> TableStatistics:
         >>> len(found.means.data), len(found.correlations.data)
         (6, 15)
     """
-    _check_finite("x", check_tensor("x", x, ("example", "feature")).nan_to_num(0.0))
+    check_tensor("x", x, ("example", "feature"))
+    _check_finite("x", x.masked_fill(x.isnan(), 0))
     _check_finite("samples", check_tensor("samples", samples, ("row", "chain", x.shape[1])))
     data = x.detach().cpu().double().numpy()
     drawn = samples.detach().cpu().double().numpy().swapaxes(0, 1).reshape(-1, x.shape[1])
