@@ -5,6 +5,7 @@ PYTHON ?= python3
 UV_VERSION := 0.13.9
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+CAMPAIGN_ARGS ?=
 LOCK_ARGS ?=
 
 VENV := .venv
@@ -22,7 +23,7 @@ UNFINISHED := $(VENV)/.setup-unfinished
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check-python demo test test-slow lint bench docs lock clean
+.PHONY: help setup check-python demo test test-slow campaign lint bench docs lock clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +71,10 @@ test: lint ## Run lint, then the tests and docstring examples (PYTEST_ARGS="-k n
 
 test-slow: $(STAMP) ## Run the tests that are too long for the default run.
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+# One thread: each case is a forked process, and forks and threads do not go together.
+campaign: $(STAMP) ## Run the fault campaigns at full size, up to half an hour; writes the table of docs/reliability.md.
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.campaigns $(CAMPAIGN_ARGS)
 
 lint: $(STAMP) ## Check style, format, types and the order of layers.
 	$(BIN)/ruff check .

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from discrete_vae.cli import SPIN_COUNT
-
 HERE = Path(__file__).resolve().parent
 LIMIT = 0.5  # seconds of one run; a slower contender runs fewer sweeps
 FEWEST_ROUNDS = 3
@@ -89,8 +87,8 @@ class Worker:
         if not python.exists():
             raise ContenderError(f"no {python.parent.parent.name}")
         threads = {name: str(num_threads) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
-        # waiting threads soon go to sleep, as under the dvae command: no slower alone, faster beside other programs
-        threads |= {"GOMP_SPINCOUNT": SPIN_COUNT}
+        # waiting threads soon go to sleep: no slower alone, faster beside other programs
+        threads |= {"GOMP_SPINCOUNT": "10000"}
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (open as long as the process)
         self._process = subprocess.Popen(
             [str(python), str(HERE / "worker.py"), module, str(num_threads)],

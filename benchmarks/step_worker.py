@@ -1,6 +1,7 @@
 """One training in a process of its own, on random images: for each line that it reads, steps for so many seconds.
 
-Its first argument is the experiment; with a second one, ``dvae``, it chooses its threads as `dvae train` does.
+Its first argument is the experiment. With a second one, ``train``, its threads give way as those of
+`discrete_vae.training.loop.train`; with ``dvae`` they are also as many as `dvae train` chooses.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 import torch
 
 from discrete_vae.commands.threads import training_threads
+from discrete_vae.contention import yielding_threads
 from discrete_vae.experiments import load_experiment
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
@@ -22,7 +24,12 @@ WARM_UP = 2  # steps before those that count: the process has stood still
 
 def main() -> None:
     config = load_experiment(sys.argv[1], "short")
-    with training_threads(config, {}) if "dvae" in sys.argv[2:] else contextlib.nullcontext():
+    kind = sys.argv[2] if len(sys.argv) > 2 else None
+    with contextlib.ExitStack() as around:
+        if kind is not None:
+            around.enter_context(yielding_threads())
+        if kind == "dvae":
+            around.enter_context(training_threads(config, {}))
         torch.manual_seed(0)
         x = torch.bernoulli(torch.full((config.training.batch_size, config.model.num_features), 0.2))
         state = TrainingState.initial(config, x.mean(0))

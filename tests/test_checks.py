@@ -87,3 +87,9 @@ def test_binary():
     for wrong in (0.5, 2.0, math.nan):
         with pytest.raises(InvalidInputError, match="x must hold only the values 0 and 1"):
             checks.check_binary("x", torch.tensor([0.0, wrong]))
+
+
+@pytest.mark.parametrize("change", [lambda t: t.to_sparse(), lambda t: t.to("meta")])
+def test_a_tensor_without_values_or_not_dense(change):
+    with pytest.raises(InvalidInputError, match="x must be a dense tensor with values; received "):
+        checks.check_tensor("x", change(torch.ones(2, 3)), ("batch", 3))

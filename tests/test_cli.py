@@ -318,3 +318,10 @@ def test_the_help_names_every_exit_status(capsys):
     assert all(
         f"{status} " in text.partition("Exit status:")[2] for status in ("0;", "1", "2", "70", "130", "143")
     )
+
+
+@pytest.mark.parametrize("words", [["sample", "run", "--seed=--"], ["evaluate", "run", "--device=--"]])
+def test_two_dashes_are_no_value(words, capsys):
+    assert cli.main(words) == 2
+    option = words[-1].removesuffix("=--")
+    assert capsys.readouterr().err.startswith(f"error: {option} must be followed by a value; received '--'.")

@@ -17,6 +17,8 @@ DOCUMENTS = [
     "docs/index.md",
     "docs/model.md",
     "docs/train-an-rbm.md",
+    "docs/reliability.md",
+    "SECURITY.md",
     "docs/api.md",
     "docs/paper-map.md",
 ]

@@ -182,3 +182,13 @@ def test_records_survive_copies(name, way):
         assert_same(getattr(record, field.name), getattr(again, field.name))
     assert (again == record) is False
     assert record == record
+
+
+def test_a_message_is_one_line_that_can_be_shown():
+    strange = torch.ones(2, 2), "a\x1b[31m\u202e\udcff", "x" * 10_000
+    for received in strange:
+        text = str(InvalidInputError(f"file {received}", "must be good", received, f"Repair {received}."))
+        assert text.isprintable()
+        assert len(text) < 4000
+        text.encode()
+    assert str(InvalidInputError("a  b", "must be", "c", "D.")).startswith("a  b must be")

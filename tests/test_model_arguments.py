@@ -5,7 +5,19 @@ import math
 import pytest
 import torch
 
-from discrete_vae import DiscreteVAE, LatentGroup, kl_to_boltzmann
+from discrete_vae import (
+    RBM,
+    DiscreteVAE,
+    LatentGroup,
+    RunningMoments,
+    SpikeExponential,
+    annealed_log_partition,
+    bennett_log_partition,
+    exact_log_partition,
+    kl_to_boltzmann,
+    load_dataset,
+    load_experiment,
+)
 from discrete_vae.config import (
     FactorialBernoulliConfig,
     GaussianHierarchyConfig,
@@ -140,9 +152,15 @@ class TestDtypes:
     def test_another_device_is_named(self, model):
         for call in (model.elbo, model.encode, model.reconstruct):
             with pytest.raises(
-                InvalidInputError, match="x must be on the model's device, cpu; received meta"
+                InvalidInputError, match="x must be a dense tensor with values; received a tensor on meta"
             ):
                 call(X.to("meta"))
+
+    def test_parts_alone_take_every_float_dtype(self):
+        model = build(hierarchy=LAYERS)
+        sample = model.posterior.rsample(X.to(torch.bfloat16))
+        below = model.hierarchy.rsample(X.double(), sample.zeta.double())
+        assert sample.zeta.dtype == below.h.dtype == torch.float32
 
 
 def parts(draws):
@@ -151,6 +169,40 @@ def parts(draws):
 
 def repeats(first, second):
     return [torch.equal(a, b) for a, b in zip(parts(first), parts(second), strict=True)]
+
+
+class TestWrongObjects:
+    @pytest.mark.parametrize(
+        "use", [exact_log_partition, annealed_log_partition, lambda energy: RunningMoments(energy, 5)]
+    )
+    def test_what_is_no_machine(self, use):
+        with pytest.raises(InvalidInputError, match="energy must be a BoltzmannEnergy; received a list"):
+            use([])
+
+    @pytest.mark.parametrize("wrong", ["x", {}, 1j, [None], object()])
+    def test_what_is_no_inverse_temperature(self, wrong):
+        with pytest.raises(InvalidInputError, match="inverse_temperature must be a number"):
+            RBM(2, 2).marginal_energy(torch.ones(3, 4), wrong)
+
+    @pytest.mark.parametrize("load", [load_dataset, load_experiment])
+    def test_what_is_no_name(self, load):
+        with pytest.raises(InvalidInputError, match="must be one of"):
+            load(["digits"])
+
+    @pytest.mark.parametrize(
+        "start", [[[1.0] * 4], torch.tensor(1.0), torch.ones(0, 4), torch.full((3, 4), 2.0)]
+    )
+    def test_what_are_no_states_to_start_from(self, start):
+        with pytest.raises(InvalidInputError, match="start must"):
+            bennett_log_partition(RBM(2, 2), start=start)
+
+    def test_a_bound_of_beta_that_is_no_number(self):
+        with pytest.raises(InvalidInputError, match="max_beta must be a finite number"):
+            SpikeExponential(max_beta=torch.ones(2))
+
+    def test_the_number_of_chains_is_read_even_where_the_start_gives_it(self):
+        with pytest.raises(InvalidInputError, match="num_chains must be a positive integer"):
+            annealed_log_partition(RBM(2, 2), num_chains=1.5, start=torch.ones(3, 4))
 
 
 class TestSourcesOfNoise:

@@ -14,12 +14,17 @@ if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
     from discrete_vae.boltzmann.graph import GraphBoltzmann
     from discrete_vae.boltzmann.rbm import RBM
+    from discrete_vae.contention import yielding_threads
     from discrete_vae.data.load import load_dataset
     from discrete_vae.experiments import load_experiment
     from discrete_vae.hierarchy.complete_sharing import CompleteSharing
     from discrete_vae.hierarchy.gaussian_hierarchy import GaussianHierarchy
     from discrete_vae.hierarchy.group_sharing import GroupSharing
     from discrete_vae.hierarchy.no_sharing import NoSharing
+    from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+    from discrete_vae.likelihoods.categorical import CategoricalLikelihood
+    from discrete_vae.likelihoods.gaussian import GaussianLikelihood
+    from discrete_vae.likelihoods.negative_binomial import NegativeBinomialLikelihood
     from discrete_vae.log_partition.annealed import annealed_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
@@ -36,6 +41,10 @@ if TYPE_CHECKING:
     from discrete_vae.smoothing.spike_slab import SpikeSlab
 
 _HOMES = {
+    "BernoulliLikelihood": "likelihoods.bernoulli",
+    "CategoricalLikelihood": "likelihoods.categorical",
+    "GaussianLikelihood": "likelihoods.gaussian",
+    "NegativeBinomialLikelihood": "likelihoods.negative_binomial",
     "RBM": "boltzmann.rbm",
     "BlockGibbs": "samplers.block_gibbs",
     "CompleteSharing": "hierarchy.complete_sharing",
@@ -60,22 +69,27 @@ _HOMES = {
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
     "load_experiment": "experiments",
+    "yielding_threads": "contention",
 }
 
 __all__ = [
     "RBM",
+    "BernoulliLikelihood",
     "BlockGibbs",
+    "CategoricalLikelihood",
     "CompleteSharing",
     "DiscreteVAE",
     "Elbo",
     "FactorialBernoulli",
     "GaussianHierarchy",
+    "GaussianLikelihood",
     "GraphBoltzmann",
     "GroupSharing",
     "HierarchicalPosterior",
     "LatentGroup",
     "LogPartition",
     "Moments",
+    "NegativeBinomialLikelihood",
     "NoSharing",
     "ParallelTempering",
     "RunningMoments",
@@ -88,6 +102,7 @@ __all__ = [
     "kl_to_boltzmann",
     "load_dataset",
     "load_experiment",
+    "yielding_threads",
 ]
 
 

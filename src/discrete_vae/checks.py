@@ -73,7 +73,7 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
             leading ``...`` stands for any number of axes.
 
     Raises:
-        InvalidInputError: If it is not a tensor, not of a floating-point type, or of another shape.
+        InvalidInputError: If it is not a dense tensor with values, not of a floating-point type, or of another shape.
     """
     import torch
 
@@ -84,6 +84,10 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
             f"a {type(value).__name__}",
             "Wrap it with torch.as_tensor(..., dtype=torch.float32).",
         )
+    if value.layout is not torch.strided or value.is_meta:
+        received = "a tensor on meta, which has none" if value.is_meta else f"layout {value.layout}"
+        repair = f"Convert it with {name}.to_dense(), or put it on the model's device."
+        raise InvalidInputError(name, "must be a dense tensor with values", received, repair)
     if not value.is_floating_point():
         raise InvalidInputError(
             name, "must have a floating-point dtype", value.dtype, f"Convert it with {name}.float()."

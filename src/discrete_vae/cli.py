@@ -15,15 +15,9 @@ from typing import TextIO
 from discrete_vae.commands.crash_report import one_line, report_crash
 from discrete_vae.commands.parser import TAKES_SETTINGS, VERBS, build_parser
 from discrete_vae.commands.usage import UsageError
+from discrete_vae.contention import yielding_threads
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
 from discrete_vae.memory import is_allocation_failure, out_of_memory
-
-SPIN_COUNT = "2000"
-"""How often a waiting OpenMP thread looks for work before it sleeps: some tens of microseconds in all.
-
-OpenMP's own milliseconds make a step many times slower as soon as another program wants a core. Sleeping at once makes
-a step on two threads slower than on one. The table "Beside other programs" of the benchmarks compares values.
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -134,10 +128,7 @@ def _show_warning(
 
 
 def entry_point() -> None:
-    """What the installed command calls.
-
-    Threads that wait for each other go to sleep soon (`SPIN_COUNT`), unless the user's environment says otherwise.
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
-    sys.exit(main())
+    """What the installed command calls; beside other programs its threads give way."""
+    with yielding_threads():
+        status = main()
+    sys.exit(status)

@@ -4,6 +4,8 @@ Their `args` are the constructor's, from which `__str__` builds the message; so 
 process raises what a worker met.
 """
 
+_LONGEST = 1000  # characters of one part of a message
+
 
 class DiscreteVAEError(Exception):
     """Base class of every exception that the library raises on purpose."""
@@ -15,7 +17,7 @@ class InvalidInputError(DiscreteVAEError, ValueError):
     Args:
         argument: Name of the argument, key or file, as the caller wrote it.
         rule: The rule, as the end of a sentence that starts with the argument's name ("must be ...").
-        received: What came instead, short enough for one line; kept as text.
+        received: What came instead; kept as text.
         repair: What to do about it, as a sentence.
 
     Examples:
@@ -32,7 +34,20 @@ class InvalidInputError(DiscreteVAEError, ValueError):
         super().__init__(argument, rule, self.received, repair)
 
     def __str__(self) -> str:
-        return f"{self.argument} {self.rule}; received {self.received}. {self.repair}"
+        received = _on_one_line(self.received)
+        return f"{_on_one_line(self.argument)} {self.rule}; received {received}. {_on_one_line(self.repair)}"
+
+
+def _on_one_line(text: str) -> str:
+    r"""Escape what cannot be shown, such as codes in a strange file's names, and leave out the middle if long.
+
+    Examples:
+        >>> _on_one_line("a\x1b[31m\n b")
+        'a\\x1b[31m b'
+    """
+    words = text if "\n" not in text else " ".join(text.split())
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
 
 
 class NonFiniteLossError(DiscreteVAEError):

@@ -43,3 +43,9 @@ def test_ladders_that_do_not_rise_to_one_are_refused(ladder):
 
 def test_one_replica_is_a_ladder():
     assert check_ladder([1]).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("wrong", [object(), "text", [[0.0], [0.5, 1.0]], {"a": 1}, [None], []])
+def test_what_holds_no_numbers_is_no_ladder(wrong):
+    with pytest.raises(InvalidInputError, match="inverse_temperatures must rise strictly"):
+        check_ladder(wrong)

@@ -227,11 +227,16 @@ _guard_precision(BoltzmannEnergy)
 
 def _check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
     """Return an inverse temperature that does not enlarge the leading axes of z."""
-    t = torch.as_tensor(value, device=z.device)
     lead = z.shape[:-1]
+    rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
+    repair = "Give one inverse temperature for each state."
+    try:
+        t = torch.as_tensor(value, device=z.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidInputError("inverse_temperature", rule, repr(value), repair) from None
+    if t.is_complex():
+        raise InvalidInputError("inverse_temperature", rule, t.dtype, repair)
     if t.shape not in ((), lead) and not _fits(t.shape, lead):
-        rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
-        repair = "Give one inverse temperature for each state."
         raise InvalidInputError("inverse_temperature", rule, f"shape {tuple(t.shape)}", repair)
     ends = (value, value) if isinstance(value, float) else extremes(t)
     for end in ends or ():

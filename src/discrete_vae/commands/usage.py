@@ -28,6 +28,12 @@ class HouseParser(argparse.ArgumentParser):
         self, args: Any = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """Parse, and refuse what is left over here, where the verb is known."""
+        for word in args or ():
+            if re.fullmatch(r"--?[\w-]+=--", word):  # which argparse would take for no value at all
+                option = word.partition("=")[0]
+                raise UsageError(
+                    f"{option} must be followed by a value; received '--'. See {self.prog} --help."
+                )
         parsed, rest = super().parse_known_args(args, namespace)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")

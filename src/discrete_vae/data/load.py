@@ -35,7 +35,7 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
         (torch.Size([100, 64]), (8, 8), True)
     """
     configs = {config.model_fields["kind"].default: config for config in members(DataConfig)}
-    if name not in configs:
+    if not isinstance(name, str) or name not in configs:
         known = ", ".join(configs)
         repair = "For a file of your own: load_dataset('file', path=...)."
         raise InvalidInputError("name", f"must be one of {known}", repr(name), repair)

@@ -33,7 +33,7 @@ def experiment_function(name: str) -> Callable[[Size], ExperimentConfig]:
     Raises:
         InvalidInputError: If there is no such experiment.
     """
-    if name not in _HOMES:
+    if not isinstance(name, str) or name not in _HOMES:
         repair = "For data of your own: dvae train --data FILE."
         raise InvalidInputError("experiment", f"must be one of {', '.join(_HOMES)}", repr(name), repair)
     module = importlib.import_module(f"discrete_vae.experiments.{_HOMES[name]}")

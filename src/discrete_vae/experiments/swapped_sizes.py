@@ -13,7 +13,11 @@ from typing import Any
 Fields = Mapping[str, Any]  # an experiment as `model_dump` gives it
 
 _LAYERS = {"smoke": 2, "short": 4, "paper": 10}
-_MOST_HALVINGS = {"smoke": 2, "short": 3, "paper": 3}
+_CHANNELS = {
+    "smoke": (8, 2),
+    "short": (16, 3),
+    "paper": (16, 3),
+}  # of the largest image, and the most halvings
 
 
 def swapped_sizes(slot: str, kind: str, experiment: Fields) -> dict[str, Any]:
@@ -57,7 +61,8 @@ def _channels(experiment: Fields) -> tuple[int, ...]:
     """Channels of the images, twice as many after each halving, until these have about 4 x 4 pixels."""
     shape = experiment["model"]["event_shape"] or (1, 4, 4)
     halvings = max(1, (min(shape[-2:]) // 4).bit_length())
-    return tuple(16 * 2**level for level in range(min(halvings, _MOST_HALVINGS[experiment["size"]])))
+    first, most = _CHANNELS[experiment["size"]]
+    return tuple(first * 2**level for level in range(min(halvings, most)))
 
 
 def _smallest_divisor(number: int) -> int:

@@ -86,8 +86,9 @@ class GaussianHierarchy(Hierarchy):
         Raises:
             InvalidInputError: If features or zeta has another shape.
         """
-        check_tensor("features", features, ("batch", self.num_features))
-        check_tensor("zeta", zeta, (..., len(features), self.num_latents))
+        dtype = next(self.parameters()).dtype
+        features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
+        zeta = check_tensor("zeta", zeta, (..., len(features), self.num_latents)).to(dtype)
         joint, drawn, made = zeta, [], []
         for network in self.posterior:
             layer = network(features, joint)

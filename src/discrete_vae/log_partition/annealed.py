@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.record import LogPartition
@@ -53,12 +53,13 @@ def annealed_log_partition(
         >>> print(annealed_log_partition(RBM(2, 2), num_chains=10, num_temperatures=5))  # 4 log 2
         log Z = 2.7726 nats (+- 0.0000, annealed forward)
     """
+    check_energy(energy)
     check_positive_int("num_temperatures", num_temperatures)
+    check_positive_int("num_chains", num_chains)
     reverse = start is not None
     # the word after the seed keeps these streams apart from each other and from the training chains
     key = key_to_seed(seed, 0x616973, int(reverse))
     if start is None:
-        check_positive_int("num_chains", num_chains)
         z = fair_coins(num_chains, energy.num_units, key=key, device=energy.bias.device)
     else:
         z = check_binary("start", check_tensor("start", start, ("chain", energy.num_units)))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
-from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.bridge_run import LOW_RATE, BridgeRun
 from discrete_vae.log_partition.record import LogPartition
@@ -89,7 +89,14 @@ def bennett_log_partition(
         raise InvalidInputError("num_chains", "must be at least 20", num_chains, repair)
     sampler = ParallelTempering(energy, num_chains, seed=key_to_seed(seed, _STREAM))
     half = num_chains // 2
-    known = quenched_states(energy, half, seed=seed) if start is None else start
+    if start is None:
+        known = quenched_states(energy, half, seed=seed)
+    else:
+        known = check_binary("start", check_tensor("start", start, ("state", energy.num_units)))
+        if len(known) == 0:
+            raise InvalidInputError(
+                "start", "must hold a state", "none", "Leave it out to look for low states."
+            )
     sampler.start_from(known[torch.arange(half, device=known.device) % len(known)])
     jumps = ModeJumps(energy, quenched_states(energy, _MODES, seed=seed), seed=key_to_seed(seed, _STREAM))
     sampler.jumps = jumps if len(jumps.masks) else None

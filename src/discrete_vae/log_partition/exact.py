@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_parameters
+from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy, check_parameters
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.record import LogPartition
 
@@ -42,7 +42,7 @@ def exact_log_partition(energy: BoltzmannEnergy) -> LogPartition:
         >>> print(exact_log_partition(RBM(3, 40)))  # 43 log 2
         log Z = 29.8053 nats (exact, enumeration)
     """
-    check_parameters(energy, below=_LARGEST_SUM)
+    check_parameters(check_energy(energy), below=_LARGEST_SUM)
     with torch.no_grad():
         value = float(enumerate_log_partition(energy))
     return LogPartition(value, 0.0, "enumeration", 1 << num_enumerated_units(energy))

@@ -67,7 +67,7 @@ class ConvolutionalEncoder(nn.Module):
     ) -> None:
         super().__init__()
         sizes = _halved_sizes("input_shape", input_shape, widths)
-        check_positive_int("num_features", num_features)
+        self.num_features = check_positive_int("num_features", num_features)
         self.input_shape = tuple(input_shape)
         channels = (input_shape[0], *widths)
         kernels = (5, *(3 for _ in widths[1:]))  # the first sees the image itself

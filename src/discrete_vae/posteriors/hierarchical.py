@@ -96,7 +96,9 @@ class HierarchicalPosterior(Posterior):
         Raises:
             InvalidInputError: If features has another shape, or num_samples is not a positive integer.
         """
-        check_tensor("features", features, ("batch", self.num_features))
+        features = check_tensor("features", features, ("batch", self.num_features)).to(
+            next(self.norms.parameters()).dtype
+        )
         front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
         zetas: list[Tensor] = []
         parts: list[tuple[Tensor, Tensor, Tensor]] = []

@@ -27,13 +27,16 @@ def check_ladder(inverse_temperatures: object) -> Tensor:
     Raises:
         InvalidInputError: If it does not.
     """
-    ladder = torch.as_tensor(inverse_temperatures, dtype=torch.float64).detach().cpu().clone()
+    try:
+        ladder = torch.as_tensor(inverse_temperatures, dtype=torch.float64).detach().cpu().clone()
+    except (TypeError, ValueError, RuntimeError):  # no numbers, or rows of several lengths
+        ladder = torch.empty(0, dtype=torch.float64)
     rising = ladder.ndim == 1 and len(ladder) > 0 and bool((ladder.diff() > 0).all())
     if not (rising and float(ladder[0]) >= 0 and float(ladder[-1]) == 1):
         raise InvalidInputError(
             "inverse_temperatures",
             "must rise strictly from 0 or more to exactly 1",
-            f"{ladder.tolist()!r}"[:80],
+            repr(inverse_temperatures)[:80],
             "Give for example (0, 0.25, 0.5, 1), or None to tune them.",
         )
     return ladder

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
 from discrete_vae.checks import check_binary, check_positive_int
 from discrete_vae.errors import InvalidInputError
 
@@ -83,7 +83,7 @@ class RunningMoments:
                 "num_chains", f"must be at most {limit}", num_chains, "Use several RunningMoments."
             )
         num_batches = -(-num_chains // self._batch_size)
-        self._first = energy.blocks[0]
+        self._first = check_energy(energy).blocks[0]
         self._others = torch.cat([*energy.blocks[1:], self._first[:0]])
         self._units = torch.zeros(num_batches, energy.num_units, dtype=torch.int64)
         self._pairs = torch.zeros(num_batches, len(self._first), len(self._others), dtype=torch.int64)

@@ -58,7 +58,7 @@ class SpikeExponential(SpikeSmoothing):
         Raises:
             InvalidInputError: If limit is not a number of at least 0.01, or infinite.
         """
-        if limit != math.inf:
+        if not isinstance(limit, float) or limit != math.inf:
             check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
         self.max_beta = float(limit)
 

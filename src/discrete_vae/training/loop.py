@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.config import ExperimentConfig
+from discrete_vae.contention import yielding_threads
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import Dataset
@@ -100,7 +101,7 @@ def train(
     metrics.drop_after(state.step)
     checkpoints.warn_of_missing_lines(settings)
     clock = Clock(metrics.read())
-    with progress or TrainingProgress(state.step, num_steps) as shown:
+    with yielding_threads(), progress or TrainingProgress(state.step, num_steps) as shown:
         while state.step < num_steps and not (stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
             x = batches.batch(state.step)

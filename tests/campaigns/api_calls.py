@@ -1,0 +1,194 @@
+"""Public callables with one wrong argument: an error of the library, or a result as if nothing had been wrong.
+
+A call that does not fit a signature (an unknown name, a missing argument) is Python's TypeError. So may be an object of
+another class than the annotation names, a model say; wrong numbers, texts and tensors are always the library's errors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae.errors import DiscreteVAEError
+from tests.campaigns.engine import Campaign, Finding, Outcome
+from tests.campaigns.machine_calls import Call
+from tests.campaigns.public_calls import public_calls
+
+_NEVER_TENSORS = {
+    "an axis more": lambda t: t.unsqueeze(-1),
+    "an axis more in front, twice": lambda t: t.expand(2, 2, *t.shape),
+    "a feature less": lambda t: t[..., :-1],
+    "a feature more": lambda t: torch.cat([t, t[..., :1]], -1),
+    "a scalar": lambda t: t.flatten()[0],
+    "nothing": lambda t: t[..., :0],
+    "complex": lambda t: t.to(torch.complex64),
+    "on meta": lambda t: t.to("meta"),
+    "sparse": lambda t: t.to_sparse(),
+    "NaN": lambda t: torch.where(torch.arange(t.numel()).reshape(t.shape) == 3, torch.nan, t),
+    "infinite": lambda t: torch.where(torch.arange(t.numel()).reshape(t.shape) == 3, torch.inf, t),
+    "None": lambda t: None,
+    "text": lambda t: "text",
+    "a list": lambda t: t.tolist(),
+    "numpy": lambda t: t.detach().numpy(),
+    "a number": lambda t: 1.0,
+}
+_OUTSIDE = {"two": lambda t: t + 2.0, "spins": lambda t: 2 * t - 1 - 1e-3, "small": lambda t: t - 1e-3}
+_SHAPES = (
+    "an axis more",
+    "an axis more in front, twice",
+    "a scalar",
+    "nothing",
+    "a feature less",
+    "a feature more",
+)
+_DOUBTFUL_TENSORS = {
+    "float64": lambda t: t.double(),
+    "float16": lambda t: t.half(),
+    "bfloat16": lambda t: t.bfloat16(),
+    "int64": lambda t: t.long(),
+    "bool": lambda t: t.bool(),
+    "with gradient": lambda t: t.clone().requires_grad_(t.is_floating_point()),
+    "strided": lambda t: t.t().contiguous().t() if t.dim() == 2 else t,
+    "a subclass": lambda t: torch.nn.Parameter(t, requires_grad=False),
+}
+_NEVER_NUMBERS = (
+    "3",
+    None,
+    [],
+    {},
+    float("nan"),
+    float("inf"),
+    -float("inf"),
+    1j,
+    b"1",
+    torch.ones(2, 2),
+    torch.ones(10, 1),
+    object,
+)
+_NEVER_WHOLE = (1.5, -1, -(10**30), True, "x", np.ones(3))
+_DOUBTFUL_NUMBERS = (0, 1, 2, np.int64(3), np.float32(1.0), torch.tensor(2), -1.0, 1e-300, 0.0)
+_NEVER_OBJECTS = (None, "text", 3, [], object())
+
+
+def prepare(folder: Path) -> list[tuple[Call, Any]]:
+    """The calls with their right results."""
+    return [(call, _result(call, call.arguments)) for call in public_calls()]
+
+
+def case(stage: list[tuple[Call, Any]], chosen: random.Random, number: int, folder: Path) -> Finding:
+    """One call with one argument altered."""
+    call, right = stage[number % len(stage)]
+    arguments, name = dict(call.arguments), chosen.choice(sorted(call.arguments))
+    done, value, never, signature = _altered(call, name, chosen)
+    if signature:
+        arguments = {key: part for key, part in arguments.items() if key != name} | {done: value}
+    else:
+        arguments[name] = value
+    shown = f"{call.name}, {name}: {done}"
+    try:
+        result = _result(call, arguments)
+    except DiscreteVAEError as error:
+        fine = "; received " in str(error) and str(error).isprintable()
+        return Finding(Outcome.REFUSED if fine else Outcome.CRASHED, f"{shown}\n{error}")
+    except TypeError as error:
+        an_object = not isinstance(call.arguments[name], int | float | str | Tensor)
+        fine = signature or an_object
+        return Finding(
+            Outcome.REFUSED if fine else Outcome.CRASHED, f"{shown}\nTypeError: {str(error)[:500]}"
+        )
+    except Exception as error:
+        return Finding(Outcome.CRASHED, f"{shown}\n{type(error).__name__}: {str(error)[:500]}")
+    if never:
+        return Finding(Outcome.WRONG, f"{shown}\ntaken: {_shapes(result)}")
+    follows = name in call.sizes or name in call.free
+    if not follows and _shapes(result) != _shapes(right):
+        return Finding(Outcome.WRONG, f"{shown}\nshapes {_shapes(result)} instead of {_shapes(right)}")
+    if done == "NaN" and all(bool(one.isfinite().all()) for one in result):
+        return Finding(Outcome.WRONG, f"{shown}\nNaN has vanished")
+    if (
+        done not in ("NaN", "infinite")
+        and name not in call.sizes
+        and not all(bool(one.isfinite().all()) for one in result if one.is_floating_point())
+    ):
+        return Finding(Outcome.WRONG, f"{shown}\na result that is not finite")
+    same = len(result) == len(right) and all(torch.equal(*pair) for pair in zip(result, right, strict=True))
+    return Finding(Outcome.EQUAL if same else Outcome.OTHER)
+
+
+def _altered(call: Call, name: str, chosen: random.Random) -> tuple[str, Any, bool, bool]:
+    """What is done to an argument, its value, whether that must be refused, whether the signature is what is wrong."""
+    value, optional = call.arguments[name], name in call.optional
+    if chosen.random() < 0.04:
+        return f"{name}_", value, True, True
+    if isinstance(value, Tensor):
+        outside = {} if name in call.real or not value.is_floating_point() else _OUTSIDE
+        tables = {**_NEVER_TENSORS, **outside, **_DOUBTFUL_TENSORS}
+        done = chosen.choice(list(tables))
+        never = done in _NEVER_TENSORS or done in outside
+        if (optional and done == "None") or (name in call.free and done in _SHAPES):
+            never = False
+        if name in call.real and done in ("NaN", "infinite"):
+            never = False
+        return done, tables[done](value.clone()), never, False
+    if isinstance(value, int | float):
+        never_values = (*_NEVER_NUMBERS, *(_NEVER_WHOLE if isinstance(value, int) else ("x", np.ones(3))))
+        wrong = chosen.choice(
+            [*never_values, *_DOUBTFUL_NUMBERS, *((2**64, 2**64 - 1) if name == "seed" else ())]
+        )
+        never = any(wrong is one for one in never_values) and not (optional and wrong is None)
+        never &= not (name == "max_beta" and wrong == float("inf") if isinstance(wrong, float) else False)
+        return repr(wrong)[:100], wrong, never, False
+    if isinstance(value, str):
+        wrong = chosen.choice(
+            [None, "", 3, "digit", "DIGITS", "digits\n", b"digits", ["digits"], "x" * 5000, "\x1b[31m"]
+        )
+        return repr(wrong)[:100], wrong, True, False
+    wrong = chosen.choice(
+        [*_NEVER_OBJECTS, -1, float("nan"), [[1, 2, 3]], [["a", "b"]], [-1], [True], {"a": 1}]
+    )
+    if isinstance(value, list):  # texts and whole numbers have a meaning for some
+        return repr(wrong)[:100], wrong, False, False
+    return repr(wrong)[:100], wrong, not (optional and wrong is None), False
+
+
+def _result(call: Call, arguments: dict[str, Any]) -> list[Tensor]:
+    """All tensors and numbers of what a call returns, with the same noise each time."""
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return list(_tensors(call.function(**arguments)))
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value.detach()]
+    if isinstance(value, float):
+        return [torch.tensor(value)]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+        parts.pop("seconds", None)
+        parts |= {"value": value.value} if isinstance(getattr(value, "value", None), Tensor) else {}
+        return [tensor for part in parts.values() for tensor in _tensors(part)]
+    return []
+
+
+def _shapes(result: list[Tensor]) -> list[tuple[int, ...]]:
+    return [tuple(tensor.shape) for tensor in result]
+
+
+CAMPAIGN = Campaign(
+    name="api-calls",
+    what="a public function with one wrong argument",
+    bounded=300,
+    long=2000,
+    prepare=prepare,
+    case=case,
+    limit=30.0,
+)

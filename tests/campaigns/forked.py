@@ -1,0 +1,138 @@
+"""Commands of dvae in forked processes, and what a clean refusal is."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_HOUSE_FORM = re.compile(r"error: .+; received .*\. .+[.?]$")
+_SPARE_MEMORY = 3 << 30  # bytes beyond those in use: more must be refused, not bring the machine down
+_HELD = {signal.SIGINT, signal.SIGTERM}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a forked command ended: its exit status, minus the signal's number, or None for the time limit."""
+
+    words: tuple[str, ...]
+    status: int | None
+    out: str
+    err: str
+
+    def __str__(self) -> str:
+        shown = "time limit" if self.status is None else f"status {self.status}"
+        return (
+            f"dvae {' '.join(map(repr, self.words))[:1000]}\n{shown}\n{self.out[-1500:]}\n{self.err[-3000:]}"
+        )
+
+
+def call(
+    words: Sequence[str],
+    *,
+    limit: float = 30.0,
+    first: Callable[[], None] | None = None,
+    stop: tuple[float, int] | None = None,
+) -> Ended:
+    """Run one command of dvae in a forked process.
+
+    Args:
+        words: The command line without the program's name.
+        limit: Seconds until it counts as hanging.
+        first: Called in the process before the command, to plant a fault there.
+        stop: After how many seconds it is sent which signal.
+    """
+    from discrete_vae.cli import main
+
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = _fork(lambda: _command(main, words, first), out.fileno(), err.fileno())
+        status = _wait(process, limit, stop)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode(errors="backslashreplace"))
+    return Ended(tuple(words), status, *texts)
+
+
+def _command(
+    main: Callable[[Sequence[str]], int], words: Sequence[str], first: Callable[[], None] | None
+) -> int:
+    limit_memory()
+    if first is not None:
+        first()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
+    status = main(list(words))
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
+
+
+def limit_memory() -> None:
+    """Let this process fail where it asks for much memory, instead of the machine."""
+    if sys.platform == "linux":
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + _SPARE_MEMORY, resource.RLIM_INFINITY))
+
+
+def _fork(work: Callable[[], int], out: int, err: int) -> tuple[int, int]:
+    """Start a process; returns its id and the end of a pipe that closes when it ends."""
+    ends, held = os.pipe()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)  # a signal is for the command, not for its start
+    process = os.fork()
+    if process == 0:
+        status = 99
+        try:
+            os.close(ends)
+            os.dup2(out, 1)
+            os.dup2(err, 2)
+            sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (descriptors)
+            sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+            status = work()
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(status)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    os.close(held)
+    return process, ends
+
+
+def _wait(process: tuple[int, int], limit: float, stop: tuple[float, int] | None) -> int | None:
+    number, ends = process
+    if stop is not None and not select.select([ends], [], [], stop[0])[0]:
+        os.kill(number, stop[1])
+    ready, _, _ = select.select([ends], [], [], limit)
+    os.close(ends)
+    if not ready:
+        os.kill(number, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
+    return status if ready else None
+
+
+def refusal_fault(ended: Ended, *, statuses: Sequence[int] = (2,), before: bool = True) -> str | None:
+    """What is wrong with a refusal; None if it is one line in the house's form.
+
+    Args:
+        ended: The command.
+        statuses: Exit statuses that fit.
+        before: Whether it must have been refused before any work, so that nothing else is on standard error.
+    """
+    lines = ended.err.splitlines()
+    if ended.status not in statuses or "Traceback" in ended.err:
+        return "neither success nor a clean refusal"
+    if not lines or not lines[-1].startswith("error: "):
+        return "no line that starts with error:"
+    if ended.status == 2 and not _HOUSE_FORM.match(lines[-1]):
+        return "not in the house's form"
+    others = [line for line in lines[:-1] if not line.startswith("warning: ")]
+    if (before and (others or ended.out)) or any(line.startswith("error: ") for line in others):
+        return "more than one line"
+    return None

@@ -1,0 +1,129 @@
+"""A file of a run is damaged; then its readers and training go on with what is there."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+from pathlib import Path
+
+from tests.campaigns import damage
+from tests.campaigns.engine import Campaign, Finding, Outcome
+from tests.campaigns.forged import forge
+from tests.campaigns.forked import Ended, call, refusal_fault
+from tests.campaigns.tiny_runs import (
+    WRITTEN_BY_READERS,
+    Stage,
+    difference,
+    forget_results,
+    found_by,
+    prepare,
+    reader_words,
+    snapshot,
+    train_words,
+)
+
+
+def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
+    """Two readers and a resumption of a damaged copy of a run; the worst of what they did counts."""
+    source = chosen.choice([stage.unbroken, stage.interrupted])
+    run = forget_results(shutil.copytree(source, folder / "run"))
+    done = _damage(run, stage, chosen)
+    findings = [
+        _read(
+            stage,
+            chosen.choice(["evaluate", "sample", "log-partition"]),
+            chosen.choice(["best", "last"]),
+            run,
+            folder,
+        )
+        for _ in range(2)
+    ]
+    findings.append(_resume(stage, run, done))
+    worst = max(findings, key=lambda found: list(Outcome).index(found.outcome))
+    if any(found.outcome == Outcome.REFUSED for found in findings) and worst.outcome == Outcome.EQUAL:
+        worst = Finding(Outcome.REFUSED)
+    return Finding(worst.outcome, f"{source.name}: {done}\n{worst.detail}")
+
+
+def _damage(run: Path, stage: Stage, chosen: random.Random) -> str:
+    """Damage one file of a run; returns what was done."""
+    if chosen.random() < 0.2:
+        return forge(chosen.choice(sorted((run / "checkpoints").iterdir())), chosen)
+    name = chosen.choice(sorted(snapshot(run, without=WRITTEN_BY_READERS)))
+    file = run / name
+    kind = chosen.random()
+    if kind < 0.1 and "checkpoints" in name:
+        shutil.rmtree(file.parent)
+        return f"{Path(name).parent} removed"
+    if kind < 0.3 and file.suffix == ".json":
+        file.write_bytes(damage.alter_json(file.read_bytes(), chosen))
+        return f"alter_json {name}: {file.read_bytes()[:1500]!r}"
+    if kind < 0.4 and (stage.other / name).is_file():
+        damage.swap(file, stage.other / name)
+        return f"swap {name}"
+    if kind < 0.6:
+        replace = chosen.choice(damage.KINDS)
+        replace(file)
+        return f"{replace.__name__} {name}"
+    alter = chosen.choice(damage.BYTES)
+    file.write_bytes(alter(file.read_bytes(), chosen))
+    return f"{alter.__name__} {name}"
+
+
+def _read(stage: Stage, verb: str, checkpoint: str, run: Path, folder: Path) -> Finding:
+    before = snapshot(run, without=WRITTEN_BY_READERS)
+    steps = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
+    ended = call(reader_words(verb, run, folder, "--checkpoint", checkpoint), limit=20)
+    if snapshot(run, without=WRITTEN_BY_READERS) != before:
+        return Finding(Outcome.LOST, str(ended))
+    if ended.status != 0:
+        return _refused(ended, run)
+    step = stage.best if checkpoint == "best" else max(steps, default=None)
+    if step is not None and found_by(verb, run, folder, step) == stage.found[verb, step]:
+        return Finding(Outcome.EQUAL)
+    return Finding(Outcome.OTHER if "warning: " in ended.err else Outcome.WRONG, f"another result\n{ended}")
+
+
+def _resume(stage: Stage, run: Path, done: str) -> Finding:
+    before = snapshot(run)
+    ended = call(train_words(stage.data, run), limit=20)
+    after = snapshot(run)
+    treasure = [
+        name for name in before if name.startswith((f"checkpoints/step-{stage.best}/", "config.json"))
+    ]
+    if any(after.get(name) != before[name] for name in treasure):
+        return Finding(Outcome.LOST, f"the best checkpoint or the config is gone or changed\n{ended}")
+    if ended.status != 0:
+        lost = [name for name in before if after.get(name) != before[name] and not _is_pruned(name, after)]
+        return Finding(Outcome.LOST, f"{lost} lost\n{ended}") if lost else _refused(ended, run)
+    differs = difference(run, stage.unbroken, log="metrics" not in done)
+    if differs is None:
+        return Finding(Outcome.EQUAL)
+    of_best = f"step-{stage.best}/" in differs  # forged with right sums, or damaged and said so
+    told = of_best and (done.startswith("forged") or "warning: " in ended.err)
+    return Finding(Outcome.OTHER if told else Outcome.WRONG, f"{differs}\n{ended}")
+
+
+def _is_pruned(name: str, after: dict[str, bytes]) -> bool:
+    """Whether a file may go: no checkpoint's, or one's that two newer ones have followed."""
+    found = re.match(r"checkpoints/step-(\d+)/", name)
+    newer = set(re.findall(r"^checkpoints/step-(\d+)/state", "\n".join(after), re.MULTILINE))
+    return found is None or sum(int(step) > int(found[1]) for step in newer) >= 2
+
+
+def _refused(ended: Ended, run: Path) -> Finding:
+    wrong = refusal_fault(ended, before=False)
+    if wrong is None and str(run) not in ended.err:
+        wrong = "does not name the file"
+    return Finding(Outcome.REFUSED) if wrong is None else Finding(Outcome.CRASHED, f"{wrong}\n{ended}")
+
+
+CAMPAIGN = Campaign(
+    name="run-folders",
+    what="a file of a run damaged, removed, replaced or forged, before evaluation, sampling and resumption",
+    bounded=12,
+    long=1000,
+    prepare=prepare,
+    case=case,
+)

@@ -1,0 +1,191 @@
+"""Small runs that campaigns start from, what undamaged commands find in them, and how runs are compared."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discrete_vae.runs.metrics import MetricsLog
+from tests.campaigns.forked import Ended, call
+from tests.commands.conftest import TINY
+
+NUM_STEPS = 12
+# A step size that overshoots: the best checkpoint is an early one, which only its name in best.json keeps.
+SETTINGS = [
+    *TINY,
+    *("--training.num-epochs", str(NUM_STEPS), "--training.validate-every", "3"),
+    *("--training.optimiser.learning-rate", "5"),
+]
+WRITTEN_BY_READERS = ("evaluation", "log_partition", "figures")  # files and folders that begin so
+_EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
+
+
+def write_data(path: Path) -> Path:
+    """60 images of 3 by 4 binary pixels, in two clusters."""
+    noise = np.random.default_rng(0)
+    centres = noise.random((2, 12))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    bits = noise.random((60, 12)) < centres[noise.integers(0, 2, 60)]
+    np.save(path, bits.reshape(60, 3, 4))
+    return path
+
+
+def train_words(data: Path, run: Path) -> list[str]:
+    """The words that begin the run, or go on with it once it is a run."""
+    if (run / "config.json").exists():
+        return ["train", "--resume", "--run-dir", str(run)]
+    return ["train", "--data", str(data), "--run-dir", str(run), *SETTINGS]
+
+
+def reader_words(verb: str, run: Path, folder: Path, *more: str) -> list[str]:
+    """The words of a command that reads a run; pictures go to a folder of their own."""
+    if verb == "sample":
+        more = ("--num-rows", "2", "--num-sweeps", "3", "--out", str(folder / "samples.png"), *more)
+    if verb == "log-partition":
+        more = ("--health-sweeps", "20", *more)
+    return [verb, str(run), *more]
+
+
+def found_by(verb: str, run: Path, folder: Path, step: int) -> Any:
+    """What such a command found about a step's checkpoint, without what differs from time to time; None if nothing."""
+    if verb == "sample":
+        return (folder / "samples.png").read_bytes()
+    place = "evaluations" if verb == "evaluate" else "log_partitions"
+    files = sorted((run / place).glob(f"step-{step}-*.json"))
+    return _without_seconds(json.loads(files[0].read_text())) if len(files) == 1 else None
+
+
+def forget_results(run: Path) -> Path:
+    """Remove what readers wrote."""
+    for entry in list(run.iterdir()):
+        if entry.name.startswith(WRITTEN_BY_READERS):
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    return run
+
+
+def _without_seconds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_seconds(part) for name, part in value.items() if name != "seconds"}
+    return [_without_seconds(part) for part in value] if isinstance(value, list) else value
+
+
+def snapshot(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, bytes]:
+    """All regular files below a folder, with their bytes; links and pipes are not followed."""
+    paths = [path for path in sorted(folder.rglob("*")) if not path.is_symlink() and path.is_file()]
+    names = {str(path.relative_to(folder)): path for path in paths if ".tmp-" not in str(path)}
+    return {name: path.read_bytes() for name, path in names.items() if not name.startswith(without)}
+
+
+def difference(run: Path, unbroken: Path, *, log: bool = True) -> str | None:
+    """Where a finished run differs from the unbroken one; None if it equals it byte for byte, but for times.
+
+    Compared are the config, the name of the best checkpoint, the last and the best checkpoint with weights, chains and
+    optimiser, and the log.
+    """
+    last = f"checkpoints/step-{NUM_STEPS}"
+    best = f"checkpoints/step-{json.loads((unbroken / 'best.json').read_text())['step']}"
+    files = [
+        f"{folder}/{name}" for folder in (last, best) for name in ("state.safetensors", "checkpoint.json")
+    ]
+    for name in ("config.json", "best.json", *files):
+        if not (run / name).is_file():
+            return f"{name} is missing"
+        if (run / name).read_bytes() != (unbroken / name).read_bytes():
+            return f"{name} differs"
+    logs = [_without_seconds(MetricsLog(each / "metrics.jsonl").read()) for each in (run, unbroken)]
+    return "metrics.jsonl differs" if log and logs[0] != logs[1] else None
+
+
+def at_operation(run: Path, number: int, act: Callable[[], None]) -> Callable[[], None]:
+    """What makes a forked command do something just before its n-th operation on a file of the run."""
+
+    def first() -> None:
+        count = 0
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal count
+            if (event == "open" or event in _EVENTS) and any(str(run) in str(one) for one in arguments[:2]):
+                count += 1
+                if count == number:
+                    act()
+
+        sys.addaudithook(hook)
+
+    return first
+
+
+def kill_at(run: Path, number: int, kind: int = signal.SIGKILL) -> Callable[[], None]:
+    """What makes a forked command send itself a signal at its n-th operation on a file of the run."""
+    return at_operation(run, number, lambda: os.kill(os.getpid(), kind))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the cases start from.
+
+    Attributes:
+        data: The data's file.
+        unbroken: A run that went to its end.
+        interrupted: The same run, killed while it saved its last checkpoint but one.
+        other: A finished run with another seed.
+        best: The step of the best checkpoint; the newest ones are others.
+        found: What the undamaged runs' readers find, by verb and step.
+    """
+
+    data: Path
+    unbroken: Path
+    interrupted: Path
+    other: Path
+    best: int
+    found: dict[tuple[str, int], Any]
+
+
+def prepare(folder: Path) -> Stage:
+    """The runs, made once per process and not to be changed."""
+    return _stage()
+
+
+@functools.cache
+def _stage() -> Stage:
+    folder = Path(tempfile.mkdtemp(prefix="campaign-runs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    data = write_data(folder / "data" / "flags.npy")
+    runs = {name: folder / name for name in ("unbroken", "interrupted", "other")}
+    _succeed(call(train_words(data, runs["unbroken"])))
+    _succeed(call([*train_words(data, runs["other"]), "--seed", "1"]))
+
+    def first() -> None:
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            if event == "os.mkdir" and f"step-{NUM_STEPS}" in str(arguments[0]):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+
+    ended = call(train_words(data, runs["interrupted"]), first=first)
+    assert ended.status == -signal.SIGKILL, ended
+    best = json.loads((runs["unbroken"] / "best.json").read_text())["step"]
+    mine = [runs["interrupted"], runs["unbroken"]]
+    steps = {int(path.name[5:]): run for run in mine for path in run.glob("checkpoints/step-*")}
+    assert best < sorted(steps)[-3], "the best checkpoint would stay without its name in best.json"
+    found = {}
+    for step, run in steps.items():
+        for verb in ("evaluate", "log-partition", "sample"):
+            _succeed(call(reader_words(verb, run, folder, "--checkpoint", str(step))))
+            found[verb, step] = found_by(verb, run, folder, step)
+    return Stage(data, runs["unbroken"], runs["interrupted"], runs["other"], best, found)
+
+
+def _succeed(ended: Ended) -> None:
+    assert ended.status == 0, str(ended)
