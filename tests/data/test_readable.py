@@ -81,8 +81,8 @@ def test_the_message_for_real_values(tmp_path):
         check_kind("bernoulli", data(tmp_path, REAL))
     assert str(caught.value).startswith(
         "mine.npy, part 'train', must hold values in [0, 1] to be read by --model.likelihood bernoulli; received "
-        "values from -3.1 to 7.2. gaussian can read them; categorical needs whole numbers from 0 to 255; negative-binomial "
-        "needs whole numbers of at least 0."
+        "values from -3.1 to 7.2. gaussian can read them; categorical needs whole numbers from 0 to 255; "
+        "negative-binomial needs whole numbers of at least 0."
     )
 
 

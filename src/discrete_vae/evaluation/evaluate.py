@@ -85,7 +85,7 @@ def evaluate_model(
 
     Args:
         model: The model.
-        x: (example, feature) or (example, *event), draws of the likelihood; NaN marks missing values.
+        x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
         config: Numbers of samples, chains and temperatures, and the seed.
         chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
         train: Training examples, for what independent features reach; None leaves it out.

@@ -40,7 +40,7 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
 
     Args:
         likelihood: The kind of law; it stays as it is.
-        train: Training examples, (example, feature) or (example, *event).
+        train: Training examples, (example, feature) or in the event's shape.
         x: Examples to score, likewise.
 
     Returns:
