@@ -1,5 +1,7 @@
 """The model's interface: shapes, modes, sampling, reconstruction, errors."""
 
+import copy
+
 import pytest
 import torch
 
@@ -263,3 +265,22 @@ def test_the_rise_compares_with_either_half():
     got = importance_weighted(log_weights)
     torch.testing.assert_close(got.rise, got.value - (parts[0] + parts[1]) / 2)
     assert bool((importance_weighted(log_weights[:6]).rise > 0).all())  # by Jensen's inequality
+
+
+def test_a_loop_that_forgets_to_project_keeps_the_bounds(model, x):
+    model.smoothing.bound_sharpness_(3.5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=30.0)
+    norms = list(model.posterior.norms)
+    for _ in range(5):
+        optimizer.zero_grad()
+        model.elbo(x).loss.backward()
+        optimizer.step()
+        for norm in copy.deepcopy(norms):
+            norm.eval().running_mean.zero_()
+            norm.running_deviation.fill_(1 - norm.eps)
+            offset, above = norm(torch.tensor([[0.0], [1.0]]).expand(2, norm.num_features))
+            assert bool(((above - offset > 2 - 1e-4) & (above - offset < 3 + 1e-4)).all())
+            assert bool((offset.abs() <= above - offset + 1e-4).all())
+        assert 0.0099 <= model.smoothing._bounded_beta().item() <= 3.5
+    outside = torch.cat([norm.scale.detach() for norm in norms])
+    assert bool(((outside < 2) | (outside > 3)).any())  # the parameters themselves did leave

@@ -110,6 +110,27 @@ PRIORS = [
 ]
 
 
+def test_autocast_keeps_energies_and_latents():
+    """Networks may round; energies of tens of nats, the KL and every latent may not."""
+    model = build(hierarchy=LAYERS)
+    with torch.no_grad():
+        model.prior.weight.normal_(0, 4)
+        model.prior.bias.normal_(0, 4)
+    z = torch.bernoulli(torch.full((50, 7), 0.5))
+    energy, log_z = model.prior.energy(z), exact_log_partition(model.prior)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(model.prior.energy(z), energy)
+        assert exact_log_partition(model.prior).value == log_z.value
+        drawn = model.encode(X)
+        assert {drawn.z.dtype, drawn.zeta.dtype, drawn.logits.dtype, drawn.h.dtype} == {torch.float32}
+        elbo = model.elbo(X, negative_phase=z, log_partition=log_z)
+        assert {elbo.value.dtype, elbo.kl_continuous.dtype, elbo.kl_discrete.dtype} == {torch.float32}
+        elbo.loss.backward()
+        assert model.log_likelihood(X, 5, log_partition=log_z).value.dtype == torch.float64
+        made = model.posterior.networks[0](X)
+    assert made.dtype == torch.bfloat16  # so something was rounded
+
+
 class TestDtypes:
     @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.kind)
     @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])

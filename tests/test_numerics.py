@@ -58,3 +58,29 @@ def test_replace_gradient():
     y = numerics.replace_gradient(x**3, 5 * x)
     assert y.item() == 8.0
     assert torch.autograd.grad(y, x)[0].item() == 5.0
+
+
+def test_bounded_stays_inside_and_lets_the_gradient_lead_back():
+    for sign, expected in ((1.0, [0.0, 1.0, 1.0]), (-1.0, [-1.0, -1.0, 0.0])):
+        value = torch.tensor([1.0, 2.5, 4.0], requires_grad=True)
+        inside = numerics.bounded(value, 2.0, 3.0)
+        assert inside.tolist() == [2.0, 2.5, 3.0]
+        (sign * inside).sum().backward()
+        assert value.grad.tolist() == expected
+
+
+def test_bounded_by_tensors():
+    limit = torch.tensor([1.0, 2.0])
+    assert numerics.bounded(torch.tensor([5.0, -5.0]), -limit, limit).tolist() == [1.0, -2.0]
+
+
+def test_tf32_is_off_inside_and_back_outside():
+    products = torch.backends.mkldnn.matmul
+    before = products.fp32_precision
+    try:
+        products.fp32_precision = "bf16"
+        with numerics.full_precision(torch.zeros(1)):
+            assert products.fp32_precision == "ieee"
+        assert products.fp32_precision == "bf16"
+    finally:
+        products.fp32_precision = before

@@ -8,7 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
-from discrete_vae.checks import check_binary, check_finite, check_positive_int, check_tensor
+from discrete_vae.checks import (
+    check_binary,
+    check_finite,
+    check_positive_int,
+    check_tensor,
+    values_are_known,
+)
 from discrete_vae.draws import ModelSample
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
@@ -171,7 +177,7 @@ class GenerativeModel(nn.Module, ABC):
 
     def _finite(self, name: str, result: Tensor) -> Tensor:
         """Return a result if it is finite; otherwise name the weight to blame, or the result."""
-        if not bool(result.isfinite().all()):
+        if values_are_known(result) and not bool(result.isfinite().all()):
             check_weights("model", self)
         repair = "Weights are finite but too large: restore an earlier state, or compute in a wider dtype."
         return check_finite(name, result, repair=repair)

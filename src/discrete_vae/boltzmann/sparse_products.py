@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from discrete_vae.checks import values_are_readable
+
 _LARGEST_PART = 1 << 24  # numbers that a product of gathered states holds at a time
 
 
@@ -42,10 +44,17 @@ class _SparseProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, z: Tensor, rows: Tensor, columns: Tensor, num_rows: int) -> Tensor:
         ctx.save_for_backward(values, z, rows, columns)
-        matrix = torch.sparse_coo_tensor(
-            torch.stack([rows, columns]), values, (num_rows, len(z)), check_invariants=False
-        )
-        return torch.sparse.mm(matrix, z)
+        if values_are_readable(z):
+            matrix = torch.sparse_coo_tensor(
+                torch.stack([rows, columns]), values, (num_rows, len(z)), check_invariants=False
+            )
+            return torch.sparse.mm(matrix, z)
+        # an accelerator would sort the entries in each call, and a compiled graph knows no sparse tensors
+        result = z.new_zeros(num_rows, z.shape[1])
+        size = max(1, _LARGEST_PART // max(1, z.shape[1]))
+        for v, r, c in zip(values.split(size), rows.split(size), columns.split(size), strict=True):
+            result = result.index_add(0, r, z.index_select(0, c) * v[:, None])
+        return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -43,7 +43,7 @@ def headline(
     if dataset.dynamic:
         says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
         own = config.data.kind == "file"
-        lines.append(f"{says} Measurements that are none need a threshold first." if own else says)
+        lines.append(f"{says} For measurements that are none: --model.likelihood gaussian." if own else says)
     values = dataset.summaries["train"]
     if values.num_missing:
         share = 100 * values.num_missing / values.num_values

@@ -92,5 +92,8 @@ def enumerate_log_partition(energy: BoltzmannEnergy) -> Tensor:
 
     total = 1 << enumerated
     count = min(total, 1 << _CHUNK_BITS)
-    parts = [checkpoint(of_chunk, first, count, use_reentrant=False) for first in range(0, total, count)]
+    parts = [
+        checkpoint(of_chunk, first, count, use_reentrant=False, preserve_rng_state=False)
+        for first in range(0, total, count)
+    ]
     return torch.logsumexp(torch.stack(parts), 0)

@@ -6,6 +6,7 @@ import math
 
 from torch import nn
 
+from discrete_vae.checks import values_are_known
 from discrete_vae.errors import InvalidInputError
 
 
@@ -27,6 +28,8 @@ def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
     """
     for name, value in module.state_dict().items():
         # a sum is finite only if all of its terms are; it reads the numbers once and writes none
+        if not values_are_known(value):
+            continue
         if value.is_floating_point() and not math.isfinite(float(value.sum())):
             broken = value[~value.isfinite()]
             if len(broken) > 0:

@@ -183,7 +183,7 @@ def training_step(
         if broken is None:
             raise
         raise broken from None
-    generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step)
+    generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step, device=x.device)
     elbo = model.elbo(x, negative_phase=z, log_partition=state.log_partition, generator=generator)
     loss = elbo.weighted_loss(discrete=weights.discrete, continuous=weights.continuous)
     if not math.isfinite(loss.item()):

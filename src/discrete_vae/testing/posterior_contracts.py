@@ -1,0 +1,122 @@
+"""The laws of an approximating posterior over the binary latents; run them on one of your own.
+
+Each function raises AssertionError where the law is broken. Give a float64 posterior in evaluation mode.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from discrete_vae.posteriors.base import Posterior, PosteriorSample
+from discrete_vae.smoothing.spike import SpikeSmoothing
+from discrete_vae.testing.goodness_of_fit import check_mean
+
+
+def check_sample(posterior: Posterior, features: Tensor) -> None:
+    """Shapes, dtypes and domains of a draw, and that z, zeta, logits and bits are of one and the same draw.
+
+    Args:
+        posterior: The posterior.
+        features: (batch, feature), at least two rows.
+    """
+    shape = (len(features), posterior.num_units)
+    for num_samples in (None, 1, 3):
+        sample = posterior.rsample(features, num_samples=num_samples, generator=_seeded(0))
+        front = () if num_samples is None else (num_samples,)
+        for name in ("z", "zeta", "logits", "bits"):
+            part = getattr(sample, name)
+            assert part.shape == (*front, *shape), f"{name} has shape {tuple(part.shape)}"
+            assert part.dtype == features.dtype, f"{name} is {part.dtype}"
+            assert bool(part.isfinite().all()), f"{name} is not finite"
+        _check_consistent(posterior, sample)
+    assert torch.equal(
+        posterior.rsample(features, generator=_seeded(1)).zeta,
+        posterior.rsample(features, generator=_seeded(1)).zeta,
+    ), "the generator does not govern the noise"
+
+
+def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
+    assert bool(((sample.z == 0) | (sample.z == 1)).all()), "z holds more than 0 and 1"
+    assert not sample.z.requires_grad, "z carries a gradient"
+    posterior.smoothing.check_zeta(sample.zeta, sample.z.shape)
+    expected = posterior.smoothing.bits(sample.zeta, sample.logits)
+    torch.testing.assert_close(sample.bits, expected, msg="bits are not those of zeta and logits")
+    if isinstance(posterior.smoothing, SpikeSmoothing):
+        assert torch.equal(sample.z, (sample.zeta != 0).to(sample.z.dtype)), "z does not belong to zeta"
+    assert torch.equal(sample.group_of_unit, posterior.group_of_unit), "the sample has other groups"
+
+
+def check_groups(posterior: Posterior, features: Tensor) -> None:
+    """That each unit's logits depend on zeta of earlier groups alone, as `group_of_unit` says.
+
+    Args:
+        posterior: The posterior.
+        features: (batch, feature).
+    """
+    group = posterior.group_of_unit
+    positions = sorted(set(group.tolist()))
+    assert group.shape == (posterior.num_units,), "group_of_unit has another length than num_units"
+    assert positions == list(range(len(positions))), "positions of groups are not 0, 1, ..."
+    rows = features[:1].expand(400, -1)
+    with torch.no_grad():
+        sample = posterior.rsample(rows, generator=_seeded(2))
+    for position in positions:
+        _check_function(sample.zeta[:, group < position], sample.logits[:, group == position], position)
+
+
+def _check_function(earlier: Tensor, logits: Tensor, position: int) -> None:
+    """Rows with the same earlier latents must have the same logits; where there is a spike many have."""
+    index = torch.zeros(len(logits), dtype=torch.int64)
+    if earlier.shape[1] > 0:
+        _, index = earlier.unique(dim=0, return_inverse=True)
+    for row in range(int(index.max()) + 1):
+        alike = logits[index == row]
+        message = f"logits of group {position} differ where all earlier groups agree"
+        assert torch.allclose(alike, alike[:1].expand_as(alike)), message
+
+
+def check_law(
+    posterior: Posterior, features: Tensor, *, num_batches: int = 50, batch_size: int = 1000
+) -> None:
+    """That the drawn z have the law that the logits state; alpha 1e-6.
+
+    q(z | x) is the product of the stated conditionals exactly if, over all subsets of units, the product of the
+    residuals z_i - q_i has mean 0: the residual of the unit that is drawn last has mean 0 given all others.
+
+    Args:
+        posterior: The posterior, of few units: all 2^n - 1 subsets are looked at.
+        features: (batch, feature); the first row is used.
+        num_batches: Independent batches.
+        batch_size: Draws in each.
+    """
+    n = posterior.num_units
+    subsets = ((torch.arange(1, 2**n)[:, None] >> torch.arange(n)) & 1).bool()
+    generator, rows = _seeded(3), []
+    for _ in range(num_batches):
+        with torch.no_grad():
+            sample = posterior.rsample(features[:1], num_samples=batch_size, generator=generator)
+        residual = (sample.z - torch.sigmoid(sample.logits))[:, 0]
+        rows.append(torch.where(subsets, residual[:, None], 1.0).prod(-1).mean(0))
+    check_mean(torch.stack(rows), torch.zeros(len(subsets), dtype=features.dtype))
+
+
+def check_gradients(posterior: Posterior, features: Tensor) -> None:
+    """That a gradient reaches every parameter and the features.
+
+    Args:
+        posterior: The posterior.
+        features: (batch, feature).
+    """
+    features = features.detach().clone().requires_grad_()
+    sample = posterior.rsample(features, num_samples=4, generator=_seeded(5))
+    (sample.zeta.square().sum() + sample.logits.sum() + sample.bits.sum()).backward()
+    named = [*posterior.named_parameters(), ("features", features)]
+    for name, value in named:
+        if value.requires_grad:
+            assert value.grad is not None, f"no gradient reaches {name}"
+            assert bool(value.grad.isfinite().all()), f"the gradient of {name} is not finite"
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)

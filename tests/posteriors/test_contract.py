@@ -1,0 +1,111 @@
+"""The shipped contracts of posteriors: they hold for ours, and find what is wrong."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeSlab
+from discrete_vae.posteriors.base import Posterior, PosteriorSample
+from discrete_vae.testing import posterior_contracts as contracts
+
+FEATURES = torch.linspace(-1, 1, 20, dtype=torch.float64).reshape(4, 5)
+CHECKS = [contracts.check_sample, contracts.check_groups, contracts.check_law, contracts.check_gradients]
+GROUPS = {"in order": [[0, 1], [2], [3]], "interleaved": [[3, 0], [2, 1]], "one group": [[0, 1, 2, 3]]}
+
+
+def build(groups, smoothing=None, kind=HierarchicalPosterior):
+    torch.manual_seed(0)
+    return kind(5, groups, (7,), smoothing or SpikeExponential(beta=3.0)).double().eval()
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_hierarchical_posterior(check, name):
+    check(build(GROUPS[name]), FEATURES)
+    check(build(GROUPS[name], SpikeSlab()), FEATURES)
+
+
+class Autoregressive(Posterior):
+    """What a user brings: one linear map per unit, which reads all units before it."""
+
+    def __init__(self, num_features, num_units, smoothing):
+        super().__init__(num_features, torch.arange(num_units), smoothing)
+        self.maps = torch.nn.ModuleList(torch.nn.Linear(num_features + unit, 1) for unit in range(num_units))
+
+    def rsample(self, features, *, num_samples=None, generator=None):
+        front = () if num_samples is None else (num_samples,)
+        read = features.expand(*front, *features.shape)
+        parts = []
+        for unit in self.maps:
+            logits = unit(read)
+            zeta = self.smoothing.rsample(logits, generator=generator)
+            z = self.smoothing.sample_z(zeta, logits, generator=generator)
+            parts.append((z, zeta, logits, self.smoothing.bits(zeta, logits)))
+            read = torch.cat([read, zeta], -1)
+        return PosteriorSample(
+            *(torch.cat(part, -1) for part in zip(*parts, strict=True)), self.group_of_unit
+        )
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_posterior_of_ones_own(check):
+    torch.manual_seed(0)
+    check(Autoregressive(5, 3, SpikeExponential(beta=2.0)).double().eval(), FEATURES)
+
+
+class Changed(HierarchicalPosterior):
+    """A fault in what a right draw says of itself."""
+
+    def rsample(self, features, *, num_samples=None, generator=None):
+        right = super().rsample(features, num_samples=num_samples, generator=generator)
+        return dataclasses.replace(right, **self.change(right))
+
+
+class OneGroup(Changed):
+    """Says that all units are drawn together."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.group_of_unit.zero_()
+
+    def change(self, right):
+        return {}
+
+
+class SecondDraw(Changed):
+    """z and zeta are of two draws."""
+
+    def change(self, right):
+        return {"z": torch.bernoulli(torch.sigmoid(right.logits.detach()))}
+
+
+class WrongLogits(Changed):
+    """The logits are not those that z was drawn from."""
+
+    def change(self, right):
+        return {"logits": right.logits / 2, "bits": self.smoothing.bits(right.zeta, right.logits / 2)}
+
+
+class CutOff(Changed):
+    """No gradient reaches the networks."""
+
+    def change(self, right):
+        return {name: getattr(right, name).detach() for name in ("zeta", "logits", "bits")} | {
+            "zeta": right.zeta.detach().requires_grad_()
+        }
+
+
+@pytest.mark.parametrize(
+    ("kind", "check", "message"),
+    [
+        (OneGroup, contracts.check_groups, "logits of group 0 differ"),
+        (SecondDraw, contracts.check_sample, "z does not belong to zeta"),
+        (WrongLogits, contracts.check_law, "standard errors apart"),
+        (CutOff, contracts.check_gradients, "no gradient reaches"),
+    ],
+)
+def test_faults_are_found(kind, check, message):
+    posterior = build(GROUPS["in order"], kind=kind)
+    with pytest.raises(AssertionError, match=message):
+        check(posterior, FEATURES)

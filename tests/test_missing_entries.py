@@ -1,0 +1,124 @@
+"""Unobserved entries are marginalised exactly: against the sum over all that they may be."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPosterior, SpikeExponential
+from discrete_vae.config import CategoricalLikelihoodConfig, ModelConfig, RBMConfig
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.quadrature import joint_nodes
+
+NAN = float("nan")
+X = torch.tensor([[1, NAN, 1, 1], [0, 0, NAN, NAN], [1, 1, 0, 0], [NAN] * 4], dtype=torch.float64)
+OBSERVED = ~X.isnan()
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(2)
+    prior = RBM(1, 1)
+    made = DiscreteVAE(
+        prior=prior,
+        posterior=HierarchicalPosterior(8, [[0], [1]], (3,), SpikeExponential(beta=2.0)),
+        likelihood=BernoulliLikelihood((4,)),
+        missing=True,
+    ).double()
+    made.initialize_(X)
+    with torch.no_grad():
+        for parameter in [*prior.parameters(), *made.decoder.parameters()]:
+            parameter.normal_()
+    return made.eval()
+
+
+def completions(row):
+    """All bits that agree with the observed ones."""
+    gaps = row.isnan().nonzero().flatten()
+    rows = row.repeat(2 ** len(gaps), 1)
+    rows[:, gaps] = torch.tensor(list(product([0.0, 1.0], repeat=len(gaps))), dtype=row.dtype).reshape(
+        len(rows), -1
+    )
+    return rows
+
+
+def summed(model, row, zeta):
+    """log of the sum over completions of p(x | zeta), at each row of zeta."""
+    parameters = model.decoder(zeta)
+    terms = [model.likelihood.log_prob(parameters, x.expand(len(zeta), -1)) for x in completions(row)]
+    return torch.logsumexp(torch.stack(terms), 0)
+
+
+def test_the_reconstruction_is_the_sum_over_completions(model):
+    elbo = model.elbo(X, generator=torch.Generator().manual_seed(1))
+    features = model._features(X.nan_to_num(0.5), OBSERVED)
+    zeta = model.posterior.rsample(features, generator=torch.Generator().manual_seed(1)).zeta
+    expected = torch.cat([summed(model, row, zeta[i : i + 1]) for i, row in enumerate(X)])
+    torch.testing.assert_close(elbo.reconstruction, expected)
+    assert elbo.reconstruction[3].item() == 0
+
+
+def test_the_log_likelihood_is_that_of_the_observed_entries(model):
+    nodes = joint_nodes(model.smoothing, 2, 20)
+    machine = enumerate_machine(model.prior)
+    joint = nodes.weight.log() + machine.log_prob[(nodes.z.long() * torch.tensor([1, 2])).sum(-1)]
+    with torch.no_grad():
+        exact = torch.stack([torch.logsumexp(joint + summed(model, row, nodes.zeta), 0) for row in X])
+    found = model.log_likelihood(X, 20_000, generator=torch.Generator().manual_seed(0), chunk_size=5000)
+    assert float(found.std_error.max()) < 0.05
+    assert bool(((found.value - exact).abs() < 5.5 * found.std_error + 1e-6).all())  # alpha 1e-6
+    filled = model.log_likelihood(
+        X.nan_to_num(0.0), 20_000, generator=torch.Generator().manual_seed(0), chunk_size=5000
+    )
+    wrong = (
+        filled.value - exact
+    ).abs() > 5.5 * filled.std_error + 1e-6  # the planted fault: gaps taken for zeros
+    assert wrong.tolist() == [True, True, False, True]
+
+
+def test_nan_and_a_mask_mean_the_same(model):
+    calls = {
+        "elbo": lambda x, observed: model.elbo(x, observed=observed, generator=seeded()).value,
+        "log_likelihood": lambda x, observed: (
+            model.log_likelihood(x, 9, observed=observed, generator=seeded()).value
+        ),
+        "encode": lambda x, observed: model.encode(x, observed=observed, generator=seeded()).zeta,
+    }
+    for call in calls.values():
+        expected = call(X, None)
+        assert bool(expected.isfinite().all())
+        for fill in (0.0, 1.0, 77.0, NAN):
+            assert torch.equal(call(X.masked_fill(~OBSERVED, fill), OBSERVED), expected)
+
+
+def seeded():
+    return torch.Generator().manual_seed(0)
+
+
+def test_gradients_are_finite_and_reach_everything(model):
+    model.train()
+    model.elbo(X).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert bool(parameter.grad.isfinite().all()), name
+
+
+def test_codes_with_gaps():
+    config = ModelConfig(
+        num_features=3,
+        missing=True,
+        prior=RBMConfig(num_left=2, num_right=2),
+        likelihood=CategoricalLikelihoodConfig(num_categories=4),
+    )
+    model = DiscreteVAE.from_config(config)
+    x = torch.tensor([[0.0, 3.0, NAN], [1.0, NAN, 2.0], [2.0, 2.0, 2.0]])
+    model.initialize_(x)
+    model.elbo(x).loss.backward()
+    assert model.reconstruct(x).shape == (3, 3)
+
+
+def test_a_model_without_missing_entries_refuses_them():
+    model = DiscreteVAE.from_config(ModelConfig(num_features=4, prior=RBMConfig(num_left=2, num_right=2)))
+    for call in (lambda: model.elbo(X), lambda: model.elbo(X.nan_to_num(0.0), observed=OBSERVED)):
+        with pytest.raises(InvalidInputError, match="x must have no unobserved entries.*missing=True"):
+            call()
