@@ -17,6 +17,7 @@ DOCUMENTS = [
     "docs/index.md",
     "docs/model.md",
     "docs/train-an-rbm.md",
+    "docs/your-own-data.md",
     "docs/reliability.md",
     "SECURITY.md",
     "docs/api.md",

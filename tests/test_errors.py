@@ -132,7 +132,7 @@ def elbo():
 
 RECORDS = {
     "Dataset": lambda: Dataset(
-        "own", *(torch.zeros(2, 4),) * 3, None, False, DatasetDescription("", "", "", "", None)
+        "own", *(torch.zeros(2, 4),) * 3, (4,), False, DatasetDescription("", "", "", "", None)
     ),
     "Moments": moments,
     "Checkpoint": lambda: Checkpoint(3, {"bias": torch.ones(2)}, {"epoch": 1}),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from discrete_vae.contention import yielding_threads
     from discrete_vae.data.load import load_dataset
     from discrete_vae.experiments import load_experiment
+    from discrete_vae.experiments.own_experiment import own_experiment
     from discrete_vae.hierarchy.complete_sharing import CompleteSharing
     from discrete_vae.hierarchy.gaussian_hierarchy import GaussianHierarchy
     from discrete_vae.hierarchy.group_sharing import GroupSharing
@@ -69,6 +70,7 @@ _HOMES = {
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
     "load_experiment": "experiments",
+    "own_experiment": "experiments.own_experiment",
     "yielding_threads": "contention",
 }
 
@@ -102,6 +104,7 @@ __all__ = [
     "kl_to_boltzmann",
     "load_dataset",
     "load_experiment",
+    "own_experiment",
     "yielding_threads",
 ]
 

@@ -100,7 +100,8 @@ def _damaged(source: Path, chosen: random.Random) -> tuple[bytes, str]:
 
 def _equal(one: Any, other: Any) -> bool:
     return one.image_shape == other.image_shape and all(
-        torch.equal(getattr(one, part), getattr(other, part)) for part in _PARTS
+        a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
+        for a, b in ((getattr(one, part), getattr(other, part)) for part in _PARTS)
     )
 
 

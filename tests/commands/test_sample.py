@@ -55,7 +55,7 @@ def test_chains_start_at_given_states(trained, tmp_path, monkeypatch):
         "discrete_vae.figures.evolution.evolution",
         lambda model, chains, **_: seen.append(chains.state_dict()["z"]),
     )
-    monkeypatch.setattr("discrete_vae.figures.evolution.draw_evolution", lambda *_: None)
+    monkeypatch.setattr("discrete_vae.figures.evolution.draw_evolution", lambda *_, **__: None)
     states = np.random.default_rng(0).integers(0, 2, (3, 9))
     np.save(tmp_path / "states.npy", states)
     words = ["--start", str(tmp_path / "states.npy"), "--out", str(tmp_path / "x.png")]
@@ -115,4 +115,4 @@ def test_a_table_is_compared_with_its_samples(cli, trained_once, tmp_path):
     assert f"Samples against the data: {table / 'figures' / 'samples.png'}" in out
     status, _, err = cli("sample", table, "--num-chains", "1", "--num-rows", "1")
     assert status == 2
-    assert "means must hold at least 2 samples" in err
+    assert "samples must hold at least 2 samples" in err

@@ -117,7 +117,7 @@ def test_forms_of_ones_own_data(cli, tmp_path, data_file, save, dynamic):
     words = ("--data", path, "--run-dir", tmp_path / "run", *TINY)
     assert cli("train", *words)[0] == 0
     data = json.loads((tmp_path / "run" / "environment.json").read_text())["data"]
-    assert ("afresh in each step" in data["binarisation"]) == dynamic
+    assert ("afresh in each step" in data["values"]) == dynamic
     status, out, _ = cli("evaluate", tmp_path / "run")
     assert status == 0
     assert "mine: " in out

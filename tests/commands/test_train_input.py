@@ -15,18 +15,23 @@ def with_value(value):
 
 
 ARRAYS = {
-    "one axis": (np.zeros(5), "must be (example, feature) or (example, height, width); received shape (5,)"),
-    "four axes": (np.zeros((2, 2, 2, 2)), "received shape (2, 2, 2, 2)"),
+    "one axis": (
+        np.zeros(5),
+        "(example, height, width) or (example, channel, height, width); received shape (5,)",
+    ),
+    "five axes": (np.zeros((2, 2, 2, 2, 2)), "received shape (2, 2, 2, 2, 2)"),
     "a number": (np.array(1.0), "received shape ()"),
-    "NaN": (with_value(np.nan), "must hold no NaN; received NaN at (3, 4)"),
-    "infinity": (with_value(np.inf), "must hold values in [0, 1]; received values from 0 to inf"),
-    "below 0": (with_value(-0.5), "must hold values in [0, 1]; received values from -0.5 to 1"),
-    "above 1": (with_value(1.5), "must hold values in [0, 1]; received values from 0 to 1.5"),
+    "infinity": (with_value(np.inf), "received values from 0 to inf. No likelihood can read them"),
+    "below 0": (
+        with_value(-0.5),
+        "read by --model.likelihood bernoulli; received values from -0.5 to 1. gaussian can",
+    ),
+    "above 1": (with_value(1.5), "must hold values in [0, 1] to be read by"),
     "8-bit images": ((GOOD * 255).astype(np.uint8), "Divide 0..255 intensities by 255."),
     "real 0..255": (GOOD * 255, "Divide 0..255 intensities by 255."),
     "other integers": (
         GOOD.astype(np.int64) - 1,
-        "must hold 0 and 1 if it holds integers; received a value of -1",
+        "received whole numbers from -1 to 0. gaussian can read them; categorical needs whole numbers from 0 to 255",
     ),
     "complex": (GOOD.astype(complex), "must hold booleans or real numbers; received dtype complex128"),
     "text": (GOOD.astype(str), "must hold booleans or real numbers; received dtype <U"),
@@ -77,7 +82,8 @@ def test_truncated_files_are_refused(refused, tmp_path, suffix, share):
         ("empty.npy", b"", "must be a readable NumPy file"),
         ("text.npy", b"0,1,1\n", "received another format. Write it with numpy.save."),
         ("zip.npz", b"not a zip", "must be a readable NumPy file"),
-        ("table.csv", b"0,1\n", "must name a .npy or .npz file"),
+        ("table.txt", b"0,1\n", "must name a .npy, .npz, .csv or .parquet file"),
+        ("table.csv", b"0,1\n", "must start with a line that names the columns"),
     ],
 )
 def test_files_of_another_kind_are_refused(refused, tmp_path, name, content, message):
@@ -92,9 +98,10 @@ def test_a_missing_file_and_a_folder_are_refused(refused, tmp_path):
 
 
 def test_an_npz_of_other_keys_is_refused_by_their_names(refused, tmp_path):
-    np.savez(tmp_path / "keys.npz", images=GOOD, labels=np.zeros(40))
+    np.savez(tmp_path / "keys.npz", images=GOOD, masks=np.zeros(40))
     error = refused("train", "--data", tmp_path / "keys.npz", "--run-dir", tmp_path / "run")
-    assert "must hold the arrays train, valid and test, or a single one; received images, labels." in error
+    assert "must hold train, valid and test, or train and test, or one array" in error
+    assert "received images, masks." in error
 
 
 def test_parts_of_other_widths_are_refused(refused, tmp_path):

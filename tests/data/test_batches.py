@@ -8,8 +8,8 @@ from discrete_vae.noise import keyed_generator
 
 
 def dataset(train: torch.Tensor, *, dynamic: bool) -> Dataset:
-    about = DatasetDescription(source="", version="", split="", binarisation="", sha256=None)
-    return Dataset("made", train, train[:1], train[:1], None, dynamic, about)
+    about = DatasetDescription(source="", version="", split="", values="", sha256=None)
+    return Dataset("made", train, train[:1], train[:1], (train.shape[1],), dynamic, about)
 
 
 def test_an_epoch_sees_each_example_at_most_once_and_drops_the_rest():

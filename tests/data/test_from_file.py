@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.from_file import load_file
 from discrete_vae.errors import InvalidInputError
 
@@ -31,12 +32,12 @@ def test_bits_of_any_type_are_fixed(tmp_path, dtype):
 
 def test_probabilities_are_binarised(tmp_path):
     array = np.random.default_rng(0).random((40, 7))
-    data = load_file(path=str(save(tmp_path, array)))
+    data = load_file(path=str(save(tmp_path, array)), binarize=True)
     assert data.dynamic
     assert data.train.unique().numel() > 2
     assert set(data.valid.unique().tolist()) == {0.0, 1.0}
     assert set(data.test.unique().tolist()) == {0.0, 1.0}
-    assert "afresh in each step" in data.description.binarisation
+    assert "afresh in each step" in data.description.values
 
 
 def test_images_keep_their_shape(tmp_path):
@@ -59,10 +60,10 @@ def test_three_parts_keep_their_order(tmp_path):
 
 def test_evaluation_parts_of_probabilities_are_binarised_beside_fixed_training_bits(tmp_path):
     np.savez(tmp_path / "mine.npz", train=bits(6, 4), valid=bits(2, 4), test=np.full((3, 4), 0.5))
-    data = load_file(path=tmp_path / "mine.npz")
+    data = load_file(path=tmp_path / "mine.npz", binarize=True)
     assert not data.dynamic
     assert set(data.test.unique().tolist()) == {0.0, 1.0}
-    assert data.description.binarisation == "train as in the file, valid and test once with seed 0"
+    assert data.description.values == "train as in the file, valid and test once with seed 0"
 
 
 def test_a_single_array_of_any_name_is_split(tmp_path):
@@ -81,34 +82,97 @@ def test_fractions_are_those_asked_for(tmp_path):
     assert (len(data.train), len(data.valid), len(data.test)) == (18, 3, 9)
 
 
-@pytest.mark.parametrize("keys", [("x", "y"), ("train", "test"), ("train", "valid", "test", "labels"), ()])
+@pytest.mark.parametrize(
+    "keys", [("x", "z"), ("train", "valid"), ("train", "valid", "test", "masks"), ("train", "test", "y"), ()]
+)
 def test_other_keys_are_refused_and_listed(tmp_path, keys):
     np.savez(tmp_path / "mine.npz", **{key: bits(5, 4) for key in keys})
     listed = ", ".join(keys) or "none"
-    with pytest.raises(
-        InvalidInputError,
-        match=f"must hold the arrays train, valid and test, or a single one; received {listed}",
-    ):
+    rule = "must hold train, valid and test, or train and test, or one array, and besides only labels"
+    with pytest.raises(InvalidInputError, match=f"{rule}; received {listed}"):
         load_file(path=tmp_path / "mine.npz")
+
+
+def test_labels_stay_with_their_examples(tmp_path):
+    array = np.arange(120.0).reshape(40, 3)
+    np.savez(tmp_path / "mine.npz", x=array, y=np.array([f"row {row}" for row in range(40)]))
+    data = load_file(path=tmp_path / "mine.npz")
+    assert sorted(np.concatenate(list(data.labels.values()))) == sorted(f"row {row}" for row in range(40))
+    for part in ("train", "valid", "test"):
+        rows = getattr(data, part)[:, 0] / 3
+        assert data.labels[part].tolist() == [f"row {int(row)}" for row in rows]
+    np.savez(tmp_path / "mine.npz", x=array, y=np.zeros(39))
+    with pytest.raises(InvalidInputError, match="array 'y', must hold a label for each of the 40 examples"):
+        load_file(path=tmp_path / "mine.npz")
+
+
+@pytest.mark.parametrize("names", [("train", "test", "train_labels"), ("x_train", "x_test", "y_train")])
+def test_a_missing_validation_part_is_cut_from_the_training_part(tmp_path, names):
+    train, test = np.arange(80.0).reshape(40, 2), -np.arange(10.0).reshape(5, 2)
+    np.savez(tmp_path / "mine.npz", **dict(zip(names, (train, test, np.arange(40)), strict=True)))
+    data = load_file(path=tmp_path / "mine.npz", valid_fraction=0.2)
+    np.testing.assert_array_equal(data.test.numpy(), test)
+    assert (len(data.train), len(data.valid)) == (32, 8)
+    rows = torch.cat([data.train, data.valid])
+    assert sorted(rows.tolist()) == train.tolist()
+    labels = np.concatenate([data.labels["train"], data.labels["valid"]])
+    np.testing.assert_array_equal(labels, rows[:, 0].numpy() / 2)
+    assert "test" not in data.labels
+    assert (
+        data.description.split
+        == "32/8/5, test as in the file, valid cut from train after a shuffle with seed 0"
+    )
+
+
+@pytest.mark.parametrize(
+    "values", [np.linspace(-3, 7, 160), np.arange(160), np.where(np.arange(160) % 3, 1.5, np.nan)]
+)
+def test_values_are_left_alone(tmp_path, values):
+    array = np.random.default_rng(0).permutation(values).reshape(40, 4)
+    data = load_file(path=save(tmp_path, array))
+    assert not data.dynamic
+    rows = torch.cat([data.train, data.valid, data.test]).nan_to_num(-9.0).tolist()
+    assert sorted(rows) == sorted(np.nan_to_num(array, nan=-9.0).astype(np.float32).tolist())
+    assert sum(part.num_missing for part in data.summaries.values()) == np.isnan(array).sum()
+
+
+def test_missing_bits_stay_missing(tmp_path):
+    array = np.random.default_rng(0).random((40, 7))
+    array[::3, 2] = np.nan
+    data = load_file(path=save(tmp_path, array), binarize=True)
+    rows = torch.cat([data.train, data.valid, data.test])
+    assert int(rows.isnan().sum()) == 14
+    assert int(rows[:, 2].isnan().sum()) == 14
+    batches = TrainingBatches(data, 32, seed=0)
+    batch = batches.batch(0)
+    assert int(batch.isnan().sum()) == int(data.train.isnan().sum()) > 0
+    assert set(batch[~batch.isnan()].tolist()) == {0.0, 1.0}
+
+
+def test_colour_images_keep_their_shape(tmp_path):
+    data = load_file(path=save(tmp_path, bits(30, 3, 4, 5)))
+    assert (data.event_shape, data.image_shape, data.num_features) == ((3, 4, 5), (12, 5), 60)
 
 
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (bits(40), r"must be \(example, feature\) or \(example, height, width\); received shape \(40,\)"),
-        (bits(40, 1, 3, 3), r"received shape \(40, 1, 3, 3\)"),
+        (
+            bits(40),
+            r"\(example, height, width\) or \(example, channel, height, width\); received shape \(40,\)",
+        ),
+        (bits(40, 1, 1, 3, 3), r"received shape \(40, 1, 1, 3, 3\)"),
         (bits(0, 4), r"must hold at least one example and feature; received shape \(0, 4\)"),
         (bits(40, 0), r"must hold at least one example and feature; received shape \(40, 0\)"),
-        (np.array([[0.0, 1.0], [np.nan, 0.0]]), r"must hold no NaN; received NaN at \(1, 0\)"),
-        (np.array([[0.0, -0.5]]), r"must hold values in \[0, 1\]; received values from -0.5 to 0.*Scale"),
-        (np.array([[0.0, np.inf]]), r"must hold values in \[0, 1\]; received values from 0 to inf. Scale"),
-        (np.array([[0.0, 255.0]]), r"must hold values in \[0, 1\].*Divide 0..255 intensities by 255"),
         (
-            np.array([[0, 255]], np.uint8),
-            "must hold 0 and 1 if it holds integers; received a value of 255. Divide",
+            np.array([[0.0, 1.0], [2.0, 1e39]]),
+            r"must hold values that float32 can hold; received 1e\+39 \(feature 1\)",
         ),
-        (np.array([[0, -1]]), "received a value of -1. Map it to 0 and 1"),
-        (np.array([[0, 1000]]), "received a value of 1000. Map it to 0 and 1"),
+        (np.array([[1, 2**24 + 1]]), "at most 16,777,216, beyond which float32 rounds; received 16777217"),
+        (
+            np.array([[0.5], [1.7e9], [1.7e9 + 3]])[1:] + 0.5,
+            "whose differences float32 keeps; received feature 0 from",
+        ),
         (np.array([[0j, 1j]]), "must hold booleans or real numbers; received dtype complex128"),
         (np.array([["a", "b"]]), "must hold booleans or real numbers"),
         (bits(9, 4), "must have examples for each of three parts; received 9 examples, cut into 9, 0 and 0"),
@@ -127,8 +191,10 @@ def test_the_part_that_breaks_a_rule_is_named(tmp_path):
     ):
         load_file(path=tmp_path / "mine.npz")
     np.savez(tmp_path / "mine.npz", train=bits(6, 4), valid=bits(2, 4), test=np.full((3, 4), 2))
-    with pytest.raises(InvalidInputError, match="array 'test', must hold 0 and 1"):
-        load_file(path=tmp_path / "mine.npz")
+    with pytest.raises(
+        InvalidInputError, match=r"array 'test', must hold values in \[0, 1\]; received values from 2"
+    ):
+        load_file(path=tmp_path / "mine.npz", binarize=True)
 
 
 def test_objects_truncated_and_missing_files_are_refused(tmp_path):
@@ -141,8 +207,8 @@ def test_objects_truncated_and_missing_files_are_refused(tmp_path):
         load_file(path=path)
     with pytest.raises(InvalidInputError, match=r"none\.npz must exist; received no such file"):
         load_file(path=tmp_path / "none.npz")
-    with pytest.raises(InvalidInputError, match=r"path must name a \.npy or \.npz file"):
-        load_file(path=tmp_path / "table.csv")
+    with pytest.raises(InvalidInputError, match=r"must name a \.npy, \.npz, \.csv or \.parquet file"):
+        load_file(path=tmp_path / "table.txt")
 
 
 @pytest.mark.parametrize("name", ["valid_fraction", "test_fraction"])

@@ -13,7 +13,7 @@ from discrete_vae.experiments.own_data import own_data
 )
 def test_smoke_is_bounded(rows, features, steps):
     config = own_data(
-        Path("x.npy"), num_features=features, num_train=rows, num_valid=rows, num_test=rows, size="smoke"
+        Path("x.npy"), event_shape=(features,), num_train=rows, num_valid=rows, num_test=rows, size="smoke"
     )
     training = config.training
     seen = training.num_examples or rows
@@ -27,7 +27,7 @@ def test_smoke_is_bounded(rows, features, steps):
 
 def test_other_sizes_see_every_example():
     config = own_data(
-        Path("x.npy"), num_features=50, num_train=800_000, num_valid=10, num_test=10, size="short"
+        Path("x.npy"), event_shape=(50,), num_train=800_000, num_valid=10, num_test=10, size="short"
     )
     assert config.training.num_examples is None
     assert config.training.num_validation_examples is None

@@ -41,7 +41,7 @@ def small(tmp_path_factory):
     random = np.random.default_rng(0)
     path = tmp_path_factory.mktemp("data") / "small.npy"
     np.save(path, random.random((60, 12)) < random.random((2, 12))[random.integers(0, 2, 60)])
-    config = own_data(path, num_features=12, num_train=48, num_valid=6, num_test=6, size="smoke")
+    config = own_data(path, event_shape=(12,), num_train=48, num_valid=6, num_test=6, size="smoke")
     few = [("training.num-epochs", ["3"]), ("training.sampler.num-chains", ["50"])]
     return apply_overrides(config, few)
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from discrete_vae.domains import FINITE
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.likelihoods.categorical import CategoricalLikelihood
-from discrete_vae.likelihoods.domain import FINITE
 from discrete_vae.likelihoods.gaussian import GaussianLikelihood
 from discrete_vae.likelihoods.negative_binomial import NegativeBinomialLikelihood
 from discrete_vae.testing import likelihood_contracts as contracts

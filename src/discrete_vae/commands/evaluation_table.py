@@ -30,7 +30,7 @@ def evaluation_table(result: Evaluation) -> str:
     ]
     if baseline is not None:
         lines.append(
-            _row("independent features", baseline.value, baseline.std_error, "the features' means alone")
+            _row("independent features", baseline.value, baseline.std_error, "each feature on its own")
         )
     lines.append(_row("log Z", prior.best.value, prior.best.std_error, prior.best.method))
     lines += [
@@ -51,12 +51,12 @@ def evaluation_table(result: Evaluation) -> str:
 
 
 def below_baseline(name: str, value: float, baseline: IndependentFeatures) -> str:
-    """What to say of a model that explains less than the means of the features; empty for a better one."""
+    """What to say of a model that explains less than independent features; empty for a better one."""
     if value >= baseline.value:
         return ""
     return (
         f"Warning: the {name} is {baseline.value - value:.2f} nats below that of independent features: by this measure "
-        "the model has learned less than the means of the features. Train longer (--training.num-epochs), or try a "
+        "the model has learned less than each feature tells on its own. Train longer (--training.num-epochs), or try a "
         "smaller model or another step size (--training.optimiser.learning-rate)."
     )
 

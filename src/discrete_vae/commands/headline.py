@@ -43,7 +43,14 @@ def headline(
     if dataset.dynamic:
         says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
         own = config.data.kind == "file"
-        lines.append(f"{says} Measurements that are none need a threshold first." if own else says)
+        lines.append(f"{says} For measurements that are none: --model.likelihood gaussian." if own else says)
+    values = dataset.summaries["train"]
+    if values.num_missing:
+        share = 100 * values.num_missing / values.num_values
+        lines.append(
+            f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) are missing: the model reads "
+            "which are there, and learns from these."
+        )
     threads = torch.get_num_threads()
     with_threads = f" with {threads} thread{'s' * (threads > 1)}" if device.type == "cpu" else ""
     lines.append(f"Computing on {device}{with_threads}.")

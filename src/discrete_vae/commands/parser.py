@@ -62,8 +62,8 @@ def build_parser() -> argparse.ArgumentParser:
         made[name].add_argument(
             "--data",
             metavar="FILE",
-            help="your own array instead, (example, feature), binary or in [0, 1]: a .npy file, or a .npz file with "
-            "one array or with train, valid and test",
+            help="your own array or table instead: a .npy, .npz, .csv or .parquet file; --model.likelihood says what "
+            "its values are",
         )
         made[name].add_argument(
             "--size",

@@ -17,6 +17,8 @@ from discrete_vae.paths import user_path
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from discrete_vae.config import ExperimentConfig
     from discrete_vae.data.dataset import Dataset
     from discrete_vae.figures.evolution import EvolutionTable
@@ -47,7 +49,10 @@ def run_sample(arguments: Namespace, overrides: list[str]) -> int:
 
 
 def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
+    from torch import Tensor
+
     from discrete_vae.figures.evolution import draw_evolution
+    from discrete_vae.figures.ink import ink_for
     from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
     from discrete_vae.figures.table_statistics import draw_table_statistics, table_statistics
     from discrete_vae.figures.training_curves import draw_training_curves, training_curves
@@ -61,11 +66,11 @@ def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
     table = _samples(loaded, dataset, arguments, [samples] if out else [samples, pairs, curves])
     if out is None:
         run.figures_path.mkdir(exist_ok=True)
-    if is_table:
-        draw_table_statistics(table_statistics(dataset.test, table.means[:, :, 0]), samples, name=title)
+    if isinstance(table, Tensor):
+        draw_table_statistics(table_statistics(dataset.test, table), samples, name=title)
         print(f"Samples against the data: {samples}")
     else:
-        draw_evolution(table, dataset.image_shape, samples)
+        draw_evolution(table, dataset.image_shape, samples, ink=ink_for(dataset.test, per_feature=False))
         print(f"Samples along the chains: {samples}")
     if out is not None:
         return
@@ -82,19 +87,22 @@ def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
         )
 
 
-def _samples(loaded: LoadedRun, dataset: Dataset, arguments: Namespace, paths: list[Path]) -> EvolutionTable:
-    """Images along a few chains; for a table one draw of as many chains as there are and memory holds.
+def _samples(
+    loaded: LoadedRun, dataset: Dataset, arguments: Namespace, paths: list[Path]
+) -> EvolutionTable | Tensor:
+    """Images along a few chains; for a table draws of x, of as many chains as there are and memory holds.
 
     What cannot be written, or does not fit the memory, is found before the chains move.
     """
     from discrete_vae.figures.evolution import DEFAULT_CHAINS, evolution
     from discrete_vae.figures.image_grid import check_grid
+    from discrete_vae.figures.table_samples import table_samples
 
     num_rows, num_features = arguments.num_rows, dataset.num_features
     if dataset.image_shape is None:
         chains, burn_in = shown_chains(loaded, arguments, _FRESH_TABLE_CHAINS)
         room = max(1, _MAX_VALUES // (num_rows * num_features))
-        num_chains, num_draws = arguments.num_chains or min(chains.num_chains, room), 1
+        num_chains, num_draws = arguments.num_chains or min(chains.num_chains, room), None
         check_memory("--num-rows", 4 * num_rows * num_chains * num_features, "Ask for fewer rows or chains.")
     else:
         num_chains, num_draws = arguments.num_chains or DEFAULT_CHAINS, arguments.num_draws
@@ -105,6 +113,15 @@ def _samples(loaded: LoadedRun, dataset: Dataset, arguments: Namespace, paths: l
         check_writable(path, repair="Give another place for the samples: --out FILE.png.")
     if burn_in:
         chains.step(burn_in)
+    if num_draws is None:
+        return table_samples(
+            loaded.model,
+            chains,
+            num_rows=num_rows,
+            num_chains=num_chains,
+            num_sweeps=arguments.num_sweeps,
+            seed=arguments.seed or 0,
+        )
     return evolution(
         loaded.model,
         chains,

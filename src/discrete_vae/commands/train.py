@@ -15,7 +15,6 @@ from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
 from discrete_vae.durations import in_words
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments import load_experiment
-from discrete_vae.experiments.own_data import own_data
 
 if TYPE_CHECKING:
     from discrete_vae.data.dataset import Dataset
@@ -34,14 +33,14 @@ def resolve_config(arguments: Namespace, overrides: list[Override]) -> Experimen
         raise InvalidInputError("EXPERIMENT", "or --data FILE must be given", received, repair)
     size = arguments.size or "short"
     if arguments.data is not None:
-        dataset = instantiate(FileDataConfig(path=arguments.data), data_dir=arguments.data_dir)
-        config = own_data(
-            Path(arguments.data),
-            num_features=dataset.num_features,
-            num_train=len(dataset.train),
-            num_valid=len(dataset.valid),
-            num_test=len(dataset.test),
+        from discrete_vae.experiments.own_experiment import own_experiment
+
+        kinds = [values[0] for path, values in overrides if path == "model.likelihood" and len(values) == 1]
+        config = own_experiment(
+            arguments.data,
+            likelihood=kinds[-1] if kinds else "bernoulli",
             size=size,
+            data_dir=arguments.data_dir,
         )
     else:
         check_experiment_name(arguments.experiment)
@@ -116,19 +115,20 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
         print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     print(f"Best validation ELBO {result.best_elbo:.2f} nats, at step {result.best_step}.")
-    _print_baseline(chosen_examples(dataset, config.training), result.best_elbo)
+    _print_baseline(config, chosen_examples(dataset, config.training), result.best_elbo)
     run.checkpoints().verify("best")
     print(f"Next: dvae evaluate {run.path}")
     return 0
 
 
-def _print_baseline(dataset: Dataset, elbo: float) -> None:
-    """What the means of the features alone reach, and whether the model has learned more."""
+def _print_baseline(config: ExperimentConfig, dataset: Dataset, elbo: float) -> None:
+    """What independent features reach, and whether the model has learned more."""
     from discrete_vae.commands.evaluation_table import below_baseline
     from discrete_vae.commands.layout import hanging
     from discrete_vae.evaluation.independent_features import independent_features
 
-    baseline = independent_features(dataset.train, dataset.valid)
+    likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
+    baseline = independent_features(likelihood, dataset.train, dataset.valid)
     print(f"Independent features: {baseline.value:.2f} nats (validation).")
     if complaint := below_baseline("validation ELBO", elbo, baseline):
         print(hanging(f"{complaint} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))

@@ -52,7 +52,7 @@ def run_validate(arguments: Namespace, overrides: list[Override]) -> int:
         "Data",
         f"{dataset.name}: {sizes} examples (train / valid / test) of {dataset.num_features} features",
     )
-    _print("", f"{dataset.description.version}; {dataset.description.binarisation}")
+    _print("", f"{dataset.description.version}; {dataset.description.values}")
     if len(chosen.train) < len(dataset.train) or len(chosen.valid) < len(dataset.valid):
         _print("", f"of which training sees {len(chosen.train)} and validation {len(chosen.valid)}")
     _print(

@@ -63,18 +63,27 @@ class Caltech101SilhouettesConfig(ComponentConfig):
 
 
 class FileDataConfig(ComponentConfig):
-    """The user's own array in a .npy or .npz file."""
+    """The user's own array or table in a .npy, .npz, .csv or .parquet file."""
 
     target: ClassVar[str] = "discrete_vae.data.from_file:load_file"
     kind: Literal["file"] = "file"
-    path: Path = Field(description="The .npy or .npz file; kept as an absolute path.")
+    path: Path = Field(description="The file; kept as an absolute path.")
     valid_fraction: float = Field(
-        default=0.1, gt=0.0, lt=1.0, description="Share of a single array for validation."
+        default=0.1,
+        gt=0.0,
+        lt=1.0,
+        description="Share of the examples for validation, where the file has no such part.",
     )
     test_fraction: float = Field(
-        default=0.1, gt=0.0, lt=1.0, description="Share of a single array for testing."
+        default=0.1,
+        gt=0.0,
+        lt=1.0,
+        description="Share of the examples for testing, where the file has no such part.",
     )
     split_seed: SplitSeed = 0
+    binarize: bool = Field(
+        default=False, description="Whether values are probabilities of bits, drawn anew in each step."
+    )
     binarisation_seed: BinarisationSeed = 0
 
     @field_validator("path")

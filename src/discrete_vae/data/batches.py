@@ -45,11 +45,14 @@ def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> T
     return torch.from_numpy(order[position * batch_size : (position + 1) * batch_size])
 
 
-def binarise(probabilities: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+def binarise(
+    probabilities: Tensor, *, missing: bool = False, generator: torch.Generator | None = None
+) -> Tensor:
     """Draw bits: each value becomes 1 with the probability that it states.
 
     Args:
         probabilities: Any shape, in [0, 1], floating point; 0 always gives 0 and 1 always gives 1.
+        missing: Whether NaN marks missing values, which then stay.
         generator: Source of the noise, on the same device; None means torch's global generator.
 
     Returns:
@@ -61,7 +64,8 @@ def binarise(probabilities: Tensor, *, generator: torch.Generator | None = None)
     """
     # Always in float32: bfloat16 draws take so few values that the probabilities would be off.
     uniform = torch.rand(probabilities.shape, device=probabilities.device, generator=generator)
-    return (uniform < probabilities).to(probabilities.dtype)
+    bits = (uniform < probabilities).to(probabilities.dtype)
+    return torch.where(probabilities.isnan(), torch.nan, bits) if missing else bits
 
 
 class TrainingBatches:
@@ -93,6 +97,7 @@ class TrainingBatches:
         self.batch_size = batch_size
         self.seed = seed
         self._dynamic = dataset.dynamic
+        self._missing = dataset.dynamic and bool(dataset.train.isnan().any())
         self._train = dataset.train.to(device)
         self._order_epoch = -1
         self._order = torch.empty(0, dtype=torch.int64)
@@ -125,8 +130,8 @@ class TrainingBatches:
             step: Number of the step, from 0.
 
         Returns:
-            (batch, feature) float32 in {0, 1}. The bits of a dynamic data set depend on (seed, step) and, as
-            torch's streams do, on the kind of device.
+            (batch, feature) float32. The bits of a dynamic data set depend on (seed, step) and, as torch's streams do,
+            on the kind of device.
 
         Raises:
             InvalidInputError: If the step is negative.
@@ -135,7 +140,7 @@ class TrainingBatches:
         if not self._dynamic:
             return rows
         generator = keyed_generator(self.seed, _BINARISATION_STREAM, step, device=self._train.device)
-        return binarise(rows, generator=generator)
+        return binarise(rows, missing=self._missing, generator=generator)
 
 
 def _steps_per_epoch(num_examples: int, batch_size: int) -> int:

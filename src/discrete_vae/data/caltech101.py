@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from discrete_vae.data.archive import Archive, ArrayRule, obtain
-from discrete_vae.data.dataset import Dataset, DatasetDescription
+from discrete_vae.data.bits import dataset_of_bits
+from discrete_vae.data.dataset import Dataset
 from discrete_vae.data.download import Home, RemoteFile
-from discrete_vae.data.parts import evaluation_part, training_part
 from discrete_vae.errors import InvalidInputError
 
 _ORIGINAL = "caltech101_silhouettes_28_split1.mat"
@@ -83,20 +83,14 @@ def load_caltech101_silhouettes(*, data_dir: str | Path | None = None, archive: 
     """
     stored = obtain(archive, data_dir)
     bits = {part: _upright(stored.arrays[part]) for part in _PARTS}
-    return Dataset(
-        name="caltech101-silhouettes",
-        train=training_part(bits["train"]),
-        valid=evaluation_part(bits["valid"], "valid", binarisation_seed=None),
-        test=evaluation_part(bits["test"], "test", binarisation_seed=None),
-        image_shape=(28, 28),
-        dynamic=False,
-        description=DatasetDescription(
-            source="Caltech-101 Silhouettes (Marlin, Swersky, Chen, de Freitas 2010)",
-            version="28x28, split 1, object = 1",
-            split="/".join(str(len(bits[part])) for part in _PARTS) + ", as published",
-            binarisation="as published",
-            sha256=stored.sha256,
-        ),
+    return dataset_of_bits(
+        "caltech101-silhouettes",
+        bits,
+        event_shape=(1, 28, 28),
+        source="Caltech-101 Silhouettes (Marlin, Swersky, Chen, de Freitas 2010)",
+        version="28x28, split 1, object = 1",
+        split=", as published",
+        sha256=stored.sha256,
     )
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.data.dataset import Dataset, DatasetDescription
+from discrete_vae.data.bits import dataset_of_bits
+from discrete_vae.data.dataset import Dataset
 from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.data.folder import check_data_dir
-from discrete_vae.data.parts import check_leaves_examples, evaluation_part, training_part
+from discrete_vae.data.parts import check_leaves_examples
 
 
 def load_digits(
@@ -57,18 +58,13 @@ def load_digits(
     check_leaves_examples("num_valid + num_test", num_valid + num_test, len(rows))
     rows = rows[fixed_permutation(len(rows), split_seed)]
     test, valid, train = np.split(rows, [num_test, num_test + num_valid])
-    return Dataset(
-        name="digits",
-        train=training_part(train),
-        valid=evaluation_part(valid, "valid", binarisation_seed=binarisation_seed),
-        test=evaluation_part(test, "test", binarisation_seed=binarisation_seed),
-        image_shape=(8, 8),
-        dynamic=True,
-        description=DatasetDescription(
-            source="Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), as in scikit-learn",
-            version=f"scikit-learn {sklearn.__version__}",
-            split=f"{len(train)}/{num_valid}/{num_test} after a shuffle with seed {split_seed}",
-            binarisation=f"train afresh in each step, valid and test once with seed {binarisation_seed}",
-            sha256=None,
-        ),
+    return dataset_of_bits(
+        "digits",
+        {"train": train, "valid": valid, "test": test},
+        event_shape=(1, 8, 8),
+        source="Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), as in scikit-learn",
+        version=f"scikit-learn {sklearn.__version__}",
+        split=f" after a shuffle with seed {split_seed}",
+        sha256=None,
+        binarisation_seed=binarisation_seed,
     )

@@ -9,10 +9,11 @@ import numpy as np
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.data.archive import Archive, ArrayRule, obtain
-from discrete_vae.data.dataset import Dataset, DatasetDescription
+from discrete_vae.data.bits import dataset_of_bits
+from discrete_vae.data.dataset import Dataset
 from discrete_vae.data.download import Home, RemoteFile
 from discrete_vae.data.idx_files import read_idx
-from discrete_vae.data.parts import as_rows, check_leaves_examples, evaluation_part, training_part
+from discrete_vae.data.parts import as_rows, check_leaves_examples
 
 _FILES = {
     "train_images": "train-images-idx3-ubyte.gz",
@@ -105,18 +106,13 @@ def load_mnist_dynamic(
     check_leaves_examples("num_valid", num_valid, len(images))
     train, valid = np.split(images, [len(images) - num_valid])
     test = as_rows(stored.arrays["test_images"])
-    return Dataset(
-        name="mnist-dynamic",
-        train=training_part(train),
-        valid=evaluation_part(valid, "valid", binarisation_seed=binarisation_seed),
-        test=evaluation_part(test, "test", binarisation_seed=binarisation_seed),
-        image_shape=(28, 28),
-        dynamic=True,
-        description=DatasetDescription(
-            source="MNIST (LeCun, Cortes, Burges)",
-            version="grayscale 28x28, 60000/10000",
-            split=f"{len(train)}/{num_valid}/{len(test)}, valid from the end of the published training part",
-            binarisation=f"train afresh in each step, valid and test once with seed {binarisation_seed}",
-            sha256=stored.sha256,
-        ),
+    return dataset_of_bits(
+        "mnist-dynamic",
+        {"train": train, "valid": valid, "test": test},
+        event_shape=(1, 28, 28),
+        source="MNIST (LeCun, Cortes, Burges)",
+        version="grayscale 28x28, 60000/10000",
+        split=", valid from the end of the published training part",
+        sha256=stored.sha256,
+        binarisation_seed=binarisation_seed,
     )

@@ -9,9 +9,9 @@ import numpy as np
 
 from discrete_vae.data.amat_files import read_amat
 from discrete_vae.data.archive import Archive, ArrayRule, obtain
-from discrete_vae.data.dataset import Dataset, DatasetDescription
+from discrete_vae.data.bits import dataset_of_bits
+from discrete_vae.data.dataset import Dataset
 from discrete_vae.data.download import Home, RemoteFile
-from discrete_vae.data.parts import evaluation_part, training_part
 from discrete_vae.errors import InvalidInputError
 
 _PARTS = ("train", "valid", "test")
@@ -84,20 +84,14 @@ def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = 
     """
     stored = obtain(archive, data_dir)
     bits = {part: _unpack(stored.arrays, part, archive.file_name) for part in _PARTS}
-    return Dataset(
-        name="mnist-static",
-        train=training_part(bits["train"]),
-        valid=evaluation_part(bits["valid"], "valid", binarisation_seed=None),
-        test=evaluation_part(bits["test"], "test", binarisation_seed=None),
-        image_shape=(28, 28),
-        dynamic=False,
-        description=DatasetDescription(
-            source="binarised MNIST (Salakhutdinov and Murray 2008), files by Larochelle",
-            version="binarized_mnist_{train,valid,test}.amat",
-            split="/".join(str(len(bits[part])) for part in _PARTS) + ", as published",
-            binarisation="as published",
-            sha256=stored.sha256,
-        ),
+    return dataset_of_bits(
+        "mnist-static",
+        bits,
+        event_shape=(1, 28, 28),
+        source="binarised MNIST (Salakhutdinov and Murray 2008), files by Larochelle",
+        version="binarized_mnist_{train,valid,test}.amat",
+        split=", as published",
+        sha256=stored.sha256,
     )
 
 

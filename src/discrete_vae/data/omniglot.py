@@ -9,10 +9,11 @@ import numpy as np
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.data.archive import Archive, ArrayRule, obtain
-from discrete_vae.data.dataset import Dataset, DatasetDescription
+from discrete_vae.data.bits import dataset_of_bits
+from discrete_vae.data.dataset import Dataset
 from discrete_vae.data.download import Home, RemoteFile
 from discrete_vae.data.fixed_draws import fixed_permutation
-from discrete_vae.data.parts import as_rows, check_leaves_examples, evaluation_part, training_part
+from discrete_vae.data.parts import as_rows, check_leaves_examples
 from discrete_vae.errors import InvalidInputError
 
 _ORIGINAL = "chardata.mat"
@@ -97,21 +98,15 @@ def load_omniglot(
     images = images[fixed_permutation(len(images), split_seed)]
     train, valid = np.split(images, [len(images) - num_valid])
     test = as_rows(stored.arrays["test"])
-    return Dataset(
-        name="omniglot",
-        train=training_part(train),
-        valid=evaluation_part(valid, "valid", binarisation_seed=binarisation_seed),
-        test=evaluation_part(test, "test", binarisation_seed=binarisation_seed),
-        image_shape=(28, 28),
-        dynamic=True,
-        description=DatasetDescription(
-            source="Omniglot (Lake, Salakhutdinov, Tenenbaum 2015), 28x28",
-            version=_version(stored.arrays),
-            split=f"{len(train)}/{num_valid}/{len(test)}, valid from the training part after a shuffle "
-            f"with seed {split_seed}",
-            binarisation=f"train afresh in each step, valid and test once with seed {binarisation_seed}",
-            sha256=stored.sha256,
-        ),
+    return dataset_of_bits(
+        "omniglot",
+        {"train": train, "valid": valid, "test": test},
+        event_shape=(1, 28, 28),
+        source="Omniglot (Lake, Salakhutdinov, Tenenbaum 2015), 28x28",
+        version=_version(stored.arrays),
+        split=f", valid from the training part after a shuffle with seed {split_seed}",
+        sha256=stored.sha256,
+        binarisation_seed=binarisation_seed,
     )
 
 

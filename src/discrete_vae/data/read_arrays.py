@@ -37,7 +37,7 @@ def read_npy(path: Path) -> np.ndarray:
         InvalidInputError: If the file is missing, cut short, altered, of another format, too large for the memory, or
             holds Python objects.
     """
-    size = _check_is_file(path)
+    size = check_is_file(path)
     with _in_house_form(str(path)), path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise _unreadable(str(path), "another format", "Write it with numpy.save.")
@@ -59,7 +59,7 @@ def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, np.nd
         InvalidInputError: If the file is missing, cut short, altered, of another format, or an array that is read
             holds Python objects or is too large for the memory.
     """
-    _check_is_file(path)
+    check_is_file(path)
     with _in_house_form(str(path)):
         if not zipfile.is_zipfile(path):
             repair = "Copy it again, or write it with numpy.savez."
@@ -132,8 +132,12 @@ def _check_gap(file: IO[bytes], start: int, stop: int) -> None:
             raise DamageError("members that its directory does not list")
 
 
-def _check_is_file(path: Path) -> int:
-    """Size of a plain file."""
+def check_is_file(path: Path) -> int:
+    """Size of a plain file, in bytes.
+
+    Raises:
+        InvalidInputError: If there is none at the path.
+    """
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -61,7 +61,7 @@ def evaluate_elbo(
 
     Args:
         model: The model.
-        x: (example, feature), in [0, 1].
+        x: (example, feature) or in the event's shape, in the likelihood's domain; NaN marks missing values.
         log_partition: log Z of the prior, nats.
         log_partition_std_error: Its standard error, nats; carried into the result.
         num_samples: Draws of the posterior per example.

@@ -41,7 +41,8 @@ class Evaluation:
         elbo: The bound and its parts.
         log_partition: log Z and how it was had.
         seconds: Time it took.
-        independent_features: What the means of the training examples reach on the same examples; None without them.
+        independent_features: What independent features, fitted to the training examples, reach on the same examples;
+            None without those.
     """
 
     log_likelihood: LogLikelihoodEstimate
@@ -84,10 +85,10 @@ def evaluate_model(
 
     Args:
         model: The model.
-        x: (example, feature), in {0,1}.
+        x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
         config: Numbers of samples, chains and temperatures, and the seed.
         chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
-        train: Training examples, (example, feature), in [0, 1], for what their means alone reach; None leaves it out.
+        train: Training examples, for what independent features reach; None leaves it out.
         indices: Numbers of the examples in their data set, which key the noise; None means from 0.
         report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
 
@@ -142,7 +143,7 @@ def evaluate_model(
         num_samples=_ELBO_DRAWS,
         seed=config.seed,
     )
-    baseline = None if train is None else independent_features(train, x.to(train.device))
+    baseline = None if train is None else independent_features(model.likelihood, train, x)
     return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
 
 

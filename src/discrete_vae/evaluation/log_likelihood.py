@@ -90,7 +90,7 @@ def evaluate_log_likelihood(
 
     Args:
         model: The model.
-        x: (example, feature), in {0,1}.
+        x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
         log_partition: log Z of the prior, nats.
         num_samples: Importance samples per example.
         log_partition_std_error: Its standard error, nats; carried into the result.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
 from discrete_vae.config import (
+    BernoulliLikelihoodConfig,
     BetaBoundConfig,
     BlockGibbsConfig,
     EvaluationConfig,
     ExperimentConfig,
     FileDataConfig,
     HierarchicalPosteriorConfig,
+    LikelihoodConfig,
     MLPDecoderConfig,
     ModelConfig,
     RBMConfig,
@@ -27,22 +30,36 @@ _MAX_SMOKE_EXAMPLES = 250  # of validation and of test
 
 
 def own_data(
-    path: Path, *, num_features: int, num_train: int, num_valid: int, num_test: int, size: str
+    path: Path,
+    *,
+    event_shape: tuple[int, ...],
+    num_train: int,
+    num_valid: int,
+    num_test: int,
+    size: str,
+    likelihood: LikelihoodConfig | None = None,
+    binarize: bool = False,
+    missing: bool = False,
 ) -> ExperimentConfig:
-    """An RBM prior, four groups and one hidden layer a network, for binary data in a .npy or .npz file.
+    """An RBM prior, four groups and one hidden layer per network, for data of one's own.
 
-    Command: dvae train --data FILE. The default size trains 8,000 steps, a few minutes on two cores; 24 + 24 units
-    keep log Z exact. What it reaches depends on the data. Size smoke takes a minute at most however large the file is:
-    it sees a fixed random choice of the examples, and takes fewer steps where there are very many features.
+    Command: dvae train --data FILE, with --model.likelihood for other values than bits. The default size trains 8,000
+    steps, a few minutes on two cores; 24 + 24 units keep log Z exact. What it reaches depends on the data. Size smoke
+    takes a minute at most however large the file is: it sees a fixed random choice of the examples, and takes fewer
+    steps where there are very many features.
 
     Args:
         path: The file.
-        num_features: Features of an example.
+        event_shape: Shape of an example, (feature,) or (channel, row, column).
         num_train: Examples of its training part.
         num_valid: Examples of its validation part.
         num_test: Examples of its test part.
         size: "smoke", "short" or "paper".
+        likelihood: How values are read; None is as bits.
+        binarize: Whether values are probabilities of bits.
+        missing: Whether values are missing.
     """
+    num_features = prod(event_shape)
     num_steps, chosen, validated, tested = _STEPS[size], None, None, None
     batch_size = min(_BATCH_SIZE, num_train)
     if size == "smoke":
@@ -51,15 +68,19 @@ def own_data(
         validated, tested = _fewer(num_valid, _MAX_SMOKE_EXAMPLES), _fewer(num_test, _MAX_SMOKE_EXAMPLES)
     num_epochs = max(1, num_steps // ((chosen or num_train) // batch_size))
     width, units = _WIDTHS[size], _UNITS[size]
+    is_table = len(event_shape) == 1
     return ExperimentConfig(
         name="own-data",
         size=size,
-        data=FileDataConfig(path=path),
+        data=FileDataConfig(path=path, binarize=binarize),
         model=ModelConfig(
-            num_features=num_features,
+            num_features=num_features if is_table else None,
+            event_shape=None if is_table else event_shape,
+            missing=missing,
             prior=RBMConfig(num_left=units, num_right=units),
             posterior=HierarchicalPosteriorConfig(groups=4, hidden=(width,)),
             decoder=MLPDecoderConfig(hidden=(width,)),
+            likelihood=likelihood or BernoulliLikelihoodConfig(),
         ),
         training=TrainingConfig(
             num_epochs=num_epochs,

@@ -11,6 +11,7 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.image_grid import GridText, draw_image_grid
+from discrete_vae.figures.ink import Ink, ink_for
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.protocol import Sampler
@@ -24,7 +25,7 @@ class EvolutionTable:
     """Samples along chains.
 
     Attributes:
-        means: E[x | zeta, h] of each draw, (row, chain, draw, feature), probabilities.
+        means: E[x | zeta, h] of each draw, (row, chain, draw, feature).
         z: The chains' states, (row, chain, unit), in {0,1}; a row's draws share them.
         num_sweeps: Sweeps from one row to the next.
         varies: What the draws of a group differ in, in words.
@@ -104,28 +105,32 @@ def evolution(
     return EvolutionTable(torch.stack(means), torch.stack(states), num_sweeps, varies)
 
 
-def draw_evolution(table: EvolutionTable, image_shape: tuple[int, int] | None, path: str | Path) -> None:
+def draw_evolution(
+    table: EvolutionTable, image_shape: tuple[int, int] | None, path: str | Path, *, ink: Ink | None = None
+) -> None:
     """Draw samples along chains: time runs down, chains stand side by side.
 
     Args:
         table: What `evolution` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
         path: File to write, ending in .png, .pdf or .svg.
+        ink: The scale of grey, for example that of the data; None makes one for the means.
 
     Raises:
         InvalidInputError: If the image shape or the path breaks its rule; nothing is written.
     """
     num_rows, num_chains, num_draws, _ = table.means.shape
     kind = "strip" if image_shape is None else "image"
+    ink = ink or ink_for(table.means.flatten(0, 2), per_feature=image_shape is None)
     caption = f"Samples along {num_chains} independent chain{'s' * (num_chains > 1)} of the prior"
     caption += f", {table.num_sweeps} sweeps from row to row. "
     if num_draws > 1:
         caption += f"The {num_draws} {kind}s of a group share the state z and differ in {table.varies}. "
     text = GridText(
         caption=caption
-        + f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; black is 1.",
+        + f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; {ink.words}.",
         row_title="sweeps since the top row",
         row_labels=[f"{row * table.num_sweeps}" for row in range(num_rows)],
         group_labels=[f"chain {chain + 1}" for chain in range(num_chains)],
     )
-    draw_image_grid(table.means, image_shape, path, text=text)
+    draw_image_grid(ink(table.means), image_shape, path, text=text)

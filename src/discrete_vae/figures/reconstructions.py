@@ -11,6 +11,7 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.image_grid import MAX_WIDTH, GridText, cell_shape, draw_image_grid
+from discrete_vae.figures.ink import ink_for
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
 
@@ -24,7 +25,7 @@ class ReconstructionTable:
     """Examples and their reconstructions.
 
     Attributes:
-        examples: (example, feature), in [0, 1].
+        examples: (example, feature); NaN marks missing values.
         means: E[x | zeta] for one draw of zeta from the posterior of each example, (example, feature).
         indices: Where the examples stood in what they were taken from, (example,) int64.
     """
@@ -88,13 +89,15 @@ def draw_reconstructions(
     wanted = -(-num_examples // _STRIP_ROWS) if image_shape is None else num_examples
     columns = min(_MAX_COLUMNS, wanted, max(1, MAX_WIDTH // (_MIN_SCALE * width)))
     num_rows = -(-num_examples // columns)
-    pairs = torch.stack([table.examples, table.means.to(table.examples.dtype)], 1)
+    ink = ink_for(table.examples, per_feature=image_shape is None)
+    pairs = torch.stack([ink(table.examples), ink(table.means.to(table.examples.dtype))], 1)
     empty = pairs.new_full((num_rows * columns - num_examples, 2, num_features), torch.nan)
     grid = torch.cat([pairs, empty]).reshape(num_rows, columns, 2, num_features)
+    gaps = " Tinted places of an input are missing values." if bool(table.examples.isnan().any()) else ""
     kind = "strip" if image_shape is None else "image"
     text = GridText(
         caption=f"Examples and their reconstructions: the upper {kind} of a pair is the input x, the lower one the "
-        "mean E[x | ζ] for one ζ drawn from its posterior. Black is 1.",
+        f"mean E[x | ζ] for one ζ drawn from its posterior; {ink.words}.{gaps}",
         row_labels=["input", "reconstruction"] * num_rows,
     )
     draw_image_grid(grid, image_shape, path, text=text, stacked=True)

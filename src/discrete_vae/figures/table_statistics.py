@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from discrete_vae.checks import check_tensor, check_unit_interval
+from discrete_vae.checks import check_finite, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.saving import check_picture_path, save_figure
 
@@ -54,75 +54,97 @@ class TableStatistics:
         means: Mean of each feature.
         correlations: Pearson's correlation of each pair of features that both vary, at most those of 256 features.
         num_examples: Rows of the data.
-        num_samples: States of the prior that were decoded.
+        num_samples: Draws of x.
+        in_unit_interval: Whether all data lie in [0, 1]; means count in standard deviations of the data otherwise.
     """
 
     means: Comparison
     correlations: Comparison
     num_examples: int
     num_samples: int
+    in_unit_interval: bool = True
 
 
-def table_statistics(x: Tensor, means: Tensor) -> TableStatistics:
+def table_statistics(x: Tensor, samples: Tensor) -> TableStatistics:
     """Compare data with what a model generates.
 
-    A sample enters by its mean of x given the latents. Given these the features are independent, so the samples' second
-    moments need no drawn bits.
+    Means count in standard deviations of their feature in the data, unless all data lie in [0, 1]. Missing values count
+    nowhere: a correlation is that of the examples that have both features.
 
     Args:
-        x: Data that the model was not trained on, (example, feature), in {0,1}.
-        means: E[x | zeta, h] of samples, (row, chain, feature), as those of `evolution`; chains are independent.
+        x: Data that the model was not trained on, (example, feature); NaN marks missing values.
+        samples: Draws of x, (row, chain, feature), as those of `table_samples`; chains are independent.
 
     Returns:
         The table.
 
     Raises:
-        InvalidInputError: If the arguments do not fit, there is no example, or there are fewer than two samples.
+        InvalidInputError: If the arguments do not fit, an entry is infinite, there is no example, or there are fewer
+            than two samples.
 
     Examples:
         >>> import torch
-        >>> x = torch.bernoulli(torch.full((500, 6), 0.3), generator=torch.Generator().manual_seed(0))
-        >>> found = table_statistics(x, torch.full((4, 50, 6), 0.3))
+        >>> draw = lambda *shape: torch.bernoulli(torch.full(shape, 0.3), generator=torch.Generator().manual_seed(0))
+        >>> found = table_statistics(draw(500, 6), draw(4, 50, 6))
         >>> len(found.means.data), len(found.correlations.data)
         (6, 15)
     """
-    check_unit_interval("x", check_tensor("x", x, ("example", "feature")))
-    check_unit_interval("means", check_tensor("means", means, ("row", "chain", x.shape[1])))
+    check_tensor("x", x, ("example", "feature"))
+    _check_finite("x", x.masked_fill(x.isnan(), 0))
+    _check_finite("samples", check_tensor("samples", samples, ("row", "chain", x.shape[1])))
     data = x.detach().cpu().double().numpy()
-    samples = means.detach().cpu().double().numpy().swapaxes(0, 1).reshape(-1, x.shape[1])
-    for name, what, count, least in (("x", "example", len(data), 1), ("means", "samples", len(samples), 2)):
+    drawn = samples.detach().cpu().double().numpy().swapaxes(0, 1).reshape(-1, x.shape[1])
+    for name, what, count, least in (("x", "example", len(data), 1), ("samples", "samples", len(drawn), 2)):
         if count < least:
             raise InvalidInputError(name, f"must hold at least {least} {what}", count, "Give more of them.")
-    blocks = np.array_split(samples, min(_BLOCKS, len(samples)))
-    p = samples.mean(0)
+    seen = ~np.isnan(data)
+    counts = seen.sum(0)
+    there = counts > 0
+    data, drawn, seen, counts = data[:, there], drawn[:, there], seen[:, there], counts[there]
+    mean = np.where(seen, data, 0).sum(0) / counts
+    deviation = np.sqrt((np.where(seen, data - mean, 0) ** 2).sum(0) / counts)
+    in_unit_interval = bool(((data >= 0) & (data <= 1) | ~seen).all())
+    unit = 1.0 if in_unit_interval else np.where(deviation > 0, deviation, 1.0)
+    blocks = np.array_split(drawn, min(_BLOCKS, len(drawn)))
     spread = np.std([block.mean(0) for block in blocks], 0, ddof=1) / np.sqrt(len(blocks))
-    compared = Comparison(data.mean(0), p, np.sqrt(p * (1 - p) / len(data) + spread**2))
-    return TableStatistics(compared, _correlations(data, samples), len(data), len(samples))
-
-
-def _correlations(data: np.ndarray, samples: np.ndarray) -> Comparison:
-    varies = np.flatnonzero(np.ptp(data, 0) > 0)
+    error = np.sqrt(drawn.var(0) / counts + spread**2)
+    means = Comparison(mean / unit, drawn.mean(0) / unit, error / unit)
+    standard = np.where(seen, (data - mean) / np.where(deviation > 0, deviation, 1.0), 0.0)
+    varies = np.flatnonzero(deviation > 0)
     count = min(len(varies), _MAX_FEATURES)
     shown = varies[np.arange(count) * len(varies) // max(count, 1)]
-    pairs = np.triu_indices(len(shown), 1)
-    values, samples = data[:, shown], samples[:, shown]
-    z = (values - values.mean(0)) / values.std(0)
-    in_data = z.T @ z / len(z)
+    correlations = _correlations(standard[:, shown], seen[:, shown].astype(np.float64), drawn[:, shown])
+    return TableStatistics(means, correlations, len(data), len(drawn), in_unit_interval)
+
+
+def _correlations(z: np.ndarray, seen: np.ndarray, drawn: np.ndarray) -> Comparison:
+    """Of standardised data, 0 where they are missing, and of draws; (example, feature) each."""
+    first, second = np.triu_indices(z.shape[1], 1)
+    both_seen = seen.T @ seen
+    kept = both_seen[first, second] > 1
+    pairs = first[kept], second[kept]
+    count = both_seen.clip(1)
+    in_data = z.T @ z / count
     # the spread of a correlation's influence function, z_i z_j - r (z_i^2 + z_j^2) / 2
-    square, mixed, fourth = z**2, (z**3).T @ z / len(z), (z**4).mean(0)
-    both = square.T @ square / len(z)
+    square, mixed, fourth = z**2, (z**3).T @ z / count, (z**4).sum(0) / seen.sum(0).clip(1)
+    both = square.T @ square / count
     variance = both - in_data * (mixed + mixed.T) + in_data**2 / 4 * (fourth + fourth[:, None] + 2 * both)
-    blocks = np.array_split(samples, min(_BLOCKS, len(samples)))
-    spread = np.std([_of_means(block)[pairs] for block in blocks], 0, ddof=1)
-    error = np.sqrt(variance[pairs].clip(0) / len(z) + spread**2 / len(blocks))
-    return Comparison(in_data[pairs], _of_means(samples)[pairs], error)
+    blocks = np.array_split(drawn, min(_BLOCKS, len(drawn)))
+    spread = np.std([_correlation(block)[pairs] for block in blocks], 0, ddof=1)
+    error = np.sqrt((variance / count)[pairs].clip(0) + spread**2 / len(blocks))
+    return Comparison(in_data[pairs], _correlation(drawn)[pairs], error)
 
 
-def _of_means(means: np.ndarray) -> np.ndarray:
-    """Correlations of bits that are independent given their means, (feature, feature); the diagonal has no meaning."""
-    p = means.mean(0)
-    deviation = np.sqrt((p * (1 - p)).clip(1e-12))
-    return ((means - p).T @ (means - p) / len(means)) / np.outer(deviation, deviation)
+def _correlation(x: np.ndarray) -> np.ndarray:
+    """Correlations of the columns, (feature, feature); 0 for those of a constant column."""
+    centred = x - x.mean(0)
+    deviation = centred.std(0)
+    standard = centred / np.where(deviation > 0, deviation, 1.0)
+    return standard.T @ standard / len(x)
+
+
+def _check_finite(name: str, value: Tensor) -> None:
+    check_finite(name, value, repair="Remove infinite entries.")
 
 
 def draw_table_statistics(table: TableStatistics, path: str | Path, *, name: str = "") -> None:
@@ -145,9 +167,19 @@ def draw_table_statistics(table: TableStatistics, path: str | Path, *, name: str
     text += "\nA point is a feature or a pair of features; the band is ± 2 standard errors around equality."
     figure.suptitle(text, fontsize=9, x=0.01, ha="left")
     left, right = figure.subplots(1, 2)
-    _draw(left, table.means, "mean", "features", (0.0, 1.0))
+    if table.in_unit_interval:
+        _draw(left, table.means, "mean", "features", (0.0, 1.0))
+    else:
+        _draw(left, table.means, "mean / deviation", "features", _range(table.means))
     _draw(right, table.correlations, "correlation", "pairs of features", None)
     save_figure(figure, path)
+
+
+def _range(found: Comparison) -> tuple[float, float]:
+    """What both axes have to show, with a margin."""
+    low, high = (float(end([end(found.data), end(found.samples)])) for end in (np.min, np.max))
+    margin = max(0.06 * (high - low), 0.1)
+    return low - margin, high + margin
 
 
 def _draw(
@@ -155,7 +187,7 @@ def _draw(
 ) -> None:
     """One cloud, with the diagonal and a band of two standard errors."""
     count = len(found.data)
-    axes.set(xlabel=f"{quantity} in the samples", ylabel=f"{quantity} in the test data", box_aspect=1)
+    axes.set(xlabel=f"{quantity}, samples", ylabel=f"{quantity}, test data", box_aspect=1)
     if count == 0:
         axes.text(0.5, 0.5, f"no {things} that vary", transform=axes.transAxes, ha="center")
         return

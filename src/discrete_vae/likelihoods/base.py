@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
+from discrete_vae.domains import Domain
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.domain import Domain, check_observed, check_values
+from discrete_vae.likelihoods.domain import check_observed, check_values
 from discrete_vae.numerics import full_precision
 
 
@@ -166,6 +167,22 @@ class Likelihood(nn.Module, ABC):
         """
         self.check(x, observed)
         return torch.zeros(self.parameter_shape)
+
+    @torch.no_grad()
+    def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Fit features that are independent: statistics as `initialize_`, and the parameters of each feature's law.
+
+        Args:
+            x: As in `initialize_`.
+            observed: As in `initialize_`.
+
+        Returns:
+            Parameters for every example alike, (*parameter_shape); here the start that `initialize_` returns.
+
+        Raises:
+            InvalidInputError: If x or observed breaks its rule.
+        """
+        return self.initialize_(x, observed)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """What the encoder reads.

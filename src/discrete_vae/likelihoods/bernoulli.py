@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Bernoulli
 
+from discrete_vae.domains import BINARY, UNIT_INTERVAL, Domain
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.domain import BINARY, UNIT_INTERVAL, Domain
 from discrete_vae.likelihoods.moments import feature_moments
 from discrete_vae.numerics import bernoulli_log_prob
 
@@ -54,6 +54,17 @@ class BernoulliLikelihood(Likelihood):
         moments = feature_moments(x, observed)
         self.training_mean.copy_(torch.where(moments.count > 0, moments.mean, 0.5))
         return torch.logit(self.training_mean, eps=1e-3)
+
+    @torch.no_grad()
+    def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Log-odds of the means, with half a count for each value, which keeps them finite for constant features.
+
+        Source: Krichevsky & Trofimov 1981 (the half counts).
+        """
+        self.check(x, observed)
+        moments = feature_moments(x, observed)
+        ones = moments.mean * moments.count
+        return (ones + 0.5).log() - (moments.count - ones + 0.5).log()
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """X itself, (batch, *event); unobserved entries read as the training mean."""

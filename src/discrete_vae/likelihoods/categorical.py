@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from discrete_vae.checks import check_positive_int
+from discrete_vae.domains import Domain, categories
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.domain import Domain, categories
 
 
 class CategoricalLikelihood(Likelihood):

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 
 from discrete_vae.checks import check_number
+from discrete_vae.domains import FINITE, Domain
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.domain import FINITE, Domain
 from discrete_vae.likelihoods.standardizer import Standardizer
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)

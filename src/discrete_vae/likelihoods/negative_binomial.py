@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import NegativeBinomial
 
+from discrete_vae.domains import COUNTS, Domain
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.domain import COUNTS, Domain
 from discrete_vae.likelihoods.moments import feature_moments
 from discrete_vae.likelihoods.standardizer import Standardizer
 

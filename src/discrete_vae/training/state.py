@@ -14,6 +14,7 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.readable import check_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_partition import quick_log_partition
 from discrete_vae.model import DiscreteVAE
@@ -163,6 +164,7 @@ def check_experiment(config: ExperimentConfig, dataset: Dataset) -> int:
         repair = "Leave it out, or use the data that the model was made for."
         name = "model.num_features" if config.model.event_shape is None else "model.event_shape"
         raise InvalidInputError(name, rule, config.model.num_values, repair)
+    check_readable(config.model, dataset)
     check_feasible(config, dataset)
     chosen = chosen_examples(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)

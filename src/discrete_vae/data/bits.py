@@ -1,0 +1,57 @@
+"""Data sets of bits: published ones, and images whose intensities are probabilities of bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from discrete_vae.data.dataset import PARTS, Dataset, DatasetDescription
+from discrete_vae.data.parts import evaluation_part, training_part
+
+
+def dataset_of_bits(
+    name: str,
+    parts: Mapping[str, np.ndarray],
+    *,
+    event_shape: tuple[int, ...],
+    source: str,
+    version: str,
+    split: str,
+    sha256: str | None,
+    binarisation_seed: int | None = None,
+) -> Dataset:
+    """Make a data set of rows of bits, or of probabilities of bits.
+
+    Probabilities to train on are binarised afresh in each step, those of the validation and test parts once. These two
+    stand in a fixed random order.
+
+    Args:
+        name: The data set's name.
+        parts: (example, feature) arrays "train", "valid" and "test", in {0, 1}, or in [0, 1] with a seed.
+        event_shape: Shape of an example.
+        source: Where the values come from.
+        version: Which version of them this is.
+        split: How the parts were made, behind their sizes.
+        sha256: Sum of the file that was read; None if there is none.
+        binarisation_seed: Seed of the bits that the validation and test parts keep; None for bits.
+
+    Returns:
+        The data set; dynamic if it has a seed.
+    """
+    drawn = f"train binarised afresh in each step, valid and test once with seed {binarisation_seed}"
+    return Dataset(
+        name=name,
+        train=training_part(parts["train"]),
+        valid=evaluation_part(parts["valid"], "valid", binarisation_seed=binarisation_seed),
+        test=evaluation_part(parts["test"], "test", binarisation_seed=binarisation_seed),
+        event_shape=event_shape,
+        dynamic=binarisation_seed is not None,
+        description=DatasetDescription(
+            source=source,
+            version=version,
+            split=f"{'/'.join(str(len(parts[part])) for part in PARTS)}{split}",
+            values="bits as published" if binarisation_seed is None else drawn,
+            sha256=sha256,
+        ),
+    )

@@ -1,0 +1,106 @@
+"""What a user's file holds: examples in one piece or by part, their labels, and the names of their features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from discrete_vae.data.csv_table import read_csv
+from discrete_vae.data.parquet_table import read_parquet
+from discrete_vae.data.read_arrays import read_npy, read_npz, shown_key, shown_keys
+from discrete_vae.data.table import Table
+from discrete_vae.errors import InvalidInputError
+
+WHOLE = "whole"
+"""Key of examples that are not divided into parts yet."""
+
+_NAMES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
+_LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _NAMES}
+_WHOLE_LABELS = ("y", "labels")
+_PARTITIONS = ({"train", "valid", "test"}, {"train", "test"})
+
+
+@dataclass(frozen=True, eq=False)
+class OwnArrays:
+    """Arrays of a file, by part ("train", "valid", "test"), or one for all under `WHOLE`.
+
+    Attributes:
+        examples: (example, ...).
+        names: What messages call these arrays.
+        labels: (example, ...), for keys of examples.
+        columns: Names of the features; empty where they have none.
+    """
+
+    examples: dict[str, np.ndarray]
+    names: dict[str, str]
+    labels: dict[str, np.ndarray] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+
+
+def read_own_arrays(file: Path) -> OwnArrays:
+    """Read a .npy, .npz, .csv or .parquet file.
+
+    Raises:
+        InvalidInputError: If the file has another ending, cannot be read, or holds other arrays than it may.
+    """
+    if file.suffix.lower() not in _READERS:
+        repair = "Save the array with numpy.save, or the table as CSV."
+        rule = f"must name a {', '.join(list(_READERS)[:-1])} or {list(_READERS)[-1]} file"
+        raise InvalidInputError("path", rule, str(file), repair)
+    return _READERS[file.suffix.lower()](file)
+
+
+def _read_npy(file: Path) -> OwnArrays:
+    return OwnArrays({WHOLE: read_npy(file)}, {WHOLE: str(file)})
+
+
+def _of_table(read: Callable[[Path], Table]) -> Callable[[Path], OwnArrays]:
+    def read_table(file: Path) -> OwnArrays:
+        table = read(file)
+        return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, columns=table.columns)
+
+    return read_table
+
+
+def _read_npz(file: Path) -> OwnArrays:
+    arrays = read_npz(file)
+    keys = {part: next((key for key in names if key in arrays), None) for part, names in _NAMES.items()}
+    of_part = {part: key for part, key in keys.items() if key is not None}
+    if set(of_part) in _PARTITIONS:
+        labels = _LABELS
+    else:
+        whole = [key for key in arrays if key not in _WHOLE_LABELS] if len(arrays) > 1 else list(arrays)
+        of_part, labels = {WHOLE: whole[0]} if len(whole) == 1 else {}, {WHOLE: _WHOLE_LABELS}
+    found = {part: key for part in of_part for key in labels[part] if key in arrays and key != of_part[part]}
+    if not of_part or {*of_part.values(), *found.values()} != set(arrays):
+        rule = "must hold train, valid and test, or train and test, or one array, and besides only labels"
+        repair = "Call labels y_train, y_valid and y_test, or y; rename the other arrays, or save one of them alone."
+        raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
+    named = {part: f"{file}, array {shown_key(key)}," for part, key in of_part.items()}
+    for part, key in found.items():
+        _check_labels(f"{file}, array {shown_key(key)},", arrays[key], arrays[of_part[part]])
+    return OwnArrays(
+        {part: arrays[key] for part, key in of_part.items()},
+        named,
+        {part: arrays[key] for part, key in found.items()},
+    )
+
+
+def _check_labels(name: str, labels: np.ndarray, examples: np.ndarray) -> None:
+    if labels.ndim == 0 or examples.ndim == 0 or len(labels) != len(examples):
+        count = len(examples) if examples.ndim else 0
+        received = f"shape {labels.shape}"
+        raise InvalidInputError(
+            name, f"must hold a label for each of the {count} examples", received, "Give one each."
+        )
+
+
+_READERS: Mapping[str, Callable[[Path], OwnArrays]] = {
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".csv": _of_table(read_csv),
+    ".parquet": _of_table(read_parquet),
+}

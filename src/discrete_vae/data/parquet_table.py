@@ -1,0 +1,77 @@
+"""Tables in Parquet files, read by pyarrow or pandas where one of them is installed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discrete_vae.data.read_arrays import check_is_file
+from discrete_vae.data.table import Table, check_columns
+from discrete_vae.errors import InvalidInputError
+
+Columns = Iterable[tuple[str, np.ndarray]]
+
+
+def read_parquet(path: Path) -> Table:
+    """Read a table of numbers; nulls and NaN are missing values.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InvalidInputError: If neither pyarrow nor pandas is installed, the file cannot be read, or a column holds
+            something else than numbers or booleans.
+    """
+    check_is_file(path)
+    try:
+        found = list(_reader(path)(path))
+    except InvalidInputError:
+        raise
+    except Exception as error:  # the libraries raise many kinds on damage
+        received = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        repair = "The file is damaged or of another format: copy or write it again."
+        raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
+    columns = check_columns(path, tuple(name for name, _ in found))
+    values = [_numbers(path, name, column) for name, column in found]
+    return Table(columns, np.stack(values, axis=1))
+
+
+def _reader(path: Path) -> Callable[[Path], Columns]:
+    for module, read in (("pyarrow.parquet", _with_pyarrow), ("pandas", _with_pandas)):
+        try:
+            library = importlib.import_module(module)
+        except ModuleNotFoundError:
+            continue
+        return lambda file: read(library, file)
+    repair = "Install one: pip install 'discrete-vae[tables]'; or save the table as CSV."
+    raise InvalidInputError(str(path), "needs pyarrow or pandas to be read", "neither is installed", repair)
+
+
+def _with_pyarrow(library: Any, path: Path) -> Columns:
+    table = library.read_table(path)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        yield str(name), column.to_numpy()
+
+
+def _with_pandas(library: Any, path: Path) -> Columns:
+    frame = library.read_parquet(path)
+    for name in frame.columns:
+        yield str(name), frame[name].to_numpy()
+
+
+def _numbers(path: Path, name: str, column: np.ndarray) -> np.ndarray:
+    if column.dtype.kind in "buif":
+        return column.astype(np.float64)
+    if column.dtype == object and all(_is_real(value) for value in column):  # booleans or numbers with gaps
+        return np.array([np.nan if value is None else float(value) for value in column])
+    received = next((repr(value) for value in column if not _is_real(value)), str(column.dtype))
+    repair = "Leave the column out, or give each of its values a number from 0."
+    raise InvalidInputError(f"{path}, column {name!r},", "must hold numbers", received[:40], repair)
+
+
+def _is_real(value: object) -> bool:
+    return value is None or isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating))

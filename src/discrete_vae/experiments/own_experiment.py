@@ -1,0 +1,56 @@
+"""The experiment for a file of one's own, with what only the data can tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
+from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.readable import check_kind
+from discrete_vae.experiments.own_data import own_data
+
+
+def own_experiment(
+    path: str | Path,
+    *,
+    likelihood: str = "bernoulli",
+    size: str = "short",
+    data_dir: str | Path | None = None,
+) -> ExperimentConfig:
+    """The experiment that `dvae train --data FILE` runs.
+
+    The data tell the event shape, the number of categories, whether values are missing, and for Bernoulli whether they
+    are probabilities of bits.
+
+    Args:
+        path: The file, see `discrete_vae.data.from_file.load_file`.
+        likelihood: How values are read: "bernoulli", "gaussian", "categorical" or "negative-binomial".
+        size: "smoke", "short" or "paper".
+        data_dir: Not read, but refused if it does not exist.
+
+    Raises:
+        InvalidInputError: If the file cannot be read, or its values not by this likelihood.
+
+    Examples:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/mine.npy", np.linspace(-3.0, 3.0, 60).reshape(20, 3))
+        ...     config = own_experiment(f"{folder}/mine.npy", likelihood="gaussian")
+        >>> config.model.likelihood.kind, config.model.shape, config.model.missing
+        ('gaussian', (3,), False)
+    """
+    dataset: Dataset = instantiate(FileDataConfig(path=Path(path)), data_dir=data_dir)
+    config = check_kind(likelihood, dataset)
+    exact = config.domain(exact=True)
+    return own_data(
+        Path(path),
+        event_shape=dataset.event_shape,
+        num_train=len(dataset.train),
+        num_valid=len(dataset.valid),
+        num_test=len(dataset.test),
+        size=size,
+        likelihood=config,
+        binarize=not all(exact.holds(values) for values in dataset.summaries.values()),
+        missing=dataset.summaries["train"].num_missing > 0,
+    )

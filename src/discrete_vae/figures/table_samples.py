@@ -1,0 +1,70 @@
+"""Draws of x along the chains of a model's prior."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.running_statistics import running_statistics
+from discrete_vae.noise import keyed_generator
+from discrete_vae.samplers.protocol import Sampler
+
+_STREAM = 0x7461626C
+
+
+@torch.no_grad()
+def table_samples(
+    model: DiscreteVAE,
+    chains: Sampler,
+    *,
+    num_rows: int = 20,
+    num_sweeps: int = 100,
+    num_chains: int | None = None,
+    seed: int = 0,
+) -> Tensor:
+    """Draw examples from the generative model, the noise of its likelihood included.
+
+    Args:
+        model: The model; its networks use their running statistics.
+        chains: Chains of the model's prior, which this call advances by ``num_rows * num_sweeps`` sweeps.
+        num_rows: Draws from each chain.
+        num_sweeps: Sweeps before each draw.
+        num_chains: How many of the chains to use, from the first; None means all.
+        seed: Seed of all noise but the chains' own.
+
+    Returns:
+        (row, chain, feature) on the CPU, values that x can have.
+
+    Raises:
+        InvalidInputError: If a number is not a positive integer, there are fewer chains than asked for, or the chains
+            belong to another machine than the model's prior; the chains have not moved then.
+
+    Examples:
+        >>> from discrete_vae import BlockGibbs, DiscreteVAE
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> table_samples(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).shape
+        torch.Size([4, 3, 6])
+    """
+    check_positive_int("num_rows", num_rows)
+    check_positive_int("num_sweeps", num_sweeps)
+    if chains.energy is not model.prior:
+        repair = "Build them with energy=model.prior."
+        raise InvalidInputError("chains", "must sample the model's own prior", "another machine's", repair)
+    used = chains.num_chains if num_chains is None else check_positive_int("num_chains", num_chains)
+    if used > chains.num_chains:
+        rule = f"must be at most {chains.num_chains}, the number of chains"
+        raise InvalidInputError("num_chains", rule, used, "Build a sampler with more chains.")
+    rows = []
+    for row in range(num_rows):
+        z = chains.step(num_sweeps)[:used].to(model.dtype)
+        generator = keyed_generator(seed, _STREAM, row, device=z.device)
+        zeta = model.smoothing.sample_zeta(z, generator=generator)
+        with running_statistics(model):
+            h = model.hierarchy.sample(zeta, generator=generator)
+            parameters = model.decoder(model.hierarchy.decoder_input(zeta, h))
+        rows.append(model.likelihood.sample(parameters, generator=generator).flatten(1).cpu())
+    return torch.stack(rows)

@@ -1,0 +1,134 @@
+"""dvae on data of any kind: from a file to a trained model, its evaluation and its pictures."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae.config import instantiate
+from discrete_vae.experiments.own_experiment import own_experiment
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.load import load_run
+from discrete_vae.training.loop import train
+from tests.commands.conftest import TINY
+
+RANDOM = np.random.default_rng(0)
+KIND = RANDOM.integers(0, 2, 60)[:, None]
+WITH_GAPS = np.where(RANDOM.random((60, 12)) < 0.2, np.nan, 1.0)
+FEATURES = np.arange(12)
+DATA = {
+    "gaussian": 10.0 * (2 * KIND - 1) * (FEATURES % 3) + RANDOM.normal(size=(60, 12)) + 100 * FEATURES,
+    "negative-binomial": RANDOM.poisson(np.where(KIND, 20.0, 2.0) * np.ones(12)),
+    "categorical": (RANDOM.integers(0, 2, (60, 12)) + 2 * KIND).astype(float),
+    "bernoulli": (RANDOM.random((60, 12)) < 0.1) ^ (KIND == 1),
+}
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write data of a kind, with gaps or without."""
+
+    def write(kind, *, gaps=False, shape=(60, 12)):
+        values = DATA[kind] * (WITH_GAPS if gaps else 1)
+        np.save(tmp_path / "mine.npy", values.reshape(shape))
+        return tmp_path / "mine.npy"
+
+    return write
+
+
+@pytest.mark.parametrize("gaps", [False, True], ids=["whole", "gaps"])
+@pytest.mark.parametrize("kind", DATA)
+def test_every_verb(cli, tmp_path, file, kind, gaps):
+    run = tmp_path / "run"
+    words = ("--data", file(kind, gaps=gaps), "--model.likelihood", kind, *TINY)
+    status, out, err = cli("train", *words, "--run-dir", run)
+    assert status == 0, err
+    assert "Independent features: " in out
+    missing = int(np.isnan(np.load(tmp_path / "mine.npy").astype(float)).sum())
+    assert (" are missing: " in err) == gaps == (missing > 0)
+    config = json.loads((run / "config.json").read_text())["model"]
+    assert config["missing"] == gaps
+    assert config["likelihood"].get("num_categories", 4) == 4
+    status, out, _ = cli("evaluate", run)
+    assert status == 0
+    assert "independent features" in out
+    assert np.isfinite(json.loads((run / "evaluation.json").read_text())["log_likelihood"]["value"])
+    assert cli("sample", run, "--num-rows", "2", "--burn-in", "2", "--num-sweeps", "1")[0] == 0
+    assert {path.name for path in (run / "figures").iterdir()} == {
+        "samples.png",
+        "reconstructions.png",
+        "training.png",
+    }
+    assert "Nothing is wrong" in cli("validate", *words)[1]
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
+def test_images_of_other_values(cli, tmp_path, file, kind):
+    run = tmp_path / "run"
+    path = file(kind, gaps=True, shape=(60, 3, 4))
+    assert cli("train", "--data", path, "--model.likelihood", kind, *TINY, "--run-dir", run)[0] == 0
+    assert load_run(RunDirectory.open(run)).model.event_shape == (1, 3, 4)
+    assert cli("sample", run, "--num-rows", "2", "--burn-in", "2", "--num-sweeps", "1")[0] == 0
+
+
+def test_other_likelihoods_are_named(refused, tmp_path, file):
+    error = refused("train", "--data", file("gaussian"), "--run-dir", tmp_path / "run")
+    assert "gaussian can read them" in error
+    error = refused("train", "--data", file("gaussian"), "--model.likelihood", "poisson")
+    assert "must be one of bernoulli, gaussian, categorical, negative-binomial; received 'poisson'" in error
+
+
+def test_a_training_with_gaps_goes_on_bit_for_bit(file, tmp_path):
+    path = file("gaussian", gaps=True)
+    config = own_experiment(path, likelihood="gaussian", size="smoke")
+    training = config.training.model_copy(update={"num_epochs": 6, "validate_every": 2})
+    config = config.model_copy(update={"training": training})
+    dataset = instantiate(config.data, data_dir=None)
+    weights = []
+    for name, stops in (("unbroken", [99]), ("broken", [3, 99])):
+        run = RunDirectory.create(tmp_path / name)
+        for stop in stops:
+            asked = iter(range(100))
+            result = train(config, dataset, run, stop=lambda asked=asked, stop=stop: next(asked) >= stop)
+        assert result.step == 6
+        weights.append(run.checkpoints().load("last").tensors)
+    assert weights[0].keys() == weights[1].keys()
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+
+
+def test_gaps_are_imputed_better_than_by_column_means(cli, tmp_path):
+    """Real values with a fifth of them missing; what is missing is known here, and judged in units of its column."""
+    random = np.random.default_rng(1)
+    centres = random.normal(size=(4, 8)) * 3
+    whole = (centres[random.integers(0, 4, 1000)] + random.normal(size=(1000, 8))) * np.logspace(
+        -1, 2, 8
+    ) + 50
+    missing = random.random(whole.shape) < 0.2
+    np.savez(
+        tmp_path / "x.npz",
+        **{"train": np.where(missing, np.nan, whole)[:800], "test": np.where(missing, np.nan, whole)[800:]},
+    )
+    words = ("--model.likelihood", "gaussian", "--size", "smoke", "--run-dir", tmp_path / "run")
+    assert cli("train", "--data", tmp_path / "x.npz", *words)[0] == 0
+    model = load_run(RunDirectory.open(tmp_path / "run")).model
+    gaps = torch.tensor(np.where(missing, np.nan, whole)[800:], dtype=torch.float32)
+    imputed = torch.stack([model.reconstruct(gaps, seed=seed) for seed in range(20)]).mean(0).numpy()
+    train = np.where(missing, np.nan, whole)[:800]
+    means, deviations = np.nanmean(train, 0), np.nanstd(train, 0)
+
+    def error(guess):
+        return np.sqrt((((guess - whole[800:]) / deviations)[missing[800:]] ** 2).mean())
+
+    assert error(imputed) < 0.8 * error(means)
+
+
+def test_a_table_from_a_text_file(cli, tmp_path):
+    rows = ["width,height,count"] + [f"{i % 7 + 0.5},{'' if i % 5 else i},{i % 3}" for i in range(60)]
+    (tmp_path / "table.csv").write_text("\n".join(rows))
+    words = ("--model.likelihood", "gaussian", "--run-dir", tmp_path / "run", *TINY)
+    status, _, err = cli("train", "--data", tmp_path / "table.csv", *words)
+    assert status == 0
+    assert "are missing" in err
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert environment["data"]["columns"] == ["width", "height", "count"]
