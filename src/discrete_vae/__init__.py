@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from discrete_vae.hierarchy.no_sharing import NoSharing
     from discrete_vae.log_partition.annealed import annealed_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition
+    from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
     from discrete_vae.log_partition.record import LogPartition
     from discrete_vae.model import DiscreteVAE
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "RBM": "boltzmann.rbm",
     "BlockGibbs": "samplers.block_gibbs",
+    "CheckedLogPartition": "log_partition.estimate",
     "CompleteSharing": "hierarchy.complete_sharing",
     "DiscreteVAE": "model",
     "Elbo": "objectives.elbo",
@@ -57,6 +59,7 @@ _HOMES = {
     "SpikeSlab": "smoothing.spike_slab",
     "annealed_log_partition": "log_partition.annealed",
     "bennett_log_partition": "log_partition.bennett",
+    "estimate_log_partition": "log_partition.estimate",
     "exact_log_partition": "log_partition.exact",
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
@@ -67,6 +70,7 @@ _HOMES = {
 __all__ = [
     "RBM",
     "BlockGibbs",
+    "CheckedLogPartition",
     "CompleteSharing",
     "DiscreteVAE",
     "Elbo",
@@ -86,6 +90,7 @@ __all__ = [
     "__version__",
     "annealed_log_partition",
     "bennett_log_partition",
+    "estimate_log_partition",
     "exact_log_partition",
     "kl_to_boltzmann",
     "load_dataset",

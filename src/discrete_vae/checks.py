@@ -107,6 +107,19 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
     return value
 
 
+def values_are_known(x: Tensor) -> bool:
+    """Whether a tensor has values now: it is neither fake nor inside a graph that is being compiled."""
+    import torch
+    from torch._subclasses import FakeTensor
+
+    return not torch.compiler.is_compiling() and not isinstance(x, FakeTensor)
+
+
+def values_are_readable(x: Tensor) -> bool:
+    """Whether values can be looked at without waiting for an accelerator or breaking a compiled graph."""
+    return x.device.type == "cpu" and values_are_known(x)
+
+
 def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) -> Tensor:
     """Return value if every element lies in [0, 1]; NaN is refused.
 
@@ -222,11 +235,13 @@ def check_finite(name: str, value: Tensor, *, repair: str) -> Tensor:
 
 
 def check_binary(name: str, value: Tensor) -> Tensor:
-    """Return value if every element is 0 or 1.
+    """Return value if every element is 0 or 1; looks where `values_are_readable`.
 
     Raises:
         InvalidInputError: If any element is something else, NaN included.
     """
+    if not values_are_readable(value):
+        return value
     binary = (value == 0) | (value == 1)
     if not bool(binary.all()):
         worst = value[~binary].flatten()[0].item()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_index, check_states, extremes
+from discrete_vae.checks import check_index, check_states, extremes, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.forks import guard_forks
 from discrete_vae.numerics import full_precision, softplus
@@ -30,17 +31,33 @@ class BoltzmannEnergy(nn.Module, ABC):
     Attributes:
         num_units: n.
         blocks: Disjoint index tensors (int64) that cover all units; units of one block are independent given all
-            others. Block Gibbs samples the blocks in this order.
+            others. Block Gibbs samples the blocks in this order. They are buffers and so move with the machine, but
+            belong to the constructor's arguments, not to the state.
     """
 
     num_units: int
-    blocks: tuple[Tensor, ...]
     bias: nn.Parameter
+    _num_blocks: int
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
         guard_forks()
         return super().__new__(cls)
+
+    @property
+    def blocks(self) -> tuple[Tensor, ...]:
+        """The blocks; a machine of your own sets them once, after its `nn.Module.__init__`."""
+        return tuple(getattr(self, f"_block_{index}") for index in range(self._num_blocks))
+
+    @blocks.setter
+    def blocks(self, blocks: Sequence[Tensor]) -> None:
+        for index, block in enumerate(blocks):
+            self.register_buffer(f"_block_{index}", block, persistent=False)
+        self._num_blocks = len(blocks)
+
+    def block_place(self, block: int) -> slice | Tensor:
+        """The units of a block as an index of the last axis: a slice where they are neighbors, which saves copies."""
+        return getattr(self, f"_block_{block}")
 
     def energy(self, z: Tensor) -> Tensor:
         """E(z).
@@ -149,11 +166,20 @@ class BoltzmannEnergy(nn.Module, ABC):
     ) -> Tensor:
         """`block_free_energy` of checked arguments."""
         z = self._widen(z)
+        logits = self.compute_block_logits(z, block)
+        if isinstance(inverse_temperature, Tensor):
+            scale = inverse_temperature.to(z)
+            scaled = scale[..., None] * logits
+        else:
+            scale, scaled = inverse_temperature, inverse_temperature * logits
+        return scale * self.compute_energy_without(z, block) - softplus(scaled).sum(-1)
+
+    def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
+        """E of checked states with the units of one block set to 0."""
+        z = self._widen(z)
         keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device)
-        keep[self.blocks[block]] = 0
-        scale = torch.as_tensor(inverse_temperature, dtype=z.dtype, device=z.device)
-        logits = scale[..., None] * self.compute_block_logits(z, block)
-        return scale * self.compute_energy(z * keep) - softplus(logits).sum(-1)
+        keep[self.block_place(block)] = 0
+        return self.compute_energy(z * keep)
 
     def compute_marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
         """`marginal_energy` of checked arguments."""
@@ -200,7 +226,7 @@ def _fits(shape: torch.Size, lead: torch.Size) -> bool:
 
 
 def check_parameters(energy: BoltzmannEnergy, *, below: float) -> None:
-    """Refuse parameters that are not finite, or so large that sums of them may overflow.
+    """Refuse parameters that are not finite, or so large that sums of them may overflow; waits for an accelerator.
 
     Args:
         energy: The machine.
@@ -210,6 +236,8 @@ def check_parameters(energy: BoltzmannEnergy, *, below: float) -> None:
         InvalidInputError: If there is one; names it.
     """
     for name, parameter in energy.named_parameters():
+        if not values_are_known(parameter):
+            continue
         largest = float(parameter.detach().abs().sum(dtype=torch.float64))
         if not largest < below:
             raise InvalidInputError(

@@ -147,7 +147,7 @@ class GraphBoltzmann(BoltzmannEnergy):
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
         """See `BoltzmannEnergy.block_logits`."""
         z = self._widen(z)
-        entries, units = self._entries[block], self.blocks[block].to(z.device)
+        entries, units = self._entries[block], self.blocks[block]
         weight = self.weight.to(z.dtype).index_select(0, self.neighbour_edge[entries])
         fields = sparse_product(weight, z, self._row[entries], self.neighbour[entries], len(units))
         return fields + self.bias.to(z.dtype)[units]

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_parameters
-from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.kernels import torch_reference
-from discrete_vae.samplers.kernels.call import SweepCall
 from discrete_vae.samplers.kernels.threads import threads_for
+from discrete_vae.samplers.kernels.torch_reference import SweepCall
 from discrete_vae.samplers.kernels.trial import COMPILED, Kernel, tried_kernel
 
+LARGEST_INVERSE_TEMPERATURE = 1e6
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
 
 
@@ -67,7 +68,10 @@ def run_sweeps(
     if inverse_temperature is not None:
         check_tensor("inverse_temperature", inverse_temperature, (num_chains,))
         inverse_temperature = inverse_temperature.to(z.device)
-    _check_logits(energy, inverse_temperature)
+    if values_are_readable(energy.bias):
+        check_logits(energy)
+        if inverse_temperature is not None:
+            _check_inverse_temperature(inverse_temperature)
     threads = threads_for(z.numel() * num_sweeps) if _compiles(energy) else 1
     call = SweepCall(
         num_sweeps=num_sweeps,
@@ -75,7 +79,7 @@ def run_sweeps(
         first_sweep=first_sweep,
         first_chain=first_chain,
         inverse_temperature=inverse_temperature,
-        clamped=None if clamped is None else _check_clamped(clamped, z),
+        clamped=None if clamped is None else check_clamped(clamped, tuple(z.shape)).to(z.device),
         num_threads=threads,
     )
     return (kernel or choose_kernel(energy, parallel=threads > 1))(energy, z.float(), call)
@@ -109,27 +113,44 @@ def _check_range(name: str, value: object, low: int, end: int) -> None:
         )
 
 
-def _check_logits(energy: BoltzmannEnergy, inverse_temperature: Tensor | None) -> None:
-    """Refuse numbers that are not finite, or so large that logits may overflow."""
+def check_logits(energy: BoltzmannEnergy) -> None:
+    """Refuse a machine whose logits may not be finite; waits for an accelerator.
+
+    Raises:
+        InvalidInputError: If a parameter is not finite or too large.
+    """
     check_parameters(energy, below=_LARGEST_LOGIT)
-    if inverse_temperature is not None:
-        largest = float(inverse_temperature.abs().max())
-        if not largest < 1e6:
-            raise InvalidInputError(
-                "inverse_temperature",
-                "must be finite and below 1e6",
-                f"a value of {largest:g}",
-                "Give numbers near 1.",
-            )
 
 
-def _check_clamped(clamped: Tensor, z: Tensor) -> Tensor:
-    """Return the mask as (chain, unit) or (1, unit)."""
-    if clamped.dtype != torch.bool or tuple(clamped.shape) not in {tuple(z.shape), (z.shape[1],)}:
+def _check_inverse_temperature(inverse_temperature: Tensor) -> None:
+    largest = float(inverse_temperature.abs().max())
+    if not largest < LARGEST_INVERSE_TEMPERATURE:
+        raise InvalidInputError(
+            "inverse_temperature",
+            f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}",
+            f"a value of {largest:g}",
+            "Give numbers near 1.",
+        )
+
+
+def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a mask of clamped units as (chain, unit) or (1, unit).
+
+    Args:
+        clamped: Bool, (unit,) or (chain, unit).
+        shape: Chains and units.
+
+    Raises:
+        InvalidInputError: If it is something else.
+    """
+    shapes = {shape, shape[1:], (1, shape[1])}
+    if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
         raise InvalidInputError(
             "clamped",
-            f"must be a bool tensor of shape ({z.shape[1]},) or {tuple(z.shape)}",
-            f"{clamped.dtype} of shape {tuple(clamped.shape)}",
+            f"must be a bool tensor of shape ({shape[1]},) or {shape}",
+            f"{clamped.dtype} of shape {tuple(clamped.shape)}"
+            if isinstance(clamped, Tensor)
+            else repr(clamped)[:80],
             "Give one entry per unit.",
         )
-    return clamped.to(z.device).reshape(-1, z.shape[1])
+    return clamped.reshape(-1, shape[1])
