@@ -161,6 +161,21 @@ class BoltzmannEnergy(nn.Module, ABC):
             (...), nats.
         """
 
+    def sum_pairs(self, z: Tensor) -> Tensor:
+        """Sums of z_i z_j over chains, for the pairs whose moments `RunningMoments` keeps.
+
+        Args:
+            z: (..., chain, unit), in {0,1}; arguments are not checked.
+
+        Returns:
+            For units i of the first block and all j outside it, (..., unit, other unit); a machine whose weights are
+            fewer has one sum per weight.
+        """
+        first = z[..., self.block_place(0)]
+        if len(self.blocks) == 1:
+            return z.new_zeros(*z.shape[:-2], first.shape[-1], 0)
+        return first.transpose(-1, -2) @ z[..., torch.cat(self.blocks[1:])]
+
     def compute_block_free_energy(
         self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0
     ) -> Tensor:

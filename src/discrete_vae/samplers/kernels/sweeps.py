@@ -6,14 +6,18 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_parameters
+from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.kernels import torch_reference
+from discrete_vae.samplers.kernels import torch_device, torch_reference
 from discrete_vae.samplers.kernels.threads import threads_for
 from discrete_vae.samplers.kernels.torch_reference import SweepCall
 from discrete_vae.samplers.kernels.trial import COMPILED, Kernel, tried_kernel
 
 LARGEST_INVERSE_TEMPERATURE = 1e6
+MAX_TABLE_BYTES = 1 << 28
+"""Memory of tables above which the compiled kernel gives way to plain products: beyond 2048 + 2048 units."""
+
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
 
 
@@ -32,9 +36,10 @@ def run_sweeps(
 ) -> Tensor:
     """Run block-Gibbs sweeps; each draws the blocks in the order of ``energy.blocks``, given all others.
 
-    A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u the
-    uniform of (key, sweep, chain, unit) as `discrete_vae.samplers.kernels.philox` defines it. The answer
-    therefore depends neither on the number of threads nor on how sweeps and chains are divided among calls.
+    A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u, on the CPU,
+    the uniform of (key, sweep, chain, unit) as `discrete_vae.samplers.kernels.philox` defines it. The answer
+    therefore depends neither on the number of threads nor on how sweeps and chains are divided among calls. On other
+    devices the uniforms are the device's own, see `torch_device`; values are not looked at there.
 
     Args:
         energy: The machine, with finite parameters on the device of z.
@@ -86,9 +91,11 @@ def run_sweeps(
 
 
 def choose_kernel(energy: BoltzmannEnergy, *, parallel: bool = False) -> Kernel:
-    """The fastest kernel for a machine where it lies: compiled for an RBM or a graph on the CPU, else the reference.
+    """The fastest kernel for a machine where it lies.
 
-    A float64 machine keeps its precision and so takes the reference.
+    On the CPU that is a compiled one for an RBM or a graph, else the reference; elsewhere `torch_device`. A float64
+    machine keeps its precision and so takes the reference, and so does an RBM whose tables would need more memory than
+    `MAX_TABLE_BYTES`: its products cost more than its random words.
 
     Args:
         energy: The machine.
@@ -97,13 +104,25 @@ def choose_kernel(energy: BoltzmannEnergy, *, parallel: bool = False) -> Kernel:
     Warns:
         KernelWarning: If the compiled kernel does not work here; the reference then takes its place.
     """
+    if energy.bias.device.type != "cpu":
+        return torch_device.run
     return tried_kernel(type(energy), parallel=parallel) if _compiles(energy) else torch_reference.run
 
 
+def table_bytes(num_left: int, num_right: int) -> int:
+    """Memory of the compiled kernel's tables for an RBM: 128 rows of 16 float32 for each 16 x 16 weights, both ways.
+
+    They are 16 times the weights: 512 KiB at 64 + 64 units, 256 MiB at 2048 + 2048. Each thread that calls the kernel
+    keeps those of its last machine.
+    """
+    left, right = -(-num_left // 16), -(-(num_right + num_left % 4) // 16)
+    return 2 * left * right * 128 * 16 * 4
+
+
 def _compiles(energy: BoltzmannEnergy) -> bool:
-    return (
-        type(energy) in COMPILED and energy.bias.device.type == "cpu" and energy.bias.dtype != torch.float64
-    )
+    if type(energy) not in COMPILED or energy.bias.device.type != "cpu" or energy.bias.dtype == torch.float64:
+        return False
+    return not isinstance(energy, RBM) or table_bytes(energy.num_left, energy.num_right) <= MAX_TABLE_BYTES
 
 
 def _check_range(name: str, value: object, low: int, end: int) -> None:

@@ -92,5 +92,7 @@ def draw_blocks(energy: BoltzmannEnergy, z: Tensor, noise: Tensor, call: SweepCa
             logits = logits * call.inverse_temperature[:, None]
         drawn = noise[:, place] < torch.sigmoid(logits)
         if call.clamped is not None:
-            drawn = torch.where(call.clamped[:, place], z[:, place], drawn.to(z.dtype))
-        z[:, place] = drawn.to(z.dtype)
+            drawn = torch.where(call.clamped[:, place], z[:, place] != 0, drawn)
+        z[:, place] = (
+            drawn if isinstance(place, slice) else drawn.to(z.dtype)
+        )  # a slice converts while it copies
