@@ -18,20 +18,18 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_ir
+from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins
 from discrete_vae.samplers.kernels.bipartite_intrinsics import (
     GROUP,
     INNER,
     LANES,
-    LOW,
-    MULTIPLIERS,
     PART,
-    WEYL,
     decide,
     draw_words,
 )
 from discrete_vae.samplers.kernels.bipartite_layout import build_table, is_binary, pack, unpack
 from discrete_vae.samplers.kernels.compilation import ChunkLoop, source_digest
+from discrete_vae.samplers.kernels.vector_spins import LOW, MULTIPLIERS, WEYL
 
 _LOW, _32 = np.uint64(LOW), np.uint64(32)
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
@@ -153,7 +151,7 @@ def run_chunk(
 
 def _make(chunks: Any) -> Callable[..., Any]:
     """The loop over chunks that `chunks`, range or prange, divides."""
-    version = source_digest(bipartite_intrinsics, bipartite_layout, vector_ir)
+    version = source_digest(bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins)
 
     def run_chunks(
         after, before, binary, weight, bias, units, tables, biases, counters, held, inverse, num_sweeps, key,
