@@ -23,6 +23,8 @@ from discrete_vae.samplers.swaps import SwapUniforms, count_trips, exchanged_ord
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
 _SWEEPS_A_JUMP = 4
+_BUFFERS = ("inverse_temperatures", "order", "round_trips", "_last_end", "_swap_sum")
+_ENTRIES = {buffer.lstrip("_"): buffer for buffer in _BUFFERS}  # of the state
 _UNEVEN = 0.1  # rates this far from their mean ask for new places
 
 
@@ -176,8 +178,7 @@ class ParallelTempering(MarkovChains):
             InvalidInputError: If no sweep has been measured.
         """
         if not self.measured:
-            repair = "Call step first."
-            raise InvalidInputError("retune()", "needs measured exchange rates", "none", repair)
+            raise InvalidInputError("retune()", "needs measured exchange rates", "none", "Call step first.")
         rates, before = self.swap_rates.cpu(), self.inverse_temperatures.cpu()
         ladder = retuned_ladder(before, rates)
         if len(ladder) == self.num_replicas and bool(((rates - rates.mean()).abs() < _UNEVEN).all()):
@@ -233,14 +234,8 @@ class ParallelTempering(MarkovChains):
         return super()._integers() | {"measured": self.measured}
 
     def _state(self) -> dict[str, Tensor]:
-        return {
-            "z": pack_bits(self.walkers.flatten(0, 1)),
-            "order": self.order.clone(),
-            "last_end": self._last_end.clone(),
-            "round_trips": self.round_trips.clone(),
-            "inverse_temperatures": self.inverse_temperatures.clone(),
-            "swap_sum": self._swap_sum.clone(),
-        }
+        packed = pack_bits(self.walkers.flatten(0, 1))
+        return {"z": packed} | {name: getattr(self, buffer).clone() for name, buffer in _ENTRIES.items()}
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
         ladder = state["inverse_temperatures"]
@@ -257,8 +252,7 @@ class ParallelTempering(MarkovChains):
             check_entry(name(entry), state[entry], dtype, shape)
         check_ladder(ladder)
         if not torch.equal(state["order"].sort(1).values.cpu(), torch.arange(replicas).repeat(chains, 1)):
-            repair = "Load the right file."
-            raise InvalidInputError(name("order"), "must hold permutations", "something else", repair)
+            raise InvalidInputError(name("order"), "must hold permutations", "others", "Load the right file.")
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
         super()._take_integers(values)
@@ -267,8 +261,5 @@ class ParallelTempering(MarkovChains):
 
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         z = unpack_bits(state["z"].to(self.jumped.device), self.energy.num_units)
-        ladder = state["inverse_temperatures"].clone()
-        self._install(ladder, z.view(self.num_chains, len(ladder), -1))
-        statistics = {"_last_end": state["last_end"], "_swap_sum": state["swap_sum"]}
-        statistics |= {entry: state[entry] for entry in ("order", "round_trips")}
-        self._set(**{entry: value.clone() for entry, value in statistics.items()})
+        self._install(state["inverse_temperatures"], z.unflatten(0, (self.num_chains, -1)))
+        self._set(**{buffer: state[name].clone() for name, buffer in _ENTRIES.items()})
