@@ -83,15 +83,6 @@ def calls_of_machine(name: str, machine: Any) -> list[Call]:
             _sizes=sizes,
         ),
         right_call(
-            f"BlockGibbs({name}, start)",
-            lambda num_sweeps, **k: dv.BlockGibbs(**k).step(num_sweeps),
-            num_sweeps=2,
-            **sampler,
-            start=some_bits(6, 7),
-            inverse_temperature=0.5,
-            _sizes=(*sizes, "inverse_temperature"),
-        ),
-        right_call(
             f"ParallelTempering({name})",
             lambda num_sweeps, **k: dv.ParallelTempering(**k).step(num_sweeps),
             num_sweeps=2,
