@@ -19,7 +19,7 @@ from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.data.dataset import Dataset, DatasetDescription
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError
 from discrete_vae.runs.checkpoint_files import Checkpoint
-from discrete_vae.samplers.kernels.call import SweepCall
+from discrete_vae.samplers.kernels.torch_reference import SweepCall
 from discrete_vae.training.load import LoadedRun
 
 WAYS = {

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from discrete_vae.likelihoods.negative_binomial import NegativeBinomialLikelihood
     from discrete_vae.log_partition.annealed import annealed_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition
+    from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
     from discrete_vae.log_partition.record import LogPartition
     from discrete_vae.model import DiscreteVAE
@@ -48,6 +49,7 @@ _HOMES = {
     "NegativeBinomialLikelihood": "likelihoods.negative_binomial",
     "RBM": "boltzmann.rbm",
     "BlockGibbs": "samplers.block_gibbs",
+    "CheckedLogPartition": "log_partition.estimate",
     "CompleteSharing": "hierarchy.complete_sharing",
     "DiscreteVAE": "model",
     "Elbo": "objectives.elbo",
@@ -66,6 +68,7 @@ _HOMES = {
     "SpikeSlab": "smoothing.spike_slab",
     "annealed_log_partition": "log_partition.annealed",
     "bennett_log_partition": "log_partition.bennett",
+    "estimate_log_partition": "log_partition.estimate",
     "exact_log_partition": "log_partition.exact",
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
@@ -79,6 +82,7 @@ __all__ = [
     "BernoulliLikelihood",
     "BlockGibbs",
     "CategoricalLikelihood",
+    "CheckedLogPartition",
     "CompleteSharing",
     "DiscreteVAE",
     "Elbo",
@@ -100,6 +104,7 @@ __all__ = [
     "__version__",
     "annealed_log_partition",
     "bennett_log_partition",
+    "estimate_log_partition",
     "exact_log_partition",
     "kl_to_boltzmann",
     "load_dataset",

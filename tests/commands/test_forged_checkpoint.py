@@ -51,6 +51,12 @@ TENSORS = {
     "chains of another type": ({"chains/z": torch.zeros(20, 1)}, "chains/z"),
     "chains of another shape": ({"chains/z": torch.zeros(20, 9, dtype=torch.uint8)}, "state['z']"),
     "missing chains": ({"chains/z": None}, "chains/z"),
+    "missing sweep": ({"chains/sweep": None}, "chains/sweep"),
+    "sweep as a real": ({"chains/sweep": torch.tensor(4.0)}, "chains/sweep"),
+    "negative sweep": ({"chains/sweep": torch.tensor(-4)}, "state['sweep']"),
+    "several seeds": ({"chains/seed": torch.tensor([1, 2])}, "chains/seed"),
+    "units as a real": ({"chains/num_units": torch.tensor(5.0)}, "chains/num_units"),
+    "chains of another machine": ({"chains/num_units": torch.tensor(6)}, "state['num_units']"),
 }
 
 
@@ -103,12 +109,6 @@ METAS = {
     "short sums": ({"sums": {"parts": [0.0], "count": 0}}, "sums"),
     "wrong count": ({"sums": {"parts": [0.0] * 4, "count": True}}, "sums"),
     "text among sums": ({"sums": {"parts": [0.0, "x", 0.0, 0.0], "count": 0}}, "sums"),
-    "no chains": ({"chains": "gone"}, "chains/num_units"),
-    "chains as a list": ({"chains": [1]}, "chains/num_units"),
-    "sweep as text": ({"chains": {"num_units": 5, "sweep": "4", "seed": 0}}, "chains/sweep"),
-    "negative sweep": ({"chains": {"num_units": 5, "sweep": -4, "seed": 0}}, "state['sweep']"),
-    "huge seed": ({"chains": {"num_units": 5, "sweep": 4, "seed": HUGE}}, "seed"),
-    "units as a real": ({"chains": {"num_units": 5.0, "sweep": 4, "seed": 0}}, "chains/num_units"),
     "changes as text": ({"config_changes": "none"}, "config_changes"),
 }
 

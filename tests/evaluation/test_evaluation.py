@@ -18,7 +18,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import evaluate_elbo
 from discrete_vae.evaluation.evaluate import UnevenWeightsWarning, evaluate_model
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
-from discrete_vae.evaluation.log_partition import (
+from discrete_vae.log_partition.estimate import (
     AnnealingDisagreementWarning,
     estimate_log_partition,
     quick_log_partition,

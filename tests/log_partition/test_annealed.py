@@ -1,14 +1,21 @@
 """Annealed importance sampling against enumeration, forward and reverse."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli, annealed_log_partition, exact_log_partition
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.log_partition.annealed import annealed_weights
+from discrete_vae.log_partition.work import tempered_work
+from discrete_vae.samplers.kernels.philox import fair_coins
+from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
+from tests.boltzmann.graphs import small_graph
+from tests.boltzmann.products import PRODUCTS, operations_of
 from tests.log_partition.machines import random_rbm
 
 
@@ -88,3 +95,29 @@ def test_errors():
         annealed_log_partition(rbm, start=torch.zeros(5, 3))
     with pytest.raises(InvalidInputError, match="start must hold only the values 0 and 1"):
         annealed_log_partition(rbm, start=torch.full((5, 4), 0.5))
+
+
+@pytest.mark.parametrize("machine", ["rbm", "graph"])
+def test_a_temperature_costs_one_product_of_the_weights_for_its_weight(machine):
+    """Two free energies used to be computed one by one, with two products each."""
+    energy = random_rbm(6, 5) if machine == "rbm" else small_graph("Chimera cell")
+    z = torch.ones(4, energy.num_units)
+    names = operations_of(lambda: tempered_work(energy, z, 0, (0.2, 0.3)))
+    assert sum(name in {"aten::mm", "aten::_sparse_mm", "aten::addmm"} for name in names) <= 2
+    if machine == "rbm":
+        assert [name for name in names if name in PRODUCTS] == ["aten::mm", "aten::mv"]
+
+
+def test_annealing_in_float32_weights_is_exact_in_float64():
+    """The weights of the very chains, against free energies of float64 states: no cancellation of rounded sums."""
+    rbm = random_rbm(40, 60, 0.3)
+    ladder = torch.linspace(0, 1, 201, dtype=torch.float64).tolist()
+    z = fair_coins(50, 100, key=5)
+    got = annealed_weights(rbm, z, ladder, key=5)
+    expected = torch.zeros(50, dtype=torch.float64)
+    for sweep, (here, there) in enumerate(pairwise(ladder), start=1):
+        with torch.no_grad():
+            free = [rbm.block_free_energy(z.double(), 0, t) for t in (here, there)]
+        expected += free[0] - free[1]
+        z = run_sweeps(rbm, z, 1, key=5, first_sweep=sweep, inverse_temperature=torch.full((50,), there))
+    torch.testing.assert_close(got, expected, rtol=0, atol=2e-5)

@@ -5,11 +5,13 @@ import pytest
 import torch
 from scipy import special
 
-from discrete_vae import RBM, BlockGibbs, FactorialBernoulli
+from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann
+from discrete_vae.boltzmann import graph
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.moments import RunningMoments
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import ALPHA
+from tests.boltzmann.graphs import small_graph
 
 FIELDS = ("mean", "mean_std_error", "pair", "pair_std_error")
 
@@ -47,6 +49,27 @@ def test_moments_are_those_of_kept_samples(energy, num_chains):
     torch.testing.assert_close(value.pair, pairs)
     assert (value.num_chains, value.num_draws) == (num_chains, 4)
     assert bool(value.mean_std_error.isnan().all()) == (num_chains == 1)
+
+
+@pytest.mark.parametrize("name", ["complete", "odd cycle", "Chimera cell", "no edges"])
+@pytest.mark.parametrize("num_chains", [1, 70])
+def test_pair_moments_of_a_graph_are_those_of_its_edges(name, num_chains, monkeypatch):
+    energy = small_graph(name)
+    for dense in (0, 8):  # whether a whole matrix is made
+        monkeypatch.setattr(graph, "_DENSE", dense)
+        chains, twin = BlockGibbs(energy, num_chains, seed=1), BlockGibbs(energy, num_chains, seed=1)
+        moments = RunningMoments(energy, num_chains)
+        chains.step(6, moments=moments)
+        kept = torch.stack([twin.step(1) for _ in range(6)]).double()
+        expected = (kept[..., energy.edges[:, 0]] * kept[..., energy.edges[:, 1]]).mean((0, 1))
+        torch.testing.assert_close(moments.value().pair, expected)
+
+
+def test_the_memory_of_a_large_graph_grows_with_its_edges():
+    energy = GraphBoltzmann(8 * 20 * 20, "chimera")
+    sums = RunningMoments(energy, 100).state_dict()
+    assert sums["pairs"].nbytes <= 256 * len(energy.edges)  # 600 MiB for all pairs of the two blocks
+    assert sums["units"].nbytes <= 256 * energy.num_units
 
 
 def test_division_into_steps_does_not_matter():

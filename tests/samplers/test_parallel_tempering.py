@@ -158,11 +158,13 @@ def test_state_round_trip(num_sweeps):
         ({"order": None}, "state['order']"),
         ({"round_trips": torch.zeros(3, dtype=torch.int64)}, "state['round_trips']"),
         ({"swap_sum": torch.zeros(3)}, "state['swap_sum']"),
-        ({"inverse_temperatures": torch.tensor([1.0, 0.0])}, "inverse_temperatures"),
-        ({"num_units": 10}, "state['num_units']"),
-        ({"sweep": -1}, "state['sweep']"),
-        ({"measured": 1.5}, "state['measured']"),
-        ({"seed": -1}, "seed"),
+        ({"inverse_temperatures": torch.tensor([1.0, 0.0])}, "state['inverse_temperatures']"),
+        ({"inverse_temperatures": torch.tensor([1.0, 0.0]).double()}, "inverse_temperatures"),
+        ({"inverse_temperatures": "0, 1"}, "state['inverse_temperatures']"),
+        ({"num_units": torch.tensor(10)}, "state['num_units']"),
+        ({"sweep": torch.tensor(-1)}, "state['sweep']"),
+        ({"measured": torch.tensor(1.5)}, "state['measured']"),
+        ({"seed": 1}, "state['seed']"),
     ],
 )
 def test_wrong_states_are_refused_and_change_nothing(change, name):

@@ -11,7 +11,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_index, check_states, extremes
+from discrete_vae.checks import check_index, check_states, extremes, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.forks import guard_forks
 from discrete_vae.numerics import full_precision, softplus
@@ -32,11 +32,13 @@ class BoltzmannEnergy(nn.Module, ABC):
     Attributes:
         num_units: n.
         blocks: Disjoint index tensors (int64) that cover all units; units of one block are independent given all
-            others. Block Gibbs samples the blocks in this order.
+            others. Block Gibbs samples the blocks in this order. They are buffers and so move with the machine, but
+            belong to the constructor's arguments, not to the state.
     """
 
     num_units: int
     bias: nn.Parameter
+    _num_blocks: int
 
     def __init_subclass__(cls, **keywords: object) -> None:
         """Guard the precision of what the subclass computes."""
@@ -50,14 +52,21 @@ class BoltzmannEnergy(nn.Module, ABC):
 
     @property
     def blocks(self) -> tuple[Tensor, ...]:
-        """The blocks, on the machine's device; they belong to the constructor's arguments, not to the state."""
-        return tuple(self.get_buffer(f"_block{index}") for index in range(self._num_blocks))
+        """The blocks, on the machine's device; they belong to the constructor's arguments, not to the state.
+
+        A machine of your own sets them once, after its `nn.Module.__init__`.
+        """
+        return tuple(self.get_buffer(f"_block_{index}") for index in range(self._num_blocks))
 
     @blocks.setter
     def blocks(self, blocks: Sequence[Tensor]) -> None:
         self._num_blocks = len(blocks)
         for index, block in enumerate(blocks):
-            self.register_buffer(f"_block{index}", block, persistent=False)
+            self.register_buffer(f"_block_{index}", block, persistent=False)
+
+    def block_place(self, block: int) -> slice | Tensor:
+        """The units of a block as an index of the last axis: a slice where they are neighbors, which saves copies."""
+        return self.get_buffer(f"_block_{block}")
 
     def energy(self, z: Tensor) -> Tensor:
         """E(z).
@@ -168,16 +177,40 @@ class BoltzmannEnergy(nn.Module, ABC):
             (...), nats.
         """
 
+    def sum_pairs(self, z: Tensor) -> Tensor:
+        """Sums of z_i z_j over chains, for the pairs whose moments `RunningMoments` keeps.
+
+        Args:
+            z: (..., chain, unit), in {0,1}; arguments are not checked.
+
+        Returns:
+            For units i of the first block and all j outside it, (..., unit, other unit); a machine whose weights are
+            fewer has one sum per weight.
+        """
+        first = z[..., self.block_place(0)]
+        if len(self.blocks) == 1:
+            return z.new_zeros(*z.shape[:-2], first.shape[-1], 0)
+        return first.transpose(-1, -2) @ z[..., torch.cat(self.blocks[1:])]
+
     def compute_block_free_energy(
         self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0
     ) -> Tensor:
         """`block_free_energy` of checked arguments."""
         z = self._widen(z)
+        logits = self.compute_block_logits(z, block)
+        if isinstance(inverse_temperature, Tensor):
+            scale = inverse_temperature.to(z)
+            scaled = scale[..., None] * logits
+        else:
+            scale, scaled = inverse_temperature, inverse_temperature * logits
+        return scale * self.compute_energy_without(z, block) - softplus(scaled).sum(-1)
+
+    def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
+        """E of checked states with the units of one block set to 0."""
+        z = self._widen(z)
         keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device)
-        keep[self.blocks[block]] = 0
-        scale = torch.as_tensor(inverse_temperature, dtype=z.dtype, device=z.device)
-        logits = scale[..., None] * self.compute_block_logits(z, block)
-        return scale * self.compute_energy(z * keep) - softplus(logits).sum(-1)
+        keep[self.block_place(block)] = 0
+        return self.compute_energy(z * keep)
 
     def compute_marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
         """`marginal_energy` of checked arguments."""
@@ -195,6 +228,7 @@ class BoltzmannEnergy(nn.Module, ABC):
 
 _COMPUTING = (
     "compute_energy",
+    "compute_energy_without",
     "compute_block_logits",
     "compute_block_free_energy",
     "compute_marginal_energy",
@@ -256,7 +290,7 @@ def _fits(shape: torch.Size, lead: torch.Size) -> bool:
 
 
 def check_parameters(energy: BoltzmannEnergy, *, below: float) -> None:
-    """Refuse parameters that are not finite, or so large that sums of them may overflow.
+    """Refuse parameters that are not finite, or so large that sums of them may overflow; waits for an accelerator.
 
     Args:
         energy: The machine.
@@ -266,6 +300,8 @@ def check_parameters(energy: BoltzmannEnergy, *, below: float) -> None:
         InvalidInputError: If there is one; names it.
     """
     for name, parameter in energy.named_parameters():
+        if not values_are_known(parameter):
+            continue
         largest = float(parameter.detach().abs().sum(dtype=torch.float64))
         if not largest < below:
             raise InvalidInputError(

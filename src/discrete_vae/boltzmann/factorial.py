@@ -42,6 +42,14 @@ class FactorialBernoulli(BoltzmannEnergy):
         z = self._widen(z)
         return -(z @ self.bias.to(z.dtype))
 
+    def block_place(self, block: int) -> slice:
+        """See `BoltzmannEnergy.block_place`: all units."""
+        return slice(self.num_units)
+
+    def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
+        """0: there are no units outside the block."""
+        return self._widen(z).new_zeros(z.shape[:-1])
+
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
         """The biases, whatever z; see `BoltzmannEnergy.block_logits`."""
         z = self._widen(z)

@@ -8,13 +8,15 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.boltzmann.ising import Array, IsingModel, finite_numbers, set_from_ising_, to_ising
 from discrete_vae.checks import check_positive_int, check_states
-from discrete_vae.numerics import softplus
+from discrete_vae.noise import open_uniform
+from discrete_vae.numerics import full_precision, softplus
 
 
 class RBM(BoltzmannEnergy):
     """Two fully connected sides of binary units: E(z) = -(z_L^T W z_R + b_L^T z_L + b_R^T z_R).
 
-    Weights and biases start at zero, where log Z = n log 2 exactly and the posterior breaks the symmetry.
+    In the field's words the left side is visible and the right side hidden. Weights and biases start at zero, where
+    log Z = n log 2 exactly and the posterior breaks the symmetry.
 
     Source: Rolfe 2017, eq. RBM-distribution, with W of shape (left, right) in place of a triangular matrix.
 
@@ -102,19 +104,113 @@ class RBM(BoltzmannEnergy):
         """
         return self._free_energy(check_states("left", left, (..., self.num_left)))
 
+    def hidden_given_visible(self, visible: Tensor) -> Tensor:
+        """p(z_R = 1 | z_L) = sigmoid(W^T z_L + b_R), with one product and a gradient.
+
+        Args:
+            visible: States of the left side, (..., left), in {0,1}, or relaxed.
+
+        Returns:
+            (..., right), in [0, 1].
+
+        Raises:
+            InvalidInputError: If visible is not a floating-point tensor of that shape with values in [0, 1].
+
+        Examples:
+            >>> rbm = RBM(2, 1)
+            >>> with torch.no_grad():
+            ...     _ = rbm.weight.copy_(torch.tensor([[1.0], [2.0]]))
+            >>> rbm.hidden_given_visible(torch.tensor([[1.0, 1.0], [0.0, 0.0]])).tolist()
+            [[0.952...], [0.5]]
+        """
+        with full_precision(check_states("visible", visible, (..., self.num_left))):
+            return torch.sigmoid(self._logits_of_right(visible))
+
+    def visible_given_hidden(self, hidden: Tensor) -> Tensor:
+        """p(z_L = 1 | z_R) = sigmoid(W z_R + b_L), with one product and a gradient.
+
+        Args:
+            hidden: States of the right side, (..., right), in {0,1}, or relaxed.
+
+        Returns:
+            (..., left), in [0, 1].
+
+        Raises:
+            InvalidInputError: If hidden is not a floating-point tensor of that shape with values in [0, 1].
+        """
+        with full_precision(check_states("hidden", hidden, (..., self.num_right))):
+            return torch.sigmoid(self._logits_of_left(hidden))
+
+    @torch.no_grad()
+    def sample_hidden(self, visible: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw the right side given the left one, each unit from its own conditional.
+
+        Args:
+            visible: States of the left side, (..., left), in {0,1}, or relaxed.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            (..., right) in {0,1}, without gradient.
+
+        Raises:
+            InvalidInputError: If visible breaks the rules of `hidden_given_visible`, or the generator draws on another
+                device.
+
+        Examples:
+            >>> RBM(2, 3).sample_hidden(torch.zeros(4, 2), generator=torch.Generator().manual_seed(0)).shape
+            torch.Size([4, 3])
+        """
+        probabilities = self.hidden_given_visible(visible)
+        return (open_uniform(probabilities, generator=generator) < probabilities).to(probabilities.dtype)
+
+    @torch.no_grad()
+    def sample_visible(self, hidden: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw the left side given the right one, each unit from its own conditional.
+
+        Args:
+            hidden: States of the right side, (..., right), in {0,1}, or relaxed.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            (..., left) in {0,1}, without gradient.
+
+        Raises:
+            InvalidInputError: If hidden breaks the rules of `visible_given_hidden`, or the generator draws on another
+                device.
+        """
+        probabilities = self.visible_given_hidden(hidden)
+        return (open_uniform(probabilities, generator=generator) < probabilities).to(probabilities.dtype)
+
     def _free_energy(self, left: Tensor) -> Tensor:
         """`free_energy` of checked states."""
+        return self.compute_energy_without(left, 1) - softplus(self._logits_of_right(left)).sum(-1)
+
+    def _logits_of_left(self, right: Tensor) -> Tensor:
+        right = self._widen(right)
+        return right @ self.weight.to(right.dtype).T + self.bias[: self.num_left].to(right.dtype)
+
+    def _logits_of_right(self, left: Tensor) -> Tensor:
         left = self._widen(left)
-        bias_left, bias_right = self.bias.to(left.dtype).split([self.num_left, self.num_right])
-        return -(left @ bias_left) - softplus(left @ self.weight.to(left.dtype) + bias_right).sum(-1)
+        return left @ self.weight.to(left.dtype) + self.bias[self.num_left :].to(left.dtype)
+
+    def block_place(self, block: int) -> slice:
+        """See `BoltzmannEnergy.block_place`."""
+        return slice(self.num_left) if block == 0 else slice(self.num_left, self.num_units)
 
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
         """See `BoltzmannEnergy.block_logits`; block 0 is the left side, block 1 the right."""
-        z = self._widen(z)
-        weight, bias = self.weight.to(z.dtype), self.bias.to(z.dtype)
         if block == 0:
-            return z[..., self.num_left :] @ weight.T + bias[: self.num_left]
-        return z[..., : self.num_left] @ weight + bias[self.num_left :]
+            return self._logits_of_left(z[..., self.num_left :])
+        return self._logits_of_right(z[..., : self.num_left])
+
+    def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
+        """See `BoltzmannEnergy.compute_energy_without`: without one side no pair is left, so it costs no product.
+
+        Of block 1, z may be the left side alone.
+        """
+        others = self.block_place(1 - block)
+        z = self._widen(z)
+        return -(z[..., others] @ self.bias[others].to(z.dtype))
 
     def compute_marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
         """See `BoltzmannEnergy.marginal_energy`: at t = 1 the free energy of the left side of z."""

@@ -52,7 +52,6 @@ def _chains_from(path: Path, loaded: LoadedRun, seed: int) -> Sampler:
 
     from discrete_vae.data.read_arrays import read_npy
     from discrete_vae.samplers.block_gibbs import BlockGibbs
-    from discrete_vae.samplers.packing import pack_bits
 
     prior = loaded.model.prior
     states = read_npy(path)
@@ -64,7 +63,5 @@ def _chains_from(path: Path, loaded: LoadedRun, seed: int) -> Sampler:
         rule = f"must hold states of the prior, (chain, {prior.num_units} units) in {{0,1}}"
         raise InvalidInputError("--start", rule, received, "Save such an array with numpy.save.")
     with allocating("--start", "Give fewer chains."):
-        chains = BlockGibbs(prior, len(states), seed=seed)
         z = torch.from_numpy(states.astype("float32"))  # whatever its width and byte order
-        chains.load_state_dict(chains.state_dict() | {"z": pack_bits(z)})
-    return chains
+        return BlockGibbs(prior, len(states), seed=seed, start=z)

@@ -16,8 +16,8 @@ from discrete_vae.distributed import from_first
 from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
 from discrete_vae.evaluation.independent_features import IndependentFeatures, independent_features
 from discrete_vae.evaluation.log_likelihood import LogLikelihoodEstimate, evaluate_log_likelihood
-from discrete_vae.evaluation.log_partition import PriorLogPartition, estimate_log_partition
 from discrete_vae.evaluation.sharp_limit import has_sharp_limit, sharp_limit
+from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
 from discrete_vae.model import DiscreteVAE
 
 _ELBO_DRAWS = 20
@@ -48,7 +48,7 @@ class Evaluation:
     log_likelihood: LogLikelihoodEstimate
     log_likelihood_limit: LogLikelihoodEstimate | None
     elbo: ElboEstimate
-    log_partition: PriorLogPartition
+    log_partition: CheckedLogPartition
     seconds: float
     independent_features: IndependentFeatures | None = None
 

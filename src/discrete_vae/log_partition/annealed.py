@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -12,9 +13,10 @@ from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.record import LogPartition
+from discrete_vae.log_partition.work import tempered_work
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.samplers.kernels.sweeps import check_logits, run_sweeps
 
 
 @torch.no_grad()
@@ -56,6 +58,7 @@ def annealed_log_partition(
     check_energy(energy)
     check_positive_int("num_temperatures", num_temperatures)
     check_positive_int("num_chains", num_chains)
+    check_logits(energy)
     reverse = start is not None
     # the word after the seed keeps these streams apart from each other and from the training chains
     key = key_to_seed(seed, 0x616973, int(reverse))
@@ -68,17 +71,8 @@ def annealed_log_partition(
         raise InvalidInputError(
             "num_chains", "must be at least 2", num_chains, "The spread needs several chains."
         )
-    ladder = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64).tolist()
-    log_weight = torch.zeros(num_chains, dtype=torch.float64, device=z.device)
-    for sweep, (here, there) in enumerate(pairwise(ladder[::-1] if reverse else ladder), start=1):
-        # A sweep draws the first block before it reads it, so it acts on the other blocks alone and leaves their
-        # marginal law invariant. The weight must be that of the same marginal: another block's would be biased.
-        log_weight += (
-            energy.compute_block_free_energy(z, 0, here).double()
-            - energy.compute_block_free_energy(z, 0, there).double()
-        )
-        scale = torch.full((num_chains,), there, device=z.device)
-        z = run_sweeps(energy, z, 1, key=key, first_sweep=sweep, inverse_temperature=scale)
+    ladder = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64, device="cpu").tolist()
+    log_weight = annealed_weights(energy, z, ladder[::-1] if reverse else ladder, key=key)
     log_mean = torch.logsumexp(log_weight, 0) - math.log(num_chains)
     relative = torch.exp(log_weight - log_mean)
     uniform = energy.num_units * math.log(2)
@@ -88,3 +82,26 @@ def annealed_log_partition(
         method="annealed reverse" if reverse else "annealed forward",
         num_samples=num_chains,
     )
+
+
+@torch.no_grad()
+def annealed_weights(energy: BoltzmannEnergy, z: Tensor, ladder: Sequence[float], *, key: int) -> Tensor:
+    """Logarithms of the chains' weights, which wait for no accelerator.
+
+    Args:
+        energy: The machine.
+        z: States at the first temperature, (chain, unit).
+        ladder: Inverse temperatures in the order of the way.
+        key: Philox key of the chains.
+
+    Returns:
+        (chain,) float64, nats.
+    """
+    log_weight = torch.zeros(len(z), dtype=torch.float64, device=z.device)
+    for sweep, (here, there) in enumerate(pairwise(ladder), start=1):
+        # A sweep draws the first block before it reads it, so it acts on the other blocks alone and leaves their
+        # marginal law invariant. The weight must be that of the same marginal: another block's would be biased.
+        log_weight -= tempered_work(energy, z, 0, (here, there))[0]
+        scale = torch.full((len(z),), there, device=z.device)
+        z = run_sweeps(energy, z, 1, key=key, first_sweep=sweep, inverse_temperature=scale)
+    return log_weight

@@ -8,6 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from discrete_vae.log_partition.record import LogPartition
+
+LOW_RATE = 0.3
+"""An exchange rate below which the ladder is placed anew, or blamed."""
+
+_ROUND_TRIPS = 10.0  # per chain; fewer may not have met a mode that is rare where barriers are low
+_APART = 3.5  # standard errors between parts of the run that must agree
+
 
 @dataclass(frozen=True, eq=False)
 class BridgeSums:
@@ -112,3 +120,61 @@ def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
     variance = float(influence.var()) / len(influence)
     effective = independent / variance if variance > 0 else float(count)
     return BridgeEstimate(gaps, influence, min(effective, float(count)))
+
+
+@dataclass(frozen=True)
+class RunCheck:
+    """What a look at the run found.
+
+    Attributes:
+        estimate: The estimate so far.
+        drift: Distance of the two halves of the time that is kept, in standard errors.
+        disagreement: The same for the chains that started low and those that started from coins.
+    """
+
+    estimate: LogPartition
+    drift: float
+    disagreement: float
+
+    @property
+    def lowest_rate(self) -> float:
+        """The lowest exchange rate of the ladder."""
+        return min(self.estimate.swap_rates or (1.0,))
+
+    def reaches(self, std_error: float) -> bool:
+        """Whether the run may end."""
+        mixes = (self.estimate.round_trips or 0.0) >= _ROUND_TRIPS
+        agrees = max(self.drift, self.disagreement) <= _APART
+        return self.estimate.std_error <= std_error and mixes and agrees
+
+    def complaint(self, std_error: float, num_sweeps: int) -> str:
+        """The figures and the remedies."""
+        estimate = self.estimate
+        rates = estimate.swap_rates or (1.0,)
+        text = (
+            f"log Z = {estimate.value:.4f} +- {estimate.std_error:.4f} nats after {num_sweeps} sweeps, where "
+            f"a standard error of {std_error:g} was asked for: {estimate.round_trips:.1f} round trips a chain "
+            f"({_ROUND_TRIPS:g} are wanted), exchange rates from {min(rates):.2f} to {max(rates):.2f}, the halves of "
+            f"the run {self.drift:.1f} and chains with different starts {self.disagreement:.1f} standard errors apart. "
+        )
+        if min(rates) < LOW_RATE:
+            text += "Some neighbours hardly exchange: raise num_chains, so that the ladder is tuned on more states. "
+        if (estimate.round_trips or 0.0) < _ROUND_TRIPS or max(self.drift, self.disagreement) > _APART:
+            return text + "The chains mix slowly and the stated error may be too small: raise max_sweeps."
+        return text + "Raise max_sweeps or num_chains, or ask for less."
+
+
+def drift(first: BridgeEstimate, second: BridgeEstimate) -> float:
+    """Distance of two parts of the same chains in standard errors."""
+    spread = float((first.influence - second.influence).std()) / math.sqrt(len(first.influence))
+    return _in_errors(first.value - second.value, spread)
+
+
+def disagreement(first: BridgeEstimate, second: BridgeEstimate) -> float:
+    """Distance of two sets of chains in standard errors."""
+    return _in_errors(first.value - second.value, math.hypot(first.std_error, second.std_error))
+
+
+def _in_errors(distance: float, spread: float) -> float:
+    """0 where nothing fluctuates."""
+    return abs(distance) / spread if spread > 1e-7 else (0.0 if abs(distance) < 1e-4 else math.inf)

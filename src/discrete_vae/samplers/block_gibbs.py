@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
-from discrete_vae.checks import check_positive_int
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.checks import (
+    check_binary,
+    check_number,
+    check_positive_int,
+    check_tensor,
+    values_are_known,
+)
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.noise import key_to_seed
+from discrete_vae.samplers.chains import MarkovChains, check_entry
 from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.samplers.kernels.sweeps import LARGEST_INVERSE_TEMPERATURE, check_clamped, run_sweeps
 from discrete_vae.samplers.moments import RunningMoments
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
 
-_STATE_KEYS = ("z", "num_units", "sweep", "seed")
 
-
-class BlockGibbs:
+class BlockGibbs(MarkovChains):
     """Markov chains that draw each block of units from its conditional, p(z_i = 1 | rest) = sigmoid(logit_i).
 
     The chains are persistent: every step goes on where the last one ended, with the parameters that the
-    energy has at that moment. All noise is keyed by (seed, chain, sweep, unit), so results depend neither on
-    threads nor on how sweeps are divided among steps. The chains start from fair coins, live on the energy's
-    device and are kept packed, a bit a unit, between steps.
+    energy has at that moment. On a CPU all noise is keyed by (seed, chain, sweep, unit), so results depend neither on
+    threads nor on how sweeps are divided among steps; elsewhere see `run_sweeps`. The chains live on the energy's
+    device and are kept packed, one bit per unit, between steps.
+
+    It is a module that does not own the energy: see `MarkovChains`.
 
     Source: Rolfe 2017, section architecture (persistent contrastive divergence with block Gibbs sampling).
 
@@ -33,12 +40,20 @@ class BlockGibbs:
         energy: The machine to sample.
         num_chains: Number of chains, from 1 to 2^32.
         seed: Integer from 0 to 2^64 - 1.
+        start: Where the chains start, (chain, unit) in {0,1}; None means fair coins.
+        clamped: Bool, (unit,) or (chain, unit), True where a unit keeps the value that it has at the start, so that
+            the others follow p(z | clamped units). Needs start; None means nowhere. Part of the arguments, not of the
+            state.
+        inverse_temperature: t, a number or (chain,): the chains follow p^t, renormalized. Part of the arguments, not
+            of the state.
 
     Attributes:
         energy: The machine.
         num_chains: Number of chains.
         seed: The seed.
         sweep: Number of sweeps run so far.
+        clamped: See above.
+        inverse_temperature: (chain,) float32, or None for 1.
 
     Raises:
         InvalidInputError: If an argument breaks its rule.
@@ -48,21 +63,49 @@ class BlockGibbs:
         >>> chains = BlockGibbs(RBM(3, 2), num_chains=4, seed=0)
         >>> chains.step(10).shape, chains.sweep
         (torch.Size([4, 5]), 10)
+        >>> start, left = torch.ones(4, 5), torch.arange(5) < 3
+        >>> BlockGibbs(RBM(3, 2), 4, start=start, clamped=left).step(10)[:, left].unique().tolist()
+        [1.0]
     """
 
-    def __init__(self, energy: BoltzmannEnergy, num_chains: int, *, seed: int = 0) -> None:
-        self.energy = check_energy(energy)
-        self.num_chains = check_positive_int("num_chains", num_chains)
-        self._key = key_to_seed(seed)
-        self.seed = seed
-        self.sweep = 0
-        coins = fair_coins(num_chains, energy.num_units, key=self._key, device=energy.bias.device)
-        self._packed = pack_bits(coins)
+    clamped: Tensor | None
+    inverse_temperature: Tensor | None
+    _packed: Tensor
+
+    def __init__(
+        self,
+        energy: BoltzmannEnergy,
+        num_chains: int,
+        *,
+        seed: int = 0,
+        start: Tensor | None = None,
+        clamped: Tensor | None = None,
+        inverse_temperature: float | Tensor = 1.0,
+    ) -> None:
+        super().__init__(energy, num_chains, seed)
+        device, shape = energy.bias.device, (num_chains, energy.num_units)
+        if start is None:
+            z = fair_coins(*shape, key=self._key, device=device)
+        else:
+            z = check_binary("start", check_tensor("start", start, shape)).detach().to(device)
+        if clamped is not None:
+            if start is None:
+                repair = "Give states whose clamped units have the values that they are to keep."
+                raise InvalidInputError("start", "must be given where units are clamped", "None", repair)
+            clamped = check_clamped(clamped, shape).to(device, copy=True)
+        scale = _check_inverse_temperature(inverse_temperature, num_chains)
+        for name, value in {
+            "_packed": pack_bits(z),
+            "clamped": clamped,
+            "inverse_temperature": None if scale is None else scale.to(device, copy=True),
+        }.items():
+            self.register_buffer(name, value, persistent=False)
 
     @property
     def z(self) -> Tensor:
         """A copy of the states, (chain, unit) float32 in {0,1}."""
-        return unpack_bits(self._packed.to(self.energy.bias.device), self.energy.num_units)
+        self._follow()
+        return unpack_bits(self._packed, self.energy.num_units)
 
     def step(self, num_sweeps: int, *, moments: RunningMoments | None = None) -> Tensor:
         """Run sweeps on all chains.
@@ -93,61 +136,43 @@ class BlockGibbs:
 
     def _advance(self, z: Tensor, end: int) -> Tensor:
         """Run sweeps up to and with number ``end``, in one call of the kernel."""
-        z = run_sweeps(self.energy, z, end - self.sweep, key=self._key, first_sweep=self.sweep + 1)
+        z = run_sweeps(
+            self.energy,
+            z,
+            end - self.sweep,
+            key=self._key,
+            first_sweep=self.sweep + 1,
+            inverse_temperature=self.inverse_temperature,
+            clamped=self.clamped,
+        )
         self.sweep = end
         return z
 
-    def state_dict(self) -> dict[str, Any]:
-        """The packed states (chain, byte) uint8 and the integers num_units, sweep and seed."""
-        return {
-            "z": self._packed.clone(),
-            "num_units": self.energy.num_units,
-            "sweep": self.sweep,
-            "seed": self.seed,
-        }
+    def _state(self) -> dict[str, Tensor]:
+        return {"z": self._packed.clone()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `state_dict` returned, taking over its seed.
+    def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
+        packed, num_bytes = state["z"], (self.energy.num_units + 7) // 8
+        if isinstance(packed, Tensor) and packed.ndim == 2 and len(packed) != self.num_chains:
+            rule = f"must hold the sampler's {self.num_chains} chains"
+            repair = f"Build the sampler with num_chains={len(packed)}."
+            raise InvalidInputError(name("z"), rule, len(packed), repair)
+        check_entry(name("z"), packed, torch.uint8, (self.num_chains, num_bytes))
 
-        Args:
-            state: The state; it is not kept.
+    def _take_state(self, state: Mapping[str, Tensor]) -> None:
+        self._packed = state["z"].to(self._packed.device, copy=True)
 
-        Raises:
-            InvalidInputError: If an entry is missing or damaged, or made for other numbers of units or
-                chains.
-        """
-        missing = [key for key in _STATE_KEYS if key not in state]
-        if missing:
-            raise InvalidInputError(
-                "state", f"must have the keys {_STATE_KEYS}", f"none of {missing}", "Load the right file."
-            )
-        num_units, packed, sweep = state["num_units"], state["z"], state["sweep"]
-        if num_units != self.energy.num_units:
-            raise InvalidInputError(
-                "state['num_units']",
-                f"must be the energy's {self.energy.num_units}",
-                num_units,
-                "Build the energy it was made for.",
-            )
-        shape = (self.num_chains, (num_units + 7) // 8)
-        if not isinstance(packed, Tensor) or packed.dtype != torch.uint8 or tuple(packed.shape) != shape:
-            received = (
-                f"{packed.dtype} of shape {tuple(packed.shape)}"
-                if isinstance(packed, Tensor)
-                else repr(packed)
-            )
-            raise InvalidInputError(
-                "state['z']",
-                f"must be uint8 of shape (chain, byte) = {shape}",
-                received,
-                f"Build the sampler with num_chains={packed.shape[0]}."
-                if isinstance(packed, Tensor) and packed.ndim == 2
-                else "Load the right file.",
-            )
-        if isinstance(sweep, bool) or not isinstance(sweep, int) or not 0 <= sweep < 2**64:
-            raise InvalidInputError(
-                "state['sweep']", "must be an integer from 0 to 2^64 - 1", repr(sweep), "Load the right file."
-            )
-        key = key_to_seed(state["seed"])
-        self._packed = packed.clone()
-        self._key, self.seed, self.sweep = key, state["seed"], sweep
+
+def _check_inverse_temperature(value: float | Tensor, num_chains: int) -> Tensor | None:
+    """Return the inverse temperatures as (chain,) float32; None for 1."""
+    repair = "Give a number near 1, or a tensor (chain,)."
+    if isinstance(value, Tensor):
+        scale = check_tensor("inverse_temperature", value, (num_chains,)).detach().float()
+        largest = float(scale.abs().max()) if values_are_known(scale) else 0.0
+    else:
+        largest = abs(check_number("inverse_temperature", value, repair=repair))
+        scale = None if value == 1 else torch.full((num_chains,), float(value))
+    if not largest < LARGEST_INVERSE_TEMPERATURE:
+        rule = f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}"
+        raise InvalidInputError("inverse_temperature", rule, f"a value of {largest:g}", repair)
+    return scale

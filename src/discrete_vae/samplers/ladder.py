@@ -6,6 +6,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
+from discrete_vae.checks import values_are_known
 from discrete_vae.errors import InvalidInputError
 
 TARGET_RATE = 0.5
@@ -31,6 +32,8 @@ def check_ladder(inverse_temperatures: object) -> Tensor:
         ladder = torch.as_tensor(inverse_temperatures, dtype=torch.float64).detach().cpu().clone()
     except (TypeError, ValueError, RuntimeError):  # no numbers, or rows of several lengths
         ladder = torch.empty(0, dtype=torch.float64)
+    if ladder.ndim == 1 and not values_are_known(ladder):
+        return ladder
     rising = ladder.ndim == 1 and len(ladder) > 0 and bool((ladder.diff() > 0).all())
     if not (rising and float(ladder[0]) >= 0 and float(ladder[-1]) == 1):
         raise InvalidInputError(

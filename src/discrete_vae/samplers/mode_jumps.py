@@ -64,17 +64,16 @@ class ModeJumps:
         Returns:
             The new states, (chain, unit), and which moves were accepted, (chain,) bool.
         """
-        draws = swap_uniforms(
-            len(z), 2, key=self._choice_key, sweeps=range(sweep, sweep + 1), device=z.device
-        )[0]
-        masks = self.masks.to(z.device)[(draws[:, 0] * len(self.masks)).long()]
-        masks[:, self.energy.blocks[block].to(z.device)] = False
+        draws = swap_uniforms(len(z), 2, key=self._choice_key, sweeps=range(sweep, sweep + 1))[0].to(z.device)
+        self.masks = self.masks.to(z.device)
+        masks = self.masks[(draws[:, 0] * len(self.masks)).long()]
+        masks[:, self.energy.block_place(block)] = False
         flipped = (z.bool() ^ masks).to(z.dtype)
         t = inverse_temperature.to(z.dtype)
         change = self._free_energy(z, t, block) - self._free_energy(flipped, t, block)
         accepted = draws[:, 1] < change.clamp(max=0).exp()
         others = torch.ones(z.shape[1], dtype=torch.bool, device=z.device)
-        others[self.energy.blocks[block].to(z.device)] = False
+        others[self.energy.block_place(block)] = False
         after = run_sweeps(
             self.energy,
             torch.where(accepted[:, None], flipped, z),
@@ -89,6 +88,5 @@ class ModeJumps:
     def _free_energy(self, z: Tensor, t: Tensor, block: int) -> Tensor:
         """F_t of the units outside a block, (chain,) float64."""
         logits = self.energy.compute_block_logits(z, block)
-        bits = z.index_select(-1, self.energy.blocks[block].to(z.device))
-        off = self.energy.compute_energy(z).double() + (bits * logits).sum(-1).double()
-        return t.double() * off - softplus_sum(logits * t[:, None]).double()
+        off = self.energy.compute_energy_without(z, block)
+        return t.double() * off.double() - softplus_sum(logits * t[:, None]).double()

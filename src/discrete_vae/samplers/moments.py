@@ -25,8 +25,8 @@ class Moments:
     Attributes:
         mean: E[z_i], (unit,) float64.
         mean_std_error: Its standard error, (unit,) float64.
-        pair: E[z_i z_j] for i in the first block and j in the others, (unit, other unit) float64; (left, right)
-            for an RBM.
+        pair: E[z_i z_j], float64: (left, right) for an RBM, (edge,) for a graph; for other machines, i in the first
+            block and j in the others, (unit, other unit).
         pair_std_error: Its standard error, of the same shape.
         num_chains: Number of chains.
         num_draws: States that each chain contributed.
@@ -44,7 +44,8 @@ class RunningMoments:
     """Sums of the states of chains and of their pairs: means and pair moments without keeping samples.
 
     Give it to `BlockGibbs.step`. The sums are integers, so the result depends neither on the order of the chains nor
-    on how sweeps are divided among steps, and a resumed run has the very numbers of an unbroken one.
+    on how sweeps are divided among steps, and a resumed run has the very numbers of an unbroken one. They take 256
+    bytes per unit and per pair of units that the machine joins: 32 groups of chains are summed apart.
 
     Args:
         energy: The machine; only the arrangement of its units is used.
@@ -83,10 +84,10 @@ class RunningMoments:
                 "num_chains", f"must be at most {limit}", num_chains, "Use several RunningMoments."
             )
         num_batches = -(-num_chains // self._batch_size)
-        self._first = check_energy(energy).blocks[0]
-        self._others = torch.cat([*energy.blocks[1:], self._first[:0]])
+        self._energy = check_energy(energy)
+        pairs = energy.sum_pairs(energy.bias.detach().new_zeros(0, energy.num_units)).shape
         self._units = torch.zeros(num_batches, energy.num_units, dtype=torch.int64)
-        self._pairs = torch.zeros(num_batches, len(self._first), len(self._others), dtype=torch.int64)
+        self._pairs = torch.zeros(num_batches, *pairs, dtype=torch.int64)
 
     def check_fits(self, z: Tensor) -> None:
         """Refuse states of another number of chains or units."""
@@ -116,8 +117,7 @@ class RunningMoments:
         z = torch.nn.functional.pad(z, (0, 0, 0, num_batches * self._batch_size - len(z)))
         batches = z.view(num_batches, self._batch_size, -1)
         with torch.autocast(device.type, enabled=False):
-            first, others = batches[..., self._first.to(device)], batches[..., self._others.to(device)]
-            pairs = first.transpose(1, 2) @ others
+            pairs = self._energy.sum_pairs(batches)
         self._units = self._units.to(device) + batches.sum(1).long()
         self._pairs = self._pairs.to(device) + pairs.round().long()
         self.num_draws += 1

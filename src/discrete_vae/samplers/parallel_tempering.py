@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
+from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed
+from discrete_vae.samplers.chains import MarkovChains, check_entry
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.samplers.ladder import check_ladder, retuned_ladder, start_ladder
 from discrete_vae.samplers.mode_jumps import ModeJumps
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
-from discrete_vae.samplers.round_trips import count_trips
-from discrete_vae.samplers.swaps import SwapUniforms, exchanged_order, swap_probabilities
-from discrete_vae.samplers.tempering_state import check_tempering_state
+from discrete_vae.samplers.swaps import SwapUniforms, count_trips, exchanged_order, swap_probabilities
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
 _SWEEPS_A_JUMP = 4
+_BUFFERS = ("inverse_temperatures", "order", "round_trips", "_last_end", "_swap_sum")
+_ENTRIES = {buffer.lstrip("_"): buffer for buffer in _BUFFERS}  # of the state
 _UNEVEN = 0.1  # rates this far from their mean ask for new places
 
 
-class ParallelTempering:
+class ParallelTempering(MarkovChains):
     """Chains of replicas at p^t, t rising to 1, that exchange states so that cold ones cross between modes.
 
     After each sweep, neighbours trade places with the probability of `swap_probabilities`, even and odd pairs in
@@ -37,6 +38,8 @@ class ParallelTempering:
     With ``inverse_temperatures=None`` the ladder runs from 0 to 1 and follows the machine: whenever exchange rates
     leave 0.5, the number of replicas and their places are chosen anew from the rates measured since (an adaptive
     chain: exact in law only while the ladder stands still; set ``adapting`` to False to hold it).
+
+    It is a module that does not own the energy: see `MarkovChains`.
 
     Source: Rolfe 2017, section log-partition-function; Swendsen & Wang 1986.
 
@@ -57,7 +60,10 @@ class ParallelTempering:
             last `reset_statistics` or change of the ladder.
         measured: Sweeps since then.
         jumps: Moves between known modes, made every fourth sweep; None (the start) makes none. Not part of the state.
-        jumped: Jumps of the coldest replicas.
+        jumped: Jumps of the coldest replicas, an int64 scalar.
+        walkers: States of the walkers, (chain, walker, unit); not a copy.
+        order: Which walker is at each replica, (chain, replica) int64.
+        energies: E of the walkers after the last sweep, (chain, walker) float64; NaN before.
 
     Raises:
         InvalidInputError: If an argument breaks its rule.
@@ -69,6 +75,15 @@ class ParallelTempering:
         (torch.Size([4, 5]), torch.Size([4, 3, 5]))
     """
 
+    inverse_temperatures: Tensor
+    walkers: Tensor
+    order: Tensor
+    energies: Tensor
+    round_trips: Tensor
+    jumped: Tensor
+    _last_end: Tensor
+    _swap_sum: Tensor
+
     def __init__(
         self,
         energy: BoltzmannEnergy,
@@ -77,15 +92,13 @@ class ParallelTempering:
         *,
         seed: int = 0,
     ) -> None:
-        self.energy = check_energy(energy)
-        self.num_chains = check_positive_int("num_chains", num_chains)
-        self.seed, self._key, self._swap_key = seed, key_to_seed(seed), key_to_seed(seed, _SWAP_STREAM)
-        self.sweep = 0
+        super().__init__(energy, num_chains, seed)
+        self._swap_key = key_to_seed(seed, _SWAP_STREAM)
         self.adapting = inverse_temperatures is None
         self.jumps: ModeJumps | None = None
-        self.jumped = 0
         ladder = start_ladder() if inverse_temperatures is None else check_ladder(inverse_temperatures)
         device = energy.bias.device
+        self.register_buffer("jumped", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
         z = fair_coins(num_chains * len(ladder), energy.num_units, key=self._key, device=device)
         self._install(ladder, z.view(num_chains, len(ladder), -1))
 
@@ -97,11 +110,13 @@ class ParallelTempering:
     @property
     def z(self) -> Tensor:
         """A copy of the states at t = 1, (chain, unit) float32 in {0,1}."""
+        self._follow()
         return self.walkers[torch.arange(self.num_chains, device=self.order.device), self.order[:, -1]]
 
     @property
     def replicas(self) -> Tensor:
         """A copy of all states in the order of the ladder, (chain, replica, unit) float32 in {0,1}."""
+        self._follow()
         return self.walkers.gather(1, self.order[:, :, None].expand(-1, -1, self.energy.num_units))
 
     @property
@@ -127,11 +142,12 @@ class ParallelTempering:
 
     def reset_statistics(self) -> None:
         """Forget the measured exchange rates and round trips."""
-        device = self.walkers.device
-        self._swap_sum = torch.zeros(self.num_replicas - 1, dtype=torch.float64)
         self.measured = 0
-        self.round_trips = torch.zeros(self.num_chains, dtype=torch.int64, device=device)
-        self._last_end = torch.zeros(self.num_chains, self.num_replicas, dtype=torch.uint8, device=device)
+        self._set(
+            _swap_sum=torch.zeros(self.num_replicas - 1, dtype=torch.float64),
+            round_trips=torch.zeros(self.num_chains, dtype=torch.int64),
+            _last_end=torch.zeros(self.num_chains, self.num_replicas, dtype=torch.uint8),
+        )
 
     def step(self, num_sweeps: int) -> Tensor:
         """Run sweeps on all replicas, with exchanges after each.
@@ -162,27 +178,25 @@ class ParallelTempering:
             InvalidInputError: If no sweep has been measured.
         """
         if not self.measured:
-            repair = "Call step first."
-            raise InvalidInputError("retune()", "needs measured exchange rates", "none", repair)
-        rates = self.swap_rates
-        ladder = retuned_ladder(self.inverse_temperatures, rates)
+            raise InvalidInputError("retune()", "needs measured exchange rates", "none", "Call step first.")
+        rates, before = self.swap_rates.cpu(), self.inverse_temperatures.cpu()
+        ladder = retuned_ladder(before, rates)
         if len(ladder) == self.num_replicas and bool(((rates - rates.mean()).abs() < _UNEVEN).all()):
             self.reset_statistics()
             return False
-        nearest = (ladder[:, None] - self.inverse_temperatures).abs().argmin(1)
+        nearest = (ladder[:, None] - before).abs().argmin(1)
         self._install(ladder, self.replicas[:, nearest.to(self.walkers.device)])
         return True
 
     @torch.no_grad()
     def _sweep_and_swap(self) -> None:
         """One sweep of every replica, then one round of exchanges."""
-        device = self.energy.bias.device
-        ladder = self.inverse_temperatures.to(device)
+        device, ladder = self._follow(), self.inverse_temperatures
         scale = torch.empty_like(self.order, dtype=torch.float32)
         scale.scatter_(1, self.order, ladder.float().expand(self.num_chains, -1))
         z = run_sweeps(
             self.energy,
-            self.walkers.to(device).flatten(0, 1),
+            self.walkers.flatten(0, 1),
             1,
             key=self._key,
             first_sweep=self.sweep + 1,
@@ -192,59 +206,60 @@ class ParallelTempering:
         if self.jumps is not None and self.sweep % _SWEEPS_A_JUMP == 0:
             block = self.sweep // _SWEEPS_A_JUMP % len(self.energy.blocks)
             z, jumped = self.jumps(z, scale.flatten(), sweep=self.sweep, block=block)
-            self.jumped += int(jumped.view_as(self.order).gather(1, self.order[:, -1:]).sum())
+            self.jumped = self.jumped + jumped.view_as(self.order).gather(1, self.order[:, -1:]).sum()
         self.walkers = z.view_as(self.walkers)
         self.energies = self.energy.compute_energy(z).double().view(self.num_chains, -1)
         probabilities = swap_probabilities(self.energies.gather(1, self.order), ladder)
-        self.order = exchanged_order(self.order, self._uniforms(self.sweep) < probabilities, self.sweep % 2)
-        self._swap_sum += probabilities.sum(0).cpu()
+        accepted = self._uniforms(self.sweep, device) < probabilities
+        self.order = exchanged_order(self.order, accepted, self.sweep % 2)
+        self._swap_sum = self._swap_sum + probabilities.sum(0)
         self.measured += 1
         if self.num_replicas > 1:
-            self.round_trips += count_trips(self.order, self._last_end)
+            self.round_trips = self.round_trips + count_trips(self.order, self._last_end)
 
     def _install(self, ladder: Tensor, replicas: Tensor) -> None:
         """Take over a ladder with the states at it."""
-        self.inverse_temperatures = ladder
-        self.walkers = replicas
-        """States of the walkers, (chain, walker, unit); not a copy."""
-        self.order = torch.arange(len(ladder), device=replicas.device).repeat(self.num_chains, 1)
-        """Which walker is at each replica, (chain, replica)."""
-        self.energies = torch.full_like(self.order, torch.nan, dtype=torch.float64)
-        """E of the walkers after the last sweep, (chain, walker); NaN before."""
-        self._uniforms = SwapUniforms(self.num_chains, len(ladder) - 1, self._swap_key, replicas.device)
+        order = torch.arange(len(ladder)).repeat(self.num_chains, 1)
+        energies = torch.full_like(order, torch.nan, dtype=torch.float64)
+        self._set(inverse_temperatures=ladder, walkers=replicas, order=order, energies=energies)
+        self._uniforms = SwapUniforms(self.num_chains, len(ladder) - 1, self._swap_key)
         self.reset_statistics()
 
-    def state_dict(self) -> dict[str, Any]:
-        """The packed walkers, the ladder, who is where, the statistics and the integers, as plain values."""
-        return {
-            "z": pack_bits(self.walkers.flatten(0, 1)),
-            "order": self.order.clone(),
-            "last_end": self._last_end.clone(),
-            "round_trips": self.round_trips.clone(),
-            "inverse_temperatures": self.inverse_temperatures.clone(),
-            "swap_sum": self._swap_sum.clone(),
-            "num_units": self.energy.num_units,
-            "sweep": self.sweep,
-            "seed": self.seed,
-            "measured": self.measured,
-        }
+    def _set(self, **buffers: Tensor) -> None:
+        """Replace buffers, on the device of the others."""
+        for name, value in buffers.items():
+            self.register_buffer(name, value.to(self.jumped.device), persistent=False)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `state_dict` returned, taking over its seed and ladder.
+    def _integers(self) -> dict[str, int]:
+        return super()._integers() | {"measured": self.measured}
 
-        Args:
-            state: The state; it is not kept.
+    def _state(self) -> dict[str, Tensor]:
+        packed = pack_bits(self.walkers.flatten(0, 1))
+        return {"z": packed} | {name: getattr(self, buffer).clone() for name, buffer in _ENTRIES.items()}
 
-        Raises:
-            InvalidInputError: If an entry is missing or damaged, or made for other numbers of units or chains.
-        """
-        check_tempering_state(state, self.num_chains, self.energy.num_units)
-        self._key, self._swap_key = key_to_seed(state["seed"]), key_to_seed(state["seed"], _SWAP_STREAM)
-        ladder, device = check_ladder(state["inverse_temperatures"]), self.energy.bias.device
-        z = unpack_bits(state["z"], self.energy.num_units).to(device)
-        self._install(ladder, z.view(self.num_chains, len(ladder), -1))
-        self.order, self._last_end, self.round_trips = (
-            state[name].to(device, copy=True) for name in ("order", "last_end", "round_trips")
-        )
-        self._swap_sum = state["swap_sum"].clone().cpu()
-        self.seed, self.sweep, self.measured = state["seed"], state["sweep"], state["measured"]
+    def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
+        ladder = state["inverse_temperatures"]
+        replicas = len(ladder) if isinstance(ladder, Tensor) and ladder.ndim == 1 else 1
+        chains, num_bytes = self.num_chains, (self.energy.num_units + 7) // 8
+        for entry, dtype, shape in (
+            ("inverse_temperatures", torch.float64, (replicas,)),
+            ("z", torch.uint8, (chains * replicas, num_bytes)),
+            ("order", torch.int64, (chains, replicas)),
+            ("last_end", torch.uint8, (chains, replicas)),
+            ("round_trips", torch.int64, (chains,)),
+            ("swap_sum", torch.float64, (replicas - 1,)),
+        ):
+            check_entry(name(entry), state[entry], dtype, shape)
+        check_ladder(ladder)
+        if not torch.equal(state["order"].sort(1).values.cpu(), torch.arange(replicas).repeat(chains, 1)):
+            raise InvalidInputError(name("order"), "must hold permutations", "others", "Load the right file.")
+
+    def _take_integers(self, values: Mapping[str, int]) -> None:
+        super()._take_integers(values)
+        self._swap_key, self.measured = key_to_seed(self.seed, _SWAP_STREAM), values["measured"]
+        self._uniforms = SwapUniforms(self.num_chains, self.num_replicas - 1, self._swap_key)
+
+    def _take_state(self, state: Mapping[str, Tensor]) -> None:
+        z = unpack_bits(state["z"].to(self.jumped.device), self.energy.num_units)
+        self._install(state["inverse_temperatures"], z.unflatten(0, (self.num_chains, -1)))
+        self._set(**{buffer: state[name].clone() for name, buffer in _ENTRIES.items()})

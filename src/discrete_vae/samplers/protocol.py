@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -12,6 +13,8 @@ from discrete_vae.boltzmann.energy import BoltzmannEnergy
 @runtime_checkable
 class Sampler(Protocol):
     """Persistent Markov chains of a Boltzmann machine, for the negative phase and for generation.
+
+    The library's own are modules, see `MarkovChains`; one of yours need not be.
 
     Attributes:
         energy: The machine; its parameters are read anew at every step.
@@ -26,9 +29,9 @@ class Sampler(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that is needed to go on, as plain tensors and integers."""
+        """Everything that is needed to go on, as plain tensors."""
         ...
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], /) -> object:
         """Go on from a state that `state_dict` returned."""
         ...

@@ -47,9 +47,7 @@ def quenched_states(
         for _ in range(_MOST_SWEEPS):
             before = half.clone()
             for block in blocks:
-                half[:, energy.blocks[block].to(device)] = (
-                    energy.compute_block_logits(half, block) > 0
-                ).float()
+                half[:, energy.block_place(block)] = (energy.compute_block_logits(half, block) > 0).float()
             if torch.equal(before, half):
                 break
     z = z.unique(dim=0)

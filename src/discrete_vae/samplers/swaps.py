@@ -1,4 +1,4 @@
-"""Replica exchange: which neighbours of a ladder trade places."""
+"""Replica exchange: which neighbours of a ladder trade places, and the trips that walkers make by it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from discrete_vae.samplers.kernels.philox import philox4x32, uniforms
 
 _SWEEPS_A_DRAW = 16
+_HOT, _COLD = 1, 2
 
 
 def swap_probabilities(energies: Tensor, inverse_temperatures: Tensor) -> Tensor:
@@ -86,20 +87,46 @@ def swap_uniforms(
 class SwapUniforms:
     """`swap_uniforms` of one sweep after another, drawn for several sweeps at a time.
 
+    They are drawn on the CPU and copied: elsewhere ten rounds of Philox are a hundred launches.
+
     Args:
         num_chains: Number of chains.
-        num_pairs: Pairs of neighbours.
+        num_pairs: Pairs of neighbors.
         key: Philox key of the exchanges.
-        device: Where to compute.
     """
 
-    def __init__(self, num_chains: int, num_pairs: int, key: int, device: torch.device | str = "cpu") -> None:
-        self._draw = partial(swap_uniforms, num_chains, num_pairs, key=key, device=device)
+    def __init__(self, num_chains: int, num_pairs: int, key: int) -> None:
+        self._draw = partial(swap_uniforms, num_chains, num_pairs, key=key)
         self._sweeps, self._drawn = range(0), torch.empty(0)
 
-    def __call__(self, sweep: int) -> Tensor:
+    def __call__(self, sweep: int, device: torch.device | str = "cpu") -> Tensor:
         """The uniforms of a sweep, (chain, pair) float32 in (0, 1)."""
-        if sweep not in self._sweeps:
+        if sweep not in self._sweeps or self._drawn.device != torch.device(device):
             self._sweeps = range(sweep, sweep + _SWEEPS_A_DRAW)
-            self._drawn = self._draw(sweeps=self._sweeps)
+            self._drawn = self._draw(sweeps=self._sweeps).to(device)
         return self._drawn[sweep - self._sweeps.start]
+
+
+def count_trips(order: Tensor, last_end: Tensor) -> Tensor:
+    """Count the walkers that come back to the hottest replica from the coldest, and remember who is at an end.
+
+    Args:
+        order: Which walker is at each replica, the hottest first, (chain, replica) int64, at least 2 replicas.
+        last_end: The end that each walker was at last, (chain, walker) uint8, 0 before the first visit to the hottest;
+            changed in place.
+
+    Returns:
+        Round trips that end now, (chain,), 0 or 1.
+
+    Examples:
+        >>> last_end = torch.zeros(1, 2, dtype=torch.uint8)
+        >>> orders = ([[0, 1]], [[1, 0]], [[0, 1]])  # walker 0 is hot, cold, and hot again
+        >>> [int(count_trips(torch.tensor(order), last_end)) for order in orders]
+        [0, 0, 1]
+    """
+    hot, cold = order[:, :1], order[:, -1:]
+    back = (last_end.gather(1, hot) == _COLD).flatten()
+    last_end.scatter_(1, hot, _HOT)
+    was_hot = last_end.gather(1, cold) != 0  # a trip starts at the hot end
+    last_end.scatter_(1, cold, torch.where(was_hot, _COLD, 0).to(torch.uint8))
+    return back.to(torch.int64)

@@ -16,7 +16,7 @@ from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import Dataset
 from discrete_vae.data.readable import check_readable
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_partition import quick_log_partition
+from discrete_vae.log_partition.estimate import quick_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.protocol import Sampler

@@ -7,7 +7,7 @@ from numba import njit
 
 from discrete_vae import RBM, FactorialBernoulli
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.kernels import numba_bipartite, torch_reference
+from discrete_vae.samplers.kernels import numba_bipartite, sweeps, torch_reference
 from discrete_vae.samplers.kernels.bipartite_intrinsics import GROUP, LANES, PART, ROWS, TILE, decide
 from discrete_vae.samplers.kernels.philox import fair_coins, uniforms
 from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
@@ -249,3 +249,48 @@ def test_factorial_machine_follows_its_biases_word_by_word():
     z = run_sweeps(energy, torch.zeros(64, 5), 3, key=9, first_sweep=1)
     last_only = run_sweeps(energy, torch.ones(64, 5), 1, key=9, first_sweep=3)
     assert torch.equal(z, last_only)
+
+
+def test_the_memory_of_tables_is_bounded():
+    """Counted, not allocated: 16 times the weights."""
+    for sides in ((5, 3), (64, 64), (61, 37), (130, 70)):
+        tiles = [len(numba_bipartite._units(0, sides[0])), len(numba_bipartite._units(sides[0], sum(sides)))]
+        tables, _ = numba_bipartite._workspace(*tiles)
+        assert sum(table.nbytes for table in tables) == sweeps.table_bytes(*sides)
+    assert sweeps.table_bytes(2048, 2048) == 16 * 2048 * 2048 * 4 == sweeps.MAX_TABLE_BYTES
+    assert sweeps.table_bytes(4096, 4096) == 1 << 30
+
+
+def test_machines_above_the_bound_take_plain_products(monkeypatch):
+    rbm = make_rbm(20, 20)
+    z = fair_coins(30, 40, key=1)
+    expected = run_sweeps(rbm, z, 3, key=2, first_sweep=1)
+    monkeypatch.setattr(sweeps, "MAX_TABLE_BYTES", sweeps.table_bytes(20, 20) - 1)
+    assert choose_kernel(rbm) is torch_reference.run
+    assert torch.equal(run_sweeps(rbm, z, 3, key=2, first_sweep=1), expected)
+    monkeypatch.setattr(sweeps, "MAX_TABLE_BYTES", sweeps.table_bytes(20, 20))
+    assert choose_kernel(rbm) is not torch_reference.run
+
+
+_MASKS = fair_coins(31, 11, key=2).bool()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"clamped": _MASKS[0]},
+        {"clamped": _MASKS, "inverse_temperature": torch.linspace(0, 2, 31)},
+    ],
+)
+def test_the_reference_in_parts_is_the_reference(options, monkeypatch):
+    rbm, z = make_rbm(6, 5), fair_coins(31, 11, key=1)
+
+    def run():
+        return run_sweeps(
+            rbm, z, 3, key=2, first_sweep=1, first_chain=5, kernel=torch_reference.run, **options
+        )
+
+    whole = run()
+    monkeypatch.setattr(torch_reference, "_LARGEST_PART", 44)  # four chains
+    assert torch.equal(run(), whole)

@@ -18,20 +18,18 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_ir
+from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins
 from discrete_vae.samplers.kernels.bipartite_intrinsics import (
     GROUP,
     INNER,
     LANES,
-    LOW,
-    MULTIPLIERS,
     PART,
-    WEYL,
     decide,
     draw_words,
 )
 from discrete_vae.samplers.kernels.bipartite_layout import build_table, is_binary, pack, unpack
 from discrete_vae.samplers.kernels.compilation import ChunkLoop, source_digest
+from discrete_vae.samplers.kernels.vector_spins import LOW, MULTIPLIERS, WEYL
 
 _LOW, _32 = np.uint64(LOW), np.uint64(32)
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
@@ -64,7 +62,9 @@ def start_lanes(lanes, counter, sweep, key):
 
 
 @njit(**INNER)
-def draw_side(spins, others, table, biases, held, inverse, scratch, first_counter, first_chain, sweep, key):
+def draw_side(
+    spins, others, table, biases, clamped, inverse, scratch, first_counter, first_chain, sweep, key
+):
     """Draw one side of all chains of a chunk given the other side.
 
     Args:
@@ -72,7 +72,7 @@ def draw_side(spins, others, table, biases, held, inverse, scratch, first_counte
         others: (chain, tile) uint16, the other side.
         table: From `build_table`.
         biases: From `build_table`.
-        held: (chain, tile), (1, tile) or (0, tile) uint16, bits of units that keep their values.
+        clamped: (chain, tile), (1, tile) or (0, tile) uint16, bits of units that keep their values.
         inverse: (chain,) float32, inverse temperatures.
         scratch: (3, lane) and (2, lane) uint64 and (8,) uint16, for intermediate values.
         first_counter: uint64, first counter of the side.
@@ -85,7 +85,7 @@ def draw_side(spins, others, table, biases, held, inverse, scratch, first_counte
         chain_part = start_lanes(lanes, first_counter + np.uint64(4 * tile), sweep, key)
         for group in range(0, spins.shape[0], GROUP):
             draw_words(words, lanes, chain_part, first_chain + np.uint64(group), key)  # pyright: ignore[reportCallIssue]
-            if held.shape[0]:
+            if clamped.shape[0]:
                 for c in range(GROUP):
                     before[c] = spins[group + c, tile]
             for part in range(0, GROUP, PART):
@@ -93,9 +93,9 @@ def draw_side(spins, others, table, biases, held, inverse, scratch, first_counte
                     spins, spins.shape[1], tile, group + part, words, part, inverse, biases[tile], table[tile], others,
                     others.shape[1],
                 )  # fmt: skip
-            if held.shape[0]:
+            if clamped.shape[0]:
                 for c in range(GROUP):
-                    keep = held[min(group + c, held.shape[0] - 1), tile]
+                    keep = clamped[min(group + c, clamped.shape[0] - 1), tile]
                     spins[group + c, tile] = (spins[group + c, tile] & ~keep) | (before[c] & keep)
 
 
@@ -107,7 +107,7 @@ def run_chunk(
     tables,
     biases,
     counters,
-    held,
+    clamped,
     inverse,
     num_sweeps,
     key,
@@ -126,14 +126,14 @@ def run_chunk(
         np.zeros((padded, units[1].shape[0]), np.uint16),
     )
     # one mask for all chains, or one a chain
-    from_row, to_row = (0, held.shape[0]) if held.shape[0] < 2 else (first, last)
+    from_row, to_row = (0, clamped.shape[0]) if clamped.shape[0] < 2 else (first, last)
     masks = (
         np.zeros((to_row - from_row, units[0].shape[0]), np.uint16),
         np.zeros((to_row - from_row, units[1].shape[0]), np.uint16),
     )
     for side in range(2):
         pack(spins[side], before, units[side], first, last)
-        pack(masks[side], held, units[side], from_row, to_row)
+        pack(masks[side], clamped, units[side], from_row, to_row)
     inverses = np.ones(padded, np.float32)
     for c in range(num_chains if inverse.size else 0):
         inverses[c] = inverse[first + c]
@@ -153,10 +153,10 @@ def run_chunk(
 
 def _make(chunks: Any) -> Callable[..., Any]:
     """The loop over chunks that `chunks`, range or prange, divides."""
-    version = source_digest(bipartite_intrinsics, bipartite_layout, vector_ir)
+    version = source_digest(bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins)
 
     def run_chunks(
-        after, before, binary, weight, bias, units, tables, biases, counters, held, inverse, num_sweeps, key,
+        after, before, binary, weight, bias, units, tables, biases, counters, clamped, inverse, num_sweeps, key,
         first_sweep, first_chain,
     ):  # fmt: skip
         """Run the sweeps with the chains split in chunks.
@@ -174,7 +174,7 @@ def _make(chunks: Any) -> Callable[..., Any]:
             tables: Pair of memory for `build_table`.
             biases: Pair of memory for `build_table`.
             counters: Pair of uint64, the first counter of each side.
-            held: (chain, unit), (1, unit) or (0, unit) float32, 1 where a unit keeps its value.
+            clamped: (chain, unit), (1, unit) or (0, unit) float32, 1 where a unit keeps its value.
             inverse: (chain,) or (0,) float32, inverse temperatures; none means 1.
             num_sweeps: Number of sweeps.
             key: uint64, the Philox key.
@@ -186,7 +186,7 @@ def _make(chunks: Any) -> Callable[..., Any]:
         num_chains, num_chunks = before.shape[0], binary.shape[0]
         for c in chunks(num_chunks):
             binary[c] = run_chunk(
-                after, before, units, tables, biases, counters, held, inverse, num_sweeps, key, first_sweep,
+                after, before, units, tables, biases, counters, clamped, inverse, num_sweeps, key, first_sweep,
                 first_chain, c * num_chains // num_chunks, (c + 1) * num_chains // num_chunks,
             )  # fmt: skip
         return version

@@ -26,6 +26,7 @@ from discrete_vae.samplers.kernels.vector_ir import (
     splat,
     store,
 )
+from discrete_vae.samplers.kernels.vector_spins import LOW, comes_on, philox_rounds, times
 
 TILE = 16  # units that share four counters
 GROUP = 8  # chains whose words are drawn together
@@ -40,13 +41,6 @@ INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wr
 _bits = np.arange(TILE)
 UNIT_ORDER = 4 * (_bits % 8 // 2) + 2 * (_bits // 8) + 1 - _bits % 2
 """The unit of a tile, counted from its first, that each bit of a tile stands for."""
-
-LOW = 0xFFFFFFFF
-MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-WEYL = (0x9E3779B9, 0xBB67AE85)
-# 2^f for |f| <= 1/2, relative error below 3e-7 in float32
-_EXP2 = (1.00000007165, 0.693146967064, 0.240221197239, 0.0555071327496, 0.00967554133066, 0.00132764715186)
-_ROUND = 1.5 * 2.0**23  # adding it rounds a float32 to an integer, which then stands in the low bits
 
 
 @intrinsic
@@ -69,22 +63,11 @@ def draw_words(_typing, words, lanes, chain_part, chain, key):
         def place(pointer, row):
             return builder.gep(pointer, [constant(row * LANES)])
 
-        def times(x, i):  # high halves may hold anything: products read the low ones only
-            return (x & LOW) * MULTIPLIERS[i]
-
         x0, x1, partial = (load(builder, place(lanes, row), INT64, LANES, align=8) for row in range(3))
         chains = splat(builder, chain, LANES) + numbers(builder, INT64, [f // 4 for f in range(LANES)])
         x3 = times(chains ^ splat(builder, chain_part, LANES), 0)
         x2 = (x3 >> 32) ^ partial
-        halves = builder.and_(key, constant(LOW)), builder.lshr(key, constant(32))
-        for i in range(2, 10):
-            keys = [
-                splat(builder, builder.add(half, constant(i * step)), LANES)
-                for half, step in zip(halves, WEYL, strict=True)
-            ]
-            product_0, product_1 = times(x0, 0), times(x2, 1)
-            x0, x1 = (product_1 >> 32) ^ x1 ^ keys[0], product_1
-            x2, x3 = (product_0 >> 32) ^ x3 ^ keys[1], product_0
+        x0, x1, x2, x3 = philox_rounds(builder, (x0, x1, x2, x3), key, 2)
         store((x0 << 32) | (x1 & LOW), place(words, 0), align=8)
         store((x2 << 32) | (x3 & LOW), place(words, 1), align=8)
         return context.get_dummy_value()
@@ -94,9 +77,7 @@ def draw_words(_typing, words, lanes, chain_part, chain, key):
 
 @intrinsic
 def decide(_typing, spins, num_tiles, tile, chain, words, part, inverse, bias, table, others, num_others):
-    """Draw the spins of one tile of four chains: 1 where u (1 + 2^t) < 1, with t = -logit log2(e).
-
-    u and 1 are scaled by 2^24. t is clamped to +-126, beyond which the decision is the same for every u.
+    """Draw the spins of one tile of four chains, see `comes_on`.
 
     Args:
         spins: (chain, tile) uint16, receives the spins.
@@ -119,15 +100,8 @@ def decide(_typing, spins, num_tiles, tile, chain, words, part, inverse, bias, t
         chains = [builder.add(chain, constant(i)) for i in range(PART)]
         t = concatenate(_sum_rows(builder, bias, table, others, chains, num_others))
         inverses = (builder.load(builder.gep(inverse, [c])) for c in chains)
-        t = (t * concatenate([splat(builder, value, TILE) for value in inverses])).at_least(-126).at_most(126)
-        whole = t + _ROUND
-        rest = t - (whole - _ROUND)
-        power = rest.times_plus(_EXP2[5], _EXP2[4])
-        for coefficient in _EXP2[3::-1]:
-            power = power.times_plus(rest, coefficient)
-        power = (power.view(INT32) + (whole.view(INT32) << 23)).view(FLOAT32)  # into the exponent
-        u = ((_words_of(builder, words, part) >> 8).to_float() + 0.5).at_most(2**24 - 1)
-        on = u.times_plus(power, u).below(2**24).view(INT16)
+        t = t * concatenate([splat(builder, value, TILE) for value in inverses])
+        on = comes_on(t, _words_of(builder, words, part)).view(INT16)
         for i, c in enumerate(chains):
             builder.store(on.element(i), builder.gep(spins, [builder.add(builder.mul(c, num_tiles), tile)]))
         return context.get_dummy_value()

@@ -14,7 +14,7 @@ from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_binary
 from discrete_vae.samplers.kernels import bipartite_compiled
 from discrete_vae.samplers.kernels.bipartite_intrinsics import ROWS, TILE, UNIT_ORDER
-from discrete_vae.samplers.kernels.call import SweepCall
+from discrete_vae.samplers.kernels.torch_reference import SweepCall
 
 _LARGEST_CHUNK = 1000  # chains; the spins of many more would leave the second-level cache
 _Pair = tuple[np.ndarray, np.ndarray]

@@ -9,8 +9,8 @@ from torch import Tensor
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.checks import check_binary
 from discrete_vae.samplers.kernels import graph_compiled
-from discrete_vae.samplers.kernels.call import SweepCall
-from discrete_vae.samplers.kernels.graph_compiled import LANES
+from discrete_vae.samplers.kernels.graph_intrinsics import LANES
+from discrete_vae.samplers.kernels.torch_reference import SweepCall
 
 _CACHED_SPINS = 1 << 19  # bytes of a chunk that stay in the second-level cache
 _FEWEST, _MOST = 64, 512  # chains of a chunk: a cache line at least; more than 512 gain nothing
@@ -33,7 +33,7 @@ def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
     """
     num_chains, num_units = z.shape
     after = np.empty((num_chains, num_units), np.float32)
-    binary = graph_compiled.run_chunks(
+    binary, _ = graph_compiled.run_chunks(
         call.num_threads,
         after,
         z.contiguous().numpy(),

@@ -72,7 +72,7 @@ def unit_words(
     """
     quads = torch.arange((num_units + 3) // 4, device=device)
     chains = torch.arange(first_chain, first_chain + num_chains, device=device)[:, None]
-    low, high = (torch.tensor(word, device=device) for word in (sweep & _LOW, sweep >> 32))
+    low, high = (torch.full((), word, device=device) for word in (sweep & _LOW, sweep >> 32))
     words = philox4x32((quads, chains, low, high), key)
     return torch.stack(torch.broadcast_tensors(*words), dim=-1).flatten(1)[:, :num_units]
 

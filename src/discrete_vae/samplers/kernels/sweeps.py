@@ -6,12 +6,17 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_parameters
-from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.kernels import torch_reference
-from discrete_vae.samplers.kernels.call import SweepCall
+from discrete_vae.samplers.kernels import torch_device, torch_reference
 from discrete_vae.samplers.kernels.threads import threads_for
+from discrete_vae.samplers.kernels.torch_reference import SweepCall
 from discrete_vae.samplers.kernels.trial import COMPILED, Kernel, tried_kernel
+
+LARGEST_INVERSE_TEMPERATURE = 1e6
+MAX_TABLE_BYTES = 1 << 28
+"""Memory of tables above which the compiled kernel gives way to plain products: beyond 2048 + 2048 units."""
 
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
 
@@ -31,9 +36,10 @@ def run_sweeps(
 ) -> Tensor:
     """Run block-Gibbs sweeps; each draws the blocks in the order of ``energy.blocks``, given all others.
 
-    A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u the
-    uniform of (key, sweep, chain, unit) as `discrete_vae.samplers.kernels.philox` defines it. The answer
-    therefore depends neither on the number of threads nor on how sweeps and chains are divided among calls.
+    A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u, on the CPU,
+    the uniform of (key, sweep, chain, unit) as `discrete_vae.samplers.kernels.philox` defines it. The answer
+    therefore depends neither on the number of threads nor on how sweeps and chains are divided among calls. On other
+    devices the uniforms are the device's own, see `torch_device`; values are not looked at there.
 
     Args:
         energy: The machine, with finite parameters on the device of z.
@@ -67,7 +73,10 @@ def run_sweeps(
     if inverse_temperature is not None:
         check_tensor("inverse_temperature", inverse_temperature, (num_chains,))
         inverse_temperature = inverse_temperature.to(z.device)
-    _check_logits(energy, inverse_temperature)
+    if values_are_readable(energy.bias):
+        check_logits(energy)
+        if inverse_temperature is not None:
+            _check_inverse_temperature(inverse_temperature)
     threads = threads_for(z.numel() * num_sweeps) if _compiles(energy) else 1
     call = SweepCall(
         num_sweeps=num_sweeps,
@@ -75,16 +84,18 @@ def run_sweeps(
         first_sweep=first_sweep,
         first_chain=first_chain,
         inverse_temperature=inverse_temperature,
-        clamped=None if clamped is None else _check_clamped(clamped, z),
+        clamped=None if clamped is None else check_clamped(clamped, tuple(z.shape)).to(z.device),
         num_threads=threads,
     )
     return (kernel or choose_kernel(energy, parallel=threads > 1))(energy, z.float(), call)
 
 
 def choose_kernel(energy: BoltzmannEnergy, *, parallel: bool = False) -> Kernel:
-    """The fastest kernel for a machine where it lies: compiled for an RBM or a graph on the CPU, else the reference.
+    """The fastest kernel for a machine where it lies.
 
-    A float64 machine keeps its precision and so takes the reference.
+    On the CPU that is a compiled one for an RBM or a graph, else the reference; elsewhere `torch_device`. A float64
+    machine keeps its precision and so takes the reference, and so does an RBM whose tables would need more memory than
+    `MAX_TABLE_BYTES`: its products cost more than its random words.
 
     Args:
         energy: The machine.
@@ -93,13 +104,25 @@ def choose_kernel(energy: BoltzmannEnergy, *, parallel: bool = False) -> Kernel:
     Warns:
         KernelWarning: If the compiled kernel does not work here; the reference then takes its place.
     """
+    if energy.bias.device.type != "cpu":
+        return torch_device.run
     return tried_kernel(type(energy), parallel=parallel) if _compiles(energy) else torch_reference.run
 
 
+def table_bytes(num_left: int, num_right: int) -> int:
+    """Memory of the compiled kernel's tables for an RBM: 128 rows of 16 float32 for each 16 x 16 weights, both ways.
+
+    They are 16 times the weights: 512 KiB at 64 + 64 units, 256 MiB at 2048 + 2048. Each thread that calls the kernel
+    keeps those of its last machine.
+    """
+    left, right = -(-num_left // 16), -(-(num_right + num_left % 4) // 16)
+    return 2 * left * right * 128 * 16 * 4
+
+
 def _compiles(energy: BoltzmannEnergy) -> bool:
-    return (
-        type(energy) in COMPILED and energy.bias.device.type == "cpu" and energy.bias.dtype != torch.float64
-    )
+    if type(energy) not in COMPILED or energy.bias.device.type != "cpu" or energy.bias.dtype == torch.float64:
+        return False
+    return not isinstance(energy, RBM) or table_bytes(energy.num_left, energy.num_right) <= MAX_TABLE_BYTES
 
 
 def _check_range(name: str, value: object, low: int, end: int) -> None:
@@ -109,27 +132,44 @@ def _check_range(name: str, value: object, low: int, end: int) -> None:
         )
 
 
-def _check_logits(energy: BoltzmannEnergy, inverse_temperature: Tensor | None) -> None:
-    """Refuse numbers that are not finite, or so large that logits may overflow."""
+def check_logits(energy: BoltzmannEnergy) -> None:
+    """Refuse a machine whose logits may not be finite; waits for an accelerator.
+
+    Raises:
+        InvalidInputError: If a parameter is not finite or too large.
+    """
     check_parameters(energy, below=_LARGEST_LOGIT)
-    if inverse_temperature is not None:
-        largest = float(inverse_temperature.abs().max())
-        if not largest < 1e6:
-            raise InvalidInputError(
-                "inverse_temperature",
-                "must be finite and below 1e6",
-                f"a value of {largest:g}",
-                "Give numbers near 1.",
-            )
 
 
-def _check_clamped(clamped: Tensor, z: Tensor) -> Tensor:
-    """Return the mask as (chain, unit) or (1, unit)."""
-    if clamped.dtype != torch.bool or tuple(clamped.shape) not in {tuple(z.shape), (z.shape[1],)}:
+def _check_inverse_temperature(inverse_temperature: Tensor) -> None:
+    largest = float(inverse_temperature.abs().max())
+    if not largest < LARGEST_INVERSE_TEMPERATURE:
+        raise InvalidInputError(
+            "inverse_temperature",
+            f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}",
+            f"a value of {largest:g}",
+            "Give numbers near 1.",
+        )
+
+
+def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a mask of clamped units as (chain, unit) or (1, unit).
+
+    Args:
+        clamped: Bool, (unit,) or (chain, unit).
+        shape: Chains and units.
+
+    Raises:
+        InvalidInputError: If it is something else.
+    """
+    shapes = {shape, shape[1:], (1, shape[1])}
+    if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
         raise InvalidInputError(
             "clamped",
-            f"must be a bool tensor of shape ({z.shape[1]},) or {tuple(z.shape)}",
-            f"{clamped.dtype} of shape {tuple(clamped.shape)}",
+            f"must be a bool tensor of shape ({shape[1]},) or {shape}",
+            f"{clamped.dtype} of shape {tuple(clamped.shape)}"
+            if isinstance(clamped, Tensor)
+            else repr(clamped)[:80],
             "Give one entry per unit.",
         )
-    return clamped.to(z.device).reshape(-1, z.shape[1])
+    return clamped.reshape(-1, shape[1])

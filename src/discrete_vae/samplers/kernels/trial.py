@@ -15,8 +15,8 @@ from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.errors import KernelWarning
 from discrete_vae.samplers.kernels import torch_reference
-from discrete_vae.samplers.kernels.call import SweepCall
 from discrete_vae.samplers.kernels.philox import fair_coins
+from discrete_vae.samplers.kernels.torch_reference import SweepCall
 
 # exact types only: a subclass may have other conditionals
 COMPILED: dict[type, str] = {RBM: "numba_bipartite", GraphBoltzmann: "numba_graph"}

@@ -1,0 +1,65 @@
+"""What both CPU kernels do to vectors: the rounds of Philox4x32, and the decision whether a unit comes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from discrete_vae.samplers.kernels.vector_ir import FLOAT32, INT32, Vector, constant, splat
+
+LOW = 0xFFFFFFFF
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+# 2^f for |f| <= 1/2, relative error below 3e-7 in float32
+_EXP2 = (1.00000007165, 0.693146967064, 0.240221197239, 0.0555071327496, 0.00967554133066, 0.00132764715186)
+_ROUND = 1.5 * 2.0**23  # adding it rounds a float32 to an integer, which then stands in the low bits
+
+
+def philox_rounds(
+    builder: Any, state: tuple[Vector, Vector, Vector, Vector], key: Any, first: int
+) -> tuple[Vector, Vector, Vector, Vector]:
+    """Philox4x32 from some round to the last.
+
+    Args:
+        builder: The LLVM builder.
+        state: x0 to x3, 64-bit integers whose low halves count; the high ones may hold anything.
+        key: LLVM int64.
+        first: The first round, from 0.
+    """
+    x0, x1, x2, x3 = state
+    count = x0.value.type.count
+    halves = builder.and_(key, constant(LOW)), builder.lshr(key, constant(32))
+    for i in range(first, ROUNDS):
+        keys = [
+            splat(builder, builder.add(half, constant(i * step)), count)
+            for half, step in zip(halves, WEYL, strict=True)
+        ]
+        product_0, product_1 = times(x0, 0), times(x2, 1)
+        x0, x1 = (product_1 >> 32) ^ x1 ^ keys[0], product_1
+        x2, x3 = (product_0 >> 32) ^ x3 ^ keys[1], product_0
+    return x0, x1, x2, x3
+
+
+def times(x: Vector, multiplier: int) -> Vector:
+    """The product of the low halves with a multiplier of Philox, 64 bits."""
+    return (x & LOW) * MULTIPLIERS[multiplier]
+
+
+def comes_on(t: Vector, words: Vector) -> Vector:
+    """One bit per element: whether u (1 + 2^t) < 1, with t = -logit log2(e) and u the uniform of a word.
+
+    u and 1 are scaled by 2^24. t is clamped to +-126, beyond which the decision is the same for every u.
+
+    Args:
+        t: float32.
+        words: 32-bit integers, as many.
+    """
+    t = t.at_least(-126).at_most(126)
+    whole = t + _ROUND
+    rest = t - (whole - _ROUND)
+    power = rest.times_plus(_EXP2[5], _EXP2[4])
+    for coefficient in _EXP2[3::-1]:
+        power = power.times_plus(rest, coefficient)
+    power = (power.view(INT32) + (whole.view(INT32) << 23)).view(FLOAT32)  # into the exponent
+    u = ((words >> 8).to_float() + 0.5).at_most(2**24 - 1)
+    return u.times_plus(power, u).below(2**24)

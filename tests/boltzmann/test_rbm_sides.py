@@ -1,0 +1,83 @@
+"""The sides of an RBM in the field's words, against enumeration."""
+
+import pytest
+import torch
+
+from discrete_vae import RBM
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.testing.enumeration import all_states, enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_frequencies
+from tests.boltzmann.graphs import randomise
+from tests.boltzmann.products import products_of
+
+
+def conditionals(rbm: RBM) -> tuple[torch.Tensor, torch.Tensor]:
+    """p(hidden unit on | visible) for each visible state and the reverse, from the joint table alone."""
+    joint = (
+        enumerate_machine(rbm).prob.detach().view(2**rbm.num_right, 2**rbm.num_left)
+    )  # left is the low bits
+    hidden, visible = all_states(rbm.num_right), all_states(rbm.num_left)
+    return (joint.T @ hidden) / joint.sum(0)[:, None], (joint @ visible) / joint.sum(1)[:, None]
+
+
+def test_conditionals_are_those_of_the_joint_distribution():
+    rbm = randomise(RBM(3, 2))
+    hidden, visible = conditionals(rbm)
+    torch.testing.assert_close(rbm.hidden_given_visible(all_states(3)), hidden)
+    torch.testing.assert_close(rbm.visible_given_hidden(all_states(2)), visible)
+    relaxed = torch.full((2, 4, 3), 0.5)
+    assert rbm.hidden_given_visible(relaxed).shape == (2, 4, 2)
+    assert rbm.hidden_given_visible(relaxed).requires_grad
+
+
+def test_draws_follow_the_conditionals():
+    rbm, generator = randomise(RBM(3, 2)), torch.Generator().manual_seed(0)
+    for sample, width, given, prob in (
+        (rbm.sample_hidden, 2, 3, conditionals(rbm)[0]),
+        (rbm.sample_visible, 3, 2, conditionals(rbm)[1]),
+    ):
+        states = all_states(given).float().repeat_interleave(5000, 0)
+        drawn = sample(states, generator=generator)
+        assert drawn.dtype == torch.float32
+        assert not drawn.requires_grad
+        codes = (drawn.long() << torch.arange(width)).sum(-1)
+        cells = torch.arange(2**given).repeat_interleave(5000) * 2**width + codes
+        outcomes = all_states(width)
+        factors = torch.where(outcomes[None] == 1, prob[:, None], 1 - prob[:, None])
+        counts = torch.bincount(cells, minlength=2 ** (width + given))
+        check_frequencies(counts, (factors.prod(-1) / 2**given).flatten())
+        wrong = torch.where(outcomes[None] == 1, prob.flip(1)[:, None], 1 - prob.flip(1)[:, None])
+        with pytest.raises(AssertionError):  # planted fault: the units of the answer in reverse
+            check_frequencies(counts, (wrong.prod(-1) / 2**given).flatten())
+
+
+def test_each_takes_one_product():
+    rbm, generator = randomise(RBM(30, 20)), torch.Generator().manual_seed(0)
+    visible, hidden = torch.ones(8, 30), torch.ones(8, 20)
+    for call in (
+        lambda: rbm.hidden_given_visible(visible),
+        lambda: rbm.visible_given_hidden(hidden),
+        lambda: rbm.sample_hidden(visible, generator=generator),
+        lambda: rbm.sample_visible(hidden, generator=generator),
+    ):
+        assert products_of(call) == 1
+    assert products_of(lambda: rbm.free_energy(visible)) == 2  # with the weights, and with the biases
+
+
+def test_generators_make_draws_repeat_and_autocast_does_not_round():
+    rbm, visible = randomise(RBM(30, 20)), torch.bernoulli(torch.full((50, 30), 0.5))
+    a, b = (rbm.sample_hidden(visible, generator=torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(a, b)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(rbm.hidden_given_visible(visible), rbm.hidden_given_visible(visible.clone()))
+        inside = rbm.hidden_given_visible(visible)
+    torch.testing.assert_close(inside, rbm.hidden_given_visible(visible), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["hidden_given_visible", "sample_hidden"])
+def test_spins_and_wrong_shapes_are_refused(name):
+    rbm = RBM(3, 2)
+    for visible in (torch.full((4, 3), -1.0), torch.ones(4, 2), "ones"):
+        with pytest.raises(InvalidInputError) as caught:
+            getattr(rbm, name)(visible)
+        assert caught.value.argument == "visible"

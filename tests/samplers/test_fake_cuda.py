@@ -1,0 +1,136 @@
+"""Samplers and estimates of log Z on fake CUDA tensors: nothing mixes devices, and nothing waits for a value."""
+
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from discrete_vae import (
+    RBM,
+    BlockGibbs,
+    FactorialBernoulli,
+    GraphBoltzmann,
+    ParallelTempering,
+    RunningMoments,
+)
+from discrete_vae.boltzmann import sparse_products
+from discrete_vae.log_partition.annealed import annealed_weights
+from discrete_vae.log_partition.bridge import bridge_terms
+from discrete_vae.log_partition.work import tempered_work
+from discrete_vae.samplers.kernels import torch_device
+from discrete_vae.samplers.mode_jumps import ModeJumps
+from tests.boltzmann.graphs import randomise
+
+MACHINES = {
+    "rbm": lambda: randomise(RBM(5, 4)),
+    "graph": lambda: randomise(GraphBoltzmann(9, "complete")),
+    "factorial": lambda: randomise(FactorialBernoulli(9)),
+}
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch):
+    """Fake tensors.
+
+    A build without CUDA has no generators for it, so the noise's source is the CPU's; and fake tensors know no sparse
+    products, so a dense one with the same tensors stands in.
+    """
+    monkeypatch.setattr(torch_device, "keyed_generator", lambda *key, device: torch.Generator())
+
+    def product(values, z, places, num_rows, coalesced):
+        terms = values[:, None] * z.index_select(0, places[1])
+        return z.new_zeros(num_rows, z.shape[1]).index_add(0, places[0], terms)
+
+    monkeypatch.setattr(sparse_products, "_multiply", product)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        yield
+
+
+@pytest.fixture(params=MACHINES)
+def machine(request):
+    return with_real_tensors(MACHINES[request.param])
+
+
+def with_real_tensors(make):
+    """Make something on the real CPU, as a program does before it moves it."""
+    with unset_fake_temporarily():
+        return make()
+
+
+def to_cuda(module: nn.Module) -> nn.Module:
+    """What .to("cuda") does to a module of one part; torch's own cannot change real parameters into fake ones."""
+    for name, parameter in module.named_parameters(recurse=False):
+        setattr(module, name, nn.Parameter(parameter.detach().to("cuda")))
+    for name, buffer in module.named_buffers(recurse=False):
+        setattr(module, name, buffer.to("cuda"))
+    return module
+
+
+def on_cuda(*tensors: torch.Tensor) -> bool:
+    return all(tensor.device.type == "cuda" for tensor in tensors)
+
+
+@pytest.mark.parametrize("moved", ["before", "after", "both"])
+def test_block_gibbs(machine, moved):
+    options = {"start": torch.zeros(6, 9), "clamped": torch.arange(9) < 2, "inverse_temperature": 0.5}
+    for arguments in ({}, options):
+        if moved == "before":
+            chains = BlockGibbs(to_cuda(machine), 6, seed=1, **arguments)
+        else:
+            real = with_real_tensors(lambda: {"start": torch.zeros(6, 9), "clamped": torch.arange(9) < 2})
+            arguments = arguments | {name: real[name] for name in arguments if name in real}
+            energy = with_real_tensors(lambda: copy.deepcopy(machine))
+            chains = with_real_tensors(partial(BlockGibbs, energy, 6, seed=1, **arguments))
+            to_cuda(energy)
+        if moved == "both":
+            chains.to("cuda")
+        moments = RunningMoments(chains.energy, 6)
+        z = chains.step(3, moments=moments)
+        assert on_cuda(z, chains.z, *chains.buffers(), moments.value().pair)
+        state = chains.state_dict()
+        assert on_cuda(state["z"])
+        chains.load_state_dict(state)
+        assert on_cuda(chains.step(2))
+
+
+@pytest.mark.parametrize("moved", ["before", "after", "both"])
+@pytest.mark.parametrize("ladder", [None, (0.0, 0.5, 1.0)])
+def test_parallel_tempering(moved, ladder):
+    machine = with_real_tensors(MACHINES["rbm"])
+    if moved == "before":
+        chains = ParallelTempering(to_cuda(machine), 6, ladder, seed=1)
+    else:
+        chains = with_real_tensors(lambda: ParallelTempering(machine, 6, ladder, seed=1))
+        chains.jumps = with_real_tensors(lambda: ModeJumps(machine, torch.eye(9)))
+        to_cuda(machine)
+    if moved == "both":
+        chains.to("cuda")
+    z = chains.step(9)
+    assert on_cuda(z, chains.replicas, chains.swap_rates, *chains.buffers())
+
+
+def test_annealed_weights(machine):
+    to_cuda(machine)
+    z = torch.zeros(6, 9, device="cuda")
+    assert on_cuda(annealed_weights(machine, z, [0.0, 0.5, 1.0], key=3))
+
+
+def test_pieces_of_bridge_sampling(machine):
+    to_cuda(machine)
+    z = torch.zeros(6, 3, 9, device="cuda")
+    t = torch.linspace(0, 1, 3, dtype=torch.float64, device="cuda").expand(6, 3)
+    for energies in (None, machine.compute_energy(z)):
+        down, up = tempered_work(machine, z, 0, (t / 2, t, t), energies=energies)
+        guess = torch.zeros(2, device="cuda", dtype=torch.float64)
+        sums = bridge_terms(down, up, guess, guess)
+        assert on_cuda(sums.forward, sums.backward, sums.squares, sums.round_trips)
+
+
+def test_sides_of_an_rbm():
+    rbm = to_cuda(with_real_tensors(MACHINES["rbm"]))
+    visible = torch.zeros(6, 5, device="cuda")
+    assert on_cuda(rbm.hidden_given_visible(visible), rbm.sample_hidden(visible), rbm.free_energy(visible))
