@@ -29,6 +29,9 @@ class MarkovChains(nn.Module, ABC):
     ``.to`` of the sampler alone leaves the machine where it is, and the next step follows the machine; ``deepcopy``
     and pickle of the sampler alone take a copy of the machine along, and those of a module that holds both keep the
     two tied.
+
+    DistributedDataParallel copies the buffers of rank 0 to all others, chains included: keep a sampler outside of what
+    it wraps, or give it ``broadcast_buffers=False``, and each rank a seed of its own.
     """
 
     energy: BoltzmannEnergy

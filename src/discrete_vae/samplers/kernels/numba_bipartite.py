@@ -82,9 +82,9 @@ def _units(first: int, end: int) -> np.ndarray:
 
 
 def _workspace(left: int, right: int) -> tuple[_Pair, _Pair]:
-    """Memory for the tables and biases of two sides of so many tiles; each thread keeps its last one.
+    """Memory for the tables and biases of two sides of so many tiles; each calling thread keeps its last one.
 
-    Megabytes of fresh memory at every call would cost more than a few sweeps.
+    Megabytes of fresh memory at every call would cost more than a few sweeps. `sweeps.MAX_TABLE_BYTES` bounds it.
     """
     if _kept.tiles != (left, right):
         _kept.tables = _aligned(left, right, ROWS, TILE), _aligned(right, left, ROWS, TILE)
