@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
+from discrete_vae.commands.device import computing_on
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    import torch
+
     from discrete_vae.data.dataset import Dataset
 
 
@@ -44,7 +45,5 @@ def headline(
         says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
         own = config.data.kind == "file"
         lines.append(f"{says} Measurements that are none need a threshold first." if own else says)
-    threads = torch.get_num_threads()
-    with_threads = f" with {threads} thread{'s' * (threads > 1)}" if device.type == "cpu" else ""
-    lines.append(f"Computing on {device}{with_threads}.")
+    lines.append(computing_on(device))
     return "\n".join(lines)

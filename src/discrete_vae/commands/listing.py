@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 
 from discrete_vae.commands.layout import hanging, width
-from discrete_vae.commands.overrides import Override, read_value, settings_of
+from discrete_vae.commands.overrides import read_value, settings_of
 from discrete_vae.commands.settings import Slot, slots
+from discrete_vae.commands.verbs import verb
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.experiments import experiment_function, experiment_names
 
@@ -16,19 +16,19 @@ _MEANING = 59  # column of the meanings where the terminal leaves room for them,
 _LEAST_ROOM = 50
 
 
-def run_list(arguments: Namespace, overrides: list[Override]) -> int:
+@verb("list")
+def run_list() -> int:
     """Print experiments, data sets and components; returns the exit status."""
-    known = slots()
-    data = known.pop("data")
     print("Experiments: dvae train NAME, or discrete_vae.experiments.load_experiment(NAME)")
     for name in experiment_names():
         _print_row(name, experiment_function(name).__doc__)
     print("\nData sets: discrete_vae.load_dataset(NAME); your own: dvae train --data FILE")
-    _print_members(data)
+    _print_members(slots()["data"])
     print("\nComponents, each swapped by its option")
-    for path, slot in known.items():
-        print(f" --{path} NAME")
-        _print_members(slot)
+    for path, slot in slots().items():
+        if path != "data":
+            print(f" --{path} NAME")
+            _print_members(slot)
     return 0
 
 

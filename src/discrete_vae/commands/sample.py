@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from discrete_vae.commands.evaluate import parse_checkpoint, picture_note
-from discrete_vae.commands.shown_chains import shown_chains
-from discrete_vae.commands.suggestions import open_run
-from discrete_vae.config import instantiate
-from discrete_vae.figures.saving import check_picture_path, noting
+import click
+
+from discrete_vae.commands.options import data_dir_option, whole_number
+from discrete_vae.commands.trained import EXPLAINED, parse_checkpoint, picture_note, takes_run
+from discrete_vae.commands.verbs import verb
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import check_memory
 from discrete_vae.paths import user_path
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
+    import torch
+
     from discrete_vae.config import ExperimentConfig
     from discrete_vae.data.dataset import Dataset
     from discrete_vae.figures.evolution import EvolutionTable
@@ -29,37 +31,89 @@ _TABLE_EXAMPLES = 20  # strips in one column, each with its label
 _MAX_VALUES = 20_000_000  # of samples of a table, 80 MB
 
 
-def run_sample(arguments: Namespace, overrides: list[str]) -> int:
+@verb("sample", EXPLAINED)
+@takes_run
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="write the samples alone to this .png, .pdf or .svg; default: RUN/figures",
+)
+@click.option(
+    "--start",
+    default="training",
+    metavar="training|fresh|FILE.npy",
+    help="where the chains start: where training left them (default), at random, or at states (chain, unit)",
+)
+@click.option(
+    "--burn-in",
+    type=whole_number(at_least=0),
+    metavar="N",
+    help="sweeps before the top row; default: 10,000 when fresh, else 0",
+)
+@click.option(
+    "--num-rows", type=whole_number(), default=20, metavar="N", help="rows of the picture; default: 20"
+)
+@click.option(
+    "--num-sweeps",
+    type=whole_number(),
+    default=100,
+    metavar="N",
+    help="sweeps from row to row; default: 100",
+)
+@click.option("--num-chains", type=whole_number(), metavar="N", help="chains side by side; default: 5")
+@click.option("--num-draws", type=whole_number(), default=5, metavar="N", help="images per state; default: 5")
+@data_dir_option
+def run_sample(
+    run: str,
+    checkpoint: str,
+    device: str,
+    accept_changed_config: bool,
+    out: str | None,
+    data_dir: str | None,
+    **shown: Any,
+) -> int:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
-    if arguments.out is not None:
-        check_picture_path(arguments.out)
+    from discrete_vae.commands.device import choose_device
+    from discrete_vae.commands.suggestions import open_run
+    from discrete_vae.config import instantiate
+    from discrete_vae.figures.saving import check_picture_path, noting
     from discrete_vae.training.load import load_run
 
-    run = open_run(arguments.run)
+    if out is not None:
+        check_picture_path(out)
+    where, opened = choose_device(device), open_run(run)
     loaded = load_run(
-        run,
-        parse_checkpoint(arguments.checkpoint),
-        accept_changed_config=arguments.accept_changed_config,
+        opened, parse_checkpoint(checkpoint), device=where, accept_changed_config=accept_changed_config
     )
+    dataset = instantiate(loaded.config.data, data_dir=data_dir)
+    place = None if out is None else user_path("--out", out)
+    paths = [opened.figures_path / name if place is None else place for name in _PICTURES]
     with noting(picture_note(loaded)):
-        _draw(run, loaded, arguments)
+        _draw(loaded, dataset, paths, opened if out is None else None, where, **shown)
     return 0
 
 
-def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
+def _draw(
+    loaded: LoadedRun,
+    dataset: Dataset,
+    paths: list[Path],
+    run: RunDirectory | None,
+    device: torch.device,
+    *,
+    seed: int | None,
+    **shown: Any,
+) -> None:
+    """The samples and, where the run is given, its reconstructions and the course of its training."""
     from discrete_vae.figures.evolution import draw_evolution
     from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
     from discrete_vae.figures.table_statistics import draw_table_statistics, table_statistics
     from discrete_vae.figures.training_curves import draw_training_curves, training_curves
 
-    records = run.metrics().read() if arguments.out is None else []  # damage is found before all drawing
-    dataset = instantiate(loaded.config.data, data_dir=arguments.data_dir)
-    out = None if arguments.out is None else user_path("--out", arguments.out)
-    samples, pairs, curves = (run.figures_path / name if out is None else out for name in _PICTURES)
+    records = [] if run is None else run.metrics().read()  # damage is found before all drawing
+    samples, pairs, curves = paths
     is_table, title = dataset.image_shape is None, _title(loaded.config, dataset)
-
-    table = _samples(loaded, dataset, arguments, [samples] if out else [samples, pairs, curves])
-    if out is None:
+    table = _samples(loaded, dataset, paths, device, seed=seed or 0, **shown)
+    if run is not None:
         run.figures_path.mkdir(exist_ok=True)
     if is_table:
         draw_table_statistics(table_statistics(dataset.test, table.means[:, :, 0]), samples, name=title)
@@ -67,10 +121,10 @@ def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
     else:
         draw_evolution(table, dataset.image_shape, samples)
         print(f"Samples along the chains: {samples}")
-    if out is not None:
+    if run is None:
         return
     num_examples = min(_TABLE_EXAMPLES, len(dataset.test)) if is_table else None
-    found = reconstructions(loaded.model, dataset.test, num_examples=num_examples, seed=arguments.seed or 0)
+    found = reconstructions(loaded.model, dataset.test.to(device), num_examples=num_examples, seed=seed or 0)
     draw_reconstructions(found, dataset.image_shape, pairs)
     print(f"Reconstructions:          {pairs}")
     if any("elbo" in record for record in records):
@@ -82,27 +136,42 @@ def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
         )
 
 
-def _samples(loaded: LoadedRun, dataset: Dataset, arguments: Namespace, paths: list[Path]) -> EvolutionTable:
+def _samples(
+    loaded: LoadedRun,
+    dataset: Dataset,
+    paths: list[Path],
+    device: torch.device,
+    *,
+    num_rows: int,
+    num_sweeps: int,
+    num_draws: int,
+    num_chains: int | None,
+    **start: Any,
+) -> EvolutionTable:
     """Images along a few chains; for a table one draw of as many chains as there are and memory holds.
 
     What cannot be written, or does not fit the memory, is found before the chains move.
     """
+    from discrete_vae.commands.device import say_device
+    from discrete_vae.commands.shown_chains import shown_chains
     from discrete_vae.figures.evolution import DEFAULT_CHAINS, evolution
     from discrete_vae.figures.image_grid import check_grid
 
-    num_rows, num_features = arguments.num_rows, dataset.num_features
+    num_features = dataset.num_features
     if dataset.image_shape is None:
-        chains, burn_in = shown_chains(loaded, arguments, _FRESH_TABLE_CHAINS)
+        chains, burn_in = shown_chains(loaded, num_chains or _FRESH_TABLE_CHAINS, **start)
         room = max(1, _MAX_VALUES // (num_rows * num_features))
-        num_chains, num_draws = arguments.num_chains or min(chains.num_chains, room), 1
+        num_chains, num_draws = num_chains or min(chains.num_chains, room), 1
         check_memory("--num-rows", 4 * num_rows * num_chains * num_features, "Ask for fewer rows or chains.")
     else:
-        num_chains, num_draws = arguments.num_chains or DEFAULT_CHAINS, arguments.num_draws
-        check_grid((num_rows, num_chains, num_draws, num_features), dataset.image_shape)
-        chains, burn_in = shown_chains(loaded, arguments, DEFAULT_CHAINS)
-        num_chains = arguments.num_chains
+        check_grid((num_rows, num_chains or DEFAULT_CHAINS, num_draws, num_features), dataset.image_shape)
+        chains, burn_in = shown_chains(loaded, num_chains or DEFAULT_CHAINS, **start)
+    if num_chains is not None and num_chains > chains.num_chains:
+        rule = f"must be at most {chains.num_chains}, the number of chains"
+        raise InvalidInputError("--num-chains", rule, num_chains, "Leave it out, or add --start fresh.")
     for path in paths:
         check_writable(path, repair="Give another place for the samples: --out FILE.png.")
+    say_device(device)
     if burn_in:
         chains.step(burn_in)
     return evolution(
@@ -111,8 +180,8 @@ def _samples(loaded: LoadedRun, dataset: Dataset, arguments: Namespace, paths: l
         num_rows=num_rows,
         num_chains=num_chains,
         num_draws=num_draws,
-        num_sweeps=arguments.num_sweeps,
-        seed=arguments.seed or 0,
+        num_sweeps=num_sweeps,
+        seed=start["seed"],
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,31 +17,34 @@ _FRESH_SWEEPS = 10_000
 _BYTES = 16  # per unit, while chains are made
 
 
-def shown_chains(loaded: LoadedRun, arguments: Namespace, num_fresh: int) -> tuple[Sampler, int]:
+def shown_chains(
+    loaded: LoadedRun, num_fresh: int, *, start: str, burn_in: int | None, seed: int
+) -> tuple[Sampler, int]:
     """The chains that --start names, and the sweeps of their burn-in.
 
     Args:
         loaded: The run.
-        arguments: The options of dvae sample.
-        num_fresh: How many chains start at random unless --num-chains says so.
+        num_fresh: How many chains start at random, where they do.
+        start: "training", "fresh" or a file of states.
+        burn_in: Sweeps before the first row; None means as many as the start needs.
+        seed: Seed of new chains.
 
     Raises:
         InvalidInputError: If they do not fit the memory, or a file holds no states of the prior.
     """
     from discrete_vae.samplers.block_gibbs import BlockGibbs
 
-    prior, seed = loaded.model.prior, arguments.seed or 0
-    burn_in = arguments.burn_in
-    if arguments.start == "training":
+    prior = loaded.model.prior
+    if start == "training":
         chains = loaded.chains
-    elif arguments.start == "fresh":
-        num_chains, repair = arguments.num_chains or num_fresh, "Use fewer chains."
-        check_memory("--num-chains", num_chains * prior.num_units * _BYTES, repair)
+    elif start == "fresh":
+        repair = "Use fewer chains."
+        check_memory("--num-chains", num_fresh * prior.num_units * _BYTES, repair)
         with allocating("--num-chains", repair):
-            chains = BlockGibbs(prior, num_chains, seed=seed)
+            chains = BlockGibbs(prior, num_fresh, seed=seed)
         burn_in = _FRESH_SWEEPS if burn_in is None else burn_in
     else:
-        chains = _chains_from(user_path("--start", arguments.start), loaded, seed)
+        chains = _chains_from(user_path("--start", start), loaded, seed)
     return chains, burn_in or 0
 
 
