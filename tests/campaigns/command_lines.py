@@ -188,7 +188,7 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         return [*words, option, _states(folder, chosen)], False
     names_place = option in ("--run-dir", "--out", "--data", "--data-dir", "--start")
     value = chosen.choice(_PATHS if names_place and kind < 0.7 else _TEXTS)
-    reads_number = not isinstance(parameter.type, click.types.StringParamType) and option != "--size"
+    reads_number = parameter.callback is not None and option not in ("--size", "--checkpoint")
     return [*words, f"{option}={value}"], value == "" or (reads_number and value in _NEVER_NUMBERS)
 
 

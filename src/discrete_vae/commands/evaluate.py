@@ -6,10 +6,8 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from discrete_vae.commands.options import data_dir_option, whole_number
-from discrete_vae.commands.trained import EXPLAINED, changed_config, parse_checkpoint, takes_run
+from discrete_vae.commands.options import data_dir_option, option, whole_number
+from discrete_vae.commands.trained import EXPLAINED, AskedRun, changed_config, takes_run
 from discrete_vae.commands.verbs import verb
 from discrete_vae.errors import InvalidInputError
 
@@ -24,76 +22,58 @@ _CHOICE = 0  # key of the choice of test examples
 
 @verb("evaluate", EXPLAINED)
 @takes_run
-@click.option(
-    "--num-samples",
-    type=whole_number(),
-    metavar="K",
-    help="importance samples per example; default: the experiment's",
+@option("--num-samples K", "importance samples per example; default: the experiment's", whole_number())
+@option(
+    "--num-examples N",
+    "a fixed random choice of N test examples, the same for every seed; default: all",
+    whole_number(),
 )
-@click.option(
-    "--num-examples",
-    type=whole_number(),
-    metavar="N",
-    help="a fixed random choice of N test examples, the same for every seed; default: all",
+@option(
+    "--out FILE.json",
+    "write the result there and leave the run as it is; default: RUN/evaluations, and the fullest result also to "
+    "RUN/evaluation.json",
 )
-@click.option(
-    "--out",
-    metavar="FILE.json",
-    help="write the result there and leave the run as it is; default: RUN/evaluations, and the fullest result also "
-    "to RUN/evaluation.json",
-)
-@click.option(
-    "--per-example",
-    metavar="FILE",
-    help="write the log-likelihood of each example, with its standard error, to this .csv or .npz",
+@option(
+    "--per-example FILE",
+    "write the log-likelihood of each example, with its standard error, to this .csv or .npz",
 )
 @data_dir_option
-def run_evaluate(**options: Any) -> int:
+def run_evaluate(asked: AskedRun, **options: Any) -> int:
     """Evaluate a run on its test data, with the other processes of torchrun if there are any."""
     from discrete_vae.distributed import process_group
 
     with process_group():
-        return _evaluate(**options)
+        return _evaluate(asked, **options)
 
 
 def _evaluate(
-    run: str,
-    checkpoint: str,
-    device: str,
-    accept_changed_config: bool,
-    out: str | None,
-    per_example: str | None,
-    data_dir: str | None,
-    **asked: int | None,
+    asked: AskedRun, out: str | None, per_example: str | None, data_dir: str | None, **sizes: int | None
 ) -> int:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from discrete_vae.commands.device import choose_device, say_device
+    from discrete_vae.commands.device import say_device
     from discrete_vae.commands.evaluation_table import evaluation_table
     from discrete_vae.commands.per_example import check_per_example_path, write_per_example
     from discrete_vae.commands.results import ResultFile, keep, kept_evaluations
-    from discrete_vae.commands.suggestions import open_run
     from discrete_vae.config import EvaluationConfig, instantiate
     from discrete_vae.distributed import from_first, rank
     from discrete_vae.evaluation.evaluate import evaluate_model
-    from discrete_vae.training.load import load_run
 
-    step, where = parse_checkpoint(checkpoint), choose_device(device)
-    opened = open_run(run)
+    run = asked.directory
     # what cannot be written is found before the hours that it would cost
-    results = kept_evaluations(opened) if out is None else ResultFile(out)
+    results = kept_evaluations(run) if out is None else ResultFile(out)
     from_first(results.check)
     if per_example is not None:
         from_first(lambda: check_per_example_path(per_example))
-    loaded = load_run(opened, step, device=where, accept_changed_config=accept_changed_config)
-    given = {name: value for name, value in asked.items() if value is not None}
+    loaded = asked.load()
+    given = {name: value for name, value in sizes.items() if value is not None}
     config = EvaluationConfig(**(loaded.config.evaluation.model_dump() | given))
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
-    _warn_of_other_data(opened, dataset)
+    _warn_of_other_data(run, dataset)
     indices = _examples(len(dataset.test), config.num_examples)
     x = dataset.test[indices]
-    say_device(where)
+    say_device(asked.device)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -112,7 +92,7 @@ def _evaluate(
 
         result = evaluate_model(
             loaded.model,
-            x.to(where),
+            x.to(asked.device),
             config,
             chains=loaded.chains.step(config.num_chain_sweeps),
             train=dataset.train,
@@ -121,7 +101,7 @@ def _evaluate(
         )
     if rank() > 0:
         return 0
-    print(f"{opened.path}, checkpoint of step {loaded.step}, {dataset.name}: {len(x)} test examples")
+    print(f"{run.path}, checkpoint of step {loaded.step}, {dataset.name}: {len(x)} test examples")
     print(evaluation_table(result), flush=True)
     about = {"step": loaded.step, "data": dataset.name, "data_sha256": dataset.description.sha256}
     fields = {**about, "config": config.model_dump(), **result.to_json(), **changed_config(loaded)}
@@ -130,7 +110,7 @@ def _evaluate(
     finally:  # one file that cannot be written leaves the other
         if per_example is not None:
             print(f"Written to {write_per_example(per_example, result)}")
-    print(f"Next: dvae sample {opened.path}")
+    print(f"Next: dvae sample {run.path}")
     return 0
 
 

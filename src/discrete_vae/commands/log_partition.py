@@ -6,17 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from discrete_vae.commands.layout import hanging
-from discrete_vae.commands.options import number, whole_number
-from discrete_vae.commands.trained import (
-    EXPLAINED,
-    changed_config,
-    parse_checkpoint,
-    picture_note,
-    takes_run,
-)
+from discrete_vae.commands.options import number, option, whole_number
+from discrete_vae.commands.trained import EXPLAINED, AskedRun, changed_config, picture_note, takes_run
 from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
 
@@ -27,53 +19,39 @@ if TYPE_CHECKING:
 
 @verb("log-partition", EXPLAINED)
 @takes_run
-@click.option(
-    "--repeats", type=whole_number(), default=1, metavar="R", help="independent estimates; default: 1"
+@option("--repeats R", "independent estimates; default: 1", whole_number(), default="1")
+@option("--std-error S", "standard error to go for, nats; default: the run's config", number)
+@option(
+    "--health-sweeps N",
+    "sweeps of the training chains to look at; default: 500",
+    whole_number(at_least=20),
+    default="500",
 )
-@click.option(
-    "--std-error",
-    "asked",
-    type=number(),
-    metavar="S",
-    help="standard error to go for, nats; default: the run's config",
-)
-@click.option(
-    "--health-sweeps",
-    type=whole_number(at_least=20),
-    default=500,
-    metavar="N",
-    help="sweeps of the training chains to look at; default: 500",
-)
-@click.option(
-    "--out",
-    metavar="FILE",
-    help="the picture, .png, .pdf or .svg; default: in RUN/figures. With .json, the results instead, without a "
-    "picture; the run stays as it is then",
+@option(
+    "--out FILE",
+    "the picture, .png, .pdf or .svg; default: in RUN/figures. With .json, the results instead, without a picture; "
+    "the run stays as it is then",
 )
 def run_log_partition(
-    run: str,
-    checkpoint: str,
+    asked: AskedRun,
     seed: int | None,
-    device: str,
-    accept_changed_config: bool,
     repeats: int,
-    asked: float | None,
+    std_error: float | None,
     health_sweeps: int,
     out: str | None,
 ) -> int:
     """Estimate log Z by bridge sampling as often as asked for; returns the exit status."""
     from discrete_vae.checks import check_number
-    from discrete_vae.commands.device import choose_device, say_device
+    from discrete_vae.commands.device import say_device
     from discrete_vae.commands.results import ResultFile, keep, kept_log_partitions
-    from discrete_vae.commands.suggestions import open_run
     from discrete_vae.figures.saving import check_picture_path, noting
     from discrete_vae.runs.writable import check_writable
 
     to_json = out is not None and Path(out).suffix.lower() == ".json"
     if out is not None and not to_json:
         check_picture_path(out)
-    if asked is not None:
-        check_number("std_error", asked, above=0.0, repair="Give nats, for example 0.01.")
+    if std_error is not None:
+        check_number("std_error", std_error, above=0.0, repair="Give nats, for example 0.01.")
     from discrete_vae.evaluation.chain_health import chain_health
     from discrete_vae.evaluation.repeats import repeat_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition
@@ -82,25 +60,19 @@ def run_log_partition(
         exact_log_partition,
         num_enumerated_units,
     )
-    from discrete_vae.training.load import load_run
 
-    where, opened = choose_device(device), open_run(run)
-    results = ResultFile(out) if out is not None and to_json else kept_log_partitions(opened)
+    run = asked.directory
+    results = ResultFile(out) if out is not None and to_json else kept_log_partitions(run)
     results.check()
-    loaded = load_run(
-        opened,
-        parse_checkpoint(checkpoint),
-        device=where,
-        accept_changed_config=accept_changed_config,
-    )
-    picture = None if to_json else check_picture_path(out or opened.figure_path("log-partition.png"))
+    loaded = asked.load()
+    picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
     if picture is not None:
         check_writable(picture)
-    say_device(where)
+    say_device(asked.device)
     settings, prior, seed = loaded.config.evaluation, loaded.model.prior, seed or 0
     chains = loaded.chains.step(settings.num_chain_sweeps)
-    std_error = settings.log_partition_std_error if asked is None else asked
-    print(f"{opened.path}, checkpoint of step {loaded.step}: prior of {prior.num_units} units")
+    std_error = std_error or settings.log_partition_std_error
+    print(f"{run.path}, checkpoint of step {loaded.step}: prior of {prior.num_units} units")
     exact = exact_log_partition(prior) if num_enumerated_units(prior) <= MAX_ENUMERATED_UNITS else None
     if exact is not None:
         print(exact)

@@ -1,4 +1,4 @@
-"""Types of options, and the options that several verbs share."""
+"""How options are declared and read, and the options that several verbs share."""
 
 from __future__ import annotations
 
@@ -12,87 +12,88 @@ import click
 from discrete_vae.commands.verbs import not_one_of
 from discrete_vae.errors import InvalidInputError
 
-Decorator = Callable[[Callable[..., int]], Callable[..., int]]
+Function = Callable[..., int]
+Reader = Callable[[str, str], Any]
+"""Reads a word, given the option's name, and refuses what is wrong."""
 
 
-class _Read(click.ParamType):
-    """A type that a function of the option's name and its word reads."""
+def option(declared: str, meaning: str, read: Reader | None = None, **attributes: Any) -> Any:
+    """An option of a verb.
 
-    name = "value"
-
-    def __init__(self, read: Callable[[str, str], Any]) -> None:
-        self._read = read
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a word; a default is taken as it is."""
-        return self._read(param.opts[0] if param else "", value) if isinstance(value, str) else value
-
-
-def whole_number(*, at_least: int = 1, at_most: int = 10**18) -> click.ParamType:
-    """Integers.
-
-    Examples:
-        >>> option = click.Option(["--repeats"])
-        >>> whole_number().convert("20", option, None)
-        20
-        >>> whole_number().convert("0", option, None)
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: --repeats must be a whole number of at least 1; received '0'. ...
+    Args:
+        declared: Its name and what its value is called, "--repeats R"; without the latter it is a flag.
+        meaning: What its help says.
+        read: What reads its value; None leaves it the word that it is.
+        attributes: Further keywords of `click.option`.
     """
-
-    def read(option: str, word: str) -> int:
-        number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,30}", word) else None
-        if number is not None and at_least <= number <= at_most:
-            return number
-        bound = f"at most {at_most}" if number is not None and number > at_most else f"at least {at_least}"
-        repair = f"Give one such as {at_least}."
-        raise InvalidInputError(option, f"must be a whole number of {bound}", repr(word)[:80], repair)
-
-    return _Read(read)
+    name, _, value = declared.partition(" ")
+    kind: dict[str, Any] = {"metavar": value} if value else {"is_flag": True}
+    if read is not None:
+        kind["callback"] = lambda _, parameter, word: None if word is None else read(parameter.opts[0], word)
+    return click.option(name, help=meaning, **kind, **attributes)
 
 
-def number() -> click.ParamType:
-    """Numbers with a fraction."""
-
-    def read(option: str, word: str) -> float:
-        try:
-            return float(word)
-        except ValueError:
-            raise InvalidInputError(option, "must be a number", repr(word)[:80], "Give 0.01, say.") from None
-
-    return _Read(read)
-
-
-def one_of(*names: str) -> click.ParamType:
-    """Names."""
-
-    def read(option: str, word: str) -> str:
-        if word not in names:
-            raise not_one_of(option, names, word)
-        return word
-
-    return _Read(read)
-
-
-def together(*decorators: Any) -> Decorator:
+def together(*decorators: Any) -> Callable[[Function], Function]:
     """Several options as one decorator, in the order of the help."""
     return lambda function: reduce(lambda made, each: each(made), reversed(decorators), function)
 
 
-SEED = whole_number(at_least=0, at_most=2**64 - 1)
-device_option = click.option(
-    "--device",
+def whole_number(at_least: int = 1, at_most: int = 10**18) -> Reader:
+    """A reader of integers.
+
+    Examples:
+        >>> whole_number()("--repeats", "20")
+        20
+        >>> whole_number()("--repeats", "0")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: --repeats must be a whole number of at least 1; received '0'. ...
+    """
+
+    def read(name: str, word: str) -> int:
+        number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,30}", word) else None
+        if number is not None and at_least <= number <= at_most:
+            return number
+        bound = f"at most {at_most}" if number is not None and number > at_most else f"at least {at_least}"
+        rule, repair = f"must be a whole number of {bound}", f"Give one such as {at_least}."
+        raise InvalidInputError(name, rule, repr(word)[:80], repair)
+
+    return read
+
+
+def number(name: str, word: str) -> float:
+    """Read a number with a fraction.
+
+    Raises:
+        InvalidInputError: If it is none.
+    """
+    try:
+        return float(word)
+    except ValueError:
+        raise InvalidInputError(name, "must be a number", repr(word)[:80], "Give 0.01, say.") from None
+
+
+def size(name: str, word: str) -> str:
+    """Read the size of an experiment.
+
+    Raises:
+        InvalidInputError: If there is no such size.
+    """
+    if word not in (sizes := ("smoke", "short", "paper")):
+        raise not_one_of(name, sizes, word)
+    return word
+
+
+seed = whole_number(at_least=0, at_most=2**64 - 1)
+device_option = option(
+    "--device auto|cpu|cuda|cuda:N",
+    "where to compute; default: auto, a CUDA device where there is one, else the CPU",
     default="auto",
-    metavar="auto|cpu|cuda|cuda:N",
-    help="where to compute; default: auto, a CUDA device where there is one, else the CPU",
 )
-data_dir_option = click.option(
-    "--data-dir",
-    metavar="DIR",
-    help="folder of the data sets; default: the variable DISCRETE_VAE_DATA, else the user's cache",
+data_dir_option = option(
+    "--data-dir DIR",
+    "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else the user's cache",
 )
-accept_changed_config_option = click.option(
+accept_changed_config_option = option(
     "--accept-changed-config",
-    is_flag=True,
-    help="use the run's config.json though it is not the one that the run was trained with",
+    "use the run's config.json though it is not the one that the run was trained with",
 )

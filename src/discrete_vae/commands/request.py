@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from discrete_vae.commands.options import SEED, data_dir_option, one_of, together
+from discrete_vae.commands.options import data_dir_option, option, seed, size, together
 
 if TYPE_CHECKING:
     from discrete_vae.commands.overrides import Override
@@ -65,16 +65,17 @@ class Request:
             received = "neither" if self.data is None else "both"
             repair = f"For example: dvae {self.verb} digits, or dvae {self.verb} --data FILE.npy."
             raise InvalidInputError("EXPERIMENT", "or --data FILE must be given", received, repair)
-        seed: list[Override] = [] if self.seed is None else [("seed", [str(self.seed)])]
-        size = self.size or "short"
+        of_size = self.size or "short"
+        given: list[Override] = [] if self.seed is None else [("seed", [str(self.seed)])]
+        given += self.overrides
         if self.experiment is not None:
             check_experiment_name(self.experiment)
-            config = apply_overrides(load_experiment(self.experiment, size), [*seed, *self.overrides])
+            config = apply_overrides(load_experiment(self.experiment, of_size), given)
             return config, lambda: self.load(config)
         # how the file is split comes before the sizes that the experiment has from it
         data = FileDataConfig(path=Path(cast("str", self.data)))
-        unsized = own_data(data.path, num_features=1, num_train=2, num_valid=1, num_test=1, size=size)
-        split = [entry for entry in self.overrides if entry[0].startswith("data.")]
+        unsized = own_data(data.path, num_features=1, num_train=2, num_valid=1, num_test=1, size=of_size)
+        split = [entry for entry in given if entry[0].startswith("data.")]
         dataset = self.load(apply_overrides(unsized, split))
         sized = own_data(
             data.path,
@@ -82,9 +83,9 @@ class Request:
             num_train=len(dataset.train),
             num_valid=len(dataset.valid),
             num_test=len(dataset.test),
-            size=size,
+            size=of_size,
         )
-        return apply_overrides(sized, [*seed, *self.overrides]), lambda: dataset
+        return apply_overrides(sized, given), lambda: dataset
 
     def load(self, config: ExperimentConfig) -> Dataset:
         """The data of a config.
@@ -99,24 +100,18 @@ class Request:
 
 _OPTIONS = together(
     click.argument("experiment", required=False, metavar="EXPERIMENT | --data FILE"),
-    click.option(
-        "--data",
-        metavar="FILE",
-        help="your own array instead, (example, feature), binary or in [0, 1]: a .npy file, or a .npz file with "
-        "one array or with train, valid and test",
+    option(
+        "--data FILE",
+        "your own array instead, (example, feature), binary or in [0, 1]: a .npy file, or a .npz file with one array "
+        "or with train, valid and test",
     ),
-    click.option(
-        "--size",
-        type=one_of("smoke", "short", "paper"),
-        metavar="smoke|short|paper",
-        help="smoke: under a minute; short (default): minutes to an hour on two cores; paper: as published",
+    option(
+        "--size smoke|short|paper",
+        "smoke: under a minute; short (default): minutes to an hour on two cores; paper: as published",
+        size,
     ),
-    click.option(
-        "--seed", type=SEED, metavar="S", help="seed of the initial weights and of all noise; default: 0"
-    ),
-    click.option(
-        "--settings", is_flag=True, help="show every setting with its value and its meaning, and exit"
-    ),
+    option("--seed S", "seed of the initial weights and of all noise; default: 0", seed),
+    option("--settings", "show every setting with its value and its meaning, and exit"),
     data_dir_option,
 )
 

@@ -6,10 +6,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from discrete_vae.commands.options import data_dir_option, whole_number
-from discrete_vae.commands.trained import EXPLAINED, parse_checkpoint, picture_note, takes_run
+from discrete_vae.commands.options import data_dir_option, option, whole_number
+from discrete_vae.commands.trained import EXPLAINED, AskedRun, picture_note, takes_run
 from discrete_vae.commands.verbs import verb
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import check_memory
@@ -33,63 +31,33 @@ _MAX_VALUES = 20_000_000  # of samples of a table, 80 MB
 
 @verb("sample", EXPLAINED)
 @takes_run
-@click.option(
-    "--out",
-    metavar="FILE",
-    help="write the samples alone to this .png, .pdf or .svg; default: RUN/figures",
-)
-@click.option(
-    "--start",
+@option("--out FILE", "write the samples alone to this .png, .pdf or .svg; default: RUN/figures")
+@option(
+    "--start training|fresh|FILE.npy",
+    "where the chains start: where training left them (default), at random, or at states (chain, unit)",
     default="training",
-    metavar="training|fresh|FILE.npy",
-    help="where the chains start: where training left them (default), at random, or at states (chain, unit)",
 )
-@click.option(
-    "--burn-in",
-    type=whole_number(at_least=0),
-    metavar="N",
-    help="sweeps before the top row; default: 10,000 when fresh, else 0",
+@option(
+    "--burn-in N", "sweeps before the top row; default: 10,000 when fresh, else 0", whole_number(at_least=0)
 )
-@click.option(
-    "--num-rows", type=whole_number(), default=20, metavar="N", help="rows of the picture; default: 20"
-)
-@click.option(
-    "--num-sweeps",
-    type=whole_number(),
-    default=100,
-    metavar="N",
-    help="sweeps from row to row; default: 100",
-)
-@click.option("--num-chains", type=whole_number(), metavar="N", help="chains side by side; default: 5")
-@click.option("--num-draws", type=whole_number(), default=5, metavar="N", help="images per state; default: 5")
+@option("--num-rows N", "rows of the picture; default: 20", whole_number(), default="20")
+@option("--num-sweeps N", "sweeps from row to row; default: 100", whole_number(), default="100")
+@option("--num-chains N", "chains side by side; default: 5", whole_number())
+@option("--num-draws N", "images per state; default: 5", whole_number(), default="5")
 @data_dir_option
-def run_sample(
-    run: str,
-    checkpoint: str,
-    device: str,
-    accept_changed_config: bool,
-    out: str | None,
-    data_dir: str | None,
-    **shown: Any,
-) -> int:
+def run_sample(asked: AskedRun, out: str | None, data_dir: str | None, **shown: Any) -> int:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
-    from discrete_vae.commands.device import choose_device
-    from discrete_vae.commands.suggestions import open_run
     from discrete_vae.config import instantiate
     from discrete_vae.figures.saving import check_picture_path, noting
-    from discrete_vae.training.load import load_run
 
     if out is not None:
         check_picture_path(out)
-    where, opened = choose_device(device), open_run(run)
-    loaded = load_run(
-        opened, parse_checkpoint(checkpoint), device=where, accept_changed_config=accept_changed_config
-    )
+    run, loaded = asked.directory, asked.load()
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     place = None if out is None else user_path("--out", out)
-    paths = [opened.figures_path / name if place is None else place for name in _PICTURES]
+    paths = [run.figures_path / name if place is None else place for name in _PICTURES]
     with noting(picture_note(loaded)):
-        _draw(loaded, dataset, paths, opened if out is None else None, where, **shown)
+        _draw(loaded, dataset, paths, run if out is None else None, asked.device, **shown)
     return 0
 
 

@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from discrete_vae.commands.options import accept_changed_config_option, device_option
+from discrete_vae.commands.options import accept_changed_config_option, device_option, option
 from discrete_vae.commands.request import EPILOG, EXPLAINED, Request, takes_experiment
 from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
@@ -25,12 +23,8 @@ if TYPE_CHECKING:
 
 @verb("train", EXPLAINED, takes_settings=True, epilog=EPILOG)
 @takes_experiment
-@click.option(
-    "--run-dir",
-    metavar="DIR",
-    help="new folder for the results; default: runs/EXPERIMENT-SIZE-SETTINGS",
-)
-@click.option("--resume", is_flag=True, help="go on from the last checkpoint of the run in --run-dir")
+@option("--run-dir DIR", "new folder for the results; default: runs/EXPERIMENT-SIZE-SETTINGS")
+@option("--resume", "go on from the last checkpoint of the run in --run-dir")
 @device_option
 @accept_changed_config_option
 def run_train(

@@ -3,44 +3,91 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from discrete_vae.commands.options import SEED, accept_changed_config_option, device_option, together
+from discrete_vae.commands.options import accept_changed_config_option, device_option, option, seed, together
 from discrete_vae.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    import torch
+
+    from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.load import LoadedRun
 
+
+def checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
+    """Read a checkpoint's name: best, last or a step.
+
+    Raises:
+        InvalidInputError: If it is none of them.
+    """
+    if word == "best" or word == "last":  # noqa: PLR1714, RUF100 (a set would hide the type)
+        return word
+    if not re.fullmatch(r"[0-9]{1,18}", word):
+        raise InvalidInputError(name, "must be best, last or a step", repr(word)[:80], "Use best.")
+    return int(word)
+
+
 EXPLAINED = "RUN is the folder of a run, as dvae train names it."
-takes_run = together(
+_OPTIONS = together(
     click.argument("run"),
-    click.option(
-        "--checkpoint",
+    option(
+        "--checkpoint best|last|STEP",
+        "which checkpoint; default: best, by validation ELBO",
+        checkpoint,
         default="best",
-        metavar="best|last|STEP",
-        help="which checkpoint; default: best, by validation ELBO",
     ),
-    click.option("--seed", type=SEED, metavar="S", help="seed of the noise; default: 0"),
+    option("--seed S", "seed of the noise; default: 0", seed),
     device_option,
     accept_changed_config_option,
 )
 
 
-def parse_checkpoint(text: str) -> int | Literal["best", "last"]:
-    """A checkpoint's name on the command line: best, last or a step.
+@dataclass(frozen=True)
+class AskedRun:
+    """The run that the command line names.
 
-    Raises:
-        InvalidInputError: If it is none of them.
+    Attributes:
+        directory: Its folder.
+        checkpoint: A step, "best" or "last".
+        device: Where to compute.
+        accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
     """
-    if text == "best" or text == "last":  # noqa: PLR1714, RUF100 (a set would hide the type)
-        return text
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        received = repr(text)[:80]
-        raise InvalidInputError("--checkpoint", "must be best, last or a step", received, "Use best.")
-    return int(text)
+
+    directory: RunDirectory
+    checkpoint: int | Literal["best", "last"]
+    device: torch.device
+    accept_changed_config: bool
+
+    def load(self) -> LoadedRun:
+        """Load the checkpoint.
+
+        Raises:
+            InvalidInputError: If it cannot be had.
+        """
+        from discrete_vae.training.load import load_run
+
+        changed = self.accept_changed_config
+        return load_run(self.directory, self.checkpoint, device=self.device, accept_changed_config=changed)
+
+
+def takes_run(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb the options that name a trained run, as its first argument `asked`, and --seed."""
+
+    @wraps(function)
+    def run(run: str, checkpoint: Any, device: str, accept_changed_config: bool, **given: Any) -> int:
+        from discrete_vae.commands.device import choose_device
+        from discrete_vae.commands.suggestions import open_run
+
+        where = choose_device(device)
+        return function(AskedRun(open_run(run), checkpoint, where, accept_changed_config), **given)
+
+    return _OPTIONS(run)
 
 
 def changed_config(loaded: LoadedRun) -> dict[str, Any]:

@@ -71,10 +71,11 @@ class Verb(_Parsed):
             from discrete_vae.commands.overrides import split_overrides  # here, since it loads the configs
 
             args, overrides = split_overrides(args)
-        flags = {name for option in self.params if not _takes_value(option) for name in option.opts}
-        for word, following in pairwise(args):
-            if word in self._names() - flags and following.startswith("--"):
-                raise _no_value(word, repr(following), ctx)
+        valued = {name for option in self.params if _takes_value(option) for name in option.opts}
+        for word, following in pairwise([*args, ""]):
+            name, equals, value = word.partition("=")
+            if name in valued and (value == "--" if equals else following.startswith("--")):
+                raise _no_value(name, repr(value or following), ctx)
         super().parse_args(ctx, args)
         if ctx.args:
             rule, repair = "takes no further word", f"See {ctx.command_path} --help."
@@ -82,9 +83,6 @@ class Verb(_Parsed):
         if self.takes_settings:
             ctx.params["overrides"] = overrides
         return ctx.args
-
-    def _names(self) -> set[str]:
-        return {name for option in self.params for name in option.opts if name.startswith("-")}
 
 
 class Verbs(_Parsed, click.Group):
@@ -136,7 +134,7 @@ def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInp
 
 
 def _takes_value(parameter: click.Parameter) -> bool:
-    return not (isinstance(parameter, click.Option) and parameter.is_flag)
+    return isinstance(parameter, click.Option) and not parameter.is_flag
 
 
 def _no_value(option: str, received: str, ctx: click.Context) -> InvalidInputError:
