@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from discrete_vae.commands.layout import hanging, width
 from discrete_vae.commands.overrides import read_value, settings_of
@@ -21,7 +22,7 @@ def run_list() -> int:
     """Print experiments, data sets and components; returns the exit status."""
     print("Experiments: dvae train NAME, or discrete_vae.experiments.load_experiment(NAME)")
     for name in experiment_names():
-        _print_row(name, experiment_function(name).__doc__)
+        _print_row(name, _about(experiment_function(name)))
     print("\nData sets: discrete_vae.load_dataset(NAME); your own: dvae train --data FILE")
     _print_members(slots()["data"])
     print("\nComponents, each swapped by its option")
@@ -44,9 +45,7 @@ def print_settings(config: ExperimentConfig) -> None:
         if isinstance(entry, Slot):
             present = "none" if value is None else value.kind
             others = [name for name in entry.members if name != present]
-            words = (
-                f"The component; it can be swapped for {', '.join(others)}." if others else "The component."
-            )
+            words = _about(entry.members[present]) + (f" Or: {', '.join(others)}." if others else "")
             if entry.path != "data":  # --data takes a file
                 _print_setting(entry.path, present, words)
         else:
@@ -72,9 +71,13 @@ def _shown(value: object) -> str:
 
 def _print_members(slot: Slot) -> None:
     for name, member in slot.members.items():
-        _print_row(name, "Leaves the component out." if member is None else member.__doc__)
+        _print_row(name, _about(member))
 
 
-def _print_row(name: str, text: str | None) -> None:
-    first = (text or "").strip().splitlines()[0]
-    print(hanging(first, f"  {name:{_INDENT - 3}} "))
+def _about(described: Any) -> str:
+    """The first line of the docstring of an experiment or a component; None is no component."""
+    return "Leaves the component out." if described is None else described.__doc__.strip().splitlines()[0]
+
+
+def _print_row(name: str, text: str) -> None:
+    print(hanging(text, f"  {name:{_INDENT - 3}} "))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discrete_vae.commands.options import data_dir_option, option, whole_number
+from discrete_vae.commands.shown_chains import Shown, shown_chains
 from discrete_vae.commands.trained import EXPLAINED, AskedRun, picture_note, takes_run
 from discrete_vae.commands.verbs import verb
 from discrete_vae.errors import InvalidInputError
@@ -15,12 +16,9 @@ from discrete_vae.paths import user_path
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
-    import torch
-
     from discrete_vae.config import ExperimentConfig
     from discrete_vae.data.dataset import Dataset
     from discrete_vae.figures.evolution import EvolutionTable
-    from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.load import LoadedRun
 
 _PICTURES = ("samples.png", "reconstructions.png", "training.png")
@@ -45,43 +43,36 @@ _MAX_VALUES = 20_000_000  # of samples of a table, 80 MB
 @option("--num-chains N", "chains side by side; default: 5", whole_number())
 @option("--num-draws N", "images per state; default: 5", whole_number(), default="5")
 @data_dir_option
-def run_sample(asked: AskedRun, out: str | None, data_dir: str | None, **shown: Any) -> int:
+def run_sample(
+    asked: AskedRun, out: str | None, data_dir: str | None, seed: int | None, **numbers: Any
+) -> int:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
     from discrete_vae.config import instantiate
     from discrete_vae.figures.saving import check_picture_path, noting
 
     if out is not None:
         check_picture_path(out)
-    run, loaded = asked.directory, asked.load()
+    loaded = asked.load()
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
-    place = None if out is None else user_path("--out", out)
-    paths = [run.figures_path / name if place is None else place for name in _PICTURES]
     with noting(picture_note(loaded)):
-        _draw(loaded, dataset, paths, run if out is None else None, asked.device, **shown)
+        _draw(asked, loaded, dataset, out, Shown(seed=seed or 0, **numbers))
     return 0
 
 
-def _draw(
-    loaded: LoadedRun,
-    dataset: Dataset,
-    paths: list[Path],
-    run: RunDirectory | None,
-    device: torch.device,
-    *,
-    seed: int | None,
-    **shown: Any,
-) -> None:
-    """The samples and, where the run is given, its reconstructions and the course of its training."""
+def _draw(asked: AskedRun, loaded: LoadedRun, dataset: Dataset, out: str | None, shown: Shown) -> None:
     from discrete_vae.figures.evolution import draw_evolution
     from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions
     from discrete_vae.figures.table_statistics import draw_table_statistics, table_statistics
     from discrete_vae.figures.training_curves import draw_training_curves, training_curves
 
-    records = [] if run is None else run.metrics().read()  # damage is found before all drawing
-    samples, pairs, curves = paths
+    run = asked.directory
+    records = run.metrics().read() if out is None else []  # damage is found before all drawing
+    place = None if out is None else user_path("--out", out)
+    samples, pairs, curves = (run.figures_path / name if place is None else place for name in _PICTURES)
     is_table, title = dataset.image_shape is None, _title(loaded.config, dataset)
-    table = _samples(loaded, dataset, paths, device, seed=seed or 0, **shown)
-    if run is not None:
+
+    table = _samples(asked, loaded, dataset, [samples, pairs, curves], shown)
+    if place is None:
         run.figures_path.mkdir(exist_ok=True)
     if is_table:
         draw_table_statistics(table_statistics(dataset.test, table.means[:, :, 0]), samples, name=title)
@@ -89,10 +80,11 @@ def _draw(
     else:
         draw_evolution(table, dataset.image_shape, samples)
         print(f"Samples along the chains: {samples}")
-    if run is None:
+    if place is not None:
         return
     num_examples = min(_TABLE_EXAMPLES, len(dataset.test)) if is_table else None
-    found = reconstructions(loaded.model, dataset.test.to(device), num_examples=num_examples, seed=seed or 0)
+    x = dataset.test.to(asked.device)
+    found = reconstructions(loaded.model, x, num_examples=num_examples, seed=shown.seed)
     draw_reconstructions(found, dataset.image_shape, pairs)
     print(f"Reconstructions:          {pairs}")
     if any("elbo" in record for record in records):
@@ -105,52 +97,36 @@ def _draw(
 
 
 def _samples(
-    loaded: LoadedRun,
-    dataset: Dataset,
-    paths: list[Path],
-    device: torch.device,
-    *,
-    num_rows: int,
-    num_sweeps: int,
-    num_draws: int,
-    num_chains: int | None,
-    **start: Any,
+    asked: AskedRun, loaded: LoadedRun, dataset: Dataset, paths: list[Path], shown: Shown
 ) -> EvolutionTable:
     """Images along a few chains; for a table one draw of as many chains as there are and memory holds.
 
     What cannot be written, or does not fit the memory, is found before the chains move.
     """
     from discrete_vae.commands.device import say_device
-    from discrete_vae.commands.shown_chains import shown_chains
     from discrete_vae.figures.evolution import DEFAULT_CHAINS, evolution
     from discrete_vae.figures.image_grid import check_grid
 
-    num_features = dataset.num_features
+    num_rows, num_features = shown.num_rows, dataset.num_features
+    num_chains, num_draws = shown.num_chains, shown.num_draws
     if dataset.image_shape is None:
-        chains, burn_in = shown_chains(loaded, num_chains or _FRESH_TABLE_CHAINS, **start)
+        chains, burn_in = shown_chains(loaded, shown, _FRESH_TABLE_CHAINS)
         room = max(1, _MAX_VALUES // (num_rows * num_features))
         num_chains, num_draws = num_chains or min(chains.num_chains, room), 1
         check_memory("--num-rows", 4 * num_rows * num_chains * num_features, "Ask for fewer rows or chains.")
     else:
         check_grid((num_rows, num_chains or DEFAULT_CHAINS, num_draws, num_features), dataset.image_shape)
-        chains, burn_in = shown_chains(loaded, num_chains or DEFAULT_CHAINS, **start)
+        chains, burn_in = shown_chains(loaded, shown, DEFAULT_CHAINS)
     if num_chains is not None and num_chains > chains.num_chains:
         rule = f"must be at most {chains.num_chains}, the number of chains"
         raise InvalidInputError("--num-chains", rule, num_chains, "Leave it out, or add --start fresh.")
     for path in paths:
         check_writable(path, repair="Give another place for the samples: --out FILE.png.")
-    say_device(device)
+    say_device(asked.device)
     if burn_in:
         chains.step(burn_in)
-    return evolution(
-        loaded.model,
-        chains,
-        num_rows=num_rows,
-        num_chains=num_chains,
-        num_draws=num_draws,
-        num_sweeps=num_sweeps,
-        seed=start["seed"],
-    )
+    sizes = {"num_rows": num_rows, "num_chains": num_chains, "num_draws": num_draws}
+    return evolution(loaded.model, chains, **sizes, num_sweeps=shown.num_sweeps, seed=shown.seed)
 
 
 def _title(config: ExperimentConfig, dataset: Dataset) -> str:
