@@ -106,7 +106,7 @@ def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Find
     )
     words, never = make(stage, chosen, folder)
     before = snapshot(folder)
-    long = any(re.fullmatch(r"\+?[\d_]{4,}|.*e\d+", word) for word in words)
+    long = any(re.fullmatch(r"(.*=)?\+?[\d_]{4,}|.*e\d+", word) for word in words)
     ended = call(words, limit=2.5 if long else 30.0, first=lambda: os.chdir(folder))
     if ended.status is None:
         began = long and words[0] != "validate"
