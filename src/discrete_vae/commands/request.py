@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -72,13 +72,14 @@ class Request:
             check_experiment_name(self.experiment)
             config = apply_overrides(load_experiment(self.experiment, of_size), given)
             return config, lambda: self.load(config)
+        assert self.data is not None
         # how the file is split comes before the sizes that the experiment has from it
-        data = FileDataConfig(path=Path(cast("str", self.data)))
-        unsized = own_data(data.path, num_features=1, num_train=2, num_valid=1, num_test=1, size=of_size)
+        path = FileDataConfig(path=Path(self.data)).path
+        unsized = own_data(path, num_features=1, num_train=2, num_valid=1, num_test=1, size=of_size)
         split = [entry for entry in given if entry[0].startswith("data.")]
         dataset = self.load(apply_overrides(unsized, split))
         sized = own_data(
-            data.path,
+            path,
             num_features=dataset.num_features,
             num_train=len(dataset.train),
             num_valid=len(dataset.valid),

@@ -125,9 +125,10 @@ def _seconds_per_step(state: TrainingState, config: ExperimentConfig, batches: T
     best = math.inf
     for step in range(_TIMED_STEPS):
         start = time.perf_counter()
-        training_step(state, config, batches.batch(step), 0.0, 0.0)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        x = batches.batch(step)
+        training_step(state, config, x, 0.0, 0.0)
+        if x.is_cuda:
+            torch.cuda.synchronize(x.device)
         best = min(best, time.perf_counter() - start)
         state.step += 1
     return best
