@@ -31,19 +31,19 @@ def installed(*words, **keywords):
 @pytest.mark.parametrize("words", [["--help"], ["--version"], *([verb, "--help"] for verb in VERBS)])
 def test_help_exits_0(words, capsys):
     assert cli.main(words) == 0
-    assert capsys.readouterr().out.startswith(("usage: dvae", "dvae "))
+    assert capsys.readouterr().out.startswith(("Usage: dvae", "dvae "))
 
 
 def test_help_names_every_verb_and_how_to_start(capsys):
     cli.main(["--help"])
     out = capsys.readouterr().out
-    assert all(f"    {verb} " in out for verb in VERBS)
+    assert all(f"\n  {verb} " in out for verb in VERBS)
     assert "dvae train digits" in out
 
 
 def test_no_words_show_the_help_and_exit_2(capsys):
     assert cli.main([]) == 2
-    assert "verbs:" in capsys.readouterr().err
+    assert "Verbs:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_usage_errors_are_one_line_in_the_houses_form(words, message, capsys):
 def test_exit_statuses(monkeypatch, capsys, error, status, message):
     from discrete_vae.commands import listing
 
-    def fail(arguments, overrides):
+    def fail():
         raise error
 
-    monkeypatch.setattr(listing, "run_list", fail)
+    monkeypatch.setattr(listing.run_list, "callback", fail)
     assert cli.main(["list"]) == status
     assert message in capsys.readouterr().err
 
@@ -117,13 +117,13 @@ def test_exit_statuses(monkeypatch, capsys, error, status, message):
 def test_warnings_are_one_line(monkeypatch, capsys):
     from discrete_vae.commands import listing
 
-    def warn(arguments, overrides):
+    def warn():
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.warn("the chains may not know all modes.", UserWarning, stacklevel=1)
         return 0
 
-    monkeypatch.setattr(listing, "run_list", warn)
+    monkeypatch.setattr(listing.run_list, "callback", warn)
     assert cli.main(["list"]) == 0
     assert capsys.readouterr().err == "warning: the chains may not know all modes.\n"
 
@@ -166,7 +166,7 @@ def listing_does(monkeypatch):
     from discrete_vae.commands import listing
 
     def install(action):
-        monkeypatch.setattr(listing, "run_list", lambda arguments, overrides: action())
+        monkeypatch.setattr(listing.run_list, "callback", action)
 
     return install
 

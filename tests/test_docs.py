@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,14 @@ import torch
 
 import discrete_vae
 from discrete_vae import config
+from discrete_vae.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
     "README.md",
     "CONTRIBUTING.md",
     "docs/index.md",
+    "docs/command-line.md",
     "docs/model.md",
     "docs/train-an-rbm.md",
     "docs/your-own-data.md",
@@ -132,6 +135,39 @@ def test_python_blocks_run(name):
     names = run_blocks(python_blocks(name), name)
     tensors = {key: value for key, value in names.items() if isinstance(value, torch.Tensor)}
     assert [key for key, value in tensors.items() if not bool(value.isfinite().all())] == []
+
+
+def shown_commands(name: str) -> list[tuple[list[str], str]]:
+    """The dvae commands of a page's console blocks, each with the output that is shown for it."""
+    blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)
+    commands = [each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    lines = [command.partition("\n")[::2] for command in commands]
+    return [(shlex.split(line, comments=True), output) for line, output in lines]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_commands_of_the_command_line_page_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    commands = shown_commands("docs/command-line.md")
+    assert len(commands) == 8
+    for (program, *words), output in commands:
+        assert program == "dvae"
+        status = main(words)
+        out, err = capsys.readouterr()
+        assert (status, err) == (2, output) if output.startswith("error: ") else status == 0, err
+        assert output in out + err
+    assert (tmp_path / "runs/first/figures/samples.png").exists()
+
+
+def test_the_command_line_page_names_every_verb_and_exit_status(capsys):
+    from discrete_vae.commands.verbs import VERBS
+
+    page = (ROOT / "docs/command-line.md").read_text()
+    assert set(re.findall(r"^\| `dvae ([a-z-]+)", page, re.MULTILINE)) == set(VERBS)
+    main(["--help"])
+    statuses = capsys.readouterr().out.partition("Exit status:")[2]
+    listed = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(re.findall(r"\b\d+\b", statuses))
 
 
 def test_a_block_that_fails_is_found():

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
+import click
+
+from discrete_vae._version import __version__
 from discrete_vae.commands.crash_report import one_line, report_crash
-from discrete_vae.commands.parser import TAKES_SETTINGS, VERBS, build_parser
-from discrete_vae.commands.usage import UsageError
+from discrete_vae.commands.verbs import Verbs
 from discrete_vae.contention import yielding_threads
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
 from discrete_vae.memory import is_allocation_failure, out_of_memory
@@ -35,14 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings(), _any_text_can_be_printed():
         warnings.showwarning = _show_warning
         try:
-            try:
-                status = _run(words)
-            except SystemExit as stop:  # argparse has printed help or the version
-                status = int(stop.code or 0)
+            status = _run(words)
             if sys.stdout is not None:  # as it is where the shell has closed it
                 sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
             return status
-        except (InvalidInputError, UsageError) as error:
+        except InvalidInputError as error:
             return _fail(str(error), 2)
         except DiscreteVAEError as error:
             return _fail(str(error), 1)
@@ -63,20 +60,34 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(report_crash(words, error), 70)
 
 
-def _run(words: list[str]) -> int:
-    parser = build_parser()
-    if not words:
-        parser.print_help(sys.stderr)
-        return 2
-    overrides: list[tuple[str, list[str]]] = []
-    if words[0] in TAKES_SETTINGS and any(re.match(r"--[^=]*\.", word) for word in words):
-        from discrete_vae.commands.overrides import split_overrides
+@click.version_option(__version__, message="dvae %(version)s")
+@click.group(
+    "dvae",
+    cls=Verbs,
+    no_args_is_help=False,
+    subcommand_metavar="VERB ...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="To start: dvae train digits --size smoke (under a minute), then what its last line says. "
+    "dvae VERB --help explains a verb. Exit status: 0; 1 if a loss is not finite; 2 for wrong input, a damaged "
+    "file, a full disk or too little memory; 70 for a fault of dvae itself; 130 after an interrupt (Ctrl-C); 143 "
+    "after a request to end (SIGTERM).",
+)
+def dvae() -> None:
+    """Variational autoencoders with a Boltzmann-machine prior.
 
-        words, overrides = split_overrides(words)
-    arguments = parser.parse_args(words)
-    module, _, function = VERBS[arguments.verb][0].partition(":")
-    run = getattr(importlib.import_module(f"discrete_vae.commands.{module}"), function)
-    return run(arguments, overrides)
+    From data to a trained model, its log-likelihood and its samples.
+    """
+
+
+def _run(words: list[str]) -> int:
+    if not words:
+        _say(dvae.get_help(click.Context(dvae, info_name="dvae")))
+        return 2
+    try:
+        with dvae.make_context("dvae", list(words)) as context:
+            return dvae.invoke(context)
+    except click.exceptions.Exit as stop:  # click has printed help or the version
+        return stop.exit_code
 
 
 def _fail(message: str, status: int) -> int:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
+import click
 import numpy as np
 
-from discrete_vae.commands.parser import VERBS, build_parser
+from discrete_vae.cli import dvae
 from discrete_vae.commands.settings import Setting, Slot, settings, slots
+from discrete_vae.commands.verbs import VERBS
 from tests.campaigns.engine import Campaign, Finding, Outcome
 from tests.campaigns.forked import call, refusal_fault
 from tests.campaigns.tiny_runs import Stage, prepare, snapshot
@@ -106,7 +106,7 @@ def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Find
     )
     words, never = make(stage, chosen, folder)
     before = snapshot(folder)
-    long = any(re.fullmatch(r"\+?[\d_]{4,}|.*e\d+", word) for word in words)
+    long = any(re.fullmatch(r"(.*=)?\+?[\d_]{4,}|.*e\d+", word) for word in words)
     ended = call(words, limit=2.5 if long else 30.0, first=lambda: os.chdir(folder))
     if ended.status is None:
         began = long and words[0] != "validate"
@@ -166,9 +166,9 @@ def _swapped(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[st
     return words, False
 
 
-def _options(verb: str) -> list[argparse.Action]:
-    subparsers = next(a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
-    return [a for a in subparsers.choices[verb]._actions if a.option_strings and a.dest != "help"]
+def _options(verb: str) -> list[click.Option]:
+    command = dvae.get_command(click.Context(dvae), verb)
+    return [parameter for parameter in command.params if isinstance(parameter, click.Option)]
 
 
 def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
@@ -180,15 +180,15 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         words = words[:-2]
     if verb == "sample":
         words += ["--num-rows", "2", "--num-sweeps", "3"]
-    action = chosen.choice(_options(verb))
-    option, kind = action.option_strings[-1], chosen.random()
-    if action.nargs == 0 or kind < 0.1:
-        return [*words, *[option] * chosen.randint(1, 2)], action.nargs != 0
+    parameter = chosen.choice(_options(verb))
+    option, kind = parameter.opts[-1], chosen.random()
+    if parameter.is_flag or kind < 0.1:
+        return [*words, *[option] * chosen.randint(1, 2)], not parameter.is_flag
     if option == "--start" and kind < 0.7:
         return [*words, option, _states(folder, chosen)], False
     names_place = option in ("--run-dir", "--out", "--data", "--data-dir", "--start")
     value = chosen.choice(_PATHS if names_place and kind < 0.7 else _TEXTS)
-    reads_number = isinstance(action.type, Callable) and action.dest != "size"
+    reads_number = parameter.callback is not None and option not in ("--size", "--checkpoint")
     return [*words, f"{option}={value}"], value == "" or (reads_number and value in _NEVER_NUMBERS)
 
 

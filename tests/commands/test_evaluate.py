@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 
+from discrete_vae.commands.device import computing_on
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.load import load_run
@@ -47,8 +48,10 @@ def smoke(tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
 def test_digits_smoke(cli, smoke):
-    status, out, err = cli("evaluate", smoke, "--num-samples", "1000", "--num-examples", "60")
-    assert (status, err) == (0, "")
+    status, out, err = cli(
+        "evaluate", smoke, "--num-samples", "1000", "--num-examples", "60", "--device", "cpu"
+    )
+    assert (status, err) == (0, f"{computing_on(torch.device('cpu'))}\n")
     found = evaluation(smoke)
     likelihood, elbo, prior = found["log_likelihood"], found["elbo"], found["log_partition"]["best"]
     assert out.splitlines()[0] == f"{smoke}, checkpoint of step {found['step']}, digits: 60 test examples"

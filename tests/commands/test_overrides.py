@@ -1,6 +1,10 @@
 """Settings on the command line: what they mean, and how wrong ones are refused."""
 
+import re
+from typing import Annotated, Literal
+
 import pytest
+from pydantic import Field, create_model
 
 from discrete_vae.commands.overrides import apply_overrides, read_value, settings_of, split_overrides
 from discrete_vae.commands.settings import Setting, settings, slots
@@ -119,3 +123,30 @@ def test_every_component_can_be_swapped_in():
 def test_components_of_one_slot_may_share_a_settings_name():
     owners = {entry.owner[1] for entry in settings()["data.num-valid"]}
     assert {"digits", "omniglot"} <= owners
+
+
+@pytest.mark.parametrize(
+    ("annotation", "many"),
+    [
+        (tuple[int, ...], True),
+        (tuple[int, ...] | None, True),
+        (Annotated[int, Field(gt=0)] | tuple[tuple[int, ...], ...], True),
+        (Annotated[tuple[float, ...] | None, Field(description="x")], True),
+        (Literal["tuple"], False),
+        (int | None, False),
+        (Annotated[float, Field(description="a tuple of one")], False),
+    ],
+)
+def test_the_type_says_whether_a_setting_takes_several_values(annotation, many):
+    field = create_model("Fields", value=(annotation, ...)).model_fields["value"]
+    assert Setting("value", field, None).many is many
+
+
+def test_every_help_text_stands_alone():
+    """No text refers to one shown elsewhere: it names its subject, and is a sentence."""
+    texts = {path: found[0].field.description for path, found in settings().items()}
+    assert [path for path, text in texts.items() if not text or not text.endswith(".")] == []
+    leaning = re.compile(r"^(Its|The same|Likewise|That|Those)\b|likewise|\bthat factor\b")
+    assert [path for path, text in texts.items() if leaning.search(text)] == []
+    shared = {text for text in texts.values() if sum(text == other for other in texts.values()) > 1}
+    assert shared <= {"Widths of the hidden layers."}

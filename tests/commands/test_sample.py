@@ -72,7 +72,7 @@ def test_chains_start_at_given_states(trained, tmp_path, monkeypatch):
         (["--out", "nowhere/grid.png"], "path must lie in a folder that exists"),
         (["--checkpoint", "newest"], "--checkpoint must be best, last or a step"),
         (["--num-rows", "0"], "--num-rows must be a whole number of at least 1"),
-        (["--num-chains", "31"], "num_chains must be at most 30"),
+        (["--num-chains", "31"], "--num-chains must be at most 30"),
         (["--start", "states.npy"], "states.npy"),
         (["--start", "wide.npy"], "--start must hold states of the prior"),
         (["--out", "wide.npy/grid.png"], "path must lie in a folder that exists"),

@@ -135,7 +135,7 @@ def test_wrong_experiments_are_refused(refused, tmp_path, monkeypatch, verb, wor
 @pytest.mark.parametrize(
     ("device", "message"),
     [
-        ("gpu", "--device must be cpu, cuda or cuda:N; received 'gpu'."),
+        ("gpu", "--device must be auto, cpu, cuda or cuda:N; received 'gpu'."),
         ("cuda:99", "--device must be available; received cuda:99"),
     ],
 )

@@ -22,5 +22,5 @@ def test_validate_shows_parts_memory_and_pace(capsys):
     widths = ["--model.hierarchy.posterior-hidden", "8", "--model.hierarchy.prior-hidden", "8"]
     assert main(["validate", "digits", "--size", "smoke", *layers, *widths]) == 0
     shown = capsys.readouterr().out
-    for text in ("64 + 32 -> 8 -> 32", "hierarchy.prior", "2 continuous layers of 16 units", "ms a step"):
+    for text in ("64 + 32 -> 8 -> 32", "hierarchy.prior", "2 continuous layers of 16 units", "ms per step"):
         assert text in shown

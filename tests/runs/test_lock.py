@@ -1,15 +1,15 @@
 """One writer at a time."""
 
-import os
+import errno
 import subprocess
 import sys
 
 import pytest
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs import lock
 from discrete_vae.runs.lock import sole_writer
-
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such locks")
+from discrete_vae.runs.run_directory import RunDirectory
 
 
 def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path):
@@ -35,3 +35,35 @@ def test_a_killed_writer_holds_nothing(tmp_path):
         process.kill()
     with sole_writer(tmp_path):
         pass
+
+
+def test_the_file_that_a_killed_writer_leaves_is_in_nobodys_way(tmp_path):
+    (tmp_path / lock.LOCK_NAME).touch()
+    assert RunDirectory.check_new(tmp_path) == tmp_path  # killed before the config was written
+    with sole_writer(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_that_comes_as_another_leaves_holds_the_folder(tmp_path):
+    """The file that the first one removes guards nothing, though the second one may have it open."""
+    with sole_writer(tmp_path):
+        (tmp_path / lock.LOCK_NAME).unlink()  # as the first does before it lets go
+        with (
+            sole_writer(tmp_path),
+            pytest.raises(InvalidInputError, match="must not be in use"),
+            sole_writer(tmp_path),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EROFS, errno.ENOLCK])
+def test_where_nothing_can_be_locked_nothing_is_held(tmp_path, monkeypatch, number):
+    class NoLock(lock.FileLock):
+        def _acquire(self):
+            raise OSError(number, "no locks here")
+
+    monkeypatch.setattr(lock, "FileLock", NoLock)
+    with sole_writer(tmp_path):
+        (tmp_path / "written").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["written"]

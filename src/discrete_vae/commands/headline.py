@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
+from discrete_vae.commands.device import computing_on
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    import torch
+
     from discrete_vae.data.dataset import Dataset
 
 
@@ -51,7 +52,5 @@ def headline(
             f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) are missing: the model reads "
             "which are there, and learns from these."
         )
-    threads = torch.get_num_threads()
-    with_threads = f" with {threads} thread{'s' * (threads > 1)}" if device.type == "cpu" else ""
-    lines.append(f"Computing on {device}{with_threads}.")
+    lines.append(computing_on(device))
     return "\n".join(lines)

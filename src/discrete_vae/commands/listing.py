@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
+from typing import Any
 
 from discrete_vae.commands.layout import hanging, width
-from discrete_vae.commands.overrides import Override, read_value, settings_of
+from discrete_vae.commands.overrides import read_value, settings_of
 from discrete_vae.commands.settings import Slot, slots
+from discrete_vae.commands.verbs import verb
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.experiments import experiment_function, experiment_names
 
@@ -16,19 +17,19 @@ _MEANING = 59  # column of the meanings where the terminal leaves room for them,
 _LEAST_ROOM = 50
 
 
-def run_list(arguments: Namespace, overrides: list[Override]) -> int:
+@verb("list")
+def run_list() -> int:
     """Print experiments, data sets and components; returns the exit status."""
-    known = slots()
-    data = known.pop("data")
     print("Experiments: dvae train NAME, or discrete_vae.experiments.load_experiment(NAME)")
     for name in experiment_names():
-        _print_row(name, experiment_function(name).__doc__)
+        _print_row(name, _about(experiment_function(name)))
     print("\nData sets: discrete_vae.load_dataset(NAME); your own: dvae train --data FILE")
-    _print_members(data)
+    _print_members(slots()["data"])
     print("\nComponents, each swapped by its option")
-    for path, slot in known.items():
-        print(f" --{path} NAME")
-        _print_members(slot)
+    for path, slot in slots().items():
+        if path != "data":
+            print(f" --{path} NAME")
+            _print_members(slot)
     return 0
 
 
@@ -44,9 +45,7 @@ def print_settings(config: ExperimentConfig) -> None:
         if isinstance(entry, Slot):
             present = "none" if value is None else value.kind
             others = [name for name in entry.members if name != present]
-            words = (
-                f"The component; it can be swapped for {', '.join(others)}." if others else "The component."
-            )
+            words = _about(entry.members[present]) + (f" Or: {', '.join(others)}." if others else "")
             if entry.path != "data":  # --data takes a file
                 _print_setting(entry.path, present, words)
         else:
@@ -72,9 +71,13 @@ def _shown(value: object) -> str:
 
 def _print_members(slot: Slot) -> None:
     for name, member in slot.members.items():
-        _print_row(name, "Leaves the component out." if member is None else member.__doc__)
+        _print_row(name, _about(member))
 
 
-def _print_row(name: str, text: str | None) -> None:
-    first = (text or "").strip().splitlines()[0]
-    print(hanging(first, f"  {name:{_INDENT - 3}} "))
+def _about(described: Any) -> str:
+    """The first line of the docstring of an experiment or a component; None is no component."""
+    return "Leaves the component out." if described is None else described.__doc__.strip().splitlines()[0]
+
+
+def _print_row(name: str, text: str) -> None:
+    print(hanging(text, f"  {name:{_INDENT - 3}} "))

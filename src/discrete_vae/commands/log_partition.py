@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from discrete_vae.checks import check_number
-from discrete_vae.commands.evaluate import changed_config, parse_checkpoint, picture_note
 from discrete_vae.commands.layout import hanging
-from discrete_vae.commands.overrides import Override
-from discrete_vae.commands.results import ResultFile, keep, kept_log_partitions
-from discrete_vae.commands.suggestions import open_run
+from discrete_vae.commands.options import number, option, whole_number
+from discrete_vae.commands.trained import EXPLAINED, AskedRun, changed_config, picture_note, takes_run
+from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
-from discrete_vae.figures.saving import check_picture_path, noting
-from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
     from discrete_vae.evaluation.chain_health import ChainHealth
     from discrete_vae.log_partition.record import LogPartition
 
 
-def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
+@verb("log-partition", EXPLAINED)
+@takes_run
+@option("--repeats R", "independent estimates; default: 1", whole_number(), default="1")
+@option("--std-error S", "standard error to go for, nats; default: the run's config", number)
+@option(
+    "--health-sweeps N",
+    "sweeps of the training chains to look at; default: 500",
+    whole_number(at_least=20),
+    default="500",
+)
+@option(
+    "--out FILE",
+    "the picture, .png, .pdf or .svg; default: in RUN/figures. With .json, the results instead, without a picture; "
+    "the run stays as it is then",
+)
+def run_log_partition(
+    asked: AskedRun,
+    seed: int | None,
+    repeats: int,
+    std_error: float | None,
+    health_sweeps: int,
+    out: str | None,
+) -> int:
     """Estimate log Z by bridge sampling as often as asked for; returns the exit status."""
-    out: str | None = arguments.out
+    from discrete_vae.checks import check_number
+    from discrete_vae.commands.device import say_device
+    from discrete_vae.commands.results import ResultFile, keep, kept_log_partitions
+    from discrete_vae.figures.saving import check_picture_path, noting
+    from discrete_vae.runs.writable import check_writable
+
     to_json = out is not None and Path(out).suffix.lower() == ".json"
     if out is not None and not to_json:
         check_picture_path(out)
-    if arguments.std_error is not None:
-        check_number("std_error", arguments.std_error, above=0.0, repair="Give nats, for example 0.01.")
+    if std_error is not None:
+        check_number("std_error", std_error, above=0.0, repair="Give nats, for example 0.01.")
     from discrete_vae.evaluation.chain_health import chain_health
     from discrete_vae.evaluation.repeats import repeat_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition
@@ -38,23 +60,18 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
         exact_log_partition,
         num_enumerated_units,
     )
-    from discrete_vae.training.load import load_run
 
-    run = open_run(arguments.run)
+    run = asked.directory
     results = ResultFile(out) if out is not None and to_json else kept_log_partitions(run)
     results.check()
-    loaded = load_run(
-        run,
-        parse_checkpoint(arguments.checkpoint),
-        accept_changed_config=arguments.accept_changed_config,
-    )
+    loaded = asked.load()
     picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
     if picture is not None:
         check_writable(picture)
-    settings, prior = loaded.config.evaluation, loaded.model.prior
+    say_device(asked.device)
+    settings, prior, seed = loaded.config.evaluation, loaded.model.prior, seed or 0
     chains = loaded.chains.step(settings.num_chain_sweeps)
-    asked, seed = arguments.std_error, arguments.seed or 0
-    std_error = settings.log_partition_std_error if asked is None else asked
+    std_error = std_error or settings.log_partition_std_error
     print(f"{run.path}, checkpoint of step {loaded.step}: prior of {prior.num_units} units")
     exact = exact_log_partition(prior) if num_enumerated_units(prior) <= MAX_ENUMERATED_UNITS else None
     if exact is not None:
@@ -66,21 +83,21 @@ def run_log_partition(arguments: Namespace, overrides: list[Override]) -> int:
         )
 
     def report(number: int, found: LogPartition) -> None:
-        print(f"{number}/{arguments.repeats}  {found}, {in_words(found.seconds or 0)}", flush=True)
+        print(f"{number}/{repeats}  {found}, {in_words(found.seconds or 0)}", flush=True)
 
-    repeated = repeat_log_partition(estimate, arguments.repeats, seed=seed, report=report)
+    repeated = repeat_log_partition(estimate, repeats, seed=seed, report=report)
     _print_health(repeated.estimates[-1])
-    health = chain_health(loaded.chains, num_sweeps=arguments.health_sweeps)
+    health = chain_health(loaded.chains, num_sweeps=health_sweeps)
     _print_chains(health)
-    if arguments.repeats > 1:
+    if repeats > 1:
         print(
-            f"mean {repeated.mean:.4f}, spread {repeated.spread:.4f} nats over {arguments.repeats} repeats "
+            f"mean {repeated.mean:.4f}, spread {repeated.spread:.4f} nats over {repeats} repeats "
             f"(stated errors {repeated.stated:.4f})"
         )
     fields = {
         "step": loaded.step,
         "config": {"std_error": std_error, "seed": seed, "max_sweeps": settings.max_tempered_sweeps}
-        | {"num_chain_sweeps": settings.num_chain_sweeps, "health_sweeps": arguments.health_sweeps},
+        | {"num_chain_sweeps": settings.num_chain_sweeps, "health_sweeps": health_sweeps},
         "estimates": [asdict(found) for found in repeated.estimates],
         "exact": None if exact is None else exact.value,
         "chains": asdict(health),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import NoneType
-from typing import Annotated, Any, get_args
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -50,15 +51,7 @@ class Setting:
     @property
     def many(self) -> bool:
         """Whether it takes several values."""
-        return "tuple" in str(self.field.annotation)
-
-    @property
-    def type_name(self) -> str:
-        """Its type as the list of settings shows it."""
-        text = str(self.field.annotation)
-        names = (("bool", "true|false"), ("int", "N"), ("float", "NUMBER"))
-        shown = next((shown for name, shown in names if name in text), "TEXT")
-        return f"{shown} ..." if self.many else shown
+        return any(get_origin(part) is tuple for part in _alternatives(self.field.annotation))
 
     def read(self, words: list[str]) -> Any:
         """Turn the words of a command line into the value.
@@ -67,33 +60,31 @@ class Setting:
             InvalidInputError: If they break the setting's rule.
         """
         option, repair = f"--{self.path}", f"Meaning: {self.field.description}"
-        if not words and not self.many:
-            raise InvalidInputError(option, "must be followed by a value", "nothing", repair)
-        if len(words) > 1 and not self.many:
-            raise InvalidInputError(option, "takes one value", " ".join(words), repair)
-        value: Any = words if self.many else words[0]
+        if len(words) != 1 and not self.many:
+            rule = "takes one value" if words else "must be followed by a value"
+            raise InvalidInputError(option, rule, " ".join(words) or "nothing", repair)
+        readings: list[Any] = [words] if self.many else [words[0]]
         if len(words) == 1:
-            try:
-                value = from_json(words[0]) if words[0].startswith("[") else value
-            except ValueError as error:
-                raise InvalidInputError(
-                    option, "must be valid JSON", f"{words[0]!r} ({error})", repair
-                ) from None
-            if words[0].lower() == "none" and NoneType in get_args(self.field.annotation):
+            if words[0].lower() == "none" and NoneType in _alternatives(self.field.annotation):
                 return None
-        annotation: Any = (
-            Annotated[(self.field.annotation, *self.field.metadata)]
-            if self.field.metadata
-            else (self.field.annotation)
-        )
-        # a union such as "a number or a list of lists" takes the first reading that fits
-        findings = None
-        for candidate in [value, words[0]] if self.many and len(words) == 1 else [value]:
+            if words[0].startswith("["):
+                try:
+                    readings = [from_json(words[0])]
+                except ValueError as error:
+                    received = f"{words[0]!r} ({error})"
+                    raise InvalidInputError(option, "must be valid JSON", received, repair) from None
+            if self.many:  # "a number or a list of lists": the first reading that fits
+                readings.append(words[0])
+        annotation: Any = self.field.annotation
+        for rule in self.field.metadata:
+            annotation = Annotated[annotation, rule]
+        adapter = TypeAdapter(annotation, config={"allow_inf_nan": False})
+        findings = []
+        for reading in readings:
             try:
-                return TypeAdapter(annotation, config={"allow_inf_nan": False}).validate_python(candidate)
+                return adapter.validate_python(reading)
             except ValidationError as error:
-                findings = findings or error.errors(include_url=False)
-        assert findings is not None
+                findings += error.errors(include_url=False)
         raise InvalidInputError(option, rule_of(findings[0]), repr(" ".join(words))[:80], repair)
 
 
@@ -115,11 +106,13 @@ def walk(
             yield Setting(path, field, owner)
 
 
+@cache
 def slots() -> dict[str, Slot]:
     """The slots of an experiment by path."""
     return {entry.path: entry for entry in walk(ExperimentConfig) if isinstance(entry, Slot)}
 
 
+@cache
 def settings() -> dict[str, list[Setting]]:
     """The settings by path; components of one slot may have settings of one name."""
     found: dict[str, list[Setting]] = {}
@@ -129,9 +122,18 @@ def settings() -> dict[str, list[Setting]]:
     return found
 
 
+def _alternatives(annotation: Any) -> tuple[Any, ...]:
+    """The types of a union, those of nested ones included; of another type itself."""
+    if get_origin(annotation) is Annotated:
+        return _alternatives(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return tuple(part for each in get_args(annotation) for part in _alternatives(each))
+    return (annotation,)
+
+
 def _members(annotation: Any) -> dict[str, type[ComponentConfig] | None] | None:
     """The components by name, if the annotation is one or a union of them."""
-    parts = get_args(annotation) or (annotation,)
+    parts = _alternatives(annotation)
     components = [part for part in parts if isinstance(part, type) and issubclass(part, ComponentConfig)]
     if not components or len(components) + (NoneType in parts) != len(parts):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,31 +18,53 @@ _FRESH_SWEEPS = 10_000
 _BYTES = 16  # per unit, while chains are made
 
 
-def shown_chains(loaded: LoadedRun, arguments: Namespace, num_fresh: int) -> tuple[Sampler, int]:
-    """The chains that --start names, and the sweeps of their burn-in.
+@dataclass(frozen=True)
+class Shown:
+    """What dvae sample is asked to show.
+
+    Attributes:
+        start: "training", "fresh" or a file of states.
+        burn_in: Sweeps before the first row; None means as many as the start needs.
+        num_rows: Rows.
+        num_sweeps: Sweeps from row to row.
+        num_chains: Chains side by side; None means as many as suit the data.
+        num_draws: Images per state.
+        seed: Seed of new chains and of what is drawn from their states.
+    """
+
+    start: str
+    burn_in: int | None
+    num_rows: int
+    num_sweeps: int
+    num_chains: int | None
+    num_draws: int
+    seed: int
+
+
+def shown_chains(loaded: LoadedRun, shown: Shown, num_fresh: int) -> tuple[Sampler, int]:
+    """The chains, and the sweeps of their burn-in.
 
     Args:
         loaded: The run.
-        arguments: The options of dvae sample.
-        num_fresh: How many chains start at random unless --num-chains says so.
+        shown: What is asked for.
+        num_fresh: How many chains start at random unless it says so.
 
     Raises:
         InvalidInputError: If they do not fit the memory, or a file holds no states of the prior.
     """
     from discrete_vae.samplers.block_gibbs import BlockGibbs
 
-    prior, seed = loaded.model.prior, arguments.seed or 0
-    burn_in = arguments.burn_in
-    if arguments.start == "training":
+    prior, burn_in = loaded.model.prior, shown.burn_in
+    if shown.start == "training":
         chains = loaded.chains
-    elif arguments.start == "fresh":
-        num_chains, repair = arguments.num_chains or num_fresh, "Use fewer chains."
+    elif shown.start == "fresh":
+        num_chains, repair = shown.num_chains or num_fresh, "Use fewer chains."
         check_memory("--num-chains", num_chains * prior.num_units * _BYTES, repair)
         with allocating("--num-chains", repair):
-            chains = BlockGibbs(prior, num_chains, seed=seed)
+            chains = BlockGibbs(prior, num_chains, seed=shown.seed)
         burn_in = _FRESH_SWEEPS if burn_in is None else burn_in
     else:
-        chains = _chains_from(user_path("--start", arguments.start), loaded, seed)
+        chains = _chains_from(user_path("--start", shown.start), loaded, shown.seed)
     return chains, burn_in or 0
 
 

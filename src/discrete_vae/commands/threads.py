@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from discrete_vae.training.state import initial_model
+from discrete_vae.model import DiscreteVAE
 
 if TYPE_CHECKING:
     from discrete_vae.config import ExperimentConfig
@@ -63,7 +63,9 @@ def _choose(config: ExperimentConfig, begun: int | None, own: int) -> int:
 
 
 def _is_small(config: ExperimentConfig) -> bool:
-    num_weights = sum(parameter.numel() for parameter in initial_model(config).parameters())
+    with torch.device("meta"):
+        model = DiscreteVAE.from_config(config.model)
+    num_weights = sum(parameter.numel() for parameter in model.parameters())
     return num_weights * config.training.batch_size < SMALLEST_SHARED
 
 

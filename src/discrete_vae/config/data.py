@@ -23,8 +23,8 @@ class DigitsConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.data.digits:load_digits"
     kind: Literal["digits"] = "digits"
-    num_valid: Count = Field(default=250, description="Examples of the validation part.")
-    num_test: Count = Field(default=250, description="Examples of the test part.")
+    num_valid: Count = Field(default=250, description="Examples held out for validation.")
+    num_test: Count = Field(default=250, description="Examples held out for testing.")
     split_seed: SplitSeed = 0
     binarisation_seed: BinarisationSeed = 0
 
@@ -34,7 +34,9 @@ class MNISTDynamicConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.data.mnist_dynamic:load_mnist_dynamic"
     kind: Literal["mnist-dynamic"] = "mnist-dynamic"
-    num_valid: Count = Field(default=10000, description="Last training images, held out for validation.")
+    num_valid: Count = Field(
+        default=10000, description="Images held out for validation, the last of the training images."
+    )
     binarisation_seed: BinarisationSeed = 0
 
 
@@ -50,7 +52,9 @@ class OmniglotConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.data.omniglot:load_omniglot"
     kind: Literal["omniglot"] = "omniglot"
-    num_valid: Count = Field(default=1345, description="Shuffled training images, held out for validation.")
+    num_valid: Count = Field(
+        default=1345, description="Images held out for validation, of the shuffled training images."
+    )
     split_seed: SplitSeed = 0
     binarisation_seed: BinarisationSeed = 0
 

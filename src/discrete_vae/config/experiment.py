@@ -15,7 +15,7 @@ class ExperimentConfig(Record):
     """Everything that a run needs; written to the run directory as config.json."""
 
     name: str = Field(description="The experiment's name.")
-    size: str = Field(default="short", description="Which of the experiment's sizes it started from.")
+    size: str = Field(default="short", description="The experiment's size that the settings started from.")
     seed: Seed = Field(default=0, description="Seed of the initial weights and of all noise.")
     data: DataConfig
     model: ModelConfig

@@ -22,7 +22,10 @@ class GroupSharingConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.hierarchy.group_sharing:GroupSharing"
     kind: Literal["groups"] = "groups"
-    num_groups: Count = Field(default=2, description="Groups; their number divides that of the layers.")
+    num_groups: Count = Field(
+        default=2,
+        description="Groups of layers that share a prior network; their number divides that of the layers.",
+    )
 
 
 class CompleteSharingConfig(ComponentConfig):
@@ -49,19 +52,21 @@ class GaussianHierarchyConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.hierarchy.gaussian_hierarchy:build_gaussian_hierarchy"
     kind: Literal["gaussian"] = "gaussian"
-    num_layers: Count = Field(default=10, description="Layers.")
-    num_units: Count = Field(default=64, description="Units of each layer.")
+    num_layers: Count = Field(default=10, description="Layers of Gaussian latents.")
+    num_units: Count = Field(default=64, description="Units of each layer of Gaussian latents.")
     posterior_hidden: tuple[Count, ...] = Field(
-        default=(2000, 2000), description="Widths of the hidden layers of each layer's posterior network."
+        default=(2000, 2000),
+        description="Widths of the hidden layers of each Gaussian layer's posterior network.",
     )
     prior_hidden: tuple[Count, ...] = Field(
-        default=(1000,), description="Widths of the hidden layers of a prior network."
+        default=(1000,), description="Widths of the hidden layers of a prior network of the Gaussian layers."
     )
     sharing: SharingConfig = Field(
-        default=NoSharingConfig(), description="Which layers share a prior network."
+        default=NoSharingConfig(), description="Which Gaussian layers share a prior network."
     )
     log_std_bound: Annotated[Factor, Field(gt=0, ge=1e-30)] | None = Field(
-        default=5.0, description="Bound of every log standard deviation, by tanh; none is no bound."
+        default=5.0,
+        description="Bound of the Gaussian layers' log standard deviations, by tanh; none is no bound.",
     )
 
 

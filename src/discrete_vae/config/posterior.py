@@ -17,10 +17,10 @@ class HierarchicalPosteriorConfig(ComponentConfig):
     kind: Literal["hierarchical"] = "hierarchical"
     groups: Count | tuple[tuple[int, ...], ...] = Field(
         default=4,
-        description="Number of groups, which split the units in order, left side first; or the units of each.",
+        description="Groups of the posterior, which split the units in order, left side first; or the units of each.",
     )
     hidden: tuple[Count, ...] = Field(
-        default=(2000, 2000), description="Widths of each group's hidden layers."
+        default=(2000, 2000), description="Widths of the hidden layers of each group's posterior network."
     )
 
 

@@ -15,8 +15,8 @@ class RBMConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.boltzmann.rbm:RBM"
     kind: Literal["rbm"] = "rbm"
-    num_left: Count = Field(default=64, description="Units of the left side.")
-    num_right: Count = Field(default=64, description="Units of the right side.")
+    num_left: Count = Field(default=64, description="Binary units of the RBM's left side.")
+    num_right: Count = Field(default=64, description="Binary units of the RBM's right side.")
 
     @property
     def num_units(self) -> int:
@@ -29,7 +29,7 @@ class FactorialBernoulliConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.boltzmann.factorial:FactorialBernoulli"
     kind: Literal["factorial"] = "factorial"
-    num_units: Count = Field(default=200, description="Number of units.")
+    num_units: Count = Field(default=200, description="Binary units of the prior.")
 
 
 class GraphBoltzmannConfig(ComponentConfig):
@@ -37,7 +37,7 @@ class GraphBoltzmannConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.boltzmann.graph:GraphBoltzmann"
     kind: Literal["graph"] = "graph"
-    num_units: Count = Field(default=128, description="Number of units; 8 m^2 for a Chimera graph.")
+    num_units: Count = Field(default=128, description="Binary units of the prior; 8 m^2 for a Chimera graph.")
     edges: Literal["chimera", "complete"] | tuple[tuple[int, int], ...] = Field(
         default="chimera", description="A graph's name, or the pairs of units that are joined."
     )

@@ -16,7 +16,7 @@ class BlockGibbsConfig(ComponentConfig):
     target: ClassVar[str] = "discrete_vae.samplers.block_gibbs:BlockGibbs"
     kind: Literal["block-gibbs"] = "block-gibbs"
     num_chains: Count = Field(
-        default=2000, description="Chains; the paper has 20 per element of the minibatch."
+        default=2000, description="Persistent chains; the paper has 20 per example of the batch."
     )
 
 
@@ -25,9 +25,12 @@ class ParallelTemperingConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.samplers.parallel_tempering:ParallelTempering"
     kind: Literal["parallel-tempering"] = "parallel-tempering"
-    num_chains: Count = Field(default=200, description="Chains; a sweep costs one sweep a replica.")
+    num_chains: Count = Field(
+        default=200, description="Persistent chains; a sweep of one costs one sweep per replica."
+    )
     inverse_temperatures: tuple[float, ...] | None = Field(
-        default=None, description="The ladder, rising to 1; none tunes it to exchange rates near 0.5."
+        default=None,
+        description="Inverse temperatures of the replicas, rising to 1; none tunes them to exchange rates near 0.5.",
     )
 
 

@@ -16,9 +16,9 @@ class SpikeExponentialConfig(ComponentConfig):
     target: ClassVar[str] = "discrete_vae.smoothing.spike_exponential:SpikeExponential"
     kind: Literal["spike-exponential"] = "spike-exponential"
     beta: Factor = Field(
-        default=3.0, ge=0.01, description="Inverse width of the smoothing, where training starts."
+        default=3.0, ge=0.01, description="Inverse width of the smoothing at the start of training."
     )
-    trainable: bool = Field(default=True, description="Whether beta is learned.")
+    trainable: bool = Field(default=True, description="Whether the smoothing's beta is learned.")
 
 
 class SpikeSlabConfig(ComponentConfig):

@@ -15,32 +15,46 @@ class WarmUpConfig(Record):
     The weight of every KL rises linearly from 1 / strength to 1; the discrete KL carries a further factor of its own.
     """
 
-    strength: float = Field(default=20.0, ge=1.0, description="The KL's weight starts at 1 / strength.")
-    epochs: NonNegativeFloat = Field(default=5.0, description="Epochs until the weight is 1.")
-    prior_strength: float = Field(
-        default=2.0, ge=1.0, description="The same for the discrete KL's further factor."
+    strength: float = Field(
+        default=20.0, ge=1.0, description="Warm-up: the weight of every KL starts at 1 / this number."
     )
-    prior_epochs: NonNegativeFloat = Field(default=20.0, description="Epochs until that factor is 1.")
+    epochs: NonNegativeFloat = Field(
+        default=5.0, description="Warm-up: epochs until the weight of every KL is 1."
+    )
+    prior_strength: float = Field(
+        default=2.0,
+        ge=1.0,
+        description="Warm-up: the discrete KL's further factor starts at 1 / this number.",
+    )
+    prior_epochs: NonNegativeFloat = Field(
+        default=20.0, description="Warm-up: epochs until the discrete KL's further factor is 1."
+    )
 
 
 class BetaBoundConfig(Record):
     """The upper bound of a trained beta, a line in the epoch (paper section architecture)."""
 
-    start: Factor = Field(default=3.0, ge=0.01, description="Bound at the first step.")
-    slope: float = Field(default=0.1, ge=0.0, le=1e20, description="Rise of the bound an epoch.")
+    start: Factor = Field(
+        default=3.0, ge=0.01, description="Upper bound of a trained beta at the first step."
+    )
+    slope: float = Field(
+        default=0.1, ge=0.0, le=1e20, description="Rise of the upper bound of a trained beta, per epoch."
+    )
 
 
 class OptimiserConfig(Record):
     """Adam with a decaying step size (paper section architecture)."""
 
-    learning_rate: Factor = Field(default=3e-3, gt=0.0, description="Step size at the start.")
+    learning_rate: Factor = Field(
+        default=3e-3, gt=0.0, description="Adam's step size at the start of training."
+    )
     final_fraction: float = Field(
         default=0.03,
         gt=0.0,
         le=1.0,
-        description="Share of the step size that is left at the end; the decay is geometric.",
+        description="Share of Adam's step size that is left at the end of training; the decay is geometric.",
     )
-    eps: Factor = Field(default=1e-8, gt=0.0, description="Adam's epsilon.")
+    eps: Factor = Field(default=1e-8, gt=0.0, description="Adam's epsilon, which keeps its divisions finite.")
 
 
 class TrainingConfig(Record):
@@ -48,41 +62,51 @@ class TrainingConfig(Record):
 
     num_epochs: Repetitions = Field(default=100, description="Passes over the training part.")
     batch_size: Count = Field(
-        default=100, ge=2, description="Examples a step; batch normalisation compares them."
+        default=100, ge=2, description="Examples per training step; batch normalisation compares them."
     )
     num_examples: Count | None = Field(
         default=None, description="Training examples, a fixed random choice; none means all."
     )
-    num_validation_examples: Count | None = Field(default=None, description="Validation examples, likewise.")
+    num_validation_examples: Count | None = Field(
+        default=None, description="Validation examples, a fixed random choice; none means all."
+    )
     optimiser: OptimiserConfig = OptimiserConfig()
     warm_up: WarmUpConfig = WarmUpConfig()
     beta_bound: BetaBoundConfig = BetaBoundConfig()
     sampler: SamplerConfig = BlockGibbsConfig()
-    num_sweeps: Repetitions = Field(default=100, description="Sweeps of the persistent chains a step.")
-    log_every: Interval = Field(default=100, description="Steps between two lines of metrics.jsonl.")
+    num_sweeps: Repetitions = Field(
+        default=100, description="Sweeps of the persistent chains per training step."
+    )
+    log_every: Interval = Field(
+        default=100, description="Training steps between two lines of the run's metrics.jsonl."
+    )
     validate_every: Interval = Field(
-        default=1000, description="Steps between two validations, each with a checkpoint."
+        default=1000, description="Training steps between two validations, each with a checkpoint."
     )
 
 
 class EvaluationConfig(Record):
     """One evaluation of a trained model."""
 
-    num_samples: Repetitions = Field(default=10_000, description="Importance samples an example.")
+    num_samples: Repetitions = Field(default=10_000, description="Importance samples per test example.")
     num_examples: Count | None = Field(default=None, description="Test examples; none means all.")
     max_memory: Factor = Field(
-        default=512.0, gt=0.0, description="Memory for the networks' intermediate values, MiB."
+        default=512.0,
+        gt=0.0,
+        description="Memory that evaluation may take for the networks' intermediate values, MiB.",
     )
     log_partition_std_error: Factor = Field(
         default=0.003, gt=0.0, description="Standard error of log Z that bridge sampling goes for, nats."
     )
     max_tempered_sweeps: Repetitions = Field(
-        default=50_000, description="Sweeps of bridge sampling, at most."
+        default=50_000, description="Most sweeps of bridge sampling for log Z."
     )
     num_annealed_chains: Count = Field(
         default=500, ge=2, description="Chains of annealed importance sampling, the check of log Z."
     )
-    num_temperatures: Repetitions = Field(default=2000, description="Its temperatures.")
+    num_temperatures: Repetitions = Field(
+        default=2000, description="Temperatures of annealed importance sampling, the check of log Z."
+    )
     num_chain_sweeps: Repetitions = Field(
         default=1000, description="Sweeps of the training chains before annealing starts from them."
     )

@@ -41,10 +41,25 @@ def own_experiment(
         ('gaussian', (3,), False)
     """
     dataset: Dataset = instantiate(FileDataConfig(path=Path(path)), data_dir=data_dir)
+    return own_experiment_of(dataset, Path(path), likelihood=likelihood, size=size)
+
+
+def own_experiment_of(dataset: Dataset, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:
+    """`own_experiment` for a file that has been read.
+
+    Args:
+        dataset: What was read.
+        path: The file.
+        likelihood: How values are read.
+        size: "smoke", "short" or "paper".
+
+    Raises:
+        InvalidInputError: If the values cannot be read by this likelihood.
+    """
     config = check_kind(likelihood, dataset)
     exact = config.domain(exact=True)
     return own_data(
-        Path(path),
+        path,
         event_shape=dataset.event_shape,
         num_train=len(dataset.train),
         num_valid=len(dataset.valid),

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from discrete_vae.errors import InvalidInputError
+
+LOCK_NAME = ".lock"
+"""The file in the folder that is locked; it is there while a process trains, or was killed while it did."""
 
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
     """Hold a folder against other writers; the system lets go of it however the process ends.
 
-    Where the file system or the system knows no such locks, nothing is held.
+    Where the file system knows no such locks, or lets nothing be written, nothing is held.
 
     Args:
         folder: An existing folder.
@@ -30,21 +34,20 @@ def sole_writer(folder: Path) -> Iterator[None]:
         Traceback (most recent call last):
         discrete_vae.errors.InvalidInputError: run_dir must not be in use; received ...
     """
+    file = folder / LOCK_NAME
+    lock = FileLock(file, blocking=False, fallback_to_soft=False)
     try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+        lock.acquire()
+    except Timeout:
+        received = f"{folder}, which another process is training in"
+        repair = "Wait for it or stop it, or give another --run-dir."
+        raise InvalidInputError("run_dir", "must not be in use", received, repair) from None
+    except OSError:  # some network file systems; a folder that is read only
+        lock = None
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            received = f"{folder}, which another process is training in"
-            repair = "Wait for it or stop it, or give another --run-dir."
-            raise InvalidInputError("run_dir", "must not be in use", received, repair) from None
-        except OSError:  # some network file systems
-            pass
         yield
     finally:
-        os.close(descriptor)
+        if lock is not None:
+            with suppress(OSError):  # Windows removes it on release
+                file.unlink()  # while it is held: who gets hold of a removed file looks again
+            lock.release()

@@ -12,6 +12,7 @@ from discrete_vae.runs.atomic import is_temporary, remove_temporaries, write_tex
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.checksums import sha256_file
 from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.lock import LOCK_NAME
 from discrete_vae.runs.metrics import MetricsLog
 from discrete_vae.runs.regular_files import read_regular
 
@@ -81,7 +82,11 @@ class RunDirectory:
                 "run_dir", "must be a folder", f"the file {folder}", "Give another --run-dir."
             )
         if folder.is_dir():
-            entries = sorted(entry.name for entry in folder.iterdir() if not is_temporary(entry))
+            entries = sorted(
+                entry.name
+                for entry in folder.iterdir()
+                if entry.name != LOCK_NAME and not is_temporary(entry)  # which a killed process leaves
+            )
             if entries:
                 received = (
                     f"{folder}, which holds {', '.join(entries[:3])}{', ...' if len(entries) > 3 else ''}"

@@ -1,0 +1,100 @@
+"""What the verbs for a trained run share: how it is named and loaded, and what is said of its config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from discrete_vae.commands.options import accept_changed_config_option, device_option, option, seed, together
+from discrete_vae.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import torch
+
+    from discrete_vae.runs.run_directory import RunDirectory
+    from discrete_vae.training.load import LoadedRun
+
+
+def checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
+    """Read a checkpoint's name: best, last or a step.
+
+    Raises:
+        InvalidInputError: If it is none of them.
+    """
+    if word == "best" or word == "last":  # noqa: PLR1714, RUF100 (a set would hide the type)
+        return word
+    if not re.fullmatch(r"[0-9]{1,18}", word):
+        raise InvalidInputError(name, "must be best, last or a step", repr(word)[:80], "Use best.")
+    return int(word)
+
+
+EXPLAINED = "RUN is the folder of a run, as dvae train names it."
+_OPTIONS = together(
+    click.argument("run"),
+    option(
+        "--checkpoint best|last|STEP",
+        "which checkpoint; default: best, by validation ELBO",
+        checkpoint,
+        default="best",
+    ),
+    option("--seed S", "seed of the noise; default: 0", seed),
+    device_option,
+    accept_changed_config_option,
+)
+
+
+@dataclass(frozen=True)
+class AskedRun:
+    """The run that the command line names.
+
+    Attributes:
+        directory: Its folder.
+        checkpoint: A step, "best" or "last".
+        device: Where to compute.
+        accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
+    """
+
+    directory: RunDirectory
+    checkpoint: int | Literal["best", "last"]
+    device: torch.device
+    accept_changed_config: bool
+
+    def load(self) -> LoadedRun:
+        """Load the checkpoint.
+
+        Raises:
+            InvalidInputError: If it cannot be had.
+        """
+        from discrete_vae.training.load import load_run
+
+        changed = self.accept_changed_config
+        return load_run(self.directory, self.checkpoint, device=self.device, accept_changed_config=changed)
+
+
+def takes_run(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb the options that name a trained run, as its first argument `asked`, and --seed."""
+
+    @wraps(function)
+    def run(run: str, checkpoint: Any, device: str, accept_changed_config: bool, **given: Any) -> int:
+        from discrete_vae.commands.device import choose_device
+        from discrete_vae.commands.suggestions import open_run
+
+        where = choose_device(device)
+        return function(AskedRun(open_run(run), checkpoint, where, accept_changed_config), **given)
+
+    return _OPTIONS(run)
+
+
+def changed_config(loaded: LoadedRun) -> dict[str, Any]:
+    """What a result says of a config.json that has changed since training; empty if it has not."""
+    return {} if loaded.changed_config is None else {"changed_config": asdict(loaded.changed_config)}
+
+
+def picture_note(loaded: LoadedRun) -> str | None:
+    """The same for the metadata of a picture."""
+    return None if loaded.changed_config is None else str(loaded.changed_config)

@@ -1,0 +1,172 @@
+"""The verbs as click commands, and click's errors in this house's one-line form."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+from typing import Any
+
+import click
+
+from discrete_vae.errors import InvalidInputError
+
+VERBS = {
+    "list": ("listing:run_list", "experiments, data sets and components"),
+    "validate": ("validate:run_validate", "everything but training: shapes, parameter counts, memory"),
+    "train": ("train:run_train", "train an experiment, or a model of your own data"),
+    "evaluate": (
+        "evaluate:run_evaluate",
+        "log-likelihood, ELBO and log Z on test data, with standard errors",
+    ),
+    "log-partition": (
+        "log_partition:run_log_partition",
+        "log Z of a trained prior by bridge sampling, repeated, with the health of the chains",
+    ),
+    "sample": (
+        "sample:run_sample",
+        "pictures: samples along the chains, reconstructions, course of training",
+    ),
+}
+"""Where a verb's function is, with its options beside it, and what the verb gives."""
+
+
+class _Parsed(click.Command):
+    """A command whose mistakes in the command line are reported in the house's form."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words.
+
+        Raises:
+            InvalidInputError: If they do not have the form that the command asks for.
+        """
+        words = list(args)  # click takes them out of the list
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _in_house_form(error, ctx, words) from None
+
+
+class Verb(_Parsed):
+    """One verb.
+
+    Args:
+        takes_settings: Whether it takes settings of an experiment too; they come as `overrides`.
+    """
+
+    def __init__(self, *args: Any, takes_settings: bool = False, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.takes_settings = takes_settings
+        self.allow_extra_args = True  # refused below, with the word
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words after the verb.
+
+        Raises:
+            InvalidInputError: If they do not have the form that the verb asks for.
+        """
+        overrides: list[tuple[str, list[str]]] = []
+        if self.takes_settings and any("." in word.partition("=")[0] for word in args if word[:2] == "--"):
+            from discrete_vae.commands.overrides import split_overrides  # here, since it loads the configs
+
+            args, overrides = split_overrides(args)
+        valued = {name for option in self.params if _takes_value(option) for name in option.opts}
+        for word, following in pairwise([*args, ""]):
+            name, equals, value = word.partition("=")
+            if name in valued and (value == "--" if equals else following.startswith("--")):
+                raise _no_value(name, repr(value or following), ctx)
+        super().parse_args(ctx, args)
+        if ctx.args:
+            rule, repair = "takes no further word", f"See {ctx.command_path} --help."
+            raise InvalidInputError(ctx.command_path, rule, repr(ctx.args[0]), repair)
+        if self.takes_settings:
+            ctx.params["overrides"] = overrides
+        return ctx.args
+
+
+class Verbs(_Parsed, click.Group):
+    """All verbs; the file of one is loaded when it runs, so that help comes at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of a user's work."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """Load a verb.
+
+        Raises:
+            InvalidInputError: If there is no such verb.
+        """
+        if cmd_name not in VERBS:
+            raise not_one_of("VERB", list(VERBS), cmd_name)
+        module, _, function = VERBS[cmd_name][0].partition(":")
+        return getattr(importlib.import_module(f"discrete_vae.commands.{module}"), function)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of verbs without loading them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+
+
+def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[..., int]], Verb]:
+    """Make a function a verb.
+
+    Args:
+        name: The verb.
+        more: What its help says besides its line in `VERBS`.
+        attributes: Further keywords of `Verb`.
+    """
+    text = VERBS[name][1]
+    return click.command(name, cls=Verb, help=f"{text[:1].upper()}{text[1:]}. {more}", **attributes)
+
+
+def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInputError:
+    """The error about a name that is none of those there are.
+
+    Examples:
+        >>> print(not_one_of("--size", ("smoke", "short"), "smok"))
+        --size must be one of smoke, short; received 'smok'. Did you mean smoke?
+    """
+    close = get_close_matches(received, names, n=1)
+    repair = f"Did you mean {close[0]}?" if close else f"Give one such as {names[0]}."
+    return InvalidInputError(argument, f"must be one of {', '.join(names)}", repr(received), repair)
+
+
+def _takes_value(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Option) and not parameter.is_flag
+
+
+def _no_value(option: str, received: str, ctx: click.Context) -> InvalidInputError:
+    repair = f"See {ctx.command_path} --help."
+    return InvalidInputError(option, "must be followed by a value", received, repair)
+
+
+def _in_house_form(error: click.UsageError, ctx: click.Context, words: Sequence[str]) -> InvalidInputError:
+    see = f"See {ctx.command_path} --help."
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        name = error.param.make_metavar(ctx)
+        return InvalidInputError(name, "must be given", "nothing", see)
+    if isinstance(error, click.NoSuchOption):
+        return _no_such_option(error, ctx)
+    if isinstance(error, click.BadOptionUsage):
+        option = next((o for o in ctx.command.params if error.option_name in o.opts), None)
+        if option is None or _takes_value(option):
+            return _no_value(error.option_name, "nothing", ctx)
+        given = next(word.partition("=")[2] for word in words if word.startswith(f"{error.option_name}="))
+        return InvalidInputError(error.option_name, "takes no value", repr(given), "Leave the value out.")
+    return InvalidInputError(ctx.command_path, "must be used as its help says", error.format_message(), see)
+
+
+def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> InvalidInputError:
+    """An unknown option; for verbs with settings, a word that is no near miss may be part of a setting's name."""
+    word, settings = error.option_name, isinstance(ctx.command, Verb) and ctx.command.takes_settings
+    known = [name for option in ctx.command.get_params(ctx) for name in option.opts if name.startswith("-")]
+    longer = [name for name in known if name.startswith(word) and len(word) > 3]
+    close = longer or get_close_matches(word, known, n=1, cutoff=0.75 if settings else 0.6)
+    repair = f"Did you mean {close[0]}?" if close else f"See {ctx.command_path} --help."
+    if settings and not close:
+        from discrete_vae.commands.suggestions import suggest_setting  # here, since it loads the configs
+
+        repair = suggest_setting(word.removeprefix("--"))
+    return InvalidInputError(word, f"must be an option of {ctx.command_path}", "an unknown name", repair)

@@ -1,0 +1,108 @@
+"""Where a command computes: what --device takes, among several processes too, and that it is said and kept."""
+
+import json
+
+import pytest
+import torch
+
+from discrete_vae.commands.device import choose_device, computing_on
+from discrete_vae.errors import InvalidInputError
+from tests.commands.conftest import TINY
+from tests.commands.test_train import forget_after
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with so many CUDA devices, as torch tells of them; returns which became current."""
+
+    def make(count):
+        current = []
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        monkeypatch.setattr(torch.cuda, "set_device", current.append)
+        monkeypatch.delenv("LOCAL_RANK", raising=False)
+        return current
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("count", "text", "local_rank", "expected"),
+    [
+        (0, "auto", None, "cpu"),
+        (0, "auto", "3", "cpu"),
+        (2, "auto", None, "cuda:0"),
+        (2, "auto", "1", "cuda:1"),
+        (2, "cuda", None, "cuda:0"),
+        (2, "cuda", "1", "cuda:1"),
+        (2, "cuda:1", "0", "cuda:1"),
+        (2, "cpu", "1", "cpu"),
+    ],
+)
+def test_the_device_of_each_word(machine, monkeypatch, count, text, local_rank, expected):
+    current = machine(count)
+    if local_rank is not None:
+        monkeypatch.setenv("LOCAL_RANK", local_rank)
+    device = choose_device(text)
+    assert device == torch.device(expected)
+    assert current == ([] if device.type == "cpu" else [device.index])
+
+
+@pytest.mark.parametrize(
+    ("count", "text", "local_rank", "message"),
+    [
+        (0, "cuda", None, "--device must be available; received cuda:0, where torch .* sees no CUDA devices"),
+        (1, "cuda:1", None, "received cuda:1, where torch .* sees 1 CUDA device. Check the driver"),
+        (2, "auto", "2", "received cuda:2, where torch .* sees 2 CUDA devices. Start 2 processes at most"),
+        (1, "cuda", "1", "Start 1 process at most, or give --device cpu."),
+        (2, "cuda", "first", "LOCAL_RANK must be a process's number; received 'first'."),
+        (2, "gpu", None, "--device must be auto, cpu, cuda or cuda:N; received 'gpu'."),
+        (2, "cuda:-1", None, "--device must be auto, cpu, cuda or cuda:N"),
+        (2, "", None, "--device must be auto, cpu, cuda or cuda:N; received ''."),
+    ],
+)
+def test_what_is_not_there_is_refused(machine, monkeypatch, count, text, local_rank, message):
+    machine(count)
+    if local_rank is not None:
+        monkeypatch.setenv("LOCAL_RANK", local_rank)
+    with pytest.raises(InvalidInputError, match=message):
+        choose_device(text)
+
+
+def test_threads_are_said_of_the_cpu_alone():
+    assert computing_on(torch.device("cuda", 1)) == "Computing on cuda:1."
+    assert computing_on(torch.device("cpu")).startswith(
+        f"Computing on cpu with {torch.get_num_threads()} thread"
+    )
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "log-partition", "sample"])
+@pytest.mark.filterwarnings("ignore")
+def test_verbs_for_a_run_say_where_they_compute(cli, machine, trained, verb):
+    machine(0)
+    status, _, err = cli(verb, trained, *(["--num-rows", "2"] if verb == "sample" else []))
+    assert (status, err.splitlines()[0]) == (0, computing_on(torch.device("cpu")))
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "log-partition", "sample"])
+def test_verbs_for_a_run_refuse_a_device_that_is_not_there(refused, machine, trained, verb):
+    machine(0)
+    assert "--device must be available; received cuda:0" in refused(verb, trained, "--device", "cuda")
+
+
+def test_validate_refuses_a_device_that_is_not_there(refused, machine, data_file):
+    machine(0)
+    assert "--device must be available" in refused(
+        "validate", "--data", data_file, *TINY, "--device", "cuda:3"
+    )
+
+
+def test_a_run_that_goes_on_elsewhere_says_so(cli, trained):
+    file = trained / "environment.json"
+    environment = json.loads(file.read_text())
+    assert environment["device"] == {"type": "cpu"}
+    file.write_text(json.dumps(environment | {"device": {"type": "cuda", "name": "X"}}))
+    forget_after(trained, 4)
+    status, _, err = cli("train", "--resume", "--run-dir", trained)
+    assert status == 0
+    assert "The run began on cuda and goes on on cpu: the same up to rounding, not bit for bit." in err
