@@ -169,13 +169,13 @@ class _Bounded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
         """Clamp."""
-        ctx.save_for_backward(value < low, value > high)
-        return torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        ctx.save_for_backward(value - inside)
+        return inside
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        """Descent moves against the gradient: a positive one lowers the value."""
-        below, above = ctx.saved_tensors
+        """Descent moves against the gradient: outward where it has the sign that the excess has not."""
+        (excess,) = ctx.saved_tensors
         (gradient,) = gradients
-        outward = (below & (gradient > 0)) | (above & (gradient < 0))
-        return gradient.masked_fill(outward, 0), None, None
+        return gradient.masked_fill(excess * gradient < 0, 0), None, None
