@@ -164,7 +164,9 @@ def test_words_and_dates_in_parquet_are_refused_by_column(parquet, library):
 
 
 def test_parquet_without_a_library_names_the_extra(parquet):
-    with pytest.raises(InvalidInputError, match=r"needs pyarrow, or pandas.*neither is installed.*discrete-vae\[tables\]"):
+    with pytest.raises(
+        InvalidInputError, match=r"needs pyarrow.*neither is installed.*discrete-vae\[tables\]"
+    ):
         read_parquet(parquet[0])
 
 

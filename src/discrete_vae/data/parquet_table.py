@@ -54,7 +54,9 @@ def _reader(path: Path) -> Callable[[Path], Columns]:
 
 def _no_library(path: Path, received: str) -> InvalidInputError:
     repair = "Install it: pip install 'discrete-vae[tables]'; or save the table as CSV."
-    return InvalidInputError(str(path), "needs pyarrow, or pandas with an engine, to be read", received, repair)
+    return InvalidInputError(
+        str(path), "needs pyarrow, or pandas with an engine, to be read", received, repair
+    )
 
 
 def _with_pyarrow(library: Any, path: Path) -> Columns:
