@@ -22,7 +22,7 @@ from discrete_vae.config import EvaluationConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.data.dataset import DataSplits
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.load import LoadedRun
 
@@ -136,7 +136,7 @@ def picture_note(loaded: LoadedRun) -> str | None:
     return None if loaded.changed_config is None else str(loaded.changed_config)
 
 
-def _warn_of_other_data(run: RunDirectory, dataset: Dataset) -> None:
+def _warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
     trained = run.read_environment().get("data", {}).get("sha256")
     if trained is not None and trained != dataset.description.sha256:
         warnings.warn(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from discrete_vae.config import ExperimentConfig
-    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.data.dataset import DataSplits
     from discrete_vae.figures.evolution import EvolutionTable
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.load import LoadedRun
@@ -88,7 +88,7 @@ def _draw(run: RunDirectory, loaded: LoadedRun, arguments: Namespace) -> None:
 
 
 def _samples(
-    loaded: LoadedRun, dataset: Dataset, arguments: Namespace, paths: list[Path]
+    loaded: LoadedRun, dataset: DataSplits, arguments: Namespace, paths: list[Path]
 ) -> EvolutionTable | Tensor:
     """Images along a few chains; for a table draws of x, of as many chains as there are and memory holds.
 
@@ -133,7 +133,7 @@ def _samples(
     )
 
 
-def _title(config: ExperimentConfig, dataset: Dataset) -> str:
+def _title(config: ExperimentConfig, dataset: DataSplits) -> str:
     """What was trained: the experiment, its data where they have another name, size and seed."""
     of = config.name if config.name == dataset.name else f"{config.name} on {dataset.name}"
     return f"{of}, size {config.size}, seed {config.seed}"

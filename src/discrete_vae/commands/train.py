@@ -17,7 +17,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments import load_experiment
 
 if TYPE_CHECKING:
-    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.data.dataset import DataSplits
     from discrete_vae.runs.run_directory import RunDirectory
 
 
@@ -121,7 +121,7 @@ def run_train(arguments: Namespace, overrides: list[Override]) -> int:
     return 0
 
 
-def _print_baseline(config: ExperimentConfig, dataset: Dataset, elbo: float) -> None:
+def _print_baseline(config: ExperimentConfig, dataset: DataSplits, elbo: float) -> None:
     """What independent features reach, and whether the model has learned more."""
     from discrete_vae.commands.evaluation_table import below_baseline
     from discrete_vae.commands.layout import hanging
@@ -195,7 +195,7 @@ def _other(option: str, before: object, after: object) -> InvalidInputError:
     return InvalidInputError(option, f"must be the resumed run's {before}", after, repair)
 
 
-def _check_same_data(run: RunDirectory, dataset: Dataset) -> None:
+def _check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
     """Check that the data are those that the run began with."""
     before = run.read_environment().get("data", {}).get("sha256")
     if before is not None and before != dataset.description.sha256:
@@ -204,7 +204,7 @@ def _check_same_data(run: RunDirectory, dataset: Dataset) -> None:
         raise InvalidInputError("data", f"must be those of the run, SHA-256 {before}", received, repair)
 
 
-def _write_environment(run: RunDirectory, config: ExperimentConfig, dataset: Dataset, device: str) -> None:
+def _write_environment(run: RunDirectory, config: ExperimentConfig, dataset: DataSplits, device: str) -> None:
     from dataclasses import asdict
 
     from discrete_vae.runs.environment import describe_environment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.readable import check_kind
 from discrete_vae.experiments.own_data import own_data
 
@@ -40,7 +40,7 @@ def own_experiment(
         >>> config.model.likelihood.kind, config.model.shape, config.model.missing
         ('gaussian', (3,), False)
     """
-    dataset: Dataset = instantiate(FileDataConfig(path=Path(path)), data_dir=data_dir)
+    dataset: DataSplits = instantiate(FileDataConfig(path=Path(path)), data_dir=data_dir)
     config = check_kind(likelihood, dataset)
     exact = config.domain(exact=True)
     return own_data(
