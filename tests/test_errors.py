@@ -16,7 +16,7 @@ import discrete_vae
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE, RunningMoments, load_experiment
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig, RBMConfig
-from discrete_vae.data.dataset import Dataset, DatasetDescription
+from discrete_vae.data.dataset import DatasetDescription, DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError
 from discrete_vae.runs.checkpoint_files import Checkpoint
 from discrete_vae.samplers.kernels.torch_reference import SweepCall
@@ -109,7 +109,7 @@ def test_records_with_tensors_compare_by_identity():
         and value.__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue]
         and holds_tensors(value)
     ]
-    assert {"Dataset", "Moments", "Checkpoint", "SweepCall", "Elbo"} <= {kind.__name__ for kind in found}
+    assert {"DataSplits", "Moments", "Checkpoint", "SweepCall", "Elbo"} <= {kind.__name__ for kind in found}
     assert [kind.__name__ for kind in found if kind.__eq__ is not object.__eq__] == []
 
 
@@ -131,7 +131,7 @@ def elbo():
 
 
 RECORDS = {
-    "Dataset": lambda: Dataset(
+    "DataSplits": lambda: DataSplits(
         "own", *(torch.zeros(2, 4),) * 3, (4,), False, DatasetDescription("", "", "", "", None)
     ),
     "Moments": moments,

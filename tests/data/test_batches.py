@@ -2,14 +2,14 @@ import pytest
 import torch
 
 from discrete_vae.data.batches import TrainingBatches, batch_indices, binarise
-from discrete_vae.data.dataset import Dataset, DatasetDescription
+from discrete_vae.data.dataset import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import keyed_generator
 
 
-def dataset(train: torch.Tensor, *, dynamic: bool) -> Dataset:
+def dataset(train: torch.Tensor, *, dynamic: bool) -> DataSplits:
     about = DatasetDescription(source="", version="", split="", values="", sha256=None)
-    return Dataset("made", train, train[:1], train[:1], (train.shape[1],), dynamic, about)
+    return DataSplits("made", train, train[:1], train[:1], (train.shape[1],), dynamic, about)
 
 
 def test_an_epoch_sees_each_example_at_most_once_and_drops_the_rest():

@@ -164,8 +164,23 @@ def test_words_and_dates_in_parquet_are_refused_by_column(parquet, library):
 
 
 def test_parquet_without_a_library_names_the_extra(parquet):
-    with pytest.raises(InvalidInputError, match=r"needs pyarrow or pandas.*discrete-vae\[tables\]"):
+    with pytest.raises(
+        InvalidInputError, match=r"needs pyarrow.*neither is installed.*discrete-vae\[tables\]"
+    ):
         read_parquet(parquet[0])
+
+
+def test_pandas_without_an_engine_is_no_damage(parquet):
+    path, install = parquet
+    alone = Pandas(COLUMNS)
+
+    def read_parquet_alone(_):
+        raise ImportError("no engine")
+
+    alone.read_parquet = read_parquet_alone
+    install(alone)
+    with pytest.raises(InvalidInputError, match="received pandas without such an engine"):
+        read_parquet(path)
 
 
 def test_damaged_parquet_is_refused(parquet):

@@ -14,7 +14,7 @@ from discrete_vae.errors import InvalidInputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.data.dataset import DataSplits
     from discrete_vae.runs.run_directory import RunDirectory
 
 _CHOICE = 0  # key of the choice of test examples
@@ -129,7 +129,7 @@ def _examples(length: int, number: int | None) -> np.ndarray:
     return np.sort(fixed_permutation(length, _CHOICE)[:number])
 
 
-def _warn_of_other_data(run: RunDirectory, dataset: Dataset) -> None:
+def _warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
     trained = run.read_environment().get("data", {}).get("sha256")
     if trained is not None and trained != dataset.description.sha256:
         warnings.warn(

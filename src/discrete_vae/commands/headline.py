@@ -11,12 +11,12 @@ from discrete_vae.runs.run_directory import RunDirectory
 if TYPE_CHECKING:
     import torch
 
-    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.data.dataset import DataSplits
 
 
 def headline(
     config: ExperimentConfig,
-    dataset: Dataset,
+    dataset: DataSplits,
     run: RunDirectory,
     done: int,
     num_steps: int,

@@ -15,7 +15,7 @@ from discrete_vae.commands.options import data_dir_option, option, seed, size, t
 if TYPE_CHECKING:
     from discrete_vae.commands.overrides import Override
     from discrete_vae.config import ExperimentConfig
-    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.data.dataset import DataSplits
     from discrete_vae.experiments import Size
 
 EXPLAINED = "EXPERIMENT is a name that dvae list shows."
@@ -48,7 +48,7 @@ class Request:
     data_dir: str | None
     overrides: list[Override]
 
-    def resolve(self) -> tuple[ExperimentConfig, Callable[[], Dataset]]:
+    def resolve(self) -> tuple[ExperimentConfig, Callable[[], DataSplits]]:
         """The config, and what gives its data; a file of the user's is read once.
 
         Raises:
@@ -84,7 +84,7 @@ class Request:
         config = apply_overrides(sized, given)
         return config, lambda: dataset if config.data == split.data else self.load(config)
 
-    def load(self, config: ExperimentConfig) -> Dataset:
+    def load(self, config: ExperimentConfig) -> DataSplits:
         """The data of a config.
 
         Raises:

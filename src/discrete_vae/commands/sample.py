@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from discrete_vae.config import ExperimentConfig
-    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.data.dataset import DataSplits
     from discrete_vae.figures.evolution import EvolutionTable
     from discrete_vae.training.load import LoadedRun
 
@@ -61,7 +61,7 @@ def run_sample(
     return 0
 
 
-def _draw(asked: AskedRun, loaded: LoadedRun, dataset: Dataset, out: str | None, shown: Shown) -> None:
+def _draw(asked: AskedRun, loaded: LoadedRun, dataset: DataSplits, out: str | None, shown: Shown) -> None:
     from torch import Tensor
 
     from discrete_vae.figures.evolution import draw_evolution
@@ -102,7 +102,7 @@ def _draw(asked: AskedRun, loaded: LoadedRun, dataset: Dataset, out: str | None,
 
 
 def _samples(
-    asked: AskedRun, loaded: LoadedRun, dataset: Dataset, paths: list[Path], shown: Shown
+    asked: AskedRun, loaded: LoadedRun, dataset: DataSplits, paths: list[Path], shown: Shown
 ) -> EvolutionTable | Tensor:
     """Images along a few chains; for a table draws of x, of as many chains as there are and memory holds.
 
@@ -137,7 +137,7 @@ def _samples(
     return evolution(loaded.model, chains, num_chains=num_chains, num_draws=num_draws, **sizes)
 
 
-def _title(config: ExperimentConfig, dataset: Dataset) -> str:
+def _title(config: ExperimentConfig, dataset: DataSplits) -> str:
     """What was trained: the experiment, its data where they have another name, size and seed."""
     of = config.name if config.name == dataset.name else f"{config.name} on {dataset.name}"
     return f"{of}, size {config.size}, seed {config.seed}"

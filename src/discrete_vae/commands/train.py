@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from discrete_vae.config import ExperimentConfig
-    from discrete_vae.data.dataset import Dataset
+    from discrete_vae.data.dataset import DataSplits
     from discrete_vae.runs.run_directory import RunDirectory
 
 
@@ -109,7 +109,7 @@ def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
         )
 
 
-def _print_baseline(dataset: Dataset, config: ExperimentConfig, elbo: float) -> None:
+def _print_baseline(dataset: DataSplits, config: ExperimentConfig, elbo: float) -> None:
     """What independent features reach, and whether the model has learned more."""
     from discrete_vae.commands.evaluation_table import below_baseline
     from discrete_vae.commands.layout import hanging
@@ -184,7 +184,7 @@ def _other(option: str, before: object, after: object) -> InvalidInputError:
     return InvalidInputError(option, f"must be the resumed run's {before}", after, repair)
 
 
-def _check_same_data(run: RunDirectory, dataset: Dataset) -> None:
+def _check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
     """Check that the data are those that the run began with."""
     before = run.read_environment().get("data", {}).get("sha256")
     if before is not None and before != dataset.description.sha256:
@@ -194,7 +194,7 @@ def _check_same_data(run: RunDirectory, dataset: Dataset) -> None:
 
 
 def _write_environment(
-    run: RunDirectory, config: ExperimentConfig, dataset: Dataset, device: torch.device
+    run: RunDirectory, config: ExperimentConfig, dataset: DataSplits, device: torch.device
 ) -> None:
     from dataclasses import asdict
 

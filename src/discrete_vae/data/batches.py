@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import keyed_generator
@@ -91,7 +91,7 @@ class TrainingBatches:
     """
 
     def __init__(
-        self, dataset: Dataset, batch_size: int, *, seed: int, device: torch.device | str = "cpu"
+        self, dataset: DataSplits, batch_size: int, *, seed: int, device: torch.device | str = "cpu"
     ) -> None:
         self.steps_per_epoch = _steps_per_epoch(len(dataset.train), batch_size)
         self.batch_size = batch_size

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from discrete_vae.data.dataset import PARTS, Dataset, DatasetDescription
+from discrete_vae.data.dataset import PARTS, DatasetDescription, DataSplits
 from discrete_vae.data.parts import evaluation_part, training_part
 
 
@@ -20,7 +20,7 @@ def dataset_of_bits(
     split: str,
     sha256: str | None,
     binarisation_seed: int | None = None,
-) -> Dataset:
+) -> DataSplits:
     """Make a data set of rows of bits, or of probabilities of bits.
 
     Probabilities to train on are binarised afresh in each step, those of the validation and test parts once. These two
@@ -40,7 +40,7 @@ def dataset_of_bits(
         The data set; dynamic if it has a seed.
     """
     drawn = f"train binarised afresh in each step, valid and test once with seed {binarisation_seed}"
-    return Dataset(
+    return DataSplits(
         name=name,
         train=training_part(parts["train"]),
         valid=evaluation_part(parts["valid"], "valid", binarisation_seed=binarisation_seed),

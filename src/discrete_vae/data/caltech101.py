@@ -9,7 +9,7 @@ import numpy as np
 
 from discrete_vae.data.archive import Archive, ArrayRule, obtain
 from discrete_vae.data.bits import dataset_of_bits
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.download import Home, RemoteFile
 from discrete_vae.errors import InvalidInputError
 
@@ -61,7 +61,9 @@ ARCHIVE = Archive(
 )
 
 
-def load_caltech101_silhouettes(*, data_dir: str | Path | None = None, archive: Archive = ARCHIVE) -> Dataset:
+def load_caltech101_silhouettes(
+    *, data_dir: str | Path | None = None, archive: Archive = ARCHIVE
+) -> DataSplits:
     """Caltech-101 Silhouettes in the official split of 4100/2264/2307 images.
 
     The published file has the object 0 and the background 1, in column-major order. Here the object is 1, as

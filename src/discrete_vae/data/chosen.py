@@ -7,14 +7,14 @@ from dataclasses import replace
 from torch import Tensor
 
 from discrete_vae.config import TrainingConfig
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.errors import InvalidInputError
 
 _SEED, _STREAM = 0, 0x63686F73656E
 
 
-def chosen_examples(dataset: Dataset, training: TrainingConfig) -> Dataset:
+def chosen_examples(dataset: DataSplits, training: TrainingConfig) -> DataSplits:
     """The data set with as many training and validation examples as a config asks for.
 
     The choice depends on the numbers alone, so a resumed run sees the same examples; their order is kept, and choosing

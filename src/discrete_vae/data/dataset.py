@@ -39,7 +39,7 @@ class DatasetDescription:
 
 
 @dataclass(frozen=True, eq=False)
-class Dataset:
+class DataSplits:
     """A data set in three parts, on the CPU. NaN marks a missing value.
 
     Attributes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.data.bits import dataset_of_bits
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.data.folder import check_data_dir
 from discrete_vae.data.parts import check_leaves_examples
@@ -21,7 +21,7 @@ def load_digits(
     split_seed: int = 0,
     binarisation_seed: int = 0,
     data_dir: str | Path | None = None,
-) -> Dataset:
+) -> DataSplits:
     """1797 digits of 8x8 pixels, with intensities / 16 as the probabilities of binarising them in each step.
 
     The examples are shuffled, then cut: test first, validation next, the rest (1297) is for training. Ink is

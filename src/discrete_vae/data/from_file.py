@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from discrete_vae.checks import check_number
-from discrete_vae.data.dataset import PARTS, Dataset, DatasetDescription
+from discrete_vae.data.dataset import PARTS, DatasetDescription, DataSplits
 from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.data.float32 import as_float32
 from discrete_vae.data.folder import check_data_dir
@@ -32,7 +32,7 @@ def load_file(
     binarize: bool = False,
     binarisation_seed: int = 0,
     data_dir: str | Path | None = None,
-) -> Dataset:
+) -> DataSplits:
     """Values of a .npy, .npz, .csv or .parquet file, as float32; nothing is written.
 
     An array is (example, feature), (example, height, width) or (example, channel, height, width), of booleans, integers
@@ -102,7 +102,7 @@ def load_file(
             for name, part in zip(found.names.values(), parts.values(), strict=True):
                 _check_probabilities(name, part)
             dynamic, reading = _binarize(examples, binarisation_seed)
-    return Dataset(
+    return DataSplits(
         name=file.stem,
         train=torch.from_numpy(examples["train"]),
         valid=torch.from_numpy(examples["valid"]),

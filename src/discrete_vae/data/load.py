@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from discrete_vae.config import DataConfig, instantiate, members
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError
 
 
-def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: Any) -> Dataset:
+def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: Any) -> DataSplits:
     """Load a data set.
 
     Published data sets are read from the data folder, after a download if they are not there yet. The names

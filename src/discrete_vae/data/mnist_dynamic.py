@@ -10,7 +10,7 @@ import numpy as np
 from discrete_vae.checks import check_positive_int
 from discrete_vae.data.archive import Archive, ArrayRule, obtain
 from discrete_vae.data.bits import dataset_of_bits
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.download import Home, RemoteFile
 from discrete_vae.data.idx_files import read_idx
 from discrete_vae.data.parts import as_rows, check_leaves_examples
@@ -79,7 +79,7 @@ def load_mnist_dynamic(
     binarisation_seed: int = 0,
     data_dir: str | Path | None = None,
     archive: Archive = ARCHIVE,
-) -> Dataset:
+) -> DataSplits:
     """MNIST with intensities / 255 as the probabilities of binarising it afresh in each step.
 
     The last `num_valid` of the 60000 training images, in the published order, are the validation part.

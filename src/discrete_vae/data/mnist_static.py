@@ -10,7 +10,7 @@ import numpy as np
 from discrete_vae.data.amat_files import read_amat
 from discrete_vae.data.archive import Archive, ArrayRule, obtain
 from discrete_vae.data.bits import dataset_of_bits
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.download import Home, RemoteFile
 from discrete_vae.errors import InvalidInputError
 
@@ -63,7 +63,7 @@ ARCHIVE = Archive(
 )
 
 
-def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = ARCHIVE) -> Dataset:
+def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = ARCHIVE) -> DataSplits:
     """MNIST in the fixed binarisation of 50000/10000/10000 images that most published figures are for.
 
     Not to be confused with dynamic binarisation: figures for the two are not comparable. The published test

@@ -10,7 +10,7 @@ import numpy as np
 from discrete_vae.checks import check_positive_int
 from discrete_vae.data.archive import Archive, ArrayRule, obtain
 from discrete_vae.data.bits import dataset_of_bits
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.download import Home, RemoteFile
 from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.data.parts import as_rows, check_leaves_examples
@@ -64,7 +64,7 @@ def load_omniglot(
     binarisation_seed: int = 0,
     data_dir: str | Path | None = None,
     archive: Archive = ARCHIVE,
-) -> Dataset:
+) -> DataSplits:
     """Omniglot with intensities as the probabilities of binarising it afresh in each step.
 
     The published training part is sorted by alphabet; it is shuffled and its last `num_valid` images are the

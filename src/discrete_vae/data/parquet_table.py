@@ -31,8 +31,10 @@ def read_parquet(path: Path) -> Table:
         found = list(_reader(path)(path))
     except InvalidInputError:
         raise
+    except ImportError:  # pandas alone lacks what reads the format
+        raise _no_library(path, "pandas without such an engine") from None
     except Exception as error:  # the libraries raise many kinds on damage
-        received = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
         repair = "The file is damaged or of another format: copy or write it again."
         raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
     columns = check_columns(path, tuple(name for name, _ in found))
@@ -47,8 +49,14 @@ def _reader(path: Path) -> Callable[[Path], Columns]:
         except ModuleNotFoundError:
             continue
         return lambda file: read(library, file)
-    repair = "Install one: pip install 'discrete-vae[tables]'; or save the table as CSV."
-    raise InvalidInputError(str(path), "needs pyarrow or pandas to be read", "neither is installed", repair)
+    raise _no_library(path, "neither is installed")
+
+
+def _no_library(path: Path, received: str) -> InvalidInputError:
+    repair = "Install it: pip install 'discrete-vae[tables]'; or save the table as CSV."
+    return InvalidInputError(
+        str(path), "needs pyarrow, or pandas with an engine, to be read", received, repair
+    )
 
 
 def _with_pyarrow(library: Any, path: Path) -> Columns:

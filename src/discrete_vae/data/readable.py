@@ -7,12 +7,12 @@ from typing import Any
 
 from discrete_vae.config import LikelihoodConfig, ModelConfig, members
 from discrete_vae.config.likelihood import BaseLikelihoodConfig
-from discrete_vae.data.dataset import PARTS, Dataset
+from discrete_vae.data.dataset import PARTS, DataSplits
 from discrete_vae.domains import FINITE, ValueSummary
 from discrete_vae.errors import InvalidInputError
 
 
-def check_readable(model: ModelConfig, dataset: Dataset) -> None:
+def check_readable(model: ModelConfig, dataset: DataSplits) -> None:
     """Check that a model's likelihood reads a data set's values, and that the model takes what is missing.
 
     Training may see more than validation and test, whose values must have a probability: probabilities of bits say.
@@ -44,7 +44,7 @@ def check_readable(model: ModelConfig, dataset: Dataset) -> None:
             raise InvalidInputError(_name(dataset, part), rule, received, repair)
 
 
-def check_kind(kind: str, dataset: Dataset) -> LikelihoodConfig:
+def check_kind(kind: str, dataset: DataSplits) -> LikelihoodConfig:
     """The config of a likelihood for given data: its defaults, with what only the data can tell.
 
     Args:
@@ -66,7 +66,9 @@ def check_kind(kind: str, dataset: Dataset) -> LikelihoodConfig:
     return config
 
 
-def _check_part(likelihood: BaseLikelihoodConfig, dataset: Dataset, part: str, *, exact: bool = True) -> None:
+def _check_part(
+    likelihood: BaseLikelihoodConfig, dataset: DataSplits, part: str, *, exact: bool = True
+) -> None:
     values = dataset.summaries[part]
     domain = likelihood.domain(exact=exact and part != "train")
     if domain.holds(values):
@@ -83,7 +85,7 @@ def _check_part(likelihood: BaseLikelihoodConfig, dataset: Dataset, part: str, *
     raise InvalidInputError(_name(dataset, part), rule, values, " ".join(repairs))
 
 
-def _others(likelihood: BaseLikelihoodConfig, dataset: Dataset) -> str:
+def _others(likelihood: BaseLikelihoodConfig, dataset: DataSplits) -> str:
     """Which other likelihoods can read the data, and what the rest needs."""
     values = _all_values(dataset)
     can, cannot = [], []
@@ -121,10 +123,10 @@ def _kind(likelihood: BaseLikelihoodConfig) -> str:
     return type(likelihood).model_fields["kind"].default
 
 
-def _all_values(dataset: Dataset) -> ValueSummary:
+def _all_values(dataset: DataSplits) -> ValueSummary:
     train, *others = dataset.summaries.values()
     return sum(others, train)
 
 
-def _name(dataset: Dataset, part: str) -> str:
+def _name(dataset: DataSplits, part: str) -> str:
     return f"{dataset.description.source}, part {part!r},"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.readable import check_kind
 from discrete_vae.experiments.own_data import own_data
 
@@ -40,11 +40,11 @@ def own_experiment(
         >>> config.model.likelihood.kind, config.model.shape, config.model.missing
         ('gaussian', (3,), False)
     """
-    dataset: Dataset = instantiate(FileDataConfig(path=Path(path)), data_dir=data_dir)
+    dataset: DataSplits = instantiate(FileDataConfig(path=Path(path)), data_dir=data_dir)
     return own_experiment_of(dataset, Path(path), likelihood=likelihood, size=size)
 
 
-def own_experiment_of(dataset: Dataset, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:
+def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:
     """`own_experiment` for a file that has been read.
 
     Args:

@@ -12,7 +12,7 @@ from discrete_vae.config import (
     ParallelTemperingConfig,
     instantiate,
 )
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import check_memory, is_allocation_failure
 from discrete_vae.model import DiscreteVAE
@@ -26,7 +26,7 @@ _PER_EDGE = 100  # of a graph, while it is coloured
 _UNCOUNTABLE = 2**63
 
 
-def check_feasible(config: ExperimentConfig, dataset: Dataset) -> None:
+def check_feasible(config: ExperimentConfig, dataset: DataSplits) -> None:
     """Check that model and chains can be built, fit the memory and suit the data.
 
     Networks are counted without being made, on torch's meta device.

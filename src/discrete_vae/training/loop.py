@@ -13,7 +13,7 @@ from discrete_vae.config import ExperimentConfig
 from discrete_vae.contention import yielding_threads
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
 from discrete_vae.noise import key_to_seed, keyed_generator
@@ -53,7 +53,7 @@ class TrainingResult:
 
 def train(
     config: ExperimentConfig,
-    dataset: Dataset,
+    dataset: DataSplits,
     run: RunDirectory,
     *,
     device: torch.device | str = "cpu",

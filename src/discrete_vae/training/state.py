@@ -13,7 +13,7 @@ from torch import Tensor
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
-from discrete_vae.data.dataset import Dataset
+from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.readable import check_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.estimate import quick_log_partition
@@ -153,7 +153,7 @@ def initial_model(config: ExperimentConfig) -> DiscreteVAE:
         return DiscreteVAE.from_config(config.model)
 
 
-def check_experiment(config: ExperimentConfig, dataset: Dataset) -> int:
+def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     """Check that an experiment can be run on its data; returns the number of steps of the whole run.
 
     Raises:
