@@ -53,7 +53,7 @@ def test_every_error_survives_copies():
     modules()
     kinds = {kind for kind in subclasses(DiscreteVAEError) if kind.__module__.startswith("discrete_vae.")}
     names = {kind.__name__ for kind in kinds}
-    assert {"DamagedCheckpointError", "CheckpointWriteError", "DownloadError", "UsageError"} <= names
+    assert {"DamagedCheckpointError", "CheckpointWriteError", "DownloadError"} <= names
     for kind in kinds:
         error = an_error(kind)
         error.add_note("seen in a worker")

@@ -57,10 +57,10 @@ def test_a_constant_that_stayed_behind_is_found():
     """The planted fault: mixing devices is an error here as it is on a real one."""
     model = build("a graph")
     _, chains = data(model)
-    left_behind = model.prior.edges
+    left_behind = model.prior._edge_places
     with FakeTensorMode(allow_non_fake_inputs=True):
         empty_twin(model, "cuda")
-        model.prior._buffers["edges"] = left_behind
+        model.prior._buffers["_edge_places"] = left_behind
         with pytest.raises(RuntimeError, match="device"):
             model.prior.energy(torch.empty(chains.shape, device="cuda"))
 

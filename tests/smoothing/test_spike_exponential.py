@@ -97,7 +97,8 @@ class TestBound:
         smoothing = SpikeExponential(beta=5.0, max_beta=4.0)
         smoothing.project_()
         assert smoothing.beta.item() == 4.0
-        smoothing.project_(max_beta=3.0)
+        smoothing.bound_sharpness_(3.0)
+        smoothing.project_()
         assert smoothing.beta.item() == 3.0
 
     def test_project_keeps_beta_positive(self):
@@ -120,4 +121,4 @@ class TestBound:
 
     def test_wrong_bound(self):
         with pytest.raises(InvalidInputError, match="max_beta must be"):
-            SpikeExponential(beta=1.0).project_(max_beta=-1.0)
+            SpikeExponential(beta=1.0).bound_sharpness_(-1.0)

@@ -60,7 +60,6 @@ class Request:
         from discrete_vae.errors import InvalidInputError
         from discrete_vae.experiments import load_experiment
         from discrete_vae.experiments.own_data import own_data
-        from discrete_vae.experiments.own_experiment import own_experiment_of
 
         if (self.experiment is None) == (self.data is None):
             received = "neither" if self.data is None else "both"
@@ -74,6 +73,10 @@ class Request:
             config = apply_overrides(load_experiment(self.experiment, of_size), given)
             return config, lambda: self.load(config)
         assert self.data is not None
+        from discrete_vae.experiments.own_experiment import (
+            own_experiment_of,  # it reads data, so it needs torch
+        )
+
         # how the file is split comes before the sizes that the experiment has from it
         path = FileDataConfig(path=Path(self.data)).path
         unsized = own_data(path, event_shape=(1,), num_train=2, num_valid=1, num_test=1, size=of_size)
