@@ -1,5 +1,7 @@
 """Configuration of the documentation build (`make docs`)."""
 
+import re
+
 from discrete_vae import __version__
 
 project = "discrete-vae"
@@ -43,5 +45,16 @@ def keep_bars(app, what, name, obj, options, lines):
     ]
 
 
+def keep_stars(app, what, name, obj, options, lines):
+    """Keep shapes such as (batch, *event), which are no emphasis."""
+    lines[:] = [
+        line
+        if line.lstrip().startswith((">>>", "..."))
+        else re.sub(r"(?<![\w*\\`])\*(?=[a-z_]+[,)])", r"\*", line)
+        for line in lines
+    ]
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", keep_bars)
+    app.connect("autodoc-process-docstring", keep_stars)

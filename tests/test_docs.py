@@ -13,19 +13,8 @@ from discrete_vae import config
 from discrete_vae.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "docs/index.md",
-    "docs/command-line.md",
-    "docs/model.md",
-    "docs/train-an-rbm.md",
-    "docs/your-own-data.md",
-    "docs/reliability.md",
-    "SECURITY.md",
-    "docs/api.md",
-    "docs/paper-map.md",
-]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
+DOCUMENTS += sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
 # Numbered equations, sections with appendices, figures with panels and tables of the paper.
 PAPER = {"Equations": 31, "Sections and appendices": 29, "Figures and tables": 28}
 

@@ -1,0 +1,44 @@
+"""What CONTRIBUTING says of the layers is what the contracts in pyproject.toml enforce."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import discrete_vae
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = Path(discrete_vae.__file__).parent
+
+
+def contracts():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+
+
+def modules():
+    """Every module and package directly below the package, except those that stand outside the layers."""
+    names = {path.stem for path in PACKAGE.glob("*.py")} | {
+        path.parent.name for path in PACKAGE.glob("*/__init__.py")
+    }
+    return names - {"__init__", "_version", "testing"}
+
+
+def enforced_layers():
+    """The layers of the contract, the highest first, without what does not exist yet."""
+    layers = [set(re.findall(r"\w+", layer)) & modules() for layer in contracts()[0]["layers"]]
+    return [layer for layer in layers if layer]
+
+
+def described_layers():
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("| Layer | Holds |")[2].partition("\n\n")[0]
+    rows = [row.split("|")[1] for row in table.splitlines()[2:]]
+    return [{name.removesuffix(".py").rstrip("/") for name in re.findall(r"`([^`]+)`", row)} for row in rows]
+
+
+def test_the_described_layers_are_the_enforced_ones():
+    described, enforced = described_layers(), enforced_layers()
+    assert described[0] == enforced[0] | enforced[1]  # __main__ only calls cli
+    assert described[1:] == enforced[2:]
+
+
+def test_nothing_may_import_the_oracles():
+    assert {name.removeprefix("discrete_vae.") for name in contracts()[1]["source_modules"]} == modules()
