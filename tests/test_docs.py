@@ -21,6 +21,7 @@ DOCUMENTS = [
     "docs/model.md",
     "docs/train-an-rbm.md",
     "docs/your-own-data.md",
+    "docs/use-a-model.md",
     "docs/reliability.md",
     "SECURITY.md",
     "docs/api.md",
