@@ -220,6 +220,33 @@ def test_a_model_put_together_by_hand_is_refused(tmp_path):
         by_hand.save_pretrained(tmp_path / "model")
 
 
+def test_a_part_that_was_exchanged_is_refused(tmp_path):
+    model = build()
+    model.encoder = nn.Sequential(nn.Flatten(), nn.ReLU())  # without weights whose names would give it away
+    with pytest.raises(
+        InvalidInputError, match="model.encoder must be the config's FlattenEncoder; received a Seq"
+    ):
+        model.save_pretrained(tmp_path / "model")
+
+
+class Named(nn.Linear):
+    """A module whose state is more than tensors."""
+
+    def get_extra_state(self):
+        return "a name"
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_state_that_is_no_tensor_is_refused(tmp_path):
+    model = build("independent")
+    model = DiscreteVAE.from_config(model.config, encoder=Named(6, 4))
+    with pytest.raises(InvalidInputError, match="_extra_state.* must be a torch.Tensor"):
+        model.save_pretrained(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_weights_that_are_not_finite_are_refused(tmp_path):
     model = build()
     with torch.no_grad():

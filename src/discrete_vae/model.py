@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import SupportsFloat
+from typing import Self, SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -12,29 +11,25 @@ from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.draws import Encoding
-from discrete_vae.errors import InvalidInputError, naming
-from discrete_vae.generative import GenerativeModel
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
 from discrete_vae.log_partition.surrogate import gradient_and_value
-from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.nets.running_statistics import running_statistics
-from discrete_vae.nets.saved_weights import load_weights
 from discrete_vae.noise import one_source
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
 from discrete_vae.posteriors.base import Posterior
+from discrete_vae.pretrained import PretrainedModel
 from discrete_vae.reading import count_features, input_shape, network_input, open_batch
-from discrete_vae.runs.pretrained import read_model, write_model
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.smoothing.base import Smoothing
 
 
-class DiscreteVAE(GenerativeModel):
+class DiscreteVAE(PretrainedModel):
     """p(x, h, zeta, z) = p(z) r(zeta|z) p(h|zeta) p(x|zeta,h) with a Boltzmann machine p(z), and its posterior.
 
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
@@ -63,9 +58,6 @@ class DiscreteVAE(GenerativeModel):
         >>> model.elbo(torch.zeros(5, 6)).value.shape
         torch.Size([5])
     """
-
-    config: ModelConfig | None = None
-    _own: tuple[str, ...] = ()  # parts that the caller of from_config gave
 
     def __init__(
         self,
@@ -102,7 +94,7 @@ class DiscreteVAE(GenerativeModel):
     @classmethod
     def from_config(
         cls, config: ModelConfig, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
-    ) -> DiscreteVAE:
+    ) -> Self:
         """Build a model with new parameters; networks start from torch's global generator.
 
         Args:
@@ -141,78 +133,6 @@ class DiscreteVAE(GenerativeModel):
         )
         model.config, model._own = config, own
         return model
-
-    def save_pretrained(self, path: str | Path) -> Path:
-        """Write the model into a folder of its own: ``model.safetensors`` and ``config.json``.
-
-        Whole or not at all; a saved model that is there gives way. An encoder or decoder of your own is saved by its
-        weights alone.
-
-        Args:
-            path: The folder, new or empty or that of a saved model; ``~`` is the home directory.
-
-        Returns:
-            The folder.
-
-        Raises:
-            InvalidInputError: If the model was not built by `from_config`, a weight is not finite, or the folder
-                holds anything else.
-            OSError: If the disk is full or refuses.
-
-        Examples:
-            >>> import tempfile
-            >>> from discrete_vae.config import ModelConfig, RBMConfig
-            >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     loaded = DiscreteVAE.from_pretrained(model.save_pretrained(f"{folder}/model"))
-            >>> loaded.config == model.config
-            True
-        """
-        if self.config is None:
-            repair = "Build it by DiscreteVAE.from_config, or keep its state_dict."
-            raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
-        check_weights("model", self)
-        return write_model(path, self.config, self.state_dict(), dtype=self.dtype, own=self._own)
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        path: str | Path | RunDirectory,
-        *,
-        encoder: nn.Module | None = None,
-        decoder: nn.Module | None = None,
-        device: torch.device | str = "cpu",
-    ) -> DiscreteVAE:
-        """Load what `save_pretrained` wrote, or the best checkpoint of a run; nothing is unpickled.
-
-        Args:
-            path: The folder of a saved model, or that of a run, whose data need not be there any more.
-            encoder: The module of your own that the model was saved with; its weights are overwritten.
-            decoder: The same.
-            device: Where the model is wanted.
-
-        Returns:
-            The model in evaluation mode.
-
-        Raises:
-            InvalidInputError: If the folder is missing or damaged, a weight has another shape or type or is not
-                finite, or encoder or decoder is missing or not wanted.
-        """
-        saved = read_model(path)
-        for name, part in {"encoder": encoder, "decoder": decoder}.items():
-            if part is None and name in saved.own:
-                rule, repair = (
-                    "must be given: the model was saved with one of your own",
-                    f"Add {name}=module.",
-                )
-                raise InvalidInputError(name, rule, "None", repair)
-            if part is not None and name not in saved.own:
-                rule = "must be left out: the model was saved with the config's"
-                raise InvalidInputError(name, rule, f"a {type(part).__name__}", f"Leave out {name}.")
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"), naming(saved.source):
-            model = cls.from_config(saved.config, encoder=encoder, decoder=decoder).to(saved.dtype)
-            load_weights(model, saved.tensors)
-        return model.to(device).eval()
 
     @property
     def smoothing(self) -> Smoothing:

@@ -50,6 +50,26 @@ class SavedModel(ShowsShapes):
     tensors: dict[str, Tensor]
     source: str
 
+    def check_parts(self, **given: object) -> None:
+        """Check that the user's own parts are given, and no others.
+
+        Args:
+            given: A module or None for each part that may be the user's own.
+
+        Raises:
+            InvalidInputError: If one is missing or not wanted.
+        """
+        for name, part in given.items():
+            if part is None and name in self.own:
+                rule, repair = (
+                    "must be given: the model was saved with one of your own",
+                    f"Add {name}=module.",
+                )
+                raise InvalidInputError(name, rule, "None", repair)
+            if part is not None and name not in self.own:
+                rule = "must be left out: the model was saved with the config's"
+                raise InvalidInputError(name, rule, f"a {type(part).__name__}", f"Leave out {name}.")
+
 
 def write_model(
     path: str | Path,
@@ -78,7 +98,7 @@ def write_model(
     folder = unicode_path("path", path).resolve()
     _check_replaceable(folder)
     for name, value in tensors.items():
-        if value.is_floating_point() and value.dtype != dtype:
+        if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
             repair = "Bring the whole model to one dtype, for example with model.float()."
             raise InvalidInputError(name, f"must be {dtype}, as the decoder is", value.dtype, repair)
     folder.parent.mkdir(parents=True, exist_ok=True)
