@@ -1,7 +1,7 @@
 """One training in a process of its own, on random images: for each line that it reads, steps for so many seconds.
 
 Its first argument is the experiment. With a second one, ``train``, its threads give way as those of
-`discrete_vae.training.loop.train`; with ``dvae`` they are also as many as `dvae train` chooses.
+`discrete_vae.training.loop.run_steps`; with ``dvae`` they are also as many as `dvae train` chooses.
 """
 
 from __future__ import annotations

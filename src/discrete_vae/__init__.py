@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from discrete_vae.samplers.parallel_tempering import ParallelTempering
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
     from discrete_vae.smoothing.spike_slab import SpikeSlab
+    from discrete_vae.training.load import LoadedRun, load_run
+    from discrete_vae.training.loop import TrainingResult
+    from discrete_vae.training.run import train
 
 _HOMES = {
     "BernoulliLikelihood": "likelihoods.bernoulli",
@@ -59,6 +62,7 @@ _HOMES = {
     "GraphBoltzmann": "boltzmann.graph",
     "HierarchicalPosterior": "posteriors.hierarchical",
     "LatentGroup": "posteriors.latent_group",
+    "LoadedRun": "training.load",
     "LogPartition": "log_partition.record",
     "Moments": "samplers.moments",
     "NoSharing": "hierarchy.no_sharing",
@@ -66,6 +70,7 @@ _HOMES = {
     "ParallelTempering": "samplers.parallel_tempering",
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeSlab": "smoothing.spike_slab",
+    "TrainingResult": "training.loop",
     "annealed_log_partition": "log_partition.annealed",
     "bennett_log_partition": "log_partition.bennett",
     "estimate_log_partition": "log_partition.estimate",
@@ -73,7 +78,9 @@ _HOMES = {
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
     "load_experiment": "experiments",
+    "load_run": "training.load",
     "own_experiment": "experiments.own_experiment",
+    "train": "training.run",
     "yielding_threads": "contention",
 }
 
@@ -93,6 +100,7 @@ __all__ = [
     "GroupSharing",
     "HierarchicalPosterior",
     "LatentGroup",
+    "LoadedRun",
     "LogPartition",
     "Moments",
     "NegativeBinomialLikelihood",
@@ -101,6 +109,7 @@ __all__ = [
     "RunningMoments",
     "SpikeExponential",
     "SpikeSlab",
+    "TrainingResult",
     "__version__",
     "annealed_log_partition",
     "bennett_log_partition",
@@ -109,7 +118,9 @@ __all__ = [
     "kl_to_boltzmann",
     "load_dataset",
     "load_experiment",
+    "load_run",
     "own_experiment",
+    "train",
     "yielding_threads",
 ]
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from discrete_vae.records import ShowsShapes
 
-@dataclass(frozen=True, eq=False)
-class ModelSample:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelSample(ShowsShapes):
     """Draws from the generative model.
 
     Attributes:
@@ -24,8 +26,8 @@ class ModelSample:
     h: Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class Encoding:
+@dataclass(frozen=True, eq=False, repr=False)
+class Encoding(ShowsShapes):
     """A draw of all latents from the approximating posterior.
 
     Attributes:

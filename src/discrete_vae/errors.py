@@ -4,6 +4,9 @@ Their `args` are the constructor's, from which `__str__` builds the message; so 
 process raises what a worker met.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 _LONGEST = 1000  # characters of one part of a message
 
 
@@ -36,6 +39,24 @@ class InvalidInputError(DiscreteVAEError, ValueError):
     def __str__(self) -> str:
         received = _on_one_line(self.received)
         return f"{_on_one_line(self.argument)} {self.rule}; received {received}. {_on_one_line(self.repair)}"
+
+
+@contextmanager
+def naming(source: str) -> Iterator[None]:
+    """Put the name of a file or a folder before the arguments that errors name.
+
+    Examples:
+        >>> with naming("runs/digits/checkpoints/step-10"):
+        ...     raise InvalidInputError("step", "must be a whole number", "-1", "Restore it.")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: runs/digits/checkpoints/step-10: step must be a whole number; ...
+    """
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"{source}: {error.argument}", error.rule, error.received, error.repair
+        ) from None
 
 
 def _on_one_line(text: str) -> str:

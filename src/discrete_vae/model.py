@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import SupportsFloat
+from typing import Self, SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,6 @@ from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.draws import Encoding
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.generative import GenerativeModel
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
@@ -25,11 +24,12 @@ from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
 from discrete_vae.posteriors.base import Posterior
+from discrete_vae.pretrained import PretrainedModel
 from discrete_vae.reading import count_features, input_shape, network_input, open_batch
 from discrete_vae.smoothing.base import Smoothing
 
 
-class DiscreteVAE(GenerativeModel):
+class DiscreteVAE(PretrainedModel):
     """p(x, h, zeta, z) = p(z) r(zeta|z) p(h|zeta) p(x|zeta,h) with a Boltzmann machine p(z), and its posterior.
 
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
@@ -58,8 +58,6 @@ class DiscreteVAE(GenerativeModel):
         >>> model.elbo(torch.zeros(5, 6)).value.shape
         torch.Size([5])
     """
-
-    config: ModelConfig | None = None
 
     def __init__(
         self,
@@ -96,7 +94,7 @@ class DiscreteVAE(GenerativeModel):
     @classmethod
     def from_config(
         cls, config: ModelConfig, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
-    ) -> DiscreteVAE:
+    ) -> Self:
         """Build a model with new parameters; networks start from torch's global generator.
 
         Args:
@@ -109,6 +107,9 @@ class DiscreteVAE(GenerativeModel):
         """
         prior = instantiate(config.prior)
         smoothing = instantiate(config.smoothing)
+        own = tuple(
+            name for name, part in {"encoder": encoder, "decoder": decoder}.items() if part is not None
+        )
         likelihood = instantiate(config.likelihood, event_shape=config.shape)
         shape = input_shape(likelihood, missing=config.missing)
         read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
@@ -130,7 +131,7 @@ class DiscreteVAE(GenerativeModel):
             decoder=decoder,
             missing=config.missing,
         )
-        model.config = config
+        model.config, model._own = config, own
         return model
 
     @property

@@ -10,7 +10,7 @@ from discrete_vae.config import instantiate
 from discrete_vae.experiments.own_experiment import own_experiment
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.load import load_run
-from discrete_vae.training.loop import train
+from discrete_vae.training.loop import run_steps
 from tests.commands.conftest import TINY
 
 RANDOM = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def test_a_training_with_gaps_goes_on_bit_for_bit(file, tmp_path):
         run = RunDirectory.create(tmp_path / name)
         for stop in stops:
             asked = iter(range(100))
-            result = train(config, dataset, run, stop=lambda asked=asked, stop=stop: next(asked) >= stop)
+            result = run_steps(config, dataset, run, stop=lambda asked=asked, stop=stop: next(asked) >= stop)
         assert result.step == 6
         weights.append(run.checkpoints().load("last").tensors)
     assert weights[0].keys() == weights[1].keys()

@@ -16,7 +16,7 @@ from discrete_vae.experiments import SIZES, load_experiment
 from discrete_vae.experiments.own_data import own_data
 from discrete_vae.experiments.swapped_sizes import RULES
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.loop import train
+from discrete_vae.training.loop import run_steps
 from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.state import initial_model
 
@@ -57,7 +57,7 @@ def test_every_swap_trains_at_smoke(small, path, name, tmp_path):
     dataset = instantiate(config.data, data_dir=None)
     run = RunDirectory.create(tmp_path / "run")
     quiet = TrainingProgress(0, 3, Console(file=io.StringIO()))
-    result = train(config, dataset, run, progress=quiet)
+    result = run_steps(config, dataset, run, progress=quiet)
     assert math.isfinite(result.best_elbo)
     assert result.best_elbo > -3 * 12 * math.log(2)  # three times fair coins, after three steps
 

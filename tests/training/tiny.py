@@ -13,7 +13,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.load import load_dataset
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.loop import train
+from discrete_vae.training.loop import run_steps
 from discrete_vae.training.progress import TrainingProgress
 
 CONFIG = ExperimentConfig(
@@ -64,4 +64,4 @@ def start_run(folder, config=CONFIG):
 
 
 def train_quietly(run, config=CONFIG, stop_at=None, **more):
-    return train(config, load_dataset("digits"), run, progress=QuietProgress(stop_at), **more)
+    return run_steps(config, load_dataset("digits"), run, progress=QuietProgress(stop_at), **more)

@@ -37,6 +37,10 @@ class FactorialBernoulli(BoltzmannEnergy):
         self.bias = nn.Parameter(torch.zeros(num_units))
         self.blocks = (torch.arange(num_units),)
 
+    def extra_repr(self) -> str:
+        """The size."""
+        return f"num_units={self.num_units}"
+
     def compute_energy(self, z: Tensor) -> Tensor:
         """E(z) = -b^T z; see `BoltzmannEnergy.energy`."""
         z = self._widen(z)

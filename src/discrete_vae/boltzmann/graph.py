@@ -100,6 +100,10 @@ class GraphBoltzmann(BoltzmannEnergy):
             of_block = torch.from_numpy(np.ascontiguousarray(places[:, entries]))
             self.register_buffer(f"_places_{index}", of_block, persistent=False)
 
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return f"num_units={self.num_units}, num_edges={len(self.edges)}"
+
     @classmethod
     def from_ising(
         cls,

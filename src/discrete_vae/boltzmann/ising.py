@@ -11,12 +11,13 @@ from torch import Tensor
 
 from discrete_vae.checks import Axis, check_finite, check_tensor
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsShapes
 
 Array = Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 
 
-@dataclass(frozen=True, eq=False)
-class IsingModel:
+@dataclass(frozen=True, eq=False, repr=False)
+class IsingModel(ShowsShapes):
     """Couplings J and fields h of spins s in {-1,+1}: E_ising(s) = -(sum_pairs J_ij s_i s_j + h^T s).
 
     It is the machine that it was made from, with z = (s + 1) / 2: E(z) = E_ising(s) + offset for every state, so both

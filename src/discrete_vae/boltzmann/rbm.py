@@ -48,6 +48,10 @@ class RBM(BoltzmannEnergy):
         self.bias = nn.Parameter(torch.zeros(self.num_units))
         self.blocks = (torch.arange(num_left), torch.arange(num_left, self.num_units))
 
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return f"num_left={self.num_left}, num_right={self.num_right}"
+
     @classmethod
     def from_ising(cls, couplings: Array, fields: Array, *, dtype: torch.dtype | None = None) -> RBM:
         """The machine whose bits z = (s + 1) / 2 have the law of the spins s in {-1,+1} of an Ising model.

@@ -38,7 +38,8 @@ def run_train(
     from discrete_vae.commands.threads import training_threads
     from discrete_vae.runs.lock import sole_writer
     from discrete_vae.runs.run_directory import RunDirectory
-    from discrete_vae.training.loop import train
+    from discrete_vae.training.loop import run_steps
+    from discrete_vae.training.run import check_same_data, prepare_run
     from discrete_vae.training.state import check_experiment
 
     # everything that can be wrong is found before the folder is made
@@ -56,16 +57,12 @@ def run_train(
         dataset = load()
     num_steps = check_experiment(config, dataset)
     if resume:
-        _check_same_data(run, dataset)
+        check_same_data(run, dataset)
     else:
         run = RunDirectory.create(run.path)
     begun = run.read_environment() if resume else {}
     with sole_writer(run.path), stop_on_signals() as stop, training_threads(config, begun):
-        run.remove_temporaries()
-        if not resume:
-            run.write_config(config.model_dump_json(indent=2) + "\n")
-        if not run.environment_path.exists():  # a kill may have come between the two
-            _write_environment(run, config, dataset, where)
+        prepare_run(run, config, dataset, device=where)
         steps = run.checkpoints().steps()
         done = steps[-1] if steps else 0
         if resume and not steps:
@@ -74,7 +71,7 @@ def run_train(
             _say_other_device(begun, where)
             print(headline(config, dataset, run, done, num_steps, where), file=sys.stderr)
         try:
-            result = train(
+            result = run_steps(
                 config,
                 dataset,
                 run,
@@ -150,7 +147,7 @@ def _resumed_config(run: RunDirectory, request: Request, accept_changed_config: 
     """The config of the run to go on with, which the command line must not contradict."""
     from discrete_vae.commands.overrides import apply_overrides
     from discrete_vae.config import FileDataConfig
-    from discrete_vae.training.changed_config import check_config
+    from discrete_vae.runs.changed_config import check_config
 
     stored = run.read_experiment()
     given = {"name": request.experiment, "size": request.size, "seed": request.seed}
@@ -182,26 +179,3 @@ def _first_difference(before: dict[str, Any], after: dict[str, Any]) -> tuple[st
 def _other(option: str, before: object, after: object) -> InvalidInputError:
     repair = "Leave it out, or start a new run in another --run-dir."
     return InvalidInputError(option, f"must be the resumed run's {before}", after, repair)
-
-
-def _check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
-    """Check that the data are those that the run began with."""
-    before = run.read_environment().get("data", {}).get("sha256")
-    if before is not None and before != dataset.description.sha256:
-        received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
-        repair = "Bring the file back, or start a new run in another --run-dir."
-        raise InvalidInputError("data", f"must be those of the run, SHA-256 {before}", received, repair)
-
-
-def _write_environment(
-    run: RunDirectory, config: ExperimentConfig, dataset: DataSplits, device: torch.device
-) -> None:
-    from dataclasses import asdict
-
-    from discrete_vae.runs.environment import describe_environment
-    from discrete_vae.runs.json_files import write_json
-
-    environment = describe_environment(seed=config.seed, device=device)
-    write_json(
-        run.environment_path, environment | {"data": {"name": dataset.name, **asdict(dataset.description)}}
-    )

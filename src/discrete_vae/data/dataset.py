@@ -13,6 +13,7 @@ from torch import Tensor
 from discrete_vae.data.summaries import summarize
 from discrete_vae.domains import ValueSummary
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsShapes
 
 PARTS = ("train", "valid", "test")
 
@@ -38,8 +39,8 @@ class DatasetDescription:
     columns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class DataSplits:
+@dataclass(frozen=True, eq=False, repr=False)
+class DataSplits(ShowsShapes):
     """A data set in three parts, on the CPU. NaN marks a missing value.
 
     Attributes:

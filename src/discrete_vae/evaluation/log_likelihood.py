@@ -16,12 +16,13 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
+from discrete_vae.records import ShowsShapes
 
 _STREAM = 0x6C6C
 
 
-@dataclass(frozen=True, eq=False)
-class ExampleLogLikelihoods:
+@dataclass(frozen=True, eq=False, repr=False)
+class ExampleLogLikelihoods(ShowsShapes):
     """log p(x) of each example.
 
     Attributes:

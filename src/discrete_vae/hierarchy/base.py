@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.records import ShowsShapes
 
 
-@dataclass(frozen=True, eq=False)
-class HierarchySample:
+@dataclass(frozen=True, eq=False, repr=False)
+class HierarchySample(ShowsShapes):
     """A draw from q(h | zeta, x) with both distributions at it.
 
     Attributes:

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from discrete_vae.noise import check_generator
+from discrete_vae.records import ShowsShapes
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
-@dataclass(frozen=True, eq=False)
-class Gaussian:
+@dataclass(frozen=True, eq=False, repr=False)
+class Gaussian(ShowsShapes):
     """Independent normal variables.
 
     Attributes:

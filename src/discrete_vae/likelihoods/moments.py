@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from discrete_vae.records import ShowsShapes
+
 _ROWS = 4096
 
 
-@dataclass(frozen=True, eq=False)
-class FeatureMoments:
+@dataclass(frozen=True, eq=False, repr=False)
+class FeatureMoments(ShowsShapes):
     """Moments of each feature over its observed entries, on the CPU.
 
     Attributes:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.log_partition.record import LogPartition
+from discrete_vae.records import ShowsShapes
 
 LOW_RATE = 0.3
 """An exchange rate below which the ladder is placed anew, or blamed."""
@@ -17,8 +18,8 @@ _ROUND_TRIPS = 10.0  # per chain; fewer may not have met a mode that is rare whe
 _APART = 3.5  # standard errors between parts of the run that must agree
 
 
-@dataclass(frozen=True, eq=False)
-class BridgeSums:
+@dataclass(frozen=True, eq=False, repr=False)
+class BridgeSums(ShowsShapes):
     """Sums over a stretch of a run, one entry a chain and a gap of the ladder.
 
     With w = F_{i+1} - F_i the work across gap i and c_i a guess of log Z_{i+1} - log Z_i, E[sigmoid(-(w + c_i))]
@@ -75,8 +76,8 @@ def bridge_terms(down: Tensor, up: Tensor, guess: Tensor, reference: Tensor) -> 
     return BridgeSums(forward, backward, squares, 1, trips)
 
 
-@dataclass(frozen=True, eq=False)
-class BridgeEstimate:
+@dataclass(frozen=True, eq=False, repr=False)
+class BridgeEstimate(ShowsShapes):
     """log Z_1 - log Z_0 from some sums.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from torch import nn
+from torch import Tensor, nn
 
 from discrete_vae.checks import values_are_known
 from discrete_vae.errors import InvalidInputError
@@ -28,7 +28,7 @@ def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
     """
     for name, value in module.state_dict().items():
         # a sum is finite only if all of its terms are; it reads the numbers once and writes none
-        if not values_are_known(value):
+        if not isinstance(value, Tensor) or not values_are_known(value):  # or a module's extra state
             continue
         if value.is_floating_point() and not math.isfinite(float(value.sum())):
             broken = value[~value.isfinite()]

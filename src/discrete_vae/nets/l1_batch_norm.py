@@ -92,6 +92,10 @@ class L1BatchNorm(nn.Module):
             self.running_deviation.lerp_(deviation.to(self.running_deviation.dtype), self.momentum)
         return centred * (scale / (deviation + self.eps)) + offset
 
+    def extra_repr(self) -> str:
+        """The size, and whether there are bounds."""
+        return f"{self.num_features}, bounded={self.bounded}"
+
     @torch.no_grad()
     def project_(self) -> None:
         """Bring the parameters s, then o, back inside the paper's bounds; does nothing where there are none."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsShapes
 
 
-@dataclass(frozen=True, eq=False)
-class Elbo:
+@dataclass(frozen=True, eq=False, repr=False)
+class Elbo(ShowsShapes):
     """One-sample estimates of the evidence lower bound, one per example.
 
     Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_tensor
+from discrete_vae.records import ShowsShapes
 
 
-@dataclass(frozen=True, eq=False)
-class LogLikelihood:
+@dataclass(frozen=True, eq=False, repr=False)
+class LogLikelihood(ShowsShapes):
     """Estimates of log p(x), one an example.
 
     Attributes:

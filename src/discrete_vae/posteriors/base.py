@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.posteriors.latent_group import LatentGroup
+from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.base import Smoothing
 
 
-@dataclass(frozen=True, eq=False)
-class PosteriorSample:
+@dataclass(frozen=True, eq=False, repr=False)
+class PosteriorSample(ShowsShapes):
     """A draw from q(z, zeta | x); all tensors (..., batch, unit), in the prior's order.
 
     Attributes:

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from discrete_vae.checks import check_tensor
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsShapes
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LatentGroup:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LatentGroup(ShowsShapes):
     """A group of units that are sampled together.
 
     Attributes:

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsShapes
 from discrete_vae.runs.checkpoint_record import (
     CheckpointRecord,
     damaged,
@@ -25,10 +26,12 @@ from discrete_vae.runs.checksums import sha256_file
 from discrete_vae.runs.json_files import to_json
 
 STATE_FILE = "state.safetensors"
+MODEL_PREFIX = "model/"
+"""What stands before the names of a model's weights among a checkpoint's tensors."""
 
 
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
+@dataclass(frozen=True, eq=False, repr=False)
+class Checkpoint(ShowsShapes):
     """What one checkpoint holds.
 
     Attributes:
@@ -74,16 +77,32 @@ def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[st
     """
     to_json("meta", record.meta)
     to_json("best", record.best or {})
-    separate, state = _separate(tensors), folder / STATE_FILE
-    state.touch()  # safetensors makes private files; this one has the mode that the user's umask gives
-    mode = stat.S_IMODE(state.stat().st_mode)
+    state = folder / STATE_FILE
+    save_tensors(state, tensors)
+    write_record(folder, record, sha256_file(state))
+
+
+def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors of any device into a safetensors file; views are saved as they look.
+
+    Raises:
+        InvalidInputError: If one of them is no tensor.
+        OSError: If the disk is full or refuses.
+    """
+    separate = _separate(tensors)
+    file.touch()  # safetensors makes private files; this one has the mode that the user's umask gives
+    mode = stat.S_IMODE(file.stat().st_mode)
     try:
-        save_file(separate, state)
+        save_file(separate, file)
     except SafetensorError as error:  # safetensors hides the system's error number
         raise OSError(str(error)) from error
-    if stat.S_IMODE(state.stat().st_mode) != mode:
-        state.chmod(mode)
-    write_record(folder, record, sha256_file(state))
+    if stat.S_IMODE(file.stat().st_mode) != mode:
+        file.chmod(mode)
+
+
+def load_tensors(file: Path) -> dict[str, Tensor]:
+    """Read a safetensors file whose sum has been checked; raises whatever a forged one makes its reader raise."""
+    return load_file(file)
 
 
 def verify_checkpoint(folder: Path, step: int) -> CheckpointRecord:
@@ -123,7 +142,7 @@ def read_checkpoint(folder: Path, step: int) -> Checkpoint:
     """
     record = verify_checkpoint(folder, step)
     try:
-        return Checkpoint(folder, record, load_file(folder / STATE_FILE))
+        return Checkpoint(folder, record, load_tensors(folder / STATE_FILE))
     except OSError as error:
         raise unreadable(folder, STATE_FILE, error) from None
     except Exception as error:  # whatever a forged file makes its reader raise

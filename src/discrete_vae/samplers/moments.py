@@ -11,13 +11,14 @@ from torch import Tensor
 from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
 from discrete_vae.checks import check_binary, check_positive_int
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsShapes
 
 _MOST_BATCHES = 32
 _LARGEST_BATCH = 2**24  # sums of so many bits are exact in float32
 
 
-@dataclass(frozen=True, eq=False)
-class Moments:
+@dataclass(frozen=True, eq=False, repr=False)
+class Moments(ShowsShapes):
     """Averages over chains and sweeps, with standard errors from the spread between groups of independent chains.
 
     The errors therefore include the correlation between sweeps of one chain. They are NaN for a single chain.

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_number
+from discrete_vae.checks import check_number, values_are_known
 from discrete_vae.numerics import bounded, replace_gradient
 from discrete_vae.smoothing.spike import SpikeSmoothing
 
@@ -51,6 +51,12 @@ class SpikeExponential(SpikeSmoothing):
             self.beta = nn.Parameter(value)
         else:
             self.register_buffer("beta", value)
+
+    def extra_repr(self) -> str:
+        """beta and whether it trains."""
+        known = values_are_known(self.beta) and not self.beta.is_meta
+        beta = f"{self.beta.item():.4g}" if known else "unknown"
+        return f"beta={beta}, trainable={isinstance(self.beta, nn.Parameter)}"
 
     def bound_sharpness_(self, limit: float) -> None:
         """Set the upper bound of beta.

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
+from discrete_vae.errors import naming
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.saved_weights import load_weights
+from discrete_vae.records import ShowsShapes
+from discrete_vae.runs.changed_config import ConfigChange, check_config
+from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.protocol import Sampler
-from discrete_vae.training.changed_config import ConfigChange, check_config
-from discrete_vae.training.checkpoint_checks import naming
-from discrete_vae.training.state import initial_model, load_chains, load_weights
+from discrete_vae.training.state import initial_model, load_chains
 
 
-@dataclass(frozen=True, eq=False)
-class LoadedRun:
+@dataclass(frozen=True, eq=False, repr=False)
+class LoadedRun(ShowsShapes):
     """A model with what it was trained with.
 
     Attributes:
@@ -36,16 +40,16 @@ class LoadedRun:
 
 
 def load_run(
-    run: RunDirectory,
+    run: str | Path | RunDirectory,
     checkpoint: int | Literal["best", "last"] = "best",
     *,
     device: torch.device | str = "cpu",
     accept_changed_config: bool = False,
 ) -> LoadedRun:
-    """Build the model of a run and load one of its checkpoints.
+    """Build the model of a run and load one of its checkpoints; the data need not be there any more.
 
     Args:
-        run: The run.
+        run: The run, or its folder; ``~`` is the home directory.
         checkpoint: A step, or which one; the best is that with the highest validation ELBO.
         device: Where the model and the chains are wanted.
         accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
@@ -57,12 +61,13 @@ def load_run(
         InvalidInputError: If the config or the checkpoint is missing, damaged, or they do not fit each other; if a
             weight is not finite; if the config has changed and that is not accepted.
     """
+    run = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
     config, store = run.read_experiment(), run.checkpoints()
     change = check_config(run, store.newest(), accept=accept_changed_config)
     saved = store.load(checkpoint)
     model = initial_model(config)
     with naming(str(saved.folder)):
-        load_weights(model, saved.tensors)
+        load_weights(model, saved.tensors, prefix=MODEL_PREFIX)
         model.to(device)
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
         load_chains(chains, saved.tensors, saved.meta)

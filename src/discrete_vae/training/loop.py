@@ -51,7 +51,7 @@ class TrainingResult:
     seconds: float
 
 
-def train(
+def run_steps(
     config: ExperimentConfig,
     dataset: DataSplits,
     run: RunDirectory,
@@ -61,7 +61,7 @@ def train(
     stop: Callable[[], bool] | None = None,
     accept_changed_config: bool = False,
 ) -> TrainingResult:
-    """Train a model, from the run's last checkpoint if it has one.
+    """Take the steps of a run, from its last checkpoint if it has one; `discrete_vae.train` prepares its folder.
 
     A step draws the negative phase from the persistent chains, then follows the gradient of the ELBO, whose KL terms
     are turned on gradually, and brings bounded parameters back inside their bounds. All noise is keyed by the seed

@@ -8,12 +8,11 @@ from typing import Any
 
 from discrete_vae.checks import check_number
 from discrete_vae.config import TrainingConfig
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.evaluation.elbo import ElboEstimate
+from discrete_vae.runs.changed_config import CONFIG_SUM, check_config
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.changed_config import CONFIG_SUM, check_config
-from discrete_vae.training.checkpoint_checks import naming
 from discrete_vae.training.finite import non_finite_weight
 from discrete_vae.training.log_figures import missing_lines
 from discrete_vae.training.state import TrainingState

@@ -15,10 +15,12 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.readable import check_readable
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.log_partition.estimate import quick_log_partition
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.saved_weights import check_weights, load_weights
 from discrete_vae.noise import key_to_seed
+from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
 from discrete_vae.samplers.protocol import Sampler
 from discrete_vae.training.checkpoint_checks import (
     MOMENTS,
@@ -26,8 +28,6 @@ from discrete_vae.training.checkpoint_checks import (
     check_log_partition,
     check_moments,
     check_step,
-    check_weights,
-    naming,
 )
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.feasible import check_feasible
@@ -91,7 +91,7 @@ class TrainingState:
 
     def capture(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values that `restore` needs."""
-        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        tensors = {f"{MODEL_PREFIX}{name}": value for name, value in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             for moment in MOMENTS:
                 if moment in self.optimiser.state[parameter]:
@@ -126,10 +126,10 @@ class TrainingState:
         with naming(source):
             step, (log_partition, std_error) = check_step(meta), check_log_partition(meta)
             sums = ElboSums.from_state(meta.get("sums"))
-            check_weights(self.model, tensors)
+            check_weights(self.model, tensors, prefix=MODEL_PREFIX)
             check_moments(self.model, tensors, step=step)
             load_chains(self.chains, tensors, meta)
-        _copy_weights(self.model, tensors)
+        load_weights(self.model, tensors, prefix=MODEL_PREFIX)
         if step > 0:
             for name, parameter in self.model.named_parameters():
                 if parameter.requires_grad:
@@ -183,17 +183,3 @@ def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], meta: Mapping[st
     }
     check_chains(chains, state)
     chains.load_state_dict(state)
-
-
-def load_weights(model: DiscreteVAE, tensors: Mapping[str, Tensor]) -> None:
-    """Copy a checkpoint's weights into a model.
-
-    Raises:
-        InvalidInputError: If they belong to another model or one is not finite; nothing is changed.
-    """
-    check_weights(model, tensors)
-    _copy_weights(model, tensors)
-
-
-def _copy_weights(model: DiscreteVAE, tensors: Mapping[str, Tensor]) -> None:
-    model.load_state_dict({name: tensors[f"model/{name}"] for name in model.state_dict()})

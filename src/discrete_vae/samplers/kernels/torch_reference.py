@@ -9,13 +9,14 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.checks import check_binary
+from discrete_vae.records import ShowsShapes
 from discrete_vae.samplers.kernels.philox import uniforms, unit_words
 
 _LARGEST_PART = 1 << 22  # spins that are advanced together; their random words take a dozen int64 each
 
 
-@dataclass(frozen=True, eq=False)
-class SweepCall:
+@dataclass(frozen=True, eq=False, repr=False)
+class SweepCall(ShowsShapes):
     """Arguments of one call of a kernel, as checked by `discrete_vae.samplers.kernels.sweeps.run_sweeps`.
 
     Attributes:

@@ -1,0 +1,134 @@
+"""A run's folder around the steps of training: from Python as from `dvae train`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.data.dataset import DataSplits
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import unicode_path
+from discrete_vae.runs.environment import describe_environment
+from discrete_vae.runs.json_files import write_json
+from discrete_vae.runs.lock import sole_writer
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.loop import TrainingResult, run_steps
+from discrete_vae.training.progress import TrainingProgress
+from discrete_vae.training.state import check_experiment
+
+
+def train(
+    config: ExperimentConfig,
+    dataset: DataSplits,
+    run_dir: str | Path | RunDirectory,
+    *,
+    device: torch.device | str = "cpu",
+    progress: TrainingProgress | None = None,
+    stop: Callable[[], bool] | None = None,
+    accept_changed_config: bool = False,
+) -> TrainingResult:
+    """Train a model as `dvae train` does, or go on with a run of the same config; `load_run` gives the model.
+
+    The folder holds what the command writes, so that its verbs read it. The number of threads stays torch's.
+
+    Args:
+        config: The experiment.
+        dataset: Its data.
+        run_dir: The folder: new, empty, or that of a run to go on with; ``~`` is the home directory.
+        device: Where to compute.
+        progress: What shows the figures; None makes one on standard error.
+        stop: Asked before each step; once it says True, the run is saved where it is and left.
+        accept_changed_config: Whether to go on, with a warning, where the run's config.json is not the file that its
+            last checkpoint was trained with.
+
+    Returns:
+        How far it came and which checkpoint is the best.
+
+    Raises:
+        InvalidInputError: If the data do not fit the model, the folder holds something else, another config's or
+            other data's run, or another process trains in it; or the last checkpoint is damaged.
+        NonFiniteLossError: If a term of the loss, a weight or the validation ELBO is not finite; checkpoints stay as
+            they are.
+        CheckpointWriteError: If a checkpoint cannot be written; those before it stay.
+
+    Examples:
+        >>> import tempfile
+        >>> from discrete_vae import load_dataset, load_experiment, load_run
+        >>> config = load_experiment("digits", size="smoke")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result = train(config, load_dataset("digits"), folder, stop=lambda: True)  # before the first step
+        >>> result.step
+        0
+    """
+    check_experiment(config, dataset)
+    run = _folder(run_dir)
+    with sole_writer(run.path):
+        prepare_run(run, config, dataset, device=device)
+        return run_steps(
+            config,
+            dataset,
+            run,
+            device=device,
+            progress=progress,
+            stop=stop,
+            accept_changed_config=accept_changed_config,
+        )
+
+
+def prepare_run(
+    run: RunDirectory, config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str
+) -> None:
+    """Write what a run's folder says of it, unless it says so already; the caller is the folder's sole writer.
+
+    Args:
+        run: The run; its folder exists.
+        config: The experiment.
+        dataset: Its data.
+        device: Where it computes.
+
+    Raises:
+        InvalidInputError: If the folder is another config's or other data's run; nothing is changed.
+        OSError: If something cannot be written.
+    """
+    if run.config_path.exists():
+        _check_same_config(run, config)
+        check_same_data(run, dataset)
+    run.remove_temporaries()
+    if not run.config_path.exists():
+        run.write_config(config.model_dump_json(indent=2) + "\n")
+    if not run.environment_path.exists():  # a kill may have come between the two
+        environment = describe_environment(seed=config.seed, device=device)
+        data = {"name": dataset.name, **asdict(dataset.description)}
+        write_json(run.environment_path, environment | {"data": data})
+
+
+def check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
+    """Check that the data are those that a run began with.
+
+    Raises:
+        InvalidInputError: If their sum is another one.
+    """
+    before = run.read_environment().get("data", {}).get("sha256")
+    if before is not None and before != dataset.description.sha256:
+        received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
+        repair = "Bring the file back, or start a new run in another --run-dir."
+        raise InvalidInputError("data", f"must be those of the run, SHA-256 {before}", received, repair)
+
+
+def _check_same_config(run: RunDirectory, config: ExperimentConfig) -> None:
+    stored = run.read_experiment()
+    if config != stored:
+        names = [name for name in type(config).model_fields if getattr(config, name) != getattr(stored, name)]
+        repair = "Train with the run's, load_run(...).config, or give another run_dir."
+        received = f"another {' and '.join(names)}"
+        raise InvalidInputError("config", f"must be that of the run in {run.path}", received, repair)
+
+
+def _folder(run_dir: str | Path | RunDirectory) -> RunDirectory:
+    """Open a run to go on with, or make the folder of a new one."""
+    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(unicode_path("run_dir", run_dir))
+    return RunDirectory.open(run.path) if run.config_path.exists() else RunDirectory.create(run.path)

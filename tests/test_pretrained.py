@@ -1,0 +1,280 @@
+"""A model in a folder of its own: whole, checked, and the same after the way out and in."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from discrete_vae import DiscreteVAE, load_run
+from discrete_vae.config import (
+    ConvolutionalDecoderConfig,
+    ConvolutionalEncoderConfig,
+    FactorialBernoulliConfig,
+    GaussianHierarchyConfig,
+    GaussianLikelihoodConfig,
+    GraphBoltzmannConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    RBMConfig,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.checksums import sha256_bytes, sha256_file
+from discrete_vae.runs.json_files import to_json
+from tests.training.tiny import start_run, train_quietly
+
+SMALL = {
+    "posterior": HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
+    "prior": RBMConfig(num_left=3, num_right=2),
+}
+CONFIGS = {
+    "plain": ModelConfig(num_features=6, **SMALL),
+    "layers": ModelConfig(
+        num_features=6, hierarchy=GaussianHierarchyConfig(num_layers=2, num_units=2), **SMALL
+    ),
+    "graph": ModelConfig(
+        num_features=6, **SMALL | {"prior": GraphBoltzmannConfig(num_units=4, edges="complete")}
+    ),
+    "independent": ModelConfig(num_features=6, **SMALL | {"prior": FactorialBernoulliConfig(num_units=4)}),
+    "gaps": ModelConfig(num_features=6, missing=True, likelihood=GaussianLikelihoodConfig(), **SMALL),
+    "images": ModelConfig(
+        event_shape=(1, 28, 28),
+        encoder=ConvolutionalEncoderConfig(num_features=4, widths=(2, 2)),
+        decoder=ConvolutionalDecoderConfig(widths=(2, 2)),
+        **SMALL,
+    ),
+}
+
+
+def build(name="plain", **parts):
+    torch.manual_seed(1)
+    model = DiscreteVAE.from_config(CONFIGS[name], **parts)
+    with torch.no_grad():
+        for value in model.state_dict().values():
+            value.add_(0.01 * torch.rand(value.shape, dtype=value.dtype))
+    return model
+
+
+def same(a, b):
+    one, other = a.state_dict(), b.state_dict()
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def seal(folder):
+    """Give a folder's files the sums that they should have, as a forger would."""
+    fields = json.loads((folder / "config.json").read_text())
+    fields.pop("sha256", None)
+    sums = {
+        "weights": sha256_file(folder / "model.safetensors"),
+        "config": sha256_bytes(to_json("", fields).encode()),
+    }
+    (folder / "config.json").write_text(json.dumps(fields | {"sha256": sums}))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    return build().save_pretrained(tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    run = start_run(tmp_path_factory.mktemp("pretrained") / "run")
+    train_quietly(run)
+    return run
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_is_saved_is_loaded(name, tmp_path):
+    model = build(name).eval()
+    before = torch.random.get_rng_state()
+    loaded = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "new" / "model"))
+    assert torch.equal(before, torch.random.get_rng_state())
+    assert loaded.config == model.config
+    assert same(loaded, model)
+    assert not loaded.training
+    x = torch.ones(2, *model.event_shape)
+    assert torch.equal(loaded.encode(x, seed=0).logits, model.encode(x, seed=0).logits)
+    assert sorted(path.name for path in (tmp_path / "new/model").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+    ]
+
+
+def test_a_model_in_float64_stays_in_float64(tmp_path):
+    model = build().double()
+    loaded = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "model"))
+    assert loaded.dtype == torch.float64
+    assert same(loaded, model)
+
+
+def test_a_model_of_two_dtypes_is_refused(tmp_path):
+    model = build()
+    model.prior.double()
+    with pytest.raises(InvalidInputError, match=r"prior.* must be torch.float32.*model.float"):
+        model.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_saved_model_gives_way_and_other_files_do_not(saved):
+    other = build("layers")
+    other.save_pretrained(saved)
+    assert same(DiscreteVAE.from_pretrained(saved), other)
+    (saved / "notes.txt").write_text("mine")
+    with pytest.raises(InvalidInputError, match="must be a new or empty folder.*notes.txt"):
+        other.save_pretrained(saved)
+    assert (saved / "notes.txt").read_text() == "mine"
+
+
+def test_a_run_is_not_overwritten(run):
+    with pytest.raises(InvalidInputError, match="must be a new or empty folder"):
+        build().save_pretrained(run.path)
+
+
+def test_a_write_that_fails_leaves_the_model_that_was_there(saved, monkeypatch):
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+
+    def fails(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("discrete_vae.runs.pretrained.write_json", fails)
+    with pytest.raises(OSError, match="No space"):
+        build("layers").save_pretrained(saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_every_flipped_bit_is_found(saved, name):
+    content = bytearray((saved / name).read_bytes())
+    for place in range(0, len(content), max(1, len(content) // 40)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        (saved / name).write_bytes(damaged)
+        with pytest.raises(InvalidInputError):
+            DiscreteVAE.from_pretrained(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda x: x | {"prior.bias": torch.zeros(3)}, "prior.bias must be float32 of shape"),
+        (lambda x: x | {"prior.bias": torch.zeros(5).double()}, "prior.bias must be float32 of shape"),
+        (lambda x: x | {"more": torch.zeros(1)}, "more must not be there"),
+        (
+            lambda x: {name: value for name, value in x.items() if name != "prior.bias"},
+            "received no such tensor",
+        ),
+        (lambda x: x | {"prior.bias": torch.full((5,), torch.nan)}, "prior.bias must hold finite weights"),
+    ],
+)
+def test_forged_weights_are_named(saved, change, rule):
+    save_file(change(load_file(saved / "model.safetensors")), saved / "model.safetensors")
+    seal(saved)
+    with pytest.raises(InvalidInputError, match=rule) as caught:
+        DiscreteVAE.from_pretrained(saved)
+    assert str(saved) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"format": 2}, "must be a model of format 1"),
+        ({"dtype": "int64"}, "must hold what was saved"),
+        ({"own": 3}, "must hold what was saved"),
+        ({"model": {"num_features": -1}}, "num_features must be"),
+        ({"model": 3}, "must be a JSON object"),
+    ],
+)
+def test_forged_configs_are_refused(saved, fields, rule):
+    file = saved / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+    seal(saved)
+    with pytest.raises(InvalidInputError, match=rule):
+        DiscreteVAE.from_pretrained(saved)
+
+
+def own_parts():
+    return {"encoder": nn.Sequential(nn.Linear(6, 4), nn.Tanh()), "decoder": nn.Linear(5, 6)}
+
+
+@pytest.mark.parametrize("names", [("encoder",), ("decoder",), ("encoder", "decoder")])
+def test_modules_of_ones_own_are_asked_for(names, tmp_path):
+    model = build(**{name: own_parts()[name] for name in names})
+    folder = model.save_pretrained(tmp_path / "model")
+    assert same(DiscreteVAE.from_pretrained(folder, **{name: own_parts()[name] for name in names}), model)
+    with pytest.raises(InvalidInputError, match=f"{names[0]} must be given.*Add {names[0]}=module"):
+        DiscreteVAE.from_pretrained(folder)
+
+
+def test_modules_that_nobody_asked_for_are_refused(saved):
+    with pytest.raises(InvalidInputError, match="decoder must be left out"):
+        DiscreteVAE.from_pretrained(saved, decoder=nn.Linear(5, 6))
+
+
+def test_a_model_put_together_by_hand_is_refused(tmp_path):
+    model = build()
+    by_hand = DiscreteVAE(prior=model.prior, posterior=model.posterior, likelihood=model.likelihood)
+    with pytest.raises(InvalidInputError, match="from_config, or keep its state_dict"):
+        by_hand.save_pretrained(tmp_path / "model")
+
+
+def test_a_part_that_was_exchanged_is_refused(tmp_path):
+    model = build()
+    model.encoder = nn.Sequential(nn.Flatten(), nn.ReLU())  # without weights whose names would give it away
+    with pytest.raises(
+        InvalidInputError, match="model.encoder must be the config's FlattenEncoder; received a Seq"
+    ):
+        model.save_pretrained(tmp_path / "model")
+
+
+class Named(nn.Linear):
+    """A module whose state is more than tensors."""
+
+    def get_extra_state(self):
+        return "a name"
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_state_that_is_no_tensor_is_refused(tmp_path):
+    model = build("independent")
+    model = DiscreteVAE.from_config(model.config, encoder=Named(6, 4))
+    with pytest.raises(InvalidInputError, match="_extra_state.* must be a torch.Tensor"):
+        model.save_pretrained(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    model = build()
+    with torch.no_grad():
+        model.prior.bias[0] = torch.inf
+    with pytest.raises(InvalidInputError, match=r"model.prior.bias must be finite"):
+        model.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_run_gives_its_best_checkpoint(run):
+    best = load_run(run.path)
+    for source in (run, run.path, str(run.path)):
+        assert same(DiscreteVAE.from_pretrained(source), best.model)
+
+
+def test_a_changed_config_of_a_run_is_refused(run, tmp_path):
+    folder = shutil.copytree(run.path, tmp_path / "run")
+    file = folder / "config.json"
+    file.write_text(file.read_text().replace('"name":"tiny"', '"name":"other"'))
+    with pytest.raises(InvalidInputError, match="must be the file that the run was trained with"):
+        DiscreteVAE.from_pretrained(folder)
+
+
+def test_folders_of_neither_are_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="must be the folder of a model or a run"):
+        DiscreteVAE.from_pretrained(tmp_path)
+    with pytest.raises(InvalidInputError, match="must be an existing folder"):
+        DiscreteVAE.from_pretrained(tmp_path / "none")
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInputError, match="must be a folder"):
+        build().save_pretrained(tmp_path / "file")

@@ -1,0 +1,102 @@
+"""Records print the shapes of their tensors, modules their sizes."""
+
+import dataclasses
+import importlib
+import pkgutil
+
+import pytest
+import torch
+
+import discrete_vae
+from discrete_vae import (
+    RBM,
+    BlockGibbs,
+    DiscreteVAE,
+    FactorialBernoulli,
+    GraphBoltzmann,
+    SpikeExponential,
+    load_dataset,
+)
+from discrete_vae.config import ModelConfig, RBMConfig
+from discrete_vae.experiments import load_experiment
+from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.training.load import LoadedRun
+
+MODEL = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+X = torch.zeros(3, 6)
+
+
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (
+            MODEL.elbo(X, negative_phase=torch.ones(2, 4)),
+            "Elbo(reconstruction=<float32 (3,)>, kl_relative=<float32 (3,)>, kl_continuous=<float32 (3,)>, "
+            "log_partition=None, trains_prior=True)",
+        ),
+        (
+            MODEL.sample(5, num_sweeps=1),
+            "ModelSample(mean=<float32 (5, 6)>, z=<float32 (5, 4)>, zeta=<float32 (5, 4)>, h=<float32 (5, 0, 0)>)",
+        ),
+        (
+            MODEL.encode(X),
+            "Encoding(z=<float32 (3, 4)>, zeta=<float32 (3, 4)>, logits=<float32 (3, 4)>, h=<float32 (3, 0, 0)>)",
+        ),
+        (
+            MODEL.log_likelihood(X, 2),
+            "LogLikelihood(value=<float64 (3,)>, std_error=<float64 (3,)>, ess=<float64 (3,)>, "
+            "rise=<float64 (3,)>, num_samples=2)",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_records_show_shapes(record, text):
+    assert repr(record) == text
+
+
+def test_a_data_set_and_a_run_fit_on_a_line():
+    data = repr(load_dataset("digits"))
+    assert data.startswith("DataSplits(name='digits', train=<float32 (1297, 64)>, ")
+    run = LoadedRun(load_experiment("digits"), MODEL, BlockGibbs(MODEL.prior, 3), 5)
+    assert repr(run) == (
+        "LoadedRun(config=<ExperimentConfig>, model=<DiscreteVAE>, "
+        "chains=BlockGibbs(num_chains=3, num_units=4, sweep=0), step=5, changed_config=None)"
+    )
+
+
+def _records_with_tensors():
+    for module in pkgutil.walk_packages(discrete_vae.__path__, "discrete_vae."):
+        if module.name.startswith(("discrete_vae.testing", "discrete_vae.figures", "discrete_vae.__main__")):
+            continue
+        for value in vars(importlib.import_module(module.name)).values():
+            if not (dataclasses.is_dataclass(value) and isinstance(value, type)):
+                continue
+            types = {str(field.type) for field in dataclasses.fields(value)}
+            if value.__module__ == module.name and types & {"Tensor", "Tensor | None"}:
+                yield value
+
+
+def test_every_record_with_tensors_shows_shapes():
+    found = list(_records_with_tensors())
+    assert len(found) >= 8
+    assert [
+        record.__name__ for record in found if not issubclass(record, discrete_vae.records.ShowsShapes)
+    ] == []
+    assert [record.__name__ for record in found if "__repr__" in vars(record)] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        (RBM(3, 2), "RBM(num_left=3, num_right=2)"),
+        (GraphBoltzmann(3, [[0, 1]]), "GraphBoltzmann(num_units=3, num_edges=1)"),
+        (FactorialBernoulli(3), "FactorialBernoulli(num_units=3)"),
+        (SpikeExponential(beta=2.5), "SpikeExponential(beta=2.5, trainable=True)"),
+        (SpikeExponential(trainable=False).to("meta"), "SpikeExponential(beta=unknown, trainable=False)"),
+        (L1BatchNorm(4, bounded=True), "L1BatchNorm(4, bounded=True)"),
+        (BlockGibbs(RBM(3, 2), 7), "BlockGibbs(num_chains=7, num_units=5, sweep=0)"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_modules_show_sizes(module, text):
+    assert repr(module) == text

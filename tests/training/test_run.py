@@ -1,0 +1,123 @@
+"""Training from Python leaves what the command leaves, which both read."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import discrete_vae
+from discrete_vae import DiscreteVAE, load_dataset, load_run
+from discrete_vae.cli import main
+from discrete_vae.config import FileDataConfig
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.lock import sole_writer
+from discrete_vae.runs.run_directory import RunDirectory
+from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress
+
+
+def train(run_dir, config=CONFIG, dataset=None, **more):
+    dataset = load_dataset("digits") if dataset is None else dataset
+    return discrete_vae.train(config, dataset, run_dir, progress=QuietProgress(), **more)
+
+
+def stop_after(num_steps):
+    asked = iter(range(1000))
+    return lambda: next(asked) >= num_steps
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("train") / "new" / "run"
+    return folder, train(folder)
+
+
+def test_a_run_from_python_is_a_run(trained, capsys):
+    folder, result = trained
+    assert result.step == NUM_STEPS
+    run = RunDirectory.open(folder)
+    assert run.read_experiment() == CONFIG
+    environment = run.read_environment()
+    assert (environment["seed"], environment["data"]["name"]) == (CONFIG.seed, "digits")
+    for given in (str(folder), folder, run):
+        loaded = load_run(given)
+        assert (loaded.step, loaded.config) == (result.best_step, CONFIG)
+    assert main(["evaluate", str(folder), "--num-examples", "5"]) == 0
+    assert "log-likelihood" in capsys.readouterr().out
+
+
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(trained, tmp_path):
+    assert train(tmp_path / "run", stop=stop_after(10)).step == 10
+    environment = (tmp_path / "run/environment.json").read_bytes()
+    assert train(RunDirectory(tmp_path / "run")).step == NUM_STEPS
+    assert (tmp_path / "run/environment.json").read_bytes() == environment
+    one, other = (
+        RunDirectory(path).checkpoints().load("last").tensors for path in (trained[0], tmp_path / "run")
+    )
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_the_run_of_another_config_is_refused(trained):
+    before = {path: path.stat().st_mtime_ns for path in trained[0].rglob("*") if path.is_file()}
+    with pytest.raises(
+        InvalidInputError, match=r"config must be that of the run in .*; received another seed"
+    ):
+        train(trained[0], CONFIG.model_copy(update={"seed": 5}))
+    assert {path: path.stat().st_mtime_ns for path in trained[0].rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_that_is_in_use_is_refused(tmp_path):
+    train(tmp_path, stop=stop_after(1))
+    with sole_writer(tmp_path), pytest.raises(InvalidInputError, match="must not be in use"):
+        train(tmp_path)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InvalidInputError, match="must be a new or empty folder"):
+        train(tmp_path)
+    with pytest.raises(InvalidInputError, match="must be a folder"):
+        train(tmp_path / "notes.txt")
+
+
+def test_the_data_may_change_neither_nor_be_needed_later(tmp_path):
+    file = tmp_path / "bits.npy"
+    bits = np.random.default_rng(0).random((200, 64)) < 0.5
+    np.save(file, bits)
+    config = CONFIG.model_copy(update={"data": FileDataConfig(path=file)})
+    train(tmp_path / "run", config, load_dataset("file", path=file))
+    np.save(file, ~bits)
+    with pytest.raises(InvalidInputError, match="data must be those of the run"):
+        train(tmp_path / "run", config, load_dataset("file", path=file))
+    file.unlink()
+    loaded = load_run(tmp_path / "run")
+    assert loaded.model.event_shape == (64,)
+    assert loaded.chains.step(1).shape == (30, 9)
+    assert DiscreteVAE.from_pretrained(tmp_path / "run").config == loaded.model.config
+
+
+def test_it_writes_what_the_command_writes(tmp_path, capsys):
+    file = tmp_path / "bits.npy"
+    np.save(file, np.random.default_rng(0).random((60, 12)) < 0.5)
+    words = ["train", "--data", str(file), "--size", "smoke", "--training.num-epochs", "2"]
+    assert main([*words, "--run-dir", str(tmp_path / "one")]) == 0
+    capsys.readouterr()
+    one = RunDirectory.open(tmp_path / "one")
+    config = one.read_experiment()
+    train(tmp_path / "two", config, load_dataset("file", **config.data.model_dump(exclude={"kind"})))
+    two = RunDirectory.open(tmp_path / "two")
+    assert one.config_path.read_bytes() == two.config_path.read_bytes()
+    assert _steady(one.read_environment()) == _steady(two.read_environment())
+    assert sorted(path.name for path in one.path.iterdir()) == sorted(
+        path.name for path in two.path.iterdir()
+    )
+    assert one.checkpoints().steps() == two.checkpoints().steps()
+    assert main(["train", "--resume", "--run-dir", str(two.path)]) == 0
+    assert "has finished its" in capsys.readouterr().out
+
+
+def _steady(environment):
+    """Without the threads, which the command chooses."""
+    environment["platform"].pop("torch_threads")
+    return json.dumps(environment)
