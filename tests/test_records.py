@@ -60,7 +60,7 @@ def test_a_data_set_and_a_run_fit_on_a_line():
     run = LoadedRun(load_experiment("digits"), MODEL, BlockGibbs(MODEL.prior, 3), 5)
     assert repr(run) == (
         "LoadedRun(config=<ExperimentConfig>, model=<DiscreteVAE>, "
-        "chains=BlockGibbs(num_chains=3, num_units=4, sweep=0), step=5, changed_config=None)"
+        "chains=BlockGibbs(3 chains of 4 units after 0 sweeps), step=5, changed_config=None)"
     )
 
 
@@ -94,7 +94,7 @@ def test_every_record_with_tensors_shows_shapes():
         (SpikeExponential(beta=2.5), "SpikeExponential(beta=2.5, trainable=True)"),
         (SpikeExponential(trainable=False).to("meta"), "SpikeExponential(beta=unknown, trainable=False)"),
         (L1BatchNorm(4, bounded=True), "L1BatchNorm(4, bounded=True)"),
-        (BlockGibbs(RBM(3, 2), 7), "BlockGibbs(num_chains=7, num_units=5, sweep=0)"),
+        (BlockGibbs(RBM(3, 2), 7), "BlockGibbs(7 chains of 5 units after 0 sweeps)"),
     ],
     ids=lambda value: type(value).__name__,
 )

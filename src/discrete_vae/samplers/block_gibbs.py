@@ -101,10 +101,6 @@ class BlockGibbs(MarkovChains):
         }.items():
             self.register_buffer(name, value, persistent=False)
 
-    def extra_repr(self) -> str:
-        """The sizes, and how far the chains are."""
-        return f"num_chains={self.num_chains}, num_units={self.energy.num_units}, sweep={self.sweep}"
-
     @property
     def z(self) -> Tensor:
         """A copy of the states, (chain, unit) float32 in {0,1}."""
