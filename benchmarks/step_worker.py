@@ -31,8 +31,8 @@ def main() -> None:
         if kind == "dvae":
             around.enter_context(training_threads(config, {}))
         torch.manual_seed(0)
-        x = torch.bernoulli(torch.full((config.training.batch_size, config.model.num_features), 0.2))
-        state = TrainingState.initial(config, x.mean(0))
+        x = torch.bernoulli(torch.full((config.training.batch_size, config.model.num_values), 0.2))
+        state = TrainingState.initial(config, x)
         halfway = config.training.num_epochs / 2
 
         def step() -> float:
