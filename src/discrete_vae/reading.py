@@ -39,7 +39,8 @@ def open_batch(
         InvalidInputError: If an argument breaks its rule.
     """
     shape = likelihood.event_shape
-    if isinstance(x, Tensor) and x.dim() == 2 and x.shape[1] == math.prod(shape):
+    rows = isinstance(x, Tensor) and x.layout == torch.strided and x.dim() == 2  # others are refused below
+    if isinstance(x, Tensor) and rows and x.shape[1] == math.prod(shape):
         x = x.reshape(-1, *shape)
         observed = observed.reshape(x.shape) if observed is not None and observed.dim() == 2 else observed
     batch = check_tensor("x", x, ("batch", *shape))

@@ -81,7 +81,8 @@ def alter_json(content: bytes, chosen: random.Random) -> bytes:
         place[key] = chosen.choice([old + 1, -old, old * 10 + 1, str(old), [old]])
     else:
         place[key] = chosen.choice(_STRANGE)
-    return json.dumps(record, indent=2).encode()
+    unchanged = record == json.loads(content)  # -0 is 0
+    return content if unchanged else json.dumps(record, indent=2).encode()
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -50,7 +50,8 @@ def _damage(run: Path, stage: Stage, chosen: random.Random) -> str:
     """Damage one file of a run; returns what was done."""
     if chosen.random() < 0.2:
         return forge(chosen.choice(sorted((run / "checkpoints").iterdir())), chosen)
-    name = chosen.choice(sorted(snapshot(run, without=WRITTEN_BY_READERS)))
+    # a killed run leaves its empty lock, of which nothing is read
+    name = chosen.choice(sorted(set(snapshot(run, without=WRITTEN_BY_READERS)) - {".lock"}))
     file = run / name
     kind = chosen.random()
     if kind < 0.1 and "checkpoints" in name:

@@ -171,7 +171,7 @@ def test_start_states_of_any_width_and_byte_order_are_taken(cli, trained_on_imag
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
 def test_a_standard_error_that_is_none_is_refused(refused, trained, value):
     error = refused("log-partition", trained, "--std-error", value)
-    assert "std_error must be a finite number above 0; received " in error
+    assert "std_error must be a finite number of at least 1e-06; received " in error
 
 
 @pytest.mark.parametrize(

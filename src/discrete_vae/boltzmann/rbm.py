@@ -238,7 +238,8 @@ class RBM(BoltzmannEnergy):
         pairs = torch.zeros_like(linear)
         for of_left, of_right, chosen in order.terms():
             weight = self.weight if chosen is None else self.weight * chosen
-            pairs = pairs + (sides[of_left][0] @ weight.to(bits.dtype) * sides[of_right][1]).sum(-1)
+            left, right = sides[of_left][0], sides[of_right][1]
+            pairs = pairs + (left @ weight.to(left.dtype) * right).sum(-1)
         return -(pairs + linear)
 
 

@@ -51,7 +51,7 @@ def run_log_partition(
     if out is not None and not to_json:
         check_picture_path(out)
     if std_error is not None:
-        check_number("std_error", std_error, above=0.0, repair="Give nats, for example 0.01.")
+        check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
     from discrete_vae.evaluation.chain_health import chain_health
     from discrete_vae.evaluation.repeats import repeat_log_partition
     from discrete_vae.log_partition.bennett import bennett_log_partition

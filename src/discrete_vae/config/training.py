@@ -96,7 +96,7 @@ class EvaluationConfig(Record):
         description="Memory that evaluation may take for the networks' intermediate values, MiB.",
     )
     log_partition_std_error: Factor = Field(
-        default=0.003, gt=0.0, description="Standard error of log Z that bridge sampling goes for, nats."
+        default=0.003, ge=1e-6, description="Standard error of log Z that bridge sampling goes for, nats."
     )
     max_tempered_sweeps: Repetitions = Field(
         default=50_000, description="Most sweeps of bridge sampling for log Z."

@@ -44,7 +44,7 @@ def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: 
     """
     trained = None if newest is None else newest.meta.get(CONFIG_SUM)
     now = run.config_sha256()
-    if newest is None or trained is None or trained == now:  # a run of the library may have no such file
+    if newest is None or trained == now:  # None both where a loop of the library wrote no such file
         return None
     change = ConfigChange(newest.step, str(trained)[:64], str(now))
     if not accept:

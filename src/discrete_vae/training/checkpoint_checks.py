@@ -22,7 +22,7 @@ def check_moments(model: nn.Module, tensors: Mapping[str, Tensor], *, step: int)
     The optimiser's fused kernel trusts their sizes and would write beyond the end of smaller ones.
 
     Raises:
-        InvalidInputError: If one is missing or foreign, or has another shape or type.
+        InvalidInputError: If one is missing or foreign, has another shape or type, or is not finite.
     """
     wanted: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
@@ -33,6 +33,8 @@ def check_moments(model: nn.Module, tensors: Mapping[str, Tensor], *, step: int)
     saved = {name: value for name, value in tensors.items() if name.startswith("optimiser/")}
     for name in sorted(wanted.keys() | saved.keys()):
         check_like(name, saved.get(name), wanted.get(name))
+        if not bool(saved[name].isfinite().all()):
+            raise InvalidInputError(name, "must be finite", "NaN or an infinity", OTHER_MODEL)
 
 
 def check_chains(chains: Sampler, state: Mapping[str, Any]) -> None:

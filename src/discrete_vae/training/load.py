@@ -70,5 +70,5 @@ def load_run(
         load_weights(model, saved.tensors, prefix=MODEL_PREFIX)
         model.to(device)
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-        load_chains(chains, saved.tensors, saved.meta)
+        load_chains(chains, saved.tensors)
     return LoadedRun(config, model.eval(), chains, saved.step, change)

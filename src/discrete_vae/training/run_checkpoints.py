@@ -58,6 +58,10 @@ class RunCheckpoints:
         best, changes = checkpoint.record.best, checkpoint.meta.get(_CHANGES, [])
         repair = "The file was changed by other means than training: restore it from a copy."
         with naming(str(checkpoint.folder)):
+            wanted = self._state.capture()[1].keys() | {CONFIG_SUM, _CHANGES}
+            if differing := sorted(wanted ^ checkpoint.meta.keys()):
+                received = "nothing" if differing[0] in wanted else "what training does not save"
+                raise InvalidInputError(differing[0], "must be what training saves", received, repair)
             if checkpoint.meta.get("step") != checkpoint.step:
                 received = f"{checkpoint.meta.get('step')!r}"[:80]
                 raise InvalidInputError("step", f"must be {checkpoint.step}", received, repair)

@@ -101,13 +101,8 @@ class TrainingState:
             "log_partition": self.log_partition,
             "log_partition_std_error": self.log_partition_std_error,
             "sums": self.sums.state(),
-            "chains": {},
         }
-        for name, value in self.chains.state_dict().items():
-            if isinstance(value, Tensor):
-                tensors[f"chains/{name}"] = value
-            else:
-                meta["chains"][name] = value
+        tensors |= {f"chains/{name}": value for name, value in self.chains.state_dict().items()}
         return tensors, meta
 
     def restore(
@@ -128,7 +123,7 @@ class TrainingState:
             sums = ElboSums.from_state(meta.get("sums"))
             check_weights(self.model, tensors, prefix=MODEL_PREFIX)
             check_moments(self.model, tensors, step=step)
-            load_chains(self.chains, tensors, meta)
+            load_chains(self.chains, tensors)
         load_weights(self.model, tensors, prefix=MODEL_PREFIX)
         if step > 0:
             for name, parameter in self.model.named_parameters():
@@ -171,14 +166,13 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     return config.training.num_epochs * batches.steps_per_epoch
 
 
-def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+def load_chains(chains: Sampler, tensors: Mapping[str, Tensor]) -> None:
     """Bring chains to where a checkpoint left them.
 
     Raises:
         InvalidInputError: If it was made for other chains, or is damaged.
     """
-    plain = meta.get("chains")
-    state = (dict(plain) if isinstance(plain, dict) else {}) | {
+    state = {
         name.removeprefix("chains/"): value for name, value in tensors.items() if name.startswith("chains/")
     }
     check_chains(chains, state)
