@@ -88,7 +88,7 @@ def test_the_data_may_change_neither_nor_be_needed_later(tmp_path):
     config = CONFIG.model_copy(update={"data": FileDataConfig(path=file)})
     train(tmp_path / "run", config, load_dataset("file", path=file))
     np.save(file, ~bits)
-    with pytest.raises(InvalidInputError, match="data must be those of the run"):
+    with pytest.raises(InvalidInputError, match="data must be those that "):
         train(tmp_path / "run", config, load_dataset("file", path=file))
     file.unlink()
     loaded = load_run(tmp_path / "run")

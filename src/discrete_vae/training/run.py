@@ -116,7 +116,9 @@ def check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
     if before is not None and before != dataset.description.sha256:
         received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
         repair = "Bring the file back, or start a new run in another --run-dir."
-        raise InvalidInputError("data", f"must be those of the run, SHA-256 {before}", received, repair)
+        raise InvalidInputError(
+            "data", f"must be those that {run.environment_path} names, SHA-256 {before}", received, repair
+        )
 
 
 def _check_same_config(run: RunDirectory, config: ExperimentConfig) -> None:
