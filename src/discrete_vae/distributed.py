@@ -35,6 +35,8 @@ def process_group() -> Iterator[None]:
         dist.init_process_group("gloo")
     try:
         yield
+        if joins:
+            dist.barrier()  # the first process holds what the others meet in: it must not leave before them
     finally:
         if joins:
             dist.destroy_process_group()

@@ -20,7 +20,7 @@ from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.evaluation.memory import samples_in_memory
 
 SCRIPT = """
-import json, sys, torch
+import json, os, sys, torch
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.distributed import from_first, process_group, rank
@@ -34,6 +34,7 @@ with process_group():
         result["error"] = str(error)
     with open(f"{sys.argv[1]}/{rank()}.json", "w") as file:
         json.dump(result, file)
+os._exit(0)  # threads of gloo that are still there would sometimes end the interpreter's own way out
 """
 
 
