@@ -120,7 +120,7 @@ def step_table(config: ExperimentConfig, *, seconds: float) -> str:
     def floor() -> None:
         for left, right in pairs:
             left @ right
-        state.optimiser.step()
+        state.optimizer.step()
 
     calls: dict[str, Callable[[], object]] = {"floor": floor}
     for name, chains in ways.items():

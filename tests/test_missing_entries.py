@@ -1,4 +1,4 @@
-"""Unobserved entries are marginalised exactly: against the sum over all that they may be."""
+"""Unobserved entries are marginalized exactly: against the sum over all that they may be."""
 
 from itertools import product
 

@@ -57,12 +57,12 @@ def test_elbo_has_its_parts(model, x):
 def test_a_few_steps_raise_the_bound(model):
     pattern = (torch.arange(12) % 2).float()
     x = torch.cat([pattern.expand(50, 12), 1 - pattern.expand(50, 12)])
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     first = model.elbo(x).value.mean().item()
     for _ in range(150):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (-model.elbo(x).value.mean()).backward()
-        optimiser.step()
+        optimizer.step()
         model.project_()
     last = model.elbo(x).value.mean().item()
     assert last > first + 4
@@ -254,17 +254,17 @@ def test_importance_weighted_by_hand():
         got.std_error, torch.tensor([2**0.5 / 2**0.5 / 2, 0.0], dtype=torch.float64), rtol=1e-6, atol=1e-7
     )
     halves = torch.tensor([3.0**0.5, 2.0], dtype=torch.float64)
-    torch.testing.assert_close(got.rise, (2 / halves).log(), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(got.doubling_gain, (2 / halves).log(), rtol=1e-6, atol=1e-7)
     one = importance_weighted(torch.zeros(1, 3))
-    assert bool(one.std_error.isnan().all() and one.rise.isnan().all())
+    assert bool(one.std_error.isnan().all() and one.doubling_gain.isnan().all())
 
 
 def test_the_rise_compares_with_either_half():
     log_weights = torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     parts = [importance_weighted(part).value for part in (log_weights[:3], log_weights[4:])]
     got = importance_weighted(log_weights)
-    torch.testing.assert_close(got.rise, got.value - (parts[0] + parts[1]) / 2)
-    assert bool((importance_weighted(log_weights[:6]).rise > 0).all())  # by Jensen's inequality
+    torch.testing.assert_close(got.doubling_gain, got.value - (parts[0] + parts[1]) / 2)
+    assert bool((importance_weighted(log_weights[:6]).doubling_gain > 0).all())  # by Jensen's inequality
 
 
 def test_a_loop_that_forgets_to_project_keeps_the_bounds(model, x):

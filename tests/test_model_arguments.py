@@ -197,13 +197,13 @@ class TestWrongObjects:
         "use", [exact_log_partition, annealed_log_partition, lambda energy: RunningMoments(energy, 5)]
     )
     def test_what_is_no_machine(self, use):
-        with pytest.raises(InvalidInputError, match="energy must be a BoltzmannEnergy; received a list"):
+        with pytest.raises(InvalidInputError, match="energy must be a BoltzmannMachine; received a list"):
             use([])
 
     @pytest.mark.parametrize("wrong", ["x", {}, 1j, [None], object()])
     def test_what_is_no_inverse_temperature(self, wrong):
         with pytest.raises(InvalidInputError, match="inverse_temperature must be a number"):
-            RBM(2, 2).marginal_energy(torch.ones(3, 4), wrong)
+            RBM(2, 2).free_energy(torch.ones(3, 4), inverse_temperature=wrong)
 
     @pytest.mark.parametrize("load", [load_dataset, load_experiment])
     def test_what_is_no_name(self, load):

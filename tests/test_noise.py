@@ -25,7 +25,7 @@ def test_different_keys_give_different_seeds():
     assert len({key_to_seed(*key) for key in keys}) == len(keys)
 
 
-def test_neighbouring_keys_are_unrelated():
+def test_neighboring_keys_are_unrelated():
     words = [key_to_seed(0, step) for step in range(4096)]
     flips = [bin(a ^ b).count("1") for a, b in pairwise(words)]
     assert abs(sum(flips) / len(flips) - 32) < 5 * 4 / len(flips) ** 0.5  # sd of a count of 64 fair bits is 4

@@ -45,7 +45,7 @@ X = torch.zeros(3, 6)
         (
             MODEL.log_likelihood(X, 2),
             "LogLikelihood(value=<float64 (3,)>, std_error=<float64 (3,)>, ess=<float64 (3,)>, "
-            "rise=<float64 (3,)>, num_samples=2)",
+            "doubling_gain=<float64 (3,)>, num_samples=2)",
         ),
     ],
     ids=lambda value: type(value).__name__,

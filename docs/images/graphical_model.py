@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-# Okabe and Ito's blue and vermilion, told apart with any colour vision.
+# Okabe and Ito's blue and vermilion, told apart with any color vision.
 DISCRETE, CONTINUOUS, DATA = "#0072B2", "#D55E00", "0.25"
 RADIUS = 0.3
 LATENTS = {

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from discrete_vae import SpikeExponential
 
-# Okabe and Ito's blue, vermilion and green: told apart with any colour vision.
+# Okabe and Ito's blue, vermilion and green: told apart with any color vision.
 COLORS = {0.2: "#0072B2", 0.5: "#D55E00", 0.8: "#009E73"}
 STYLES = {1.0: ":", 3.0: "-", 5.0: "--"}
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from discrete_vae.training.loop import TrainingResult
     from discrete_vae.training.run import train
 
-_HOMES = {
+_LAZY_EXPORTS = {
     "BernoulliLikelihood": "likelihoods.bernoulli",
     "CategoricalLikelihood": "likelihoods.categorical",
     "GaussianLikelihood": "likelihoods.gaussian",
@@ -126,9 +126,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _LAZY_EXPORTS:
         raise AttributeError(f"module 'discrete_vae' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"discrete_vae.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(f"discrete_vae.{_LAZY_EXPORTS[name]}"), name)
     globals()[name] = value
     return value
 

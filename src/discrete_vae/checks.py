@@ -237,7 +237,7 @@ def check_binary(name: str, value: Tensor) -> Tensor:
     binary = (value == 0) | (value == 1)
     if not bool(binary.all()):
         worst = value[~binary].flatten()[0].item()
-        repair = "Binarise it, for example with torch.bernoulli."
+        repair = "Binarize it, for example with torch.bernoulli."
         if worst == -1:
             repair = f"Map -1 and 1 to 0 and 1 by ({name} + 1) / 2."
         raise InvalidInputError(name, "must hold only the values 0 and 1", f"a value of {worst:g}", repair)

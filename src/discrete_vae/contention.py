@@ -13,7 +13,7 @@ _TASKS = Path("/proc/self/task")
 _PERIOD = 0.25  # seconds between two looks
 _CONTENDED, _FREE = 0.15, 0.02  # seconds that threads waited for a core, per second
 _FIRST_HOLD, _LONGEST_HOLD = 1.0, 30.0  # seconds without contention before threads spin again
-_MOST_HOLDERS = 64
+_MAX_HOLDERS = 64
 
 _lock = threading.Lock()
 _users = 0
@@ -126,7 +126,7 @@ class _Holders:
         if self._release is not None or team == 1:
             return
         self._release = threading.Event()
-        for _ in range(min(_MOST_HOLDERS, max(1, -(-(cores + 1 - team) // team)))):
+        for _ in range(min(_MAX_HOLDERS, max(1, -(-(cores + 1 - team) // team)))):
             threading.Thread(target=_hold_a_team, args=(self._release,), daemon=True).start()
 
     def free(self) -> None:

@@ -42,17 +42,17 @@ def process_group() -> Iterator[None]:
             dist.destroy_process_group()
 
 
-def own_share(num_items: int) -> range:
-    """The items of this process: every world_size-th, so that neighbours of different cost are spread.
+def shard_indices(num_items: int) -> range:
+    """The items of this process: every world_size-th, so that neighbors of different cost are spread.
 
     Examples:
-        >>> own_share(3)
+        >>> shard_indices(3)
         range(0, 3)
     """
     return range(rank(), num_items, world_size())
 
 
-def gather_shares(values: Tensor) -> Tensor:
+def all_reduce_shards(values: Tensor) -> Tensor:
     """Put the shares of all processes together.
 
     Args:
@@ -66,7 +66,7 @@ def gather_shares(values: Tensor) -> Tensor:
     return values
 
 
-def from_first(compute: Callable[[], T]) -> T:
+def compute_on_rank_zero(compute: Callable[[], T]) -> T:
     """What the first process computes, in every process.
 
     Raises:

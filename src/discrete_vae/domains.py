@@ -101,7 +101,7 @@ UNIT_INTERVAL = Domain(
 )
 BINARY = Domain(
     "must hold only the values 0 and 1",
-    lambda _: "Binarise it, for example with torch.bernoulli.",
+    lambda _: "Binarize it, for example with torch.bernoulli.",
     0.0,
     1.0,
     whole=True,

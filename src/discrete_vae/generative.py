@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import (
     check_binary,
     check_finite,
@@ -19,8 +19,8 @@ from discrete_vae.draws import ModelSample
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.nets.finite_weights import check_weights
-from discrete_vae.nets.running_statistics import running_statistics
 from discrete_vae.noise import draw_key, one_source
 from discrete_vae.samplers.block_gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
@@ -36,7 +36,7 @@ class GenerativeModel(nn.Module, ABC):
         likelihood: p(x | what the decoder gives).
     """
 
-    prior: BoltzmannEnergy
+    prior: BoltzmannMachine
     hierarchy: Hierarchy
     decoder: nn.Module
     likelihood: Likelihood
@@ -163,7 +163,7 @@ class GenerativeModel(nn.Module, ABC):
     ) -> tuple[Tensor, Tensor]:
         """E[x | zeta, h], (..., *event), and h, drawn if there is none."""
         check_weights("model", self)  # a mean hides an infinite logit
-        with running_statistics(self):
+        with eval_mode(self):
             if h is None:
                 h = self.hierarchy.sample(zeta, generator=generator)
             parameters = self._decode(self.hierarchy.decoder_input(zeta, h))

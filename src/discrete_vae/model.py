@@ -7,7 +7,7 @@ from typing import Self, SupportsFloat
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.draws import Encoding
@@ -17,8 +17,8 @@ from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
 from discrete_vae.log_partition.surrogate import gradient_and_value
+from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.nets.mlp_decoder import MLPDecoder
-from discrete_vae.nets.running_statistics import running_statistics
 from discrete_vae.noise import one_source
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
@@ -62,7 +62,7 @@ class DiscreteVAE(PretrainedModel):
     def __init__(
         self,
         *,
-        prior: BoltzmannEnergy,
+        prior: BoltzmannMachine,
         posterior: Posterior,
         likelihood: Likelihood,
         hierarchy: Hierarchy | None = None,
@@ -265,7 +265,7 @@ class DiscreteVAE(PretrainedModel):
             repair = "Estimate it once: estimate_log_partition(model.prior)."
             raise InvalidInputError("log_partition", rule, "None", repair)
         chunks = []
-        with running_statistics(self):
+        with eval_mode(self):
             features = self._features(x, observed)
             for first in range(0, num_samples, chunk_size):
                 count = min(chunk_size, num_samples - first)
@@ -303,7 +303,7 @@ class DiscreteVAE(PretrainedModel):
         """
         x, observed = self._open(x, observed)
         generator = one_source(seed, generator, x.device)
-        with running_statistics(self):
+        with eval_mode(self):
             features = self._features(x, observed)
             sample = self.posterior.rsample(features, generator=generator)
             self._finite("the posterior network's logits", sample.logits)

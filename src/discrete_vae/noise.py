@@ -16,7 +16,7 @@ _MASK = (1 << 64) - 1
 
 
 def key_to_seed(seed: int, *key: int) -> int:
-    """Mix a seed and any number of integers into one 64-bit seed (SplitMix64 finaliser, one round an integer).
+    """Mix a seed and any number of integers into one 64-bit seed (SplitMix64 finalizer, one round an integer).
 
     Args:
         seed: Any integer from 0 to 2^64 - 1.

@@ -107,7 +107,7 @@ def bernoulli_entropy(logits: Tensor) -> Tensor:
 def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
     """Log-probability of value under Bernoulli(sigmoid(l)), elementwise: z l - softplus(l).
 
-    For a value strictly between 0 and 1 this is the expected log-probability of a binarisation with that mean.
+    For a value strictly between 0 and 1 this is the expected log-probability of a binarization with that mean.
 
     Args:
         value: In [0, 1], broadcastable with the logits.

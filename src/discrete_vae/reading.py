@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.nets.running_statistics import running_statistics
+from discrete_vae.nets.eval_mode import eval_mode
 
 
 def open_batch(
@@ -80,5 +80,5 @@ def count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
     if isinstance(known, int):
         return known
     weight = next(encoder.parameters(), torch.zeros(()))
-    with torch.no_grad(), running_statistics(encoder):
+    with torch.no_grad(), eval_mode(encoder):
         return encoder(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]

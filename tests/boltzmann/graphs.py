@@ -17,7 +17,7 @@ SMALL_GRAPHS = {
 }
 
 
-def randomise(energy, *, scale=1.0, seed=0):
+def randomize(energy, *, scale=1.0, seed=0):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in energy.parameters():
@@ -26,12 +26,12 @@ def randomise(energy, *, scale=1.0, seed=0):
 
 
 def small_graph(name, **options):
-    return randomise(GraphBoltzmann(*SMALL_GRAPHS[name]), **options)
+    return randomize(GraphBoltzmann(*SMALL_GRAPHS[name]), **options)
 
 
 def rbm_and_its_graph(num_left, num_right, **options):
     """An RBM with random parameters, and the graph machine that is the same."""
-    rbm = randomise(RBM(num_left, num_right), **options)
+    rbm = randomize(RBM(num_left, num_right), **options)
     pairs = [[i, num_left + j] for i in range(num_left) for j in range(num_right)]
     graph = GraphBoltzmann(rbm.num_units, pairs)
     with torch.no_grad():
@@ -46,4 +46,4 @@ def random_graph(num_units, num_edges, *, seed=0, scale=0.4):
     pairs = pairs[pairs[:, 0] != pairs[:, 1]].sort(1).values.unique(dim=0)
     pairs = pairs[torch.randperm(len(pairs), generator=generator)[:num_edges]]
     assert len(pairs) == num_edges
-    return randomise(GraphBoltzmann(num_units, pairs), seed=seed, scale=scale)
+    return randomize(GraphBoltzmann(num_units, pairs), seed=seed, scale=scale)

@@ -18,9 +18,9 @@ CALLS = {
     "energy": lambda machine, z: machine.energy(z),
     "forward": lambda machine, z: machine(z),
     "block_logits": lambda machine, z: machine.block_logits(z, 0),
-    "block_free_energy": lambda machine, z: machine.block_free_energy(z, 0),
-    "marginal_energy": lambda machine, z: machine.marginal_energy(z),
-    "marginal_energy at t": lambda machine, z: machine.marginal_energy(z, 0.5),
+    "free_energy of the first block": lambda machine, z: machine.free_energy(z, 0),
+    "free_energy": lambda machine, z: machine.free_energy(z),
+    "free_energy at t": lambda machine, z: machine.free_energy(z, inverse_temperature=0.5),
 }
 
 
@@ -52,8 +52,8 @@ def test_free_energy_refuses_spins():
         RBM(2, 3).free_energy(torch.tensor([[1.0, -1.0]]))
 
 
-@pytest.mark.parametrize("block", [5, None, "0", -1, True, 0.0])
-@pytest.mark.parametrize("call", ["block_logits", "block_free_energy"])
+@pytest.mark.parametrize("block", [5, "0", -1, True, 0.0])
+@pytest.mark.parametrize("call", ["block_logits", "free_energy"])
 def test_blocks_that_are_not_there(machine, call, block):
     with pytest.raises(InvalidInputError, match=r"block must be an integer from 0 to \d; received"):
         getattr(machine, call)(torch.zeros(1, 5), block)
@@ -67,21 +67,21 @@ def test_every_kind_of_integer_is_a_block(machine, block):
 @pytest.mark.parametrize("shape", [(10, 1), (2, 10), (3,), (1, 1)])
 def test_temperatures_that_would_broadcast(machine, shape):
     with pytest.raises(InvalidInputError, match="inverse_temperature must be a number or a tensor that fits"):
-        machine.marginal_energy(torch.zeros(10, 5), torch.ones(shape))
+        machine.free_energy(torch.zeros(10, 5), inverse_temperature=torch.ones(shape))
 
 
 @pytest.mark.parametrize("t", [float("nan"), float("inf"), torch.tensor([1.0, float("nan")])])
 def test_temperatures_that_are_not_finite(machine, t):
     with pytest.raises(InvalidInputError, match="inverse_temperature must be finite"):
-        machine.block_free_energy(torch.zeros(2, 5), 0, t)
+        machine.free_energy(torch.zeros(2, 5), 0, t)
 
 
 @pytest.mark.parametrize(
     "t", [2, 0.5, torch.tensor(0.5), torch.full((4,), 0.5), torch.ones(1), np.float32(1)]
 )
 def test_temperatures_of_every_right_kind(machine, t):
-    assert machine.marginal_energy(torch.zeros(4, 5), t).shape == (4,)
-    assert machine.marginal_energy(torch.zeros(3, 4, 5), t).shape == (3, 4)
+    assert machine.free_energy(torch.zeros(4, 5), inverse_temperature=t).shape == (4,)
+    assert machine.free_energy(torch.zeros(3, 4, 5), inverse_temperature=t).shape == (3, 4)
 
 
 def test_what_inner_loops_call_does_not_look_at_values(machine):

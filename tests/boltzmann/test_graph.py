@@ -16,7 +16,7 @@ from tests.boltzmann.graphs import (
     ODD_CYCLE,
     SMALL_GRAPHS,
     random_graph,
-    randomise,
+    randomize,
     rbm_and_its_graph,
     small_graph,
 )
@@ -64,14 +64,14 @@ class TestSameAsTheRBM:
         for block in range(2):
             torch.testing.assert_close(graph.block_logits(z, block), rbm.block_logits(z, block), **exact)
             torch.testing.assert_close(
-                graph.block_free_energy(z, block, 0.3), rbm.block_free_energy(z, block, 0.3), **exact
+                graph.free_energy(z, block, 0.3), rbm.free_energy(z, block, 0.3), **exact
             )
-        torch.testing.assert_close(graph.marginal_energy(z), rbm.marginal_energy(z), **exact)
+        torch.testing.assert_close(graph.free_energy(z), rbm.free_energy(z), **exact)
 
     def test_gradients(self, shape):
         rbm, graph = (machine.double() for machine in rbm_and_its_graph(*shape))
         z = all_states(rbm.num_units)
-        for values in ((rbm.energy(z), graph.energy(z)), (rbm.marginal_energy(z), graph.marginal_energy(z))):
+        for values in ((rbm.energy(z), graph.energy(z)), (rbm.free_energy(z), graph.free_energy(z))):
             weights = torch.linspace(-1, 2, len(z), dtype=torch.float64)
             of_rbm, of_graph = (
                 torch.autograd.grad((value * weights).sum(), list(machine.parameters()))
@@ -120,12 +120,12 @@ def test_expected_energy_is_unbiased_for_a_posterior_without_hierarchy(ranks):
 
 
 class TestFaultsAreRejected:
-    def test_two_neighbours_in_one_block(self, monkeypatch):
+    def test_two_neighbors_in_one_block(self, monkeypatch):
         monkeypatch.setattr(
-            graph_module, "colour_blocks", lambda n, edges: [np.array([0, 1, 3]), np.array([2, 4])]
+            graph_module, "color_blocks", lambda n, edges: [np.array([0, 1, 3]), np.array([2, 4])]
         )
         with pytest.raises(AssertionError):
-            check_energy(randomise(GraphBoltzmann(5, ODD_CYCLE)))
+            check_energy(randomize(GraphBoltzmann(5, ODD_CYCLE)))
 
     def test_a_unit_in_two_blocks(self):
         machine = small_graph("odd cycle")
@@ -145,11 +145,11 @@ class TestFaultsAreRejected:
                 return super().compute_block_logits(z, block) + extra * (seen_from == "block_logits")
 
         with pytest.raises(AssertionError):
-            check_energy(randomise(Twice(5, ODD_CYCLE)))
+            check_energy(randomize(Twice(5, ODD_CYCLE)))
 
     def test_weights_in_another_order(self):
         machine = small_graph("odd cycle")
-        machine.neighbour_edge = machine.neighbour_edge.roll(1)
+        machine.neighbor_edge = machine.neighbor_edge.roll(1)
         with pytest.raises(AssertionError):
             check_energy(machine)
 
@@ -212,7 +212,7 @@ def test_a_hundred_thousand_units_and_a_million_edges():
     machine = random_graph(100_000, 1_000_000, scale=0.1)
     assert len(machine.blocks) < 12
     z = (torch.rand(20, 100_000, generator=torch.Generator().manual_seed(1)) < 0.5).float()
-    (machine.energy(z).mean() - machine.marginal_energy(z).mean()).backward()
+    (machine.energy(z).mean() - machine.free_energy(z).mean()).backward()
     assert bool(machine.weight.grad.isfinite().all())
     first, second = machine.edges[:3].T
     pairs = (z[:, first] * z[:, second]).mean(0)

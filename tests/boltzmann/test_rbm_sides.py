@@ -7,7 +7,7 @@ from discrete_vae import RBM
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
-from tests.boltzmann.graphs import randomise
+from tests.boltzmann.graphs import randomize
 from tests.boltzmann.products import products_of
 
 
@@ -21,7 +21,7 @@ def conditionals(rbm: RBM) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_conditionals_are_those_of_the_joint_distribution():
-    rbm = randomise(RBM(3, 2))
+    rbm = randomize(RBM(3, 2))
     hidden, visible = conditionals(rbm)
     torch.testing.assert_close(rbm.hidden_given_visible(all_states(3)), hidden)
     torch.testing.assert_close(rbm.visible_given_hidden(all_states(2)), visible)
@@ -31,7 +31,7 @@ def test_conditionals_are_those_of_the_joint_distribution():
 
 
 def test_draws_follow_the_conditionals():
-    rbm, generator = randomise(RBM(3, 2)), torch.Generator().manual_seed(0)
+    rbm, generator = randomize(RBM(3, 2)), torch.Generator().manual_seed(0)
     for sample, width, given, prob in (
         (rbm.sample_hidden, 2, 3, conditionals(rbm)[0]),
         (rbm.sample_visible, 3, 2, conditionals(rbm)[1]),
@@ -52,7 +52,7 @@ def test_draws_follow_the_conditionals():
 
 
 def test_each_takes_one_product():
-    rbm, generator = randomise(RBM(30, 20)), torch.Generator().manual_seed(0)
+    rbm, generator = randomize(RBM(30, 20)), torch.Generator().manual_seed(0)
     visible, hidden = torch.ones(8, 30), torch.ones(8, 20)
     for call in (
         lambda: rbm.hidden_given_visible(visible),
@@ -65,7 +65,7 @@ def test_each_takes_one_product():
 
 
 def test_generators_make_draws_repeat_and_autocast_does_not_round():
-    rbm, visible = randomise(RBM(30, 20)), torch.bernoulli(torch.full((50, 30), 0.5))
+    rbm, visible = randomize(RBM(30, 20)), torch.bernoulli(torch.full((50, 30), 0.5))
     a, b = (rbm.sample_hidden(visible, generator=torch.Generator().manual_seed(3)) for _ in range(2))
     assert torch.equal(a, b)
     with torch.autocast("cpu", torch.bfloat16):

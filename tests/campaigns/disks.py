@@ -22,8 +22,8 @@ from tests.campaigns.tiny_runs import (
     train_words,
 )
 
-_MOST_OPERATIONS = 180  # of a run that changes something on the disk
-_MOST_BYTES = 16_000  # a little more than the largest file of a run
+_MAX_OPERATIONS = 180  # of a run that changes something on the disk
+_MAX_BYTES = 16_000  # a little more than the largest file of a run
 
 
 def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
@@ -32,7 +32,7 @@ def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Find
         return _reader(stage, chosen, folder)
     run, struck, history = folder / "run", False, []
     for faulty in [True] * chosen.choice([1, 1, 2]) + [False]:
-        first = _fault(run, chosen, _MOST_OPERATIONS) if faulty else None
+        first = _fault(run, chosen, _MAX_OPERATIONS) if faulty else None
         ended = call(train_words(stage.data, run), first=first)
         history.append(f"{ended}\n")
         wrong = ended.status != 0 and (not faulty or refusal_fault(ended, before=False))
@@ -47,7 +47,7 @@ def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Find
 
 def _fault(place: Path, chosen: random.Random, operations: int) -> Callable[[], None]:
     if chosen.random() < 0.25:
-        return limit_file_size(chosen.randint(0, _MOST_BYTES))
+        return limit_file_size(chosen.randint(0, _MAX_BYTES))
     error, lasting = chosen.choice(ERRORS), chosen.random() < 0.5
     return fail(Disk(place, chosen.randint(1, operations), error, lasting=lasting))
 

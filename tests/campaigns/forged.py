@@ -33,7 +33,7 @@ def forge(folder: Path, chosen: random.Random) -> str:
 def _forge_tensor(tensors: dict[str, torch.Tensor], name: str, chosen: random.Random) -> str:
     old = tensors[name]
     kinds = ["missing", "larger", "empty", "flat", "complex", "another type", "renamed"]
-    if old.is_floating_point() and name.startswith(("model/", "optimiser/")):
+    if old.is_floating_point() and name.startswith(("model/", "optimizer/")):
         kinds += ["NaN", "infinite"]
     kind = chosen.choice(kinds)
     if kind in ("missing", "renamed"):

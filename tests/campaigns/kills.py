@@ -22,7 +22,7 @@ from tests.campaigns.tiny_runs import (
     train_words,
 )
 
-_MOST_OPERATIONS = 110  # of the run from its first to its last
+_MAX_OPERATIONS = 110  # of the run from its first to its last
 _SECONDS = 0.3  # about what the run takes
 _STOPPED = {signal.SIGKILL: (-9,), signal.SIGINT: (130,), signal.SIGTERM: (-15, 130, 143)}
 
@@ -33,9 +33,9 @@ def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Find
         return _stop_reader(stage, chosen, folder)
     run, struck, history = folder / "run", False, []
     kind = chosen.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-    moments = [_moment(run, chosen, kind, _MOST_OPERATIONS, _SECONDS) for _ in range(chosen.randint(1, 4))]
+    moments = [_moment(run, chosen, kind, _MAX_OPERATIONS, _SECONDS) for _ in range(chosen.randint(1, 4))]
     if number % 2 == 0:
-        kind, moments = signal.SIGKILL, [{"first": kill_at(run, number // 2 % _MOST_OPERATIONS + 1)}]
+        kind, moments = signal.SIGKILL, [{"first": kill_at(run, number // 2 % _MAX_OPERATIONS + 1)}]
     for moment in [*moments, {}]:
         ended = call(train_words(stage.data, run), **moment)
         history.append(f"{ended}\n")

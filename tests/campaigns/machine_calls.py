@@ -64,16 +64,14 @@ def calls_of_machine(name: str, machine: Any) -> list[Call]:
             f"{name}.block_logits", machine.block_logits, z=z, block=0, _free=("z",), _sizes=("block",)
         ),
         right_call(
-            f"{name}.block_free_energy",
-            machine.block_free_energy,
+            f"{name}.free_energy",
+            lambda z, **k: machine.free_energy(z, **k),
             z=z,
             block=0,
             inverse_temperature=0.5,
             _free=("z",),
             _sizes=("block",),
-        ),
-        right_call(
-            f"{name}.marginal_energy", machine.marginal_energy, z=z, inverse_temperature=0.5, _free=("z",)
+            _optional=("block",),
         ),
         right_call(
             f"BlockGibbs({name})",

@@ -26,7 +26,7 @@ NUM_STEPS = 12
 SETTINGS = [
     *TINY,
     *("--training.num-epochs", str(NUM_STEPS), "--training.validate-every", "3"),
-    *("--training.optimiser.learning-rate", "5"),
+    *("--training.optimizer.learning-rate", "5"),
 ]
 WRITTEN_BY_READERS = ("evaluation", "log_partition", "figures")  # files and folders that begin so
 _EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
@@ -35,9 +35,9 @@ _EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
 def write_data(path: Path) -> Path:
     """60 images of 3 by 4 binary pixels, in two clusters."""
     noise = np.random.default_rng(0)
-    centres = noise.random((2, 12))
+    centers = noise.random((2, 12))
     path.parent.mkdir(parents=True, exist_ok=True)
-    bits = noise.random((60, 12)) < centres[noise.integers(0, 2, 60)]
+    bits = noise.random((60, 12)) < centers[noise.integers(0, 2, 60)]
     np.save(path, bits.reshape(60, 3, 4))
     return path
 
@@ -92,7 +92,7 @@ def difference(run: Path, unbroken: Path, *, log: bool = True) -> str | None:
     """Where a finished run differs from the unbroken one; None if it equals it byte for byte, but for times.
 
     Compared are the config, the name of the best checkpoint, the last and the best checkpoint with weights, chains and
-    optimiser, and the log.
+    optimizer, and the log.
     """
     last = f"checkpoints/step-{NUM_STEPS}"
     best = f"checkpoints/step-{json.loads((unbroken / 'best.json').read_text())['step']}"

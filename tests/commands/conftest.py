@@ -56,9 +56,9 @@ def snapshot(folder):
 def data_file(tmp_path_factory):
     """40 examples of 12 binary features, in two clusters."""
     random = np.random.default_rng(0)
-    centres = random.random((2, 12))
+    centers = random.random((2, 12))
     path = tmp_path_factory.mktemp("data") / "flags.npy"
-    np.save(path, random.random((60, 12)) < centres[random.integers(0, 2, 60)])
+    np.save(path, random.random((60, 12)) < centers[random.integers(0, 2, 60)])
     return path
 
 

@@ -100,8 +100,8 @@ def test_a_training_with_gaps_goes_on_bit_for_bit(file, tmp_path):
 def test_gaps_are_imputed_better_than_by_column_means(cli, tmp_path):
     """Real values with a fifth of them missing; what is missing is known here, and judged in units of its column."""
     random = np.random.default_rng(1)
-    centres = random.normal(size=(4, 8)) * 3
-    whole = (centres[random.integers(0, 4, 1000)] + random.normal(size=(1000, 8))) * np.logspace(
+    centers = random.normal(size=(4, 8)) * 3
+    whole = (centers[random.integers(0, 4, 1000)] + random.normal(size=(1000, 8))) * np.logspace(
         -1, 2, 8
     ) + 50
     missing = random.random(whole.shape) < 0.2

@@ -10,7 +10,7 @@ from discrete_vae.runs.checkpoint_files import read_checkpoint, write_checkpoint
 from discrete_vae.runs.checkpoint_record import RECORD_FILE, CheckpointRecord
 from tests.commands.test_train import forget_after
 
-WEIGHT, MOMENT = "model/prior.weight", "optimiser/prior.weight/exp_avg"
+WEIGHT, MOMENT = "model/prior.weight", "optimizer/prior.weight/exp_avg"
 
 
 def forge(folder, tensors=None, meta=None, **record):
@@ -41,10 +41,10 @@ TENSORS = {
     "long moment": ({MOMENT: torch.zeros(3000, 2)}, MOMENT),
     "double moment": ({MOMENT: torch.zeros(3, 2, dtype=torch.float64)}, MOMENT),
     "missing moment": ({MOMENT: None}, MOMENT),
-    "missing step": ({"optimiser/prior.weight/step": None}, "optimiser/prior.weight/step"),
-    "wide step": ({"optimiser/prior.weight/step": torch.zeros(9)}, "optimiser/prior.weight/step"),
-    "integer step": ({"optimiser/prior.weight/step": torch.tensor(3)}, "optimiser/prior.weight/step"),
-    "foreign moment": ({"optimiser/prior.other/step": torch.tensor(3.0)}, "optimiser/prior.other/step"),
+    "missing step": ({"optimizer/prior.weight/step": None}, "optimizer/prior.weight/step"),
+    "wide step": ({"optimizer/prior.weight/step": torch.zeros(9)}, "optimizer/prior.weight/step"),
+    "integer step": ({"optimizer/prior.weight/step": torch.tensor(3)}, "optimizer/prior.weight/step"),
+    "foreign moment": ({"optimizer/prior.other/step": torch.tensor(3.0)}, "optimizer/prior.other/step"),
     "double weight": ({WEIGHT: torch.zeros(3, 2, dtype=torch.float64)}, WEIGHT),
     "missing weight": ({WEIGHT: None}, WEIGHT),
     "weight of another shape": ({WEIGHT: torch.zeros(2, 3)}, WEIGHT),
@@ -64,7 +64,7 @@ TENSORS = {
 def test_tensors_that_do_not_fit_are_refused(cli, trained, last, tensors, named):
     forge(last, tensors)
     verbs = [("train", "--resume", "--run-dir", trained)]
-    if not named.startswith("optimiser"):
+    if not named.startswith("optimizer"):
         verbs.append(("evaluate", trained, "--checkpoint", "last"))
     for words in verbs:
         status, out, err = cli(*words)

@@ -21,9 +21,9 @@ def changed(words):
 
 def test_values_are_set_and_the_rest_stays():
     config = changed(
-        "--training.num-epochs 7 --training.optimiser.learning_rate=1e-4 --model.smoothing.trainable false"
+        "--training.num-epochs 7 --training.optimizer.learning_rate=1e-4 --model.smoothing.trainable false"
     )
-    assert (config.training.num_epochs, config.training.optimiser.learning_rate) == (7, 1e-4)
+    assert (config.training.num_epochs, config.training.optimizer.learning_rate) == (7, 1e-4)
     assert config.model.smoothing.trainable is False
     back = apply_overrides(config, split_overrides(["--training.num-epochs", "300"])[1])
     assert back.training.warm_up == DIGITS.training.warm_up
@@ -74,9 +74,9 @@ def test_settings_may_stand_before_the_experiment():
         ("--training.num-epochs 0", "--training.num-epochs must be greater than 0; received '0'."),
         ("--training.num-epochs 1.5", "must be a whole number; received '1.5'"),
         ("--training.num-epochs", "must be followed by a value; received nothing"),
-        ("--training.optimiser.learning-rate inf", "must be a finite number"),
-        ("--training.optimiser.learning-rate nan", "must be a finite number"),
-        ("--training.optimiser.learning-rate -1", "must be greater than 0"),
+        ("--training.optimizer.learning-rate inf", "must be a finite number"),
+        ("--training.optimizer.learning-rate nan", "must be a finite number"),
+        ("--training.optimizer.learning-rate -1", "must be greater than 0"),
         ("--model.smoothing.trainable maybe", "must be true or false; received 'maybe'"),
         ("--model.smoothing.beta 0", "must be at least 0.01; received '0'"),
         ("--model.posterior.hidden 4 x", "must be a whole number; received '4 x'"),

@@ -15,7 +15,7 @@ from discrete_vae.errors import InvalidInputError
         (3, [], "digits-short-seed-3"),
         (None, [("training.num-epochs", ["3"])], "digits-short-num-epochs-3"),
         (None, [("model.decoder.hidden", ["20", "30"])], "digits-short-decoder-hidden-20-30"),
-        (None, [("training.optimiser.learning-rate", ["1e-4"])], "digits-short-learning-rate-1e-4"),
+        (None, [("training.optimizer.learning-rate", ["1e-4"])], "digits-short-learning-rate-1e-4"),
         (None, [("training.num-epochs", ["3"]), ("training.num-epochs", ["4"])], "digits-short-num-epochs-4"),
     ],
 )

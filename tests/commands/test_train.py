@@ -18,7 +18,7 @@ from tests.commands.conftest import NUM_STEPS, TINY, snapshot
 
 
 def final_files(run, step=NUM_STEPS):
-    """Weights, beta, chains, optimiser and running log Z, byte for byte, and which checkpoint is the best."""
+    """Weights, beta, chains, optimizer and running log Z, byte for byte, and which checkpoint is the best."""
     return snapshot_of(run / "checkpoints" / f"step-{step}") | snapshot_of(run, "best.json")
 
 
@@ -130,7 +130,7 @@ def test_own_data_learn_something(cli, tmp_path):
     np.save(tmp_path / "two.npy", (random.random((400, 12)) < 0.05) ^ (kind == 1))
     words = ["--size", "smoke", "--training.num-epochs", "100", "--training.sampler.num-chains", "50"]
     words += [
-        "--training.optimiser.learning-rate",
+        "--training.optimizer.learning-rate",
         "0.02",
         "--training.num-sweeps",
         "5",

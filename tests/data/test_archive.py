@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from discrete_vae.data import archive as archive_module
-from discrete_vae.data.archive import Archive, ArrayRule, obtain
-from discrete_vae.data.download import DownloadError, Home, RemoteFile
+from discrete_vae.data.archive import Archive, ArrayRule, fetch_archive
+from discrete_vae.data.download import DownloadError, Mirror, RemoteFile
 from discrete_vae.errors import InvalidInputError
 
 CONTENT = bytes(range(12))
@@ -17,8 +17,8 @@ def convert(originals):
 
 
 def archive(address: str, **rules: ArrayRule) -> Archive:
-    home = Home((address,), (RemoteFile("raw.bin", f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"),))
-    return Archive("made.npz", rules or {"rows": ArrayRule("uint8", (3, 4), highest=11)}, home, convert)
+    mirror = Mirror((address,), (RemoteFile("raw.bin", f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"),))
+    return Archive("made.npz", rules or {"rows": ArrayRule("uint8", (3, 4), highest=11)}, mirror, convert)
 
 
 NOWHERE = "http://127.0.0.1:9/"
@@ -26,38 +26,38 @@ NOWHERE = "http://127.0.0.1:9/"
 
 def test_an_absent_file_is_downloaded_converted_and_kept(site, folder):
     (site[0] / "raw.bin").write_bytes(CONTENT)
-    made = obtain(archive(site[1]), folder)
+    made = fetch_archive(archive(site[1]), folder)
     assert made.arrays["rows"].tolist() == np.arange(12).reshape(3, 4).tolist()
     assert [entry.name for entry in folder.iterdir()] == ["made.npz"]
     assert made.sha256 == hashlib.sha256((folder / "made.npz").read_bytes()).hexdigest()
     (site[0] / "raw.bin").unlink()
-    assert obtain(archive(NOWHERE), folder).sha256 == made.sha256
+    assert fetch_archive(archive(NOWHERE), folder).sha256 == made.sha256
 
 
 def test_the_users_cache_is_made_when_it_is_needed(site, tmp_path, monkeypatch):
     monkeypatch.delenv("DISCRETE_VAE_DATA", raising=False)
     monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache" / name)
     (site[0] / "raw.bin").write_bytes(CONTENT)
-    obtain(archive(site[1]))
+    fetch_archive(archive(site[1]))
     assert (tmp_path / "cache" / "discrete-vae" / "made.npz").is_file()
 
 
 def test_a_failed_download_leaves_nothing(site, folder):
     (site[0] / "raw.bin").write_bytes(CONTENT[:-1])
     with pytest.raises(DownloadError, match=r"raw\.bin"):
-        obtain(archive(site[1]), folder)
+        fetch_archive(archive(site[1]), folder)
     assert list(folder.iterdir()) == []
 
 
 def test_a_missing_folder_starts_no_download(site, tmp_path):
     with pytest.raises(InvalidInputError, match="data_dir must be an existing folder"):
-        obtain(archive(site[1]), tmp_path / "none")
+        fetch_archive(archive(site[1]), tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
 def test_originals_put_there_by_hand_are_converted_and_kept(folder):
     (folder / "raw.bin").write_bytes(CONTENT)
-    obtain(archive(NOWHERE), folder)
+    fetch_archive(archive(NOWHERE), folder)
     assert sorted(entry.name for entry in folder.iterdir()) == ["made.npz", "raw.bin"]
 
 
@@ -70,7 +70,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(site, folder, monkeypatch):
     with pytest.raises(
         InvalidInputError, match=r"must be a folder where made\.npz can be written.*No space left"
     ):
-        obtain(archive(site[1]), folder)
+        fetch_archive(archive(site[1]), folder)
     assert list(folder.iterdir()) == []
 
 
@@ -79,7 +79,7 @@ def test_a_conversion_that_breaks_the_rules_is_not_kept(site, folder):
     with pytest.raises(
         InvalidInputError, match=r"the converted made\.npz, array 'rows', must have the shape 5 x 4"
     ):
-        obtain(archive(site[1], rows=ArrayRule("uint8", (5, 4))), folder)
+        fetch_archive(archive(site[1], rows=ArrayRule("uint8", (5, 4))), folder)
     assert list(folder.iterdir()) == []
 
 
@@ -97,7 +97,7 @@ def test_a_present_file_of_another_form_is_refused_and_left_alone(folder, arrays
     np.savez(folder / "made.npz", **arrays)
     before = (folder / "made.npz").read_bytes()
     with pytest.raises(InvalidInputError, match=message) as caught:
-        obtain(archive(NOWHERE), folder)
+        fetch_archive(archive(NOWHERE), folder)
     assert str(folder / "made.npz") in str(caught.value)
     assert "Remove the file" in str(caught.value)
     assert (folder / "made.npz").read_bytes() == before
@@ -110,7 +110,7 @@ def test_a_truncated_file_is_refused_with_the_repair(folder):
     with pytest.raises(
         InvalidInputError, match=r"made\.npz must be a readable NumPy file.*Remove the file to have it"
     ):
-        obtain(archive(NOWHERE), folder)
+        fetch_archive(archive(NOWHERE), folder)
 
 
 def test_rules_may_allow_several_lengths_and_leave_arrays_out(folder):
@@ -120,7 +120,7 @@ def test_rules_may_allow_several_lengths_and_leave_arrays_out(folder):
         "source": ArrayRule("str", ()),
         "more": ArrayRule("uint8", (1,), optional=True),
     }
-    assert set(obtain(archive(NOWHERE, **rules), folder).arrays) == {"rows", "source"}
+    assert set(fetch_archive(archive(NOWHERE, **rules), folder).arrays) == {"rows", "source"}
     rules["rows"] = ArrayRule("uint8", ((3, 6), 4))
     with pytest.raises(InvalidInputError, match="must have the shape 3 or 6 x 4"):
-        obtain(archive(NOWHERE, **rules), folder)
+        fetch_archive(archive(NOWHERE, **rules), folder)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from discrete_vae.data.batches import TrainingBatches, batch_indices, binarise
+from discrete_vae.data.batches import TrainingBatches, batch_indices, binarize
 from discrete_vae.data.dataset import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import keyed_generator
@@ -55,7 +55,7 @@ def test_fixed_bits_come_as_they_are():
     assert torch.equal(batches.batch(4), train[batches.indices(4)])
 
 
-def test_probabilities_are_binarised_afresh_in_each_step():
+def test_probabilities_are_binarized_afresh_in_each_step():
     train = torch.full((4, 500), 0.5)
     batches = TrainingBatches(dataset(train, dynamic=True), 4, seed=0)
     first, second = batches.batch(0), batches.batch(1)
@@ -65,7 +65,7 @@ def test_probabilities_are_binarised_afresh_in_each_step():
     assert torch.equal(dataset(train, dynamic=True).train, torch.full((4, 500), 0.5))
 
 
-def test_the_binarisation_shares_no_noise_with_the_model():
+def test_the_binarization_shares_no_noise_with_the_model():
     # Were the stream keyed by (seed, step) alone, these bits would be the model's first draws.
     train = torch.full((4, 500), 0.5)
     bits = TrainingBatches(dataset(train, dynamic=True), 4, seed=3).batch(8)
@@ -77,11 +77,11 @@ def test_the_binarisation_shares_no_noise_with_the_model():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_bits_follow_their_probabilities(dtype):
     p = torch.tensor([0.0, 0.0078125, 0.5, 0.90625, 1.0], dtype=dtype)  # exact in each dtype
-    bits = binarise(p.expand(40000, 5), generator=keyed_generator(2))
+    bits = binarize(p.expand(40000, 5), generator=keyed_generator(2))
     assert bits.dtype == dtype
     spread = (p * (1 - p) / 40000).double().sqrt()
     assert bool(((bits.double().mean(0) - p.double()).abs() <= 5.2 * spread).all())
-    wrong = binarise((p * 0.95).expand(40000, 5), generator=keyed_generator(2)).double().mean(0)
+    wrong = binarize((p * 0.95).expand(40000, 5), generator=keyed_generator(2)).double().mean(0)
     assert bool(((wrong - p.double()).abs() > 5.2 * spread)[2:].all())  # the bound has the power to tell
 
 

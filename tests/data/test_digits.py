@@ -23,8 +23,8 @@ def test_the_split_is_the_same_in_every_run_and_changes_with_its_seed():
     assert not torch.equal(load_digits(split_seed=1).train, first.train)
 
 
-def test_the_binarisation_seed_changes_the_evaluation_bits_only():
-    first, other = load_digits(), load_digits(binarisation_seed=1)
+def test_the_binarization_seed_changes_the_evaluation_bits_only():
+    first, other = load_digits(), load_digits(binarization_seed=1)
     assert torch.equal(first.train, other.train)
     assert not torch.equal(first.valid, other.valid)
     assert not torch.equal(first.test, other.test)

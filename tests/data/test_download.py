@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from discrete_vae.data.download import DownloadError, Home, RemoteFile, collect, git_blob_id
+from discrete_vae.data.download import DownloadError, Mirror, RemoteFile, fetch_files, git_blob_id
 
 CONTENT = bytes(range(256)) * 40
 CHECKSUMS = {
@@ -21,18 +21,18 @@ def into(tmp_path):
     return path
 
 
-def home(*addresses: str, algorithm: str = "sha256") -> Home:
-    return Home(addresses, (RemoteFile("a.bin", f"{algorithm}:{CHECKSUMS[algorithm]}"),))
+def mirror(*addresses: str, algorithm: str = "sha256") -> Mirror:
+    return Mirror(addresses, (RemoteFile("a.bin", f"{algorithm}:{CHECKSUMS[algorithm]}"),))
 
 
-def get(home, into, folder):
-    return collect(home, into=into, by_hand=folder, wanted="a.npz")
+def get(mirror, into, folder):
+    return fetch_files(mirror, destination=into, manual_folder=folder, made_file="a.npz")
 
 
 @pytest.mark.parametrize("algorithm", CHECKSUMS)
 def test_a_good_file_is_fetched(site, into, folder, algorithm):
     (site[0] / "a.bin").write_bytes(CONTENT)
-    paths = get(home(site[1], algorithm=algorithm), into, folder)
+    paths = get(mirror(site[1], algorithm=algorithm), into, folder)
     assert paths == {"a.bin": into / "a.bin"}
     assert paths["a.bin"].read_bytes() == CONTENT
     assert list(folder.iterdir()) == []
@@ -43,7 +43,7 @@ def test_a_good_file_is_fetched(site, into, folder, algorithm):
 def test_altered_and_truncated_files_are_refused_and_removed(site, into, folder, algorithm, content):
     (site[0] / "a.bin").write_bytes(content)
     with pytest.raises(DownloadError, match=r"a\.bin must be downloadable and have the right checksum"):
-        get(home(site[1], algorithm=algorithm), into, folder)
+        get(mirror(site[1], algorithm=algorithm), into, folder)
     assert list(into.iterdir()) == []
 
 
@@ -51,19 +51,19 @@ def test_altered_and_truncated_files_are_refused_and_removed(site, into, folder,
 def test_a_line_that_breaks_is_noticed(site, into, folder, algorithm):
     (site[0] / "a.bin.cut").write_bytes(CONTENT)
     with pytest.raises(DownloadError):
-        get(home(site[1], algorithm=algorithm), into, folder)
+        get(mirror(site[1], algorithm=algorithm), into, folder)
     assert list(into.iterdir()) == []
 
 
 def test_the_next_address_is_tried(site, into, folder):
     (site[0] / "b").mkdir()
     (site[0] / "b" / "a.bin").write_bytes(CONTENT)
-    assert get(home(site[1], site[1] + "b/"), into, folder)["a.bin"].read_bytes() == CONTENT
+    assert get(mirror(site[1], site[1] + "b/"), into, folder)["a.bin"].read_bytes() == CONTENT
 
 
 def test_a_failure_names_the_addresses_and_what_to_do(site, into, folder):
     with pytest.raises(DownloadError) as caught:
-        get(home(site[1], site[1] + "b/"), into, folder)
+        get(mirror(site[1], site[1] + "b/"), into, folder)
     message = str(caught.value)
     for part in (
         f"{site[1]}a.bin",
@@ -83,12 +83,12 @@ def test_no_network_at_all(into, folder, monkeypatch):
     with pytest.raises(
         DownloadError, match=r"http://127\.0\.0\.1:9/a\.bin: ConnectionError: .*refused.*Check the network"
     ):
-        get(home("http://127.0.0.1:9/"), into, folder)
+        get(mirror("http://127.0.0.1:9/"), into, folder)
 
 
 def test_a_file_put_there_by_hand_is_used(into, folder):
     (folder / "a.bin").write_bytes(CONTENT)
-    assert get(home("http://127.0.0.1:9/"), into, folder) == {"a.bin": folder / "a.bin"}
+    assert get(mirror("http://127.0.0.1:9/"), into, folder) == {"a.bin": folder / "a.bin"}
 
 
 def test_a_wrong_file_put_there_by_hand_is_refused_and_left_alone(into, folder):
@@ -96,7 +96,7 @@ def test_a_wrong_file_put_there_by_hand_is_refused_and_left_alone(into, folder):
     with pytest.raises(
         DownloadError, match=r"a\.bin must have the checksum sha256:.*Remove it, or download it again"
     ):
-        get(home("http://127.0.0.1:9/"), into, folder)
+        get(mirror("http://127.0.0.1:9/"), into, folder)
     assert (folder / "a.bin").read_bytes() == b"mine"
 
 
@@ -104,12 +104,15 @@ def test_the_content_of_a_packed_file_is_checked_too(site, into, folder):
     packed = gzip.compress(CONTENT)
     (site[0] / "a.gz").write_bytes(packed)
     md5 = f"md5:{hashlib.md5(packed).hexdigest()}"
-    good = Home((site[1],), (RemoteFile("a.gz", md5, CHECKSUMS["sha256"]),))
-    assert collect(good, into=into, by_hand=folder, wanted="a.npz")["a.gz"].read_bytes() == packed
+    good = Mirror((site[1],), (RemoteFile("a.gz", md5, CHECKSUMS["sha256"]),))
+    assert (
+        fetch_files(good, destination=into, manual_folder=folder, made_file="a.npz")["a.gz"].read_bytes()
+        == packed
+    )
     (into / "a.gz").unlink()
-    forged = Home((site[1],), (RemoteFile("a.gz", md5, "0" * 64),))
+    forged = Mirror((site[1],), (RemoteFile("a.gz", md5, "0" * 64),))
     with pytest.raises(DownloadError, match=f"content with sha256:{CHECKSUMS['sha256']}"):
-        collect(forged, into=into, by_hand=folder, wanted="a.npz")
+        fetch_files(forged, destination=into, manual_folder=folder, made_file="a.npz")
     assert list(into.iterdir()) == []
 
 

@@ -30,7 +30,7 @@ def test_bits_of_any_type_are_fixed(tmp_path, dtype):
     assert [entry.name for entry in tmp_path.iterdir()] == ["mine.npy"]
 
 
-def test_probabilities_are_binarised(tmp_path):
+def test_probabilities_are_binarized(tmp_path):
     array = np.random.default_rng(0).random((40, 7))
     data = load_file(path=str(save(tmp_path, array)), binarize=True)
     assert data.dynamic
@@ -58,7 +58,7 @@ def test_three_parts_keep_their_order(tmp_path):
     assert data.description.split == "6/2/3, as in the file"
 
 
-def test_evaluation_parts_of_probabilities_are_binarised_beside_fixed_training_bits(tmp_path):
+def test_evaluation_parts_of_probabilities_are_binarized_beside_fixed_training_bits(tmp_path):
     np.savez(tmp_path / "mine.npz", train=bits(6, 4), valid=bits(2, 4), test=np.full((3, 4), 0.5))
     data = load_file(path=tmp_path / "mine.npz", binarize=True)
     assert not data.dynamic
@@ -149,7 +149,7 @@ def test_missing_bits_stay_missing(tmp_path):
     assert set(batch[~batch.isnan()].tolist()) == {0.0, 1.0}
 
 
-def test_colour_images_keep_their_shape(tmp_path):
+def test_color_images_keep_their_shape(tmp_path):
     data = load_file(path=save(tmp_path, bits(30, 3, 4, 5)))
     assert (data.event_shape, data.image_shape, data.num_features) == ((3, 4, 5), (12, 5), 60)
 

@@ -15,20 +15,20 @@ def test_images_become_rows_in_the_unit_interval():
 
 def test_an_evaluation_part_is_the_same_in_every_run_and_in_another_order():
     rows = np.eye(50)
-    part = evaluation_part(rows, "test", binarisation_seed=None)
-    assert torch.equal(part, evaluation_part(rows, "test", binarisation_seed=None))
+    part = evaluation_part(rows, "test", binarization_seed=None)
+    assert torch.equal(part, evaluation_part(rows, "test", binarization_seed=None))
     assert torch.equal(part.sum(0), torch.ones(50))
     assert not torch.equal(part, torch.eye(50))
-    assert torch.equal(evaluation_part(rows, "test", binarisation_seed=None, shuffled=False), torch.eye(50))
+    assert torch.equal(evaluation_part(rows, "test", binarization_seed=None, shuffled=False), torch.eye(50))
 
 
 def test_bits_depend_on_seed_and_part_but_not_on_the_order():
     rows = np.full((20, 30), 0.5)
-    kept = evaluation_part(rows, "valid", binarisation_seed=1, shuffled=False)
-    shuffled = evaluation_part(rows, "valid", binarisation_seed=1)
+    kept = evaluation_part(rows, "valid", binarization_seed=1, shuffled=False)
+    shuffled = evaluation_part(rows, "valid", binarization_seed=1)
     assert sorted(kept.tolist()) == sorted(shuffled.tolist())
-    assert not torch.equal(kept, evaluation_part(rows, "valid", binarisation_seed=2, shuffled=False))
-    assert not torch.equal(kept, evaluation_part(rows, "test", binarisation_seed=1, shuffled=False))
+    assert not torch.equal(kept, evaluation_part(rows, "valid", binarization_seed=2, shuffled=False))
+    assert not torch.equal(kept, evaluation_part(rows, "test", binarization_seed=1, shuffled=False))
 
 
 def test_a_training_part_keeps_values_and_order():

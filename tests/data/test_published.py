@@ -11,7 +11,7 @@ from scipy.io import savemat
 from discrete_vae.data import caltech101, mnist_dynamic, mnist_static, omniglot
 from discrete_vae.data.archive import Archive
 from discrete_vae.data.caltech101 import load_caltech101_silhouettes
-from discrete_vae.data.download import Home, RemoteFile, git_blob_id
+from discrete_vae.data.download import Mirror, RemoteFile, git_blob_id
 from discrete_vae.data.mnist_dynamic import load_mnist_dynamic
 from discrete_vae.data.mnist_static import load_mnist_static
 from discrete_vae.data.omniglot import load_omniglot
@@ -31,7 +31,7 @@ def served(archive: Archive, site, lengths: dict[str, int]) -> Archive:
     """The archive with the sums of the files that are served, and other numbers of examples."""
     folder, address = site
     files = []
-    for file in archive.home.files:
+    for file in archive.mirror.files:
         content = (folder / file.name).read_bytes()
         algorithm = file.checksum.partition(":")[0]
         if algorithm == "git-blob":
@@ -39,7 +39,7 @@ def served(archive: Archive, site, lengths: dict[str, int]) -> Archive:
         else:
             found = hashlib.new(algorithm, content).hexdigest()
         files.append(RemoteFile(file.name, f"{algorithm}:{found}"))
-    return resized(replace(archive, home=Home((address,), tuple(files))), lengths)
+    return resized(replace(archive, mirror=Mirror((address,), tuple(files))), lengths)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_mnist_dynamic(site, folder, images, idx):
     with np.load(folder / "mnist.npz") as kept:
         assert sorted(kept.files) == ["test_images", "test_labels", "train_images", "train_labels"]
         np.testing.assert_array_equal(kept["test_labels"], [0, 1, 2])
-    other = load_mnist_dynamic(num_valid=2, binarisation_seed=1, data_dir=folder, archive=archive)
+    other = load_mnist_dynamic(num_valid=2, binarization_seed=1, data_dir=folder, archive=archive)
     assert not torch.equal(other.test, data.test)
     with pytest.raises(
         InvalidInputError, match="num_valid must leave examples to train on; received 6 held out of 6"

@@ -54,7 +54,7 @@ def test_the_first_rows_of_the_test_part_are_a_fair_subset(data):
     assert abs(ink[:1000].mean() - ink.mean()).item() < 5 * standard_error
 
 
-def test_bits_are_possible_binarisations(data):
+def test_bits_are_possible_binarizations(data):
     if not data.dynamic:
         assert bool(((data.train == 0) | (data.train == 1)).all())
     else:

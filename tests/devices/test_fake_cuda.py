@@ -5,7 +5,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from tests.devices.models import CHANGES, build, data, empty_twin
 
 
@@ -46,10 +46,10 @@ def test_evaluation_and_drawing(on_fake_cuda):
 def test_energies(on_fake_cuda):
     model, _, chains = on_fake_cuda
     prior = model.prior
-    assert isinstance(prior, BoltzmannEnergy)
-    results = [prior.energy(chains), prior.marginal_energy(chains)]
+    assert isinstance(prior, BoltzmannMachine)
+    results = [prior.energy(chains), prior.free_energy(chains)]
     for block in range(len(prior.blocks)):
-        results += [prior.block_logits(chains, block), prior.block_free_energy(chains, block, 0.5)]
+        results += [prior.block_logits(chains, block), prior.free_energy(chains, block, 0.5)]
     assert {part.device.type for part in results} == {"cuda"}
 
 

@@ -57,7 +57,7 @@ def test_log_likelihood_is_the_mean_over_examples(model, x):
     assert estimate.num_examples == 12
     assert 0 < estimate.monte_carlo_std_error < estimate.std_error
     assert 1 <= estimate.min_ess <= estimate.median_ess <= 200
-    assert 0 < estimate.rise < 0.1
+    assert 0 < estimate.doubling_gain < 0.1
 
 
 def test_log_partition_shifts_everything(model, x):

@@ -13,7 +13,14 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.config import EvaluationConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
-from discrete_vae.distributed import from_first, gather_shares, own_share, process_group, rank, world_size
+from discrete_vae.distributed import (
+    all_reduce_shards,
+    compute_on_rank_zero,
+    process_group,
+    rank,
+    shard_indices,
+    world_size,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_model
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
@@ -23,13 +30,13 @@ SCRIPT = """
 import json, os, sys, torch
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.distributed import from_first, process_group, rank
+from discrete_vae.distributed import compute_on_rank_zero, process_group, rank
 from tests.evaluation.test_sharding import evaluate_tiny
 torch.set_num_threads(1)
 with process_group():
     result = evaluate_tiny()
     try:
-        from_first(lambda: check_positive_int("num_samples", 0))
+        compute_on_rank_zero(lambda: check_positive_int("num_samples", 0))
     except InvalidInputError as error:
         result["error"] = str(error)
     with open(f"{sys.argv[1]}/{rank()}.json", "w") as file:
@@ -56,9 +63,9 @@ def evaluate_tiny():
 def test_one_process_needs_no_group():
     with process_group():
         assert (rank(), world_size()) == (0, 1)
-        assert list(own_share(3)) == [0, 1, 2]
-        assert gather_shares(torch.ones(2)).tolist() == [1, 1]
-        assert from_first(lambda: 5) == 5
+        assert list(shard_indices(3)) == [0, 1, 2]
+        assert all_reduce_shards(torch.ones(2)).tolist() == [1, 1]
+        assert compute_on_rank_zero(lambda: 5) == 5
 
 
 def plain_processes(command):

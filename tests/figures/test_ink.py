@@ -1,4 +1,4 @@
-"""Scales of grey."""
+"""Scales of gray."""
 
 import torch
 

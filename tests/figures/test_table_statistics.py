@@ -11,12 +11,12 @@ NUM_FEATURES = 30
 
 
 def mixture(shape, seed, *, flip=0.1, coupled=True):
-    """Means of x given one of two centres, (*shape, feature); without coupling, each feature takes its own centre."""
+    """Means of x given one of two centers, (*shape, feature); without coupling, each feature takes its own center."""
     random = np.random.default_rng(seed)
     own = (*shape, NUM_FEATURES if not coupled else 1)
-    centre = np.arange(NUM_FEATURES) % 2 == 0
+    center = np.arange(NUM_FEATURES) % 2 == 0
     kind = random.random(own) < 0.5
-    return torch.from_numpy(np.where(kind ^ centre, 1 - flip, flip))
+    return torch.from_numpy(np.where(kind ^ center, 1 - flip, flip))
 
 
 def draw(means, seed):

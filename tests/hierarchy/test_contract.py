@@ -18,7 +18,7 @@ from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.testing.hierarchy_contracts import (
     check_closed_form_kl,
     check_gaussian_prior,
-    check_normalised,
+    check_normalized,
 )
 
 SIZES = {"num_latents": 5, "num_layers": 4, "num_units": 3}
@@ -45,7 +45,7 @@ def test_prior_is_autoregressive(sharing, scramble):
 @sharings
 def test_kl_agrees_with_the_densities(sharing, scramble):
     check_closed_form_kl(scramble(build(sharing)), X, ZETA)
-    check_normalised(scramble(build(sharing), scale=0.1), X, ZETA)
+    check_normalized(scramble(build(sharing), scale=0.1), X, ZETA)
 
 
 @pytest.mark.parametrize("config", [member() for member in members(HierarchyConfig)], ids=lambda c: c.kind)
@@ -75,7 +75,7 @@ def test_no_hierarchy_is_nothing():
 
 @sharings
 def test_ancestral_samples_follow_the_prior(sharing, scramble):
-    """Standardised by `layers`, ancestral samples are standard normal."""
+    """Standardized by `layers`, ancestral samples are standard normal."""
     prior = scramble(build(sharing)).prior
     h = prior.sample(ZETA.expand(40_000, -1), generator=torch.Generator().manual_seed(0))
     made = prior.layers(ZETA.expand(40_000, -1), h)

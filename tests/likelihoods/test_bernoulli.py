@@ -3,7 +3,7 @@ import torch
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 
 
-def test_expectation_over_a_binarisation():
+def test_expectation_over_a_binarization():
     """log_prob of means q is sum over bits of q(bits) log p(bits)."""
     likelihood = BernoulliLikelihood((3,))
     q, logits = torch.tensor([0.2, 0.5, 0.9]), torch.tensor([1.0, -2.0, 0.3])

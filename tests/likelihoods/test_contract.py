@@ -72,8 +72,8 @@ def test_log_prob(kind, event):
     case = CASES[kind]
     likelihood = fitted(case.build, case.draw, event)
     parameters, x = outputs(likelihood), data(case.draw, 3, event).double()
-    contracts.check_normalised(likelihood, parameters, case.support)
-    contracts.check_marginalises(likelihood, parameters, x, case.support)
+    contracts.check_normalized(likelihood, parameters, case.support)
+    contracts.check_marginalizes(likelihood, parameters, x, case.support)
     contracts.check_distribution(likelihood, parameters, x, case.support)
     contracts.check_gradients(likelihood, parameters, x)
     contracts.check_folding(likelihood, parameters, x)
@@ -96,8 +96,8 @@ def test_interface(kind, event):
 
 @every
 @shapes
-def test_initialisation(kind, event):
-    module_contracts.check_initialisation(CASES[kind].build(event), data(CASES[kind].draw, 50, event))
+def test_initialization(kind, event):
+    module_contracts.check_initialization(CASES[kind].build(event), data(CASES[kind].draw, 50, event))
 
 
 class GumbelLikelihood(Likelihood):
@@ -124,14 +124,14 @@ def test_a_users_own_likelihood():
     likelihood = fitted(GumbelLikelihood, "reals")
     parameters, x = outputs(likelihood), data("reals", 3, (4,)).double()
     support = Support.interval(-20.0, 80.0)
-    contracts.check_normalised(likelihood, parameters, support)
-    contracts.check_marginalises(likelihood, parameters, x, support)
+    contracts.check_normalized(likelihood, parameters, support)
+    contracts.check_marginalizes(likelihood, parameters, x, support)
     contracts.check_gradients(likelihood, parameters, x)
     contracts.check_folding(likelihood, parameters, x)
     contracts.check_sample_law(likelihood, parameters[0], support)
     module_contracts.check_interface(likelihood.float(), parameters.float(), x.float())
     module_contracts.check_extremes(likelihood, x.float(), sizes=(30.0,))
-    module_contracts.check_initialisation(GumbelLikelihood((4,)), data("reals", 50, (4,)))
+    module_contracts.check_initialization(GumbelLikelihood((4,)), data("reals", 50, (4,)))
 
 
 class ScaleTwice(GaussianLikelihood):
@@ -143,7 +143,7 @@ class ScaleTwice(GaussianLikelihood):
 
 
 class NoJacobian(GaussianLikelihood):
-    """A fault: the density of standardised x is taken for that of x."""
+    """A fault: the density of standardized x is taken for that of x."""
 
     def feature_log_prob(self, parameters, x):
         return super().feature_log_prob(parameters, x) + self.standardizer.scale.log()
@@ -254,17 +254,17 @@ PLANTED = [
     (Flipped, "bernoulli", "sample_law", "feature .*chi-square"),
     (OtherConvention, "negative_binomial", "sample_law", "feature .*chi-square"),
     (OwnNoise, "bernoulli", "sample_law", "does not repeat"),
-    (NoJacobian, "gaussian", "normalised", "sum to 1"),
+    (NoJacobian, "gaussian", "normalized", "sum to 1"),
     (Truncated, "negative_binomial", "distribution", "not the distribution's"),
     (FaultyMean, "negative_binomial", "distribution", "mean is not the expectation"),
     (InnerFold, "categorical", "folding", "P blocks"),
-    (MaskAfter, "gaussian", "marginalises", "the gradient without feature 0"),
-    (MaskForgotten, "bernoulli", "marginalises", "log p without feature 0"),
+    (MaskAfter, "gaussian", "marginalizes", "the gradient without feature 0"),
+    (MaskForgotten, "bernoulli", "marginalizes", "log p without feature 0"),
     (Detached, "gaussian", "gradients", "finite differences"),
     (Narrow, "bernoulli", "interface", "narrow"),
     (Unfilled, "negative_binomial", "interface", "network_input is not finite"),
     (Textbook, "bernoulli", "extremes", "log_prob is -inf"),
-    (HeedsUnobserved, "bernoulli", "initialisation", "unobserved entries reach"),
+    (HeedsUnobserved, "bernoulli", "initialization", "unobserved entries reach"),
 ]
 
 
@@ -277,16 +277,16 @@ def test_planted_faults_are_rejected(fault, kind, law, message):
     parameters, x = outputs(likelihood), data(case.draw, 3, (4,)).double()
     checks = {
         "sample_law": lambda: contracts.check_sample_law(likelihood, parameters[0], case.support),
-        "normalised": lambda: contracts.check_normalised(likelihood, parameters, case.support),
+        "normalized": lambda: contracts.check_normalized(likelihood, parameters, case.support),
         "distribution": lambda: contracts.check_distribution(likelihood, parameters, x, case.support),
         "folding": lambda: contracts.check_folding(likelihood, parameters, x),
-        "marginalises": lambda: contracts.check_marginalises(likelihood, parameters, x, case.support),
+        "marginalizes": lambda: contracts.check_marginalizes(likelihood, parameters, x, case.support),
         "gradients": lambda: contracts.check_gradients(likelihood, parameters, x),
         "interface": lambda: module_contracts.check_interface(
             likelihood.float(), parameters.float(), x.float()
         ),
         "extremes": lambda: module_contracts.check_extremes(likelihood.float(), x.float()),
-        "initialisation": lambda: module_contracts.check_initialisation(
+        "initialization": lambda: module_contracts.check_initialization(
             fault((4,)), data(case.draw, 50, (4,))
         ),
     }

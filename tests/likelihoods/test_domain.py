@@ -56,7 +56,7 @@ def test_exact_values_of_bits():
     soft = torch.tensor([[0.0, 0.25]])
     BERNOULLI.check(soft)
     with pytest.raises(
-        InvalidInputError, match="only the values 0 and 1; received a value of 0.25. Binarise"
+        InvalidInputError, match="only the values 0 and 1; received a value of 0.25. Binarize"
     ):
         BERNOULLI.check(soft, exact=True)
 

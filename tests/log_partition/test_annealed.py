@@ -117,7 +117,7 @@ def test_annealing_in_float32_weights_is_exact_in_float64():
     expected = torch.zeros(50, dtype=torch.float64)
     for sweep, (here, there) in enumerate(pairwise(ladder), start=1):
         with torch.no_grad():
-            free = [rbm.block_free_energy(z.double(), 0, t) for t in (here, there)]
+            free = [rbm.free_energy(z.double(), 0, t) for t in (here, there)]
         expected += free[0] - free[1]
         z = run_sweeps(rbm, z, 1, key=5, first_sweep=sweep, inverse_temperature=torch.full((50,), there))
     torch.testing.assert_close(got, expected, rtol=0, atol=2e-5)

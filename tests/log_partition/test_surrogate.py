@@ -34,7 +34,7 @@ def test_the_negative_phase_agrees_with_enumeration():
     check_mean(gradients_from_chains(rbm), exact_gradient(rbm), resolution=0.02)
 
 
-def test_it_is_rao_blackwellised():
+def test_it_is_rao_blackwellized():
     rbm = random_rbm(6, 5, 0.7)
     z = BlockGibbs(rbm, 4000, seed=3).step(200)
     both = [log_partition_surrogate(rbm, z), -rbm.energy(z).mean()]

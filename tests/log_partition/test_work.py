@@ -15,7 +15,7 @@ def test_work_is_a_difference_of_free_energies(shape, block):
     z = torch.bernoulli(torch.full((50, sum(shape)), 0.5), generator=generator)
     below, here, above = torch.rand(3, 50, dtype=torch.float64, generator=generator).sort(0).values
     with torch.no_grad():
-        free = [rbm.block_free_energy(z.double(), block, t) for t in (below, here, above)]
+        free = [rbm.free_energy(z.double(), block, t) for t in (below, here, above)]
         for energies in (None, rbm.energy(z)):
             down, up = tempered_work(rbm, z, block, (below, here, above), energies=energies)
             torch.testing.assert_close(down, free[1] - free[0], rtol=0, atol=2e-4)

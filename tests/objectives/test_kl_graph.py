@@ -6,7 +6,7 @@ import torch
 from discrete_vae import GraphBoltzmann, SpikeExponential, SpikeSlab, kl_to_boltzmann
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.polynomial_posterior import PolynomialPosterior
-from tests.boltzmann.graphs import randomise, rbm_and_its_graph
+from tests.boltzmann.graphs import randomize, rbm_and_its_graph
 from tests.objectives.test_kl_boltzmann import estimates, exact_value_and_gradient, flat_gradient, ours
 
 FOUR_WITH_A_TRIANGLE = [[1, 0], [1, 2], [2, 0], [2, 3]]
@@ -29,7 +29,7 @@ CASES = {
 
 def build(name, kind=GraphBoltzmann):
     num_units, edges, groups, offset, beta = CASES[name]
-    machine = randomise(kind(num_units, edges).double(), scale=1.5)
+    machine = randomize(kind(num_units, edges).double(), scale=1.5)
     return machine, PolynomialPosterior(groups, SpikeExponential(beta=beta) if beta else SpikeSlab(), offset)
 
 

@@ -76,7 +76,7 @@ def test_changed_weights_are_seen():
 def test_energy_gets_no_gradient_from_a_step():
     rbm = make_rbm()
     z = BlockGibbs(rbm, 5, seed=1).step(1)
-    rbm.marginal_energy(z).sum().backward()
+    rbm.free_energy(z).sum().backward()
     assert rbm.weight.grad is not None
 
 

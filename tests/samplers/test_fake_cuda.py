@@ -23,12 +23,12 @@ from discrete_vae.log_partition.bridge import bridge_terms
 from discrete_vae.log_partition.work import tempered_work
 from discrete_vae.samplers.kernels import torch_device
 from discrete_vae.samplers.mode_jumps import ModeJumps
-from tests.boltzmann.graphs import randomise
+from tests.boltzmann.graphs import randomize
 
 MACHINES = {
-    "rbm": lambda: randomise(RBM(5, 4)),
-    "graph": lambda: randomise(GraphBoltzmann(9, "complete")),
-    "factorial": lambda: randomise(FactorialBernoulli(9)),
+    "rbm": lambda: randomize(RBM(5, 4)),
+    "graph": lambda: randomize(GraphBoltzmann(9, "complete")),
+    "factorial": lambda: randomize(FactorialBernoulli(9)),
 }
 
 

@@ -9,7 +9,7 @@ from discrete_vae.samplers.ladder import MAX_REPLICAS, check_ladder, retuned_lad
 
 
 def normal_rates(ladder, deviation):
-    """Rates between neighbours whose energies are normal with one deviation at all temperatures."""
+    """Rates between neighbors whose energies are normal with one deviation at all temperatures."""
     return torch.from_numpy(special.erfc((ladder.diff() * deviation / 2).numpy()))
 
 

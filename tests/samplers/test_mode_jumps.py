@@ -18,7 +18,7 @@ MODES = torch.tensor([[0, 0, 0, 0, 1], [1, 1, 0, 1, 0], [0, 1, 1, 0, 0]]).float(
 def jump_matrix(rbm, masks, t, block, free_energy=None):
     """The exact matrix: flip outside the block, accept by free energies, draw the block given the others."""
     states = all_states(rbm.num_units)
-    free = (free_energy or rbm.block_free_energy)(states, block, t).detach()
+    free = (free_energy or rbm.free_energy)(states, block, t).detach()
     matrix = torch.zeros(len(states), len(states), dtype=torch.float64)
     others = torch.ones(rbm.num_units, dtype=torch.bool)
     others[rbm.blocks[block]] = False
@@ -48,7 +48,7 @@ def test_accepting_by_the_free_energy_of_another_temperature_is_a_fault_that_is_
     rbm = random_rbm(3, 2, 1.5)
     masks = ModeJumps(rbm, MODES).masks
     law = (-0.4 * rbm.energy(all_states(5)).detach()).softmax(0)
-    fault = jump_matrix(rbm, masks, 0.4, 1, lambda z, block, t: 0.4 * rbm.block_free_energy(z, block))
+    fault = jump_matrix(rbm, masks, 0.4, 1, lambda z, block, t: 0.4 * rbm.free_energy(z, block))
     assert invariance_error(law, fault) > 1e-3
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from discrete_vae import RBM, BlockGibbs, GraphBoltzmann, ParallelTempering
 from discrete_vae.errors import InvalidInputError
-from tests.boltzmann.graphs import randomise
+from tests.boltzmann.graphs import randomize
 from tests.samplers.test_block_gibbs import make_rbm
 
 KINDS = {
@@ -119,7 +119,7 @@ def test_sizes_are_printed(kind):
 
 
 def test_blocks_of_machines_are_buffers_outside_the_state():
-    for machine in (RBM(2, 3), randomise(GraphBoltzmann(5, "complete"))):
+    for machine in (RBM(2, 3), randomize(GraphBoltzmann(5, "complete"))):
         assert len([name for name, _ in machine.named_buffers() if "block" in name]) == len(machine.blocks)
         assert set(machine.state_dict()) == {"weight", "bias"}
         twin = copy.deepcopy(machine)

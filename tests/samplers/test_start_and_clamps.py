@@ -8,13 +8,13 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
 from discrete_vae.testing.transitions import check_transitions, sweep_matrix
-from tests.boltzmann.graphs import randomise
+from tests.boltzmann.graphs import randomize
 from tests.samplers.test_block_gibbs import make_rbm
 
 MACHINES = {
     "rbm": lambda: make_rbm(3, 2),
-    "graph": lambda: randomise(GraphBoltzmann(5, "complete")),
-    "factorial": lambda: randomise(FactorialBernoulli(5)),
+    "graph": lambda: randomize(GraphBoltzmann(5, "complete")),
+    "factorial": lambda: randomize(FactorialBernoulli(5)),
 }
 CLAMPED = torch.tensor([True, False, False, True, False])
 

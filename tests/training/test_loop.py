@@ -58,7 +58,7 @@ def test_the_state_holds_what_resuming_needs(unbroken):
         "chains/z",
     ):
         assert part in names
-    assert "optimiser/prior.weight/exp_avg" in names
+    assert "optimizer/prior.weight/exp_avg" in names
     assert any(name.endswith("running_mean") for name in names)
 
 

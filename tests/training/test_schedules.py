@@ -2,7 +2,7 @@
 
 import pytest
 
-from discrete_vae.config import BetaBoundConfig, OptimiserConfig, WarmUpConfig
+from discrete_vae.config import BetaBoundConfig, OptimizerConfig, WarmUpConfig
 from discrete_vae.training import schedules
 
 
@@ -28,6 +28,6 @@ def test_the_bound_of_beta_is_a_line():
 
 
 def test_the_step_size_decays_geometrically():
-    config = OptimiserConfig(learning_rate=1e-2, final_fraction=1e-2)
+    config = OptimizerConfig(learning_rate=1e-2, final_fraction=1e-2)
     rates = [schedules.learning_rate(config, progress) for progress in (0.0, 0.5, 1.0)]
     assert rates == pytest.approx([1e-2, 1e-3, 1e-4])

@@ -52,7 +52,7 @@ def test_a_restored_state_captures_the_same():
     x = torch.bernoulli(torch.full((20, 64), 0.3))
     z = state.chains.step(2)
     state.model.elbo(x, negative_phase=z).loss.backward()
-    state.optimiser.step()
+    state.optimizer.step()
     state.step, state.log_partition, state.log_partition_std_error = 4, 0.1 + 0.2, 0.01
     tensors, meta = state.capture()
     copy = TrainingState.initial(CONFIG.model_copy(update={"seed": 9}), TRAIN)

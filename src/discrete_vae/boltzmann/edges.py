@@ -59,7 +59,7 @@ def chimera_edges(num_units: int) -> Tensor:
 
     Each cell of an m x m grid is a complete bipartite graph of 4 + 4 units, numbered one cell after another, row
     by row. The first four of a cell are joined to those of the cell below, the others to those of the cell to the
-    right, so the graph is bipartite and no unit has more than six neighbours.
+    right, so the graph is bipartite and no unit has more than six neighbors.
 
     Source: Bunyk et al. 2014, "Architectural considerations in the design of a superconducting quantum annealing
     processor".

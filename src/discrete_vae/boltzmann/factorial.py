@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int
 
 
-class FactorialBernoulli(BoltzmannEnergy):
+class FactorialBernoulli(BoltzmannMachine):
     """p(z) = prod_i Bernoulli(z_i; sigmoid(b_i)), so E(z) = -b^T z and log Z = sum_i softplus(b_i).
 
     All units form one block: one sweep of block Gibbs draws independent samples, and the marginal energy is the
@@ -27,7 +27,7 @@ class FactorialBernoulli(BoltzmannEnergy):
         InvalidInputError: If num_units is not a positive integer.
 
     Examples:
-        >>> FactorialBernoulli(3).marginal_energy(torch.zeros(1, 3)).item()  # -3 log 2
+        >>> FactorialBernoulli(3).free_energy(torch.zeros(1, 3)).item()  # -3 log 2
         -2.0794...
     """
 
@@ -42,12 +42,12 @@ class FactorialBernoulli(BoltzmannEnergy):
         return f"num_units={self.num_units}"
 
     def compute_energy(self, z: Tensor) -> Tensor:
-        """E(z) = -b^T z; see `BoltzmannEnergy.energy`."""
+        """E(z) = -b^T z; see `BoltzmannMachine.energy`."""
         z = self._widen(z)
         return -(z @ self.bias.to(z.dtype))
 
     def block_place(self, block: int) -> slice:
-        """See `BoltzmannEnergy.block_place`: all units."""
+        """See `BoltzmannMachine.block_place`: all units."""
         return slice(self.num_units)
 
     def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
@@ -55,14 +55,14 @@ class FactorialBernoulli(BoltzmannEnergy):
         return self._widen(z).new_zeros(z.shape[:-1])
 
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
-        """The biases, whatever z; see `BoltzmannEnergy.block_logits`."""
+        """The biases, whatever z; see `BoltzmannMachine.block_logits`."""
         z = self._widen(z)
         return self.bias.to(z.dtype).expand(z.shape)
 
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
-        """See `BoltzmannEnergy.pair_order`: there are no pairs."""
+        """See `BoltzmannMachine.pair_order`: there are no pairs."""
         return nn.Identity()
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
-        """See `BoltzmannEnergy.expected_energy`: there are no pairs, so bits and order do not matter."""
+        """See `BoltzmannMachine.expected_energy`: there are no pairs, so bits and order do not matter."""
         return -(probabilities @ self.bias.to(probabilities.dtype))

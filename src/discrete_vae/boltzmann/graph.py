@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.colouring import adjacency, colour_blocks
+from discrete_vae.boltzmann.coloring import adjacency, color_blocks
 from discrete_vae.boltzmann.edges import check_edges
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.boltzmann.ising import Array, IsingModel, set_from_ising_, to_ising
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.boltzmann.sparse_products import product_at, sampled_product, sparse_product
 from discrete_vae.checks import check_positive_int
 
@@ -20,10 +20,10 @@ _DENSE = 8  # a whole matrix of so many times the edges is had sooner than its e
 Edges = str | Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
-class GraphBoltzmann(BoltzmannEnergy):
+class GraphBoltzmann(BoltzmannMachine):
     """Binary units with one weight an edge of a graph: E(z) = -(sum_{edges ij} W_ij z_i z_j + b^T z).
 
-    The blocks are the colours of a greedy colouring, so neighbours are in different blocks and units of one block
+    The blocks are the colors of a greedy coloring, so neighbors are in different blocks and units of one block
     are independent given all others. Memory and time grow with the edges, never with the square of the units: the
     constants take some 120 bytes per edge, and a product with gathered states 64 MiB at a time.
     Weights and biases start at zero, where log Z = n log 2 exactly.
@@ -40,10 +40,10 @@ class GraphBoltzmann(BoltzmannEnergy):
         weight: (edge,), in the order of the edges.
         bias: (unit,).
         edges: (edge, 2) int64, as given.
-        order: (unit,) int64, the units block after block. Row r of the neighbour lists belongs to unit order[r].
+        order: (unit,) int64, the units block after block. Row r of the neighbor lists belongs to unit order[r].
         start: (unit + 1,) int64; the entries of row r are start[r] to start[r + 1] - 1.
-        neighbour: (entry,) int64, the neighbour of each entry.
-        neighbour_edge: (entry,) int64, its edge.
+        neighbor: (entry,) int64, the neighbor of each entry.
+        neighbor_edge: (entry,) int64, its edge.
 
     Raises:
         InvalidInputError: If an argument breaks its rule; names the first wrong edge.
@@ -61,8 +61,8 @@ class GraphBoltzmann(BoltzmannEnergy):
     edges: Tensor
     order: Tensor
     start: Tensor
-    neighbour: Tensor
-    neighbour_edge: Tensor
+    neighbor: Tensor
+    neighbor_edge: Tensor
     _edge_places: Tensor
     _edge_order: Tensor
 
@@ -73,7 +73,7 @@ class GraphBoltzmann(BoltzmannEnergy):
             pairs = check_edges(num_units, edges)
         self.weight = nn.Parameter(torch.zeros(len(pairs)))
         self.bias = nn.Parameter(torch.zeros(num_units))
-        blocks = colour_blocks(num_units, pairs.numpy())
+        blocks = color_blocks(num_units, pairs.numpy())
         # a machine without values keeps its graph on the CPU, where it can be looked at
         on = torch.device("cpu") if self.bias.is_meta else self.bias.device
         self.blocks = tuple(torch.from_numpy(block).to(on) for block in blocks)
@@ -86,8 +86,8 @@ class GraphBoltzmann(BoltzmannEnergy):
             "edges": pairs,
             "order": order,
             "start": rows.start,
-            "neighbour": rows.neighbour,
-            "neighbour_edge": rows.edge,
+            "neighbor": rows.neighbor,
+            "neighbor_edge": rows.edge,
             **_sorted_places(pairs.numpy()),
         }.items():
             value = value if isinstance(value, Tensor) else torch.from_numpy(value)
@@ -95,7 +95,7 @@ class GraphBoltzmann(BoltzmannEnergy):
         ends = np.cumsum([len(block) for block in blocks])
         cuts = [0, *rows.start[ends].tolist()]
         self._entries = [slice(a, b) for a, b in pairwise(cuts)]
-        places = np.stack([row_in_block.repeat(np.diff(rows.start)), rows.neighbour])
+        places = np.stack([row_in_block.repeat(np.diff(rows.start)), rows.neighbor])
         for index, entries in enumerate(self._entries):
             of_block = torch.from_numpy(np.ascontiguousarray(places[:, entries]))
             self.register_buffer(f"_places_{index}", of_block, persistent=False)
@@ -118,7 +118,7 @@ class GraphBoltzmann(BoltzmannEnergy):
 
         p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(sum_{edges ij} J_ij s_i s_j + h^T s): a positive coupling aligns
         spins, a positive field turns them up. Energies are in nats; divide those of a package by its temperature
-        first. dimod minimises +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs
+        first. dimod minimizes +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs
         reversed.
 
         Args:
@@ -151,27 +151,27 @@ class GraphBoltzmann(BoltzmannEnergy):
         return sums.index_add(0, self.edges[:, 0], values).index_add(0, self.edges[:, 1], values)
 
     def compute_energy(self, z: Tensor) -> Tensor:
-        """See `BoltzmannEnergy.energy`."""
+        """See `BoltzmannMachine.energy`."""
         z = self._widen(z)
         weight = self.weight.to(z.dtype).index_select(0, self._edge_order)
         fields = product_at(weight, z, self._edge_places, self.num_units, coalesced=True)
         return -((fields + self.bias.to(z.dtype)) * z).sum(-1)
 
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
-        """See `BoltzmannEnergy.block_logits`."""
+        """See `BoltzmannMachine.block_logits`."""
         z = self._widen(z)
         entries, units = self._entries[block], self.block_place(block)
-        weight = self.weight.to(z.dtype).index_select(0, self.neighbour_edge[entries])
+        weight = self.weight.to(z.dtype).index_select(0, self.neighbor_edge[entries])
         places = getattr(self, f"_places_{block}")
         fields = product_at(weight, z, places, len(units), coalesced=True)
         return fields + self.bias.to(z.dtype)[units]
 
     def block_place(self, block: int) -> Tensor:
-        """See `BoltzmannEnergy.block_place`."""
+        """See `BoltzmannMachine.block_place`."""
         return getattr(self, f"_block_{block}")
 
     def sum_pairs(self, z: Tensor) -> Tensor:
-        """See `BoltzmannEnergy.sum_pairs`: one sum per edge."""
+        """See `BoltzmannMachine.sum_pairs`: one sum per edge."""
         flat = z.transpose(-1, -2).flatten(0, -3) if z.ndim > 2 else z.T[None]
         if len(self.edges) * _DENSE >= self.num_units**2:
             sums = (flat @ flat.transpose(1, 2))[:, self.edges[:, 0], self.edges[:, 1]]
@@ -180,11 +180,11 @@ class GraphBoltzmann(BoltzmannEnergy):
         return sums.view(*z.shape[:-2], len(self.edges))
 
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
-        """See `BoltzmannEnergy.pair_order`."""
+        """See `BoltzmannMachine.pair_order`."""
         return _PairOrder(self.edges.cpu(), group_of_unit.cpu())
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
-        """See `BoltzmannEnergy.expected_energy`; each edge runs from the unit sampled earlier to the later one."""
+        """See `BoltzmannMachine.expected_energy`; each edge runs from the unit sampled earlier to the later one."""
         assert isinstance(order, _PairOrder)
         weight = self.weight.to(probabilities.dtype)
         fields = self.bias.to(probabilities.dtype)

@@ -21,7 +21,7 @@ class IsingModel(ShowsShapes):
     """Couplings J and fields h of spins s in {-1,+1}: E_ising(s) = -(sum_pairs J_ij s_i s_j + h^T s).
 
     It is the machine that it was made from, with z = (s + 1) / 2: E(z) = E_ising(s) + offset for every state, so both
-    have one law p ~ exp(-E), and log Z = log Z_ising - offset. (Packages such as dimod minimise
+    have one law p ~ exp(-E), and log Z = log Z_ising - offset. (Packages such as dimod minimize
     +(sum J_ij s_i s_j + h^T s): hand them -J and -h.)
 
     Attributes:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
 from discrete_vae.boltzmann.ising import Array, IsingModel, finite_numbers, set_from_ising_, to_ising
+from discrete_vae.boltzmann.machine import BoltzmannMachine, check_temperature
 from discrete_vae.checks import check_positive_int, check_states
 from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import full_precision, softplus
+from discrete_vae.numerics import full_precision
 
 
-class RBM(BoltzmannEnergy):
+class RBM(BoltzmannMachine):
     """Two fully connected sides of binary units: E(z) = -(z_L^T W z_R + b_L^T z_L + b_R^T z_R).
 
     In the field's words the left side is visible and the right side hidden. Weights and biases start at zero, where
@@ -57,7 +57,7 @@ class RBM(BoltzmannEnergy):
         """The machine whose bits z = (s + 1) / 2 have the law of the spins s in {-1,+1} of an Ising model.
 
         p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(s_L^T J s_R + h^T s): a positive coupling aligns spins, a positive
-        field turns them up. Energies are in nats; divide those of a package by its temperature first. dimod minimises
+        field turns them up. Energies are in nats; divide those of a package by its temperature first. dimod minimizes
         +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs reversed.
 
         Args:
@@ -89,24 +89,41 @@ class RBM(BoltzmannEnergy):
         return torch.cat([values.sum(1), values.sum(0)])
 
     def compute_energy(self, z: Tensor) -> Tensor:
-        """See `BoltzmannEnergy.energy`."""
+        """See `BoltzmannMachine.energy`."""
         z = self._widen(z)
         left, right = z[..., : self.num_left], z[..., self.num_left :]
         return -((left @ self.weight.to(z.dtype) * right).sum(-1) + z @ self.bias.to(z.dtype))
 
-    def free_energy(self, left: Tensor) -> Tensor:
-        """-log sum over the right side of exp(-E(z)) = -b_L^T z_L - sum_j softplus(b_j + (z_L^T W)_j).
+    def free_energy(
+        self, left: Tensor, block: int | None = None, inverse_temperature: float | Tensor = 1.0
+    ) -> Tensor:
+        """See `BoltzmannMachine.free_energy`; with the right side summed out, states of the left side suffice.
+
+        At t = 1 that is -b_L^T z_L - sum_j softplus(b_j + (z_L^T W)_j).
 
         Args:
-            left: (..., left), in {0,1}, or relaxed.
+            left: (..., left), or states of all units, (..., unit), of which the block's are ignored; in {0,1}, or
+                relaxed.
+            block: The side that is summed out: 0 the left one, 1, as None, the right one.
+            inverse_temperature: t, a number or a tensor (...) that fits the leading axes of the states.
 
         Returns:
             (...), nats.
 
         Raises:
-            InvalidInputError: If left is not a floating-point tensor of that shape with values in [0, 1].
+            InvalidInputError: If left is not a floating-point tensor of such a shape with values in [0, 1], there is
+                no such block, or t is not finite or has another shape.
+
+        Examples:
+            >>> rbm = RBM(2, 3)
+            >>> torch.equal(rbm.free_energy(torch.ones(4, 2)), rbm.free_energy(torch.ones(4, 5)))
+            True
         """
-        return self._free_energy(check_states("left", left, (..., self.num_left)))
+        has_all_units = isinstance(left, Tensor) and left.shape[-1:] == (self.num_units,)
+        if has_all_units or (block is not None and self._check_block(block) == 0):
+            return super().free_energy(left, block, inverse_temperature)
+        check_states("left", left, (..., self.num_left))
+        return self.compute_free_energy(left, 1, check_temperature(inverse_temperature, left))
 
     def hidden_given_visible(self, visible: Tensor) -> Tensor:
         """p(z_R = 1 | z_L) = sigmoid(W^T z_L + b_R), with one product and a gradient.
@@ -185,10 +202,6 @@ class RBM(BoltzmannEnergy):
         probabilities = self.visible_given_hidden(hidden)
         return (open_uniform(probabilities, generator=generator) < probabilities).to(probabilities.dtype)
 
-    def _free_energy(self, left: Tensor) -> Tensor:
-        """`free_energy` of checked states."""
-        return self.compute_energy_without(left, 1) - softplus(self._logits_of_right(left)).sum(-1)
-
     def _logits_of_left(self, right: Tensor) -> Tensor:
         right = self._widen(right)
         return right @ self.weight.to(right.dtype).T + self.bias[: self.num_left].to(right.dtype)
@@ -198,17 +211,17 @@ class RBM(BoltzmannEnergy):
         return left @ self.weight.to(left.dtype) + self.bias[self.num_left :].to(left.dtype)
 
     def block_place(self, block: int) -> slice:
-        """See `BoltzmannEnergy.block_place`."""
+        """See `BoltzmannMachine.block_place`."""
         return slice(self.num_left) if block == 0 else slice(self.num_left, self.num_units)
 
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
-        """See `BoltzmannEnergy.block_logits`; block 0 is the left side, block 1 the right."""
+        """See `BoltzmannMachine.block_logits`; block 0 is the left side, block 1 the right."""
         if block == 0:
             return self._logits_of_left(z[..., self.num_left :])
         return self._logits_of_right(z[..., : self.num_left])
 
     def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
-        """See `BoltzmannEnergy.compute_energy_without`: without one side no pair is left, so it costs no product.
+        """See `BoltzmannMachine.compute_energy_without`: without one side no pair is left, so it costs no product.
 
         Of block 1, z may be the left side alone.
         """
@@ -216,19 +229,13 @@ class RBM(BoltzmannEnergy):
         z = self._widen(z)
         return -(z[..., others] @ self.bias[others].to(z.dtype))
 
-    def compute_marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
-        """See `BoltzmannEnergy.marginal_energy`: at t = 1 the free energy of the left side of z."""
-        if isinstance(inverse_temperature, float) and inverse_temperature == 1.0:
-            return self._free_energy(z[..., : self.num_left])
-        return self.compute_block_free_energy(z, 1, inverse_temperature)
-
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
-        """See `BoltzmannEnergy.pair_order`."""
+        """See `BoltzmannMachine.pair_order`."""
         group_of_unit = group_of_unit.cpu()  # where values can be looked at
         return _PairOrder(group_of_unit[: self.num_left, None], group_of_unit[self.num_left :])
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
-        """See `BoltzmannEnergy.expected_energy`; one product for each order that occurs among the pairs."""
+        """See `BoltzmannMachine.expected_energy`; one product for each order that occurs among the pairs."""
         assert isinstance(order, _PairOrder)
         sides = {
             "bit": bits.split([self.num_left, self.num_right], -1),

@@ -57,15 +57,15 @@ def _evaluate(
     from discrete_vae.commands.per_example import check_per_example_path, write_per_example
     from discrete_vae.commands.results import ResultFile, keep, kept_evaluations
     from discrete_vae.config import EvaluationConfig, instantiate
-    from discrete_vae.distributed import from_first, rank
+    from discrete_vae.distributed import compute_on_rank_zero, rank
     from discrete_vae.evaluation.evaluate import evaluate_model
 
     run = asked.directory
     # what cannot be written is found before the hours that it would cost
     results = kept_evaluations(run) if out is None else ResultFile(out)
-    from_first(results.check)
+    compute_on_rank_zero(results.check)
     if per_example is not None:
-        from_first(lambda: check_per_example_path(per_example))
+        compute_on_rank_zero(lambda: check_per_example_path(per_example))
     loaded = asked.load()
     given = {name: value for name, value in sizes.items() if value is not None}
     config = EvaluationConfig(**(loaded.config.evaluation.model_dump() | given))

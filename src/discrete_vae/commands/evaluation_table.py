@@ -41,12 +41,12 @@ def evaluation_table(result: Evaluation) -> str:
     notes = (
         f"The log-likelihood averages {likelihood.num_samples} importance samples per example: their own error is "
         f"{_error(likelihood.monte_carlo_std_error)}, the median effective number {likelihood.median_ess:.1f}, and "
-        f"the last doubling brought {likelihood.rise:.2f} nats. Errors are over examples"
+        f"the last doubling brought {likelihood.doubling_gain:.2f} nats. Errors are over examples"
         + ("." if prior.best.std_error == 0 else "; that of log Z comes on top and shifts both bounds alike.")
     )
     lines += ["", hanging(notes, "  ")]
-    if baseline is not None and (complaint := below_baseline("log-likelihood", likelihood.value, baseline)):
-        lines += ["", hanging(complaint, "  ")]
+    if baseline is not None and (warning := below_baseline("log-likelihood", likelihood.value, baseline)):
+        lines += ["", hanging(warning, "  ")]
     return "\n".join(lines)
 
 
@@ -57,7 +57,7 @@ def below_baseline(name: str, value: float, baseline: IndependentFeatures) -> st
     return (
         f"Warning: the {name} is {baseline.value - value:.2f} nats below that of independent features: by this measure "
         "the model has learned less than each feature tells on its own. Train longer (--training.num-epochs), or try a "
-        "smaller model or another step size (--training.optimiser.learning-rate)."
+        "smaller model or another step size (--training.optimizer.learning-rate)."
     )
 
 

@@ -14,7 +14,7 @@ from discrete_vae.experiments import experiment_function, experiment_names
 
 _INDENT = 26
 _MEANING = 59  # column of the meanings where the terminal leaves room for them, else they go below
-_LEAST_ROOM = 50
+_MIN_ROOM = 50
 
 
 @verb("list")
@@ -54,7 +54,7 @@ def print_settings(config: ExperimentConfig) -> None:
 
 def _print_setting(path: str, value: str, meaning: str | None) -> None:
     option = f"  --{path:34} {value:18} "
-    if width() >= _MEANING + _LEAST_ROOM:
+    if width() >= _MEANING + _MIN_ROOM:
         print(hanging(meaning or "", option, indent=_MEANING))
     else:
         print(option.rstrip())

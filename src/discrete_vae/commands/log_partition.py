@@ -91,8 +91,8 @@ def run_log_partition(
     _print_chains(health)
     if repeats > 1:
         print(
-            f"mean {repeated.mean:.4f}, spread {repeated.spread:.4f} nats over {repeats} repeats "
-            f"(stated errors {repeated.stated:.4f})"
+            f"mean {repeated.mean:.4f}, spread {repeated.std:.4f} nats over {repeats} repeats "
+            f"(stated errors {repeated.rms_std_error:.4f})"
         )
     fields = {
         "step": loaded.step,

@@ -18,7 +18,7 @@ _SHOWN = 3
 _OTHER_WORDS = {
     "steps": "epochs",
     "iterations": "epochs",
-    "optimizer": "optimiser",
+    "optimizer": "optimizer",
     "latents": "units",
     "latent": "units",
     "width": "hidden",
@@ -71,7 +71,7 @@ def _by_word(word: str, known: list[str]) -> list[str]:
 
 
 def check_experiment_name(word: str) -> None:
-    """Refuse what is not the name of an experiment; a file is recognised as one.
+    """Refuse what is not the name of an experiment; a file is recognized as one.
 
     Raises:
         InvalidInputError: If there is no such experiment.

@@ -118,8 +118,8 @@ def _print_baseline(dataset: DataSplits, config: ExperimentConfig, elbo: float) 
     likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
     baseline = independent_features(likelihood, chosen.train, chosen.valid)
     print(f"Independent features: {baseline.value:.2f} nats (validation).")
-    if complaint := below_baseline("validation ELBO", elbo, baseline):
-        print(hanging(f"{complaint} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
+    if warning := below_baseline("validation ELBO", elbo, baseline):
+        print(hanging(f"{warning} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
 
 
 def _interrupted(run: RunDirectory, status: int) -> int:

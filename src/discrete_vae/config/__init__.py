@@ -53,7 +53,7 @@ from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfi
 from discrete_vae.config.training import (
     BetaBoundConfig,
     EvaluationConfig,
-    OptimiserConfig,
+    OptimizerConfig,
     TrainingConfig,
     WarmUpConfig,
 )
@@ -92,7 +92,7 @@ __all__ = [
     "NoHierarchyConfig",
     "NoSharingConfig",
     "OmniglotConfig",
-    "OptimiserConfig",
+    "OptimizerConfig",
     "ParallelTemperingConfig",
     "PosteriorConfig",
     "PriorConfig",

@@ -11,9 +11,9 @@ from discrete_vae.config.base import ComponentConfig
 from discrete_vae.config.numbers import Count, Seed
 from discrete_vae.paths import unicode_path
 
-BinarisationSeed = Annotated[
+BinarizationSeed = Annotated[
     Seed,
-    Field(description="Seed of the one binarisation that the validation and test parts keep."),
+    Field(description="Seed of the one binarization that the validation and test parts keep."),
 ]
 SplitSeed = Annotated[Seed, Field(description="Seed of the shuffle before the parts are split off.")]
 
@@ -26,29 +26,29 @@ class DigitsConfig(ComponentConfig):
     num_valid: Count = Field(default=250, description="Examples held out for validation.")
     num_test: Count = Field(default=250, description="Examples held out for testing.")
     split_seed: SplitSeed = 0
-    binarisation_seed: BinarisationSeed = 0
+    binarization_seed: BinarizationSeed = 0
 
 
 class MNISTDynamicConfig(ComponentConfig):
-    """MNIST, 28x28, binarised afresh in each training step (Salakhutdinov and Murray, 2008)."""
+    """MNIST, 28x28, binarized afresh in each training step (Salakhutdinov and Murray, 2008)."""
 
     target: ClassVar[str] = "discrete_vae.data.mnist_dynamic:load_mnist_dynamic"
     kind: Literal["mnist-dynamic"] = "mnist-dynamic"
     num_valid: Count = Field(
         default=10000, description="Images held out for validation, the last of the training images."
     )
-    binarisation_seed: BinarisationSeed = 0
+    binarization_seed: BinarizationSeed = 0
 
 
 class MNISTStaticConfig(ComponentConfig):
-    """MNIST, 28x28, in the one published binarisation (Salakhutdinov and Murray, 2008)."""
+    """MNIST, 28x28, in the one published binarization (Salakhutdinov and Murray, 2008)."""
 
     target: ClassVar[str] = "discrete_vae.data.mnist_static:load_mnist_static"
     kind: Literal["mnist-static"] = "mnist-static"
 
 
 class OmniglotConfig(ComponentConfig):
-    """Omniglot, 28x28, in the partition of Burda et al. (2016), binarised afresh in each training step."""
+    """Omniglot, 28x28, in the partition of Burda et al. (2016), binarized afresh in each training step."""
 
     target: ClassVar[str] = "discrete_vae.data.omniglot:load_omniglot"
     kind: Literal["omniglot"] = "omniglot"
@@ -56,7 +56,7 @@ class OmniglotConfig(ComponentConfig):
         default=1345, description="Images held out for validation, of the shuffled training images."
     )
     split_seed: SplitSeed = 0
-    binarisation_seed: BinarisationSeed = 0
+    binarization_seed: BinarizationSeed = 0
 
 
 class Caltech101SilhouettesConfig(ComponentConfig):
@@ -88,7 +88,7 @@ class FileDataConfig(ComponentConfig):
     binarize: bool = Field(
         default=False, description="Whether values are probabilities of bits, drawn anew in each step."
     )
-    binarisation_seed: BinarisationSeed = 0
+    binarization_seed: BinarizationSeed = 0
 
     @field_validator("path")
     @classmethod

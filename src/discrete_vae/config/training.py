@@ -42,7 +42,7 @@ class BetaBoundConfig(Record):
     )
 
 
-class OptimiserConfig(Record):
+class OptimizerConfig(Record):
     """Adam with a decaying step size (paper section architecture)."""
 
     learning_rate: Factor = Field(
@@ -62,7 +62,7 @@ class TrainingConfig(Record):
 
     num_epochs: Repetitions = Field(default=100, description="Passes over the training part.")
     batch_size: Count = Field(
-        default=100, ge=2, description="Examples per training step; batch normalisation compares them."
+        default=100, ge=2, description="Examples per training step; batch normalization compares them."
     )
     num_examples: Count | None = Field(
         default=None, description="Training examples, a fixed random choice; none means all."
@@ -70,7 +70,7 @@ class TrainingConfig(Record):
     num_validation_examples: Count | None = Field(
         default=None, description="Validation examples, a fixed random choice; none means all."
     )
-    optimiser: OptimiserConfig = OptimiserConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
     warm_up: WarmUpConfig = WarmUpConfig()
     beta_bound: BetaBoundConfig = BetaBoundConfig()
     sampler: SamplerConfig = BlockGibbsConfig()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from discrete_vae.data.download import Home, collect
+from discrete_vae.data.download import Mirror, fetch_files
 from discrete_vae.data.folder import data_folder
 from discrete_vae.data.read_arrays import read_npz
 from discrete_vae.errors import InvalidInputError
@@ -42,13 +42,13 @@ class Archive:
     Attributes:
         file_name: Name of the .npz file.
         arrays: Rules of the arrays that are used, by key.
-        home: Where the originals are.
+        mirror: Where the originals are.
         convert: Turns the originals, by file name, into the arrays.
     """
 
     file_name: str
     arrays: Mapping[str, ArrayRule]
-    home: Home
+    mirror: Mirror
     convert: Callable[[Mapping[str, Path]], dict[str, np.ndarray]]
 
 
@@ -65,7 +65,7 @@ class StoredArrays:
     sha256: str
 
 
-def obtain(archive: Archive, data_dir: str | Path | None = None) -> StoredArrays:
+def fetch_archive(archive: Archive, data_dir: str | Path | None = None) -> StoredArrays:
     """Read an archive from the data folder; download the originals and make it if it is not there.
 
     Args:
@@ -98,7 +98,9 @@ def _make(archive: Archive, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         # A folder of its own: several processes may do this at once, and none sees another's half.
         with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as into:
-            originals = collect(archive.home, into=Path(into), by_hand=folder, wanted=name)
+            originals = fetch_files(
+                archive.mirror, destination=Path(into), manual_folder=folder, made_file=name
+            )
             arrays = archive.convert(originals)
         _check(arrays, archive, f"the converted {name}", "Report it: the originals had the right checksums.")
         content = io.BytesIO()

@@ -13,14 +13,14 @@ from discrete_vae.noise import keyed_generator
 
 # Words that keep these streams apart from each other and from the model's noise of the same seed and step.
 _ORDER_STREAM = 0x6F72646572
-_BINARISATION_STREAM = 0x62696E617279
+_BINARIZATION_STREAM = 0x62696E617279
 
 
 def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> Tensor:
     """Which examples a training step sees.
 
     Each epoch goes through the examples in an order of its own. Its last, incomplete batch is dropped, since
-    batch normalisation and the learning rate count on full ones; other examples are left out in each epoch.
+    batch normalization and the learning rate count on full ones; other examples are left out in each epoch.
 
     Args:
         num_examples: Size of the training part.
@@ -45,7 +45,7 @@ def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> T
     return torch.from_numpy(order[position * batch_size : (position + 1) * batch_size])
 
 
-def binarise(
+def binarize(
     probabilities: Tensor, *, missing: bool = False, generator: torch.Generator | None = None
 ) -> Tensor:
     """Draw bits: each value becomes 1 with the probability that it states.
@@ -59,7 +59,7 @@ def binarise(
         Tensor of the same shape and dtype, in {0, 1}.
 
     Examples:
-        >>> binarise(torch.tensor([0.0, 0.5, 1.0]), generator=keyed_generator(0))
+        >>> binarize(torch.tensor([0.0, 0.5, 1.0]), generator=keyed_generator(0))
         tensor([0., 1., 1.])
     """
     # Always in float32: bfloat16 draws take so few values that the probabilities would be off.
@@ -69,12 +69,12 @@ def binarise(
 
 
 class TrainingBatches:
-    """The training part of a data set, cut into batches; binarised afresh in each step if it is dynamic.
+    """The training part of a data set, cut into batches; binarized afresh in each step if it is dynamic.
 
     Args:
         dataset: The data set.
         batch_size: Examples a step, at most the size of the training part.
-        seed: Seed of the order and of the binarisation.
+        seed: Seed of the order and of the binarization.
         device: Where the batches are wanted; the training part is moved there once.
 
     Attributes:
@@ -139,8 +139,8 @@ class TrainingBatches:
         rows = self._train[self.indices(step)]
         if not self._dynamic:
             return rows
-        generator = keyed_generator(self.seed, _BINARISATION_STREAM, step, device=self._train.device)
-        return binarise(rows, missing=self._missing, generator=generator)
+        generator = keyed_generator(self.seed, _BINARIZATION_STREAM, step, device=self._train.device)
+        return binarize(rows, missing=self._missing, generator=generator)
 
 
 def _steps_per_epoch(num_examples: int, batch_size: int) -> int:

@@ -19,11 +19,11 @@ def dataset_of_bits(
     version: str,
     split: str,
     sha256: str | None,
-    binarisation_seed: int | None = None,
+    binarization_seed: int | None = None,
 ) -> DataSplits:
     """Make a data set of rows of bits, or of probabilities of bits.
 
-    Probabilities to train on are binarised afresh in each step, those of the validation and test parts once. These two
+    Probabilities to train on are binarized afresh in each step, those of the validation and test parts once. These two
     stand in a fixed random order.
 
     Args:
@@ -34,24 +34,24 @@ def dataset_of_bits(
         version: Which version of them this is.
         split: How the parts were made, behind their sizes.
         sha256: Sum of the file that was read; None if there is none.
-        binarisation_seed: Seed of the bits that the validation and test parts keep; None for bits.
+        binarization_seed: Seed of the bits that the validation and test parts keep; None for bits.
 
     Returns:
         The data set; dynamic if it has a seed.
     """
-    drawn = f"train binarised afresh in each step, valid and test once with seed {binarisation_seed}"
+    drawn = f"train binarized afresh in each step, valid and test once with seed {binarization_seed}"
     return DataSplits(
         name=name,
         train=training_part(parts["train"]),
-        valid=evaluation_part(parts["valid"], "valid", binarisation_seed=binarisation_seed),
-        test=evaluation_part(parts["test"], "test", binarisation_seed=binarisation_seed),
+        valid=evaluation_part(parts["valid"], "valid", binarization_seed=binarization_seed),
+        test=evaluation_part(parts["test"], "test", binarization_seed=binarization_seed),
         event_shape=event_shape,
-        dynamic=binarisation_seed is not None,
+        dynamic=binarization_seed is not None,
         description=DatasetDescription(
             source=source,
             version=version,
             split=f"{'/'.join(str(len(parts[part])) for part in PARTS)}{split}",
-            values="bits as published" if binarisation_seed is None else drawn,
+            values="bits as published" if binarization_seed is None else drawn,
             sha256=sha256,
         ),
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from discrete_vae.data.archive import Archive, ArrayRule, obtain
+from discrete_vae.data.archive import Archive, ArrayRule, fetch_archive
 from discrete_vae.data.bits import dataset_of_bits
 from discrete_vae.data.dataset import DataSplits
-from discrete_vae.data.download import Home, RemoteFile
+from discrete_vae.data.download import Mirror, RemoteFile
 from discrete_vae.errors import InvalidInputError
 
 _ORIGINAL = "caltech101_silhouettes_28_split1.mat"
@@ -51,7 +51,7 @@ ARCHIVE = Archive(
         "valid": ArrayRule("uint8", (2264, 784), highest=1),
         "test": ArrayRule("uint8", (2307, 784), highest=1),
     },
-    home=Home(
+    mirror=Mirror(
         addresses=("https://people.cs.umass.edu/~marlin/data/",),
         files=(
             RemoteFile(_ORIGINAL, "sha256:eb6735e8d84b1850fabc5590124aab1755e90c9fd28123584325398405e1e42a"),
@@ -75,7 +75,7 @@ def load_caltech101_silhouettes(
     Args:
         data_dir: Folder of ``caltech101_silhouettes.npz``; None means ``DISCRETE_VAE_DATA`` or the user's
             cache.
-        archive: The file's form and home.
+        archive: The file's form and mirror.
 
     Returns:
         A data set of 784 binary features.
@@ -83,7 +83,7 @@ def load_caltech101_silhouettes(
     Raises:
         InvalidInputError: If the file is damaged or cannot be had.
     """
-    stored = obtain(archive, data_dir)
+    stored = fetch_archive(archive, data_dir)
     bits = {part: _upright(stored.arrays[part]) for part in _PARTS}
     return dataset_of_bits(
         "caltech101-silhouettes",

@@ -71,7 +71,7 @@ class DataSplits(ShowsShapes):
 
     def __post_init__(self) -> None:
         sizes = {part: len(getattr(self, part)) for part in PARTS}
-        if sizes["train"] < 2 or min(sizes.values()) < 1:  # batch normalisation needs the spread of two
+        if sizes["train"] < 2 or min(sizes.values()) < 1:  # batch normalization needs the spread of two
             rule = "must have at least two examples to train on, and one each for validation and test"
             received = ", ".join(f"{count} in {part}" for part, count in sizes.items())
             repair = "Add examples, or divide them otherwise."

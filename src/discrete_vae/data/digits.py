@@ -19,10 +19,10 @@ def load_digits(
     num_valid: int = 250,
     num_test: int = 250,
     split_seed: int = 0,
-    binarisation_seed: int = 0,
+    binarization_seed: int = 0,
     data_dir: str | Path | None = None,
 ) -> DataSplits:
-    """1797 digits of 8x8 pixels, with intensities / 16 as the probabilities of binarising them in each step.
+    """1797 digits of 8x8 pixels, with intensities / 16 as the probabilities of binarizing them in each step.
 
     The examples are shuffled, then cut: test first, validation next, the rest (1297) is for training. Ink is
     1.
@@ -34,7 +34,7 @@ def load_digits(
         num_valid: Examples of the validation part.
         num_test: Examples of the test part.
         split_seed: Seed of the shuffle.
-        binarisation_seed: Seed of the bits that the validation and test parts keep.
+        binarization_seed: Seed of the bits that the validation and test parts keep.
         data_dir: Not read, but refused if it does not exist, as with every other data set.
 
     Returns:
@@ -66,5 +66,5 @@ def load_digits(
         version=f"scikit-learn {sklearn.__version__}",
         split=f" after a shuffle with seed {split_seed}",
         sha256=None,
-        binarisation_seed=binarisation_seed,
+        binarization_seed=binarization_seed,
     )

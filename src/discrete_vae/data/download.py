@@ -18,7 +18,7 @@ class DownloadError(InvalidInputError):
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file at a public home.
+    """A file that a public mirror keeps.
 
     Attributes:
         name: Its name, which completes the address.
@@ -33,7 +33,7 @@ class RemoteFile:
 
 
 @dataclass(frozen=True)
-class Home:
+class Mirror:
     """Where the files of a data set are.
 
     Attributes:
@@ -45,14 +45,14 @@ class Home:
     files: tuple[RemoteFile, ...]
 
 
-def collect(home: Home, *, into: Path, by_hand: Path, wanted: str) -> dict[str, Path]:
-    """Bring all files of a home to this machine, taking those that the user has put there by hand.
+def fetch_files(mirror: Mirror, *, destination: Path, manual_folder: Path, made_file: str) -> dict[str, Path]:
+    """Bring all files of a mirror to this machine; those that the user has put into a folder are taken from there.
 
     Args:
-        home: Where the files are.
-        into: Folder for the downloads.
-        by_hand: Folder where the user may have put files of the same names.
-        wanted: Name of the file that is made of them, for the messages.
+        mirror: Where the files are.
+        destination: Folder for the downloads.
+        manual_folder: Folder where the user may have put files of the same names.
+        made_file: Name of the file that is made of them, for the messages.
 
     Returns:
         Paths by file name; the content of each has been checked.
@@ -62,15 +62,15 @@ def collect(home: Home, *, into: Path, by_hand: Path, wanted: str) -> dict[str, 
             to do by hand. A wrong download is removed, a wrong file of the user's is left alone.
     """
     paths = {}
-    for file in home.files:
-        own = by_hand / file.name
+    for file in mirror.files:
+        own = manual_folder / file.name
         if own.exists():
             if (fault := _fault(own, file)) is not None:
-                repair = f"Remove it, or download it again from {_list(home, file)}."
+                repair = f"Remove it, or download it again from {_list(mirror, file)}."
                 raise DownloadError(str(own), f"must have the checksum {file.checksum}", fault, repair)
             paths[file.name] = own
         else:
-            paths[file.name] = _download(home, file, into, by_hand, wanted)
+            paths[file.name] = _download(mirror, file, destination, manual_folder, made_file)
     return paths
 
 
@@ -97,18 +97,20 @@ def git_blob_id(path: Path) -> str:
     return total.hexdigest()
 
 
-def _download(home: Home, file: RemoteFile, into: Path, by_hand: Path, wanted: str) -> Path:
+def _download(
+    mirror: Mirror, file: RemoteFile, destination: Path, manual_folder: Path, made_file: str
+) -> Path:
     import pooch  # here, since it costs time and a machine without it can still use its own files
 
     known = None if file.checksum.startswith("git-blob:") else file.checksum  # pooch does not know git's ids
     faults = []
-    for address in home.addresses:
+    for address in mirror.addresses:
         try:
             fetched = pooch.retrieve(
                 address + file.name,
                 known,
                 file.name,
-                into,
+                destination,
                 # pooch's own downloader does not fit the protocol that pooch declares
                 downloader=pooch.HTTPDownloader(timeout=_TIMEOUT_S, chunk_size=1 << 16),  # pyright: ignore
             )
@@ -121,8 +123,8 @@ def _download(home: Home, file: RemoteFile, into: Path, by_hand: Path, wanted: s
         path.unlink()
         faults.append(f"{address}{file.name}: {fault} instead of {file.checksum}")
     repair = (
-        f"Check the network and try again, or download {_list(home, file)} by hand and put it into {by_hand} "
-        f"({file.checksum}); or put a ready {wanted} there."
+        f"Check the network and try again, or download {_list(mirror, file)} by hand and put it into {manual_folder} "
+        f"({file.checksum}); or put a ready {made_file} there."
     )
     raise DownloadError(
         file.name, "must be downloadable and have the right checksum", "; ".join(faults), repair
@@ -130,13 +132,13 @@ def _download(home: Home, file: RemoteFile, into: Path, by_hand: Path, wanted: s
 
 
 def _fault(path: Path, file: RemoteFile) -> str | None:
-    algorithm, _, wanted = file.checksum.partition(":")
+    algorithm, _, expected = file.checksum.partition(":")
     if algorithm == "git-blob":
         found = git_blob_id(path)
     else:
         with path.open("rb") as content:
             found = hashlib.file_digest(content, algorithm).hexdigest()
-    if found != wanted:
+    if found != expected:
         return f"a file of {path.stat().st_size} bytes with {algorithm}:{found}"
     if file.unpacked_sha256 is not None:
         with gzip.open(path) as content:  # GzipFile has no buffer for file_digest
@@ -153,5 +155,5 @@ def _reason(error: Exception) -> object:
     return getattr(error.args[0], "reason", error) if error.args else error
 
 
-def _list(home: Home, file: RemoteFile) -> str:
-    return " or ".join(address + file.name for address in home.addresses)
+def _list(mirror: Mirror, file: RemoteFile) -> str:
+    return " or ".join(address + file.name for address in mirror.addresses)

@@ -34,7 +34,7 @@ def fixed_permutation(length: int, seed: int, *key: int) -> np.ndarray:
 
 
 def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
-    """Binarise once and for all: each value becomes 1 with the probability that it states.
+    """Binarize once and for all: each value becomes 1 with the probability that it states.
 
     Args:
         probabilities: Any shape, in [0, 1]; 0 always gives 0 and 1 always gives 1.

@@ -30,7 +30,7 @@ def load_file(
     test_fraction: float = 0.1,
     split_seed: int = 0,
     binarize: bool = False,
-    binarisation_seed: int = 0,
+    binarization_seed: int = 0,
     data_dir: str | Path | None = None,
 ) -> DataSplits:
     """Values of a .npy, .npz, .csv or .parquet file, as float32; nothing is written.
@@ -52,7 +52,7 @@ def load_file(
         split_seed: Seed of the shuffle.
         binarize: Whether values are probabilities of bits: of the training part, if they are not all 0 or 1, bits are
             drawn afresh in each step; of the validation and test parts once.
-        binarisation_seed: Seed of the bits that the validation and test parts keep.
+        binarization_seed: Seed of the bits that the validation and test parts keep.
         data_dir: Not read, but refused if it does not exist, as with every other data set.
 
     Returns:
@@ -101,7 +101,7 @@ def load_file(
         if binarize:
             for name, part in zip(found.names.values(), parts.values(), strict=True):
                 _check_probabilities(name, part)
-            dynamic, reading = _binarize(examples, binarisation_seed)
+            dynamic, reading = _binarize(examples, binarization_seed)
     return DataSplits(
         name=file.stem,
         train=torch.from_numpy(examples["train"]),
@@ -187,8 +187,8 @@ def _binarize(examples: dict[str, np.ndarray], seed: int) -> tuple[bool, str]:
     """Draw the bits of the validation and test parts; whether training draws its own, and what was done in words."""
     of_bits = {part: bool((np.isnan(x) | (x == 0) | (x == 1)).all()) for part, x in examples.items()}
     for part in ("valid", "test"):
-        drawn = evaluation_part(examples[part], part, binarisation_seed=seed, shuffled=False).numpy()
+        drawn = evaluation_part(examples[part], part, binarization_seed=seed, shuffled=False).numpy()
         examples[part] = np.where(np.isnan(examples[part]), np.float32(np.nan), drawn)
-    train = "as in the file" if of_bits["train"] else "binarised afresh in each step"
+    train = "as in the file" if of_bits["train"] else "binarized afresh in each step"
     others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
     return not of_bits["train"], f"train {train}, valid and test {others}"

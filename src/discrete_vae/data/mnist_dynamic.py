@@ -1,4 +1,4 @@
-"""MNIST, binarised afresh in each training step."""
+"""MNIST, binarized afresh in each training step."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.data.archive import Archive, ArrayRule, obtain
+from discrete_vae.data.archive import Archive, ArrayRule, fetch_archive
 from discrete_vae.data.bits import dataset_of_bits
 from discrete_vae.data.dataset import DataSplits
-from discrete_vae.data.download import Home, RemoteFile
+from discrete_vae.data.download import Mirror, RemoteFile
 from discrete_vae.data.idx_files import read_idx
 from discrete_vae.data.parts import as_rows, check_leaves_examples
 
@@ -41,7 +41,7 @@ ARCHIVE = Archive(
         "train_images": ArrayRule("uint8", (60000, 28, 28)),
         "test_images": ArrayRule("uint8", (10000, 28, 28)),
     },
-    home=Home(
+    mirror=Mirror(
         addresses=(
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
@@ -76,23 +76,23 @@ ARCHIVE = Archive(
 def load_mnist_dynamic(
     *,
     num_valid: int = 10000,
-    binarisation_seed: int = 0,
+    binarization_seed: int = 0,
     data_dir: str | Path | None = None,
     archive: Archive = ARCHIVE,
 ) -> DataSplits:
-    """MNIST with intensities / 255 as the probabilities of binarising it afresh in each step.
+    """MNIST with intensities / 255 as the probabilities of binarizing it afresh in each step.
 
     The last `num_valid` of the 60000 training images, in the published order, are the validation part.
-    Validation and test parts are binarised once and stand in a fixed random order, so that their first rows
+    Validation and test parts are binarized once and stand in a fixed random order, so that their first rows
     are a fair subset. Images are upright, ink is 1.
 
-    Source: Salakhutdinov and Murray 2008, section 5 (the binarisation); LeCun et al. 1998 (the images).
+    Source: Salakhutdinov and Murray 2008, section 5 (the binarization); LeCun et al. 1998 (the images).
 
     Args:
         num_valid: Examples of the validation part.
-        binarisation_seed: Seed of the bits that the validation and test parts keep.
+        binarization_seed: Seed of the bits that the validation and test parts keep.
         data_dir: Folder of ``mnist.npz``; None means ``DISCRETE_VAE_DATA`` or the user's cache.
-        archive: The file's form and home.
+        archive: The file's form and mirror.
 
     Returns:
         A dynamic data set of 784 features.
@@ -101,7 +101,7 @@ def load_mnist_dynamic(
         InvalidInputError: If a setting breaks its rule, or the file is damaged or cannot be had.
     """
     check_positive_int("num_valid", num_valid)
-    stored = obtain(archive, data_dir)
+    stored = fetch_archive(archive, data_dir)
     images = as_rows(stored.arrays["train_images"])
     check_leaves_examples("num_valid", num_valid, len(images))
     train, valid = np.split(images, [len(images) - num_valid])
@@ -114,5 +114,5 @@ def load_mnist_dynamic(
         version="grayscale 28x28, 60000/10000",
         split=", valid from the end of the published training part",
         sha256=stored.sha256,
-        binarisation_seed=binarisation_seed,
+        binarization_seed=binarization_seed,
     )

@@ -1,4 +1,4 @@
-"""MNIST in the one published binarisation."""
+"""MNIST in the one published binarization."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from discrete_vae.data.amat_files import read_amat
-from discrete_vae.data.archive import Archive, ArrayRule, obtain
+from discrete_vae.data.archive import Archive, ArrayRule, fetch_archive
 from discrete_vae.data.bits import dataset_of_bits
 from discrete_vae.data.dataset import DataSplits
-from discrete_vae.data.download import Home, RemoteFile
+from discrete_vae.data.download import Mirror, RemoteFile
 from discrete_vae.errors import InvalidInputError
 
 _PARTS = ("train", "valid", "test")
@@ -42,7 +42,7 @@ ARCHIVE = Archive(
         "test": ArrayRule("uint8", (10000, 98)),
         **{f"{part}_shape": ArrayRule("int64", (2,)) for part in _PARTS},
     },
-    home=Home(
+    mirror=Mirror(
         addresses=("http://www.cs.toronto.edu/~larocheh/public/datasets/binarized_mnist/",),
         files=(
             RemoteFile(
@@ -64,9 +64,9 @@ ARCHIVE = Archive(
 
 
 def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = ARCHIVE) -> DataSplits:
-    """MNIST in the fixed binarisation of 50000/10000/10000 images that most published figures are for.
+    """MNIST in the fixed binarization of 50000/10000/10000 images that most published figures are for.
 
-    Not to be confused with dynamic binarisation: figures for the two are not comparable. The published test
+    Not to be confused with dynamic binarization: figures for the two are not comparable. The published test
     part is sorted by class; here validation and test parts stand in a fixed random order, so that their first
     rows are a fair subset. Images are upright, ink is 1.
 
@@ -74,7 +74,7 @@ def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = 
 
     Args:
         data_dir: Folder of ``static_mnist.npz``; None means ``DISCRETE_VAE_DATA`` or the user's cache.
-        archive: The file's form and home.
+        archive: The file's form and mirror.
 
     Returns:
         A data set of 784 binary features.
@@ -82,13 +82,13 @@ def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = 
     Raises:
         InvalidInputError: If the file is damaged or cannot be had.
     """
-    stored = obtain(archive, data_dir)
+    stored = fetch_archive(archive, data_dir)
     bits = {part: _unpack(stored.arrays, part, archive.file_name) for part in _PARTS}
     return dataset_of_bits(
         "mnist-static",
         bits,
         event_shape=(1, 28, 28),
-        source="binarised MNIST (Salakhutdinov and Murray 2008), files by Larochelle",
+        source="binarized MNIST (Salakhutdinov and Murray 2008), files by Larochelle",
         version="binarized_mnist_{train,valid,test}.amat",
         split=", as published",
         sha256=stored.sha256,

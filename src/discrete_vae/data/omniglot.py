@@ -1,4 +1,4 @@
-"""Omniglot in 28x28, binarised afresh in each training step."""
+"""Omniglot in 28x28, binarized afresh in each training step."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.data.archive import Archive, ArrayRule, obtain
+from discrete_vae.data.archive import Archive, ArrayRule, fetch_archive
 from discrete_vae.data.bits import dataset_of_bits
 from discrete_vae.data.dataset import DataSplits
-from discrete_vae.data.download import Home, RemoteFile
+from discrete_vae.data.download import Mirror, RemoteFile
 from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.data.parts import as_rows, check_leaves_examples
 from discrete_vae.errors import InvalidInputError
@@ -49,7 +49,7 @@ ARCHIVE = Archive(
         "train_drawer": ArrayRule("uint8", (24345,), highest=20, optional=True),
         "source": ArrayRule("str", (), optional=True),
     },
-    home=Home(
+    mirror=Mirror(
         addresses=("https://raw.githubusercontent.com/yburda/iwae/master/datasets/OMNIGLOT/",),
         files=(RemoteFile(_ORIGINAL, "git-blob:016a3536ffe5e1d38e42563a18d7a78bfaf643ec"),),
     ),
@@ -61,14 +61,14 @@ def load_omniglot(
     *,
     num_valid: int = 1345,
     split_seed: int = 0,
-    binarisation_seed: int = 0,
+    binarization_seed: int = 0,
     data_dir: str | Path | None = None,
     archive: Archive = ARCHIVE,
 ) -> DataSplits:
-    """Omniglot with intensities as the probabilities of binarising it afresh in each step.
+    """Omniglot with intensities as the probabilities of binarizing it afresh in each step.
 
     The published training part is sorted by alphabet; it is shuffled and its last `num_valid` images are the
-    validation part. Validation and test parts are binarised once and stand in a fixed random order. Images
+    validation part. Validation and test parts are binarized once and stand in a fixed random order. Images
     are upright, ink is 1.
 
     The description's version says which form was read: ``chardata.mat`` (24345/8070, what published figures
@@ -81,9 +81,9 @@ def load_omniglot(
     Args:
         num_valid: Examples of the validation part.
         split_seed: Seed of the shuffle.
-        binarisation_seed: Seed of the bits that the validation and test parts keep.
+        binarization_seed: Seed of the bits that the validation and test parts keep.
         data_dir: Folder of ``omniglot.npz``; None means ``DISCRETE_VAE_DATA`` or the user's cache.
-        archive: The file's form and home.
+        archive: The file's form and mirror.
 
     Returns:
         A dynamic data set of 784 features.
@@ -92,7 +92,7 @@ def load_omniglot(
         InvalidInputError: If a setting breaks its rule, or the file is damaged or cannot be had.
     """
     check_positive_int("num_valid", num_valid)
-    stored = obtain(archive, data_dir)
+    stored = fetch_archive(archive, data_dir)
     images = as_rows(stored.arrays["train"])
     check_leaves_examples("num_valid", num_valid, len(images))
     images = images[fixed_permutation(len(images), split_seed)]
@@ -106,7 +106,7 @@ def load_omniglot(
         version=_version(stored.arrays),
         split=f", valid from the training part after a shuffle with seed {split_seed}",
         sha256=stored.sha256,
-        binarisation_seed=binarisation_seed,
+        binarization_seed=binarization_seed,
     )
 
 

@@ -32,9 +32,9 @@ def as_rows(images: np.ndarray) -> np.ndarray:
 
 
 def evaluation_part(
-    rows: np.ndarray, part: Literal["valid", "test"], *, binarisation_seed: int | None, shuffled: bool = True
+    rows: np.ndarray, part: Literal["valid", "test"], *, binarization_seed: int | None, shuffled: bool = True
 ) -> Tensor:
-    """Make a validation or test part: binarised once, in a fixed random order.
+    """Make a validation or test part: binarized once, in a fixed random order.
 
     Published files are often sorted by class or by writer, so their first rows are no fair subset; after the
     shuffle (seed 0, whatever the other seeds) they are.
@@ -42,18 +42,18 @@ def evaluation_part(
     Args:
         rows: (example, feature) in [0, 1].
         part: Which part; the two draw different bits.
-        binarisation_seed: Seed of the bits; None if the rows hold bits already.
+        binarization_seed: Seed of the bits; None if the rows hold bits already.
         shuffled: Whether to shuffle; a user's own order is kept.
 
     Returns:
         (example, feature) float32 in {0, 1}.
 
     Examples:
-        >>> evaluation_part(np.array([[0.0, 1.0], [1.0, 1.0]]), "test", binarisation_seed=0).tolist()
+        >>> evaluation_part(np.array([[0.0, 1.0], [1.0, 1.0]]), "test", binarization_seed=0).tolist()
         [[1.0, 1.0], [0.0, 1.0]]
     """
     key = _PART_KEYS[part]
-    bits = rows if binarisation_seed is None else fixed_bits(rows, binarisation_seed, key)
+    bits = rows if binarization_seed is None else fixed_bits(rows, binarization_seed, key)
     if shuffled:
         bits = bits[fixed_permutation(len(bits), _ORDER_SEED, key)]
     return torch.from_numpy(np.ascontiguousarray(bits, dtype=np.float32))

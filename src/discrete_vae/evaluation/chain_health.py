@@ -17,7 +17,7 @@ _HIGH_R_HAT = 1.05
 
 
 class ChainHealthWarning(UserWarning):
-    """Chains do not mix; the message has the figures and what to do."""
+    """Chains do not mix; the message has the numbers and what to do."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ChainHealth:
     """The health of chains, by the energy of their states.
 
     Attributes:
-        r_hat: Rank-normalised split R-hat; near 1 where all chains visit the same energies.
+        r_hat: Rank-normalized split R-hat; near 1 where all chains visit the same energies.
         autocorrelation_time: Sweeps a chain takes for one effective sample.
         effective_samples: Effective samples of all chains together.
         num_chains: Chains.
@@ -52,7 +52,7 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
         num_sweeps: Sweeps to look at, at least 20.
 
     Returns:
-        The figures.
+        The measures of health.
 
     Raises:
         InvalidInputError: If there are too few sweeps.
@@ -86,13 +86,13 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
 
 
 def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
-    """Rank-normalised split R-hat and bulk effective samples of (chain, draw), as Vehtari et al. 2021 define them."""
+    """Rank-normalized split R-hat and bulk effective samples of (chain, draw), as Vehtari et al. 2021 define them."""
     if bool((series == series[0, 0]).all()):
         return 1.0, float(series.numel())
     if len(series) == 1:  # R-hat compares chains; the halves of one are two
         series = series[:, : series.shape[1] // 2 * 2].view(2, -1)
     r_hat, effective = (
-        np.asarray(figure(series.numpy(), chain_axis=0, draw_axis=1)).item()
-        for figure in (array_stats.rhat, array_stats.ess)
+        np.asarray(measure(series.numpy(), chain_axis=0, draw_axis=1)).item()
+        for measure in (array_stats.rhat, array_stats.ess)
     )
     return r_hat, effective

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.running_statistics import running_statistics
+from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import keyed_generator
 
 _BATCH_SIZE = 500
@@ -18,7 +18,7 @@ _STREAM = 0x656C626F
 
 
 @dataclass(frozen=True)
-class ElboEstimate:
+class MeanElbo:
     """Means over examples, in nats.
 
     Attributes:
@@ -56,7 +56,7 @@ def evaluate_elbo(
     log_partition_std_error: float = 0.0,
     num_samples: int = 1,
     seed: int = 0,
-) -> ElboEstimate:
+) -> MeanElbo:
     """Average the ELBO over examples, with the networks' running statistics.
 
     Args:
@@ -75,7 +75,7 @@ def evaluate_elbo(
     """
     check_positive_int("num_samples", num_samples)
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
-    with running_statistics(model):
+    with eval_mode(model):
         for draw in range(num_samples):
             for first in range(0, len(x), _BATCH_SIZE):
                 rows = slice(first, first + _BATCH_SIZE)
@@ -84,7 +84,7 @@ def evaluate_elbo(
                 terms = torch.stack([elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous], -1)
                 parts[rows] += terms.double().cpu() / num_samples
     value = parts[:, 0] - parts[:, 1] - parts[:, 2]
-    return ElboEstimate(
+    return MeanElbo(
         elbo=float(value.mean()),
         elbo_std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
         reconstruction=float(parts[:, 0].mean()),

@@ -12,10 +12,10 @@ from typing import Any
 from torch import Tensor
 
 from discrete_vae.config import EvaluationConfig
-from discrete_vae.distributed import from_first
-from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
+from discrete_vae.distributed import compute_on_rank_zero
+from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.evaluation.independent_features import IndependentFeatures, independent_features
-from discrete_vae.evaluation.log_likelihood import LogLikelihoodEstimate, evaluate_log_likelihood
+from discrete_vae.evaluation.log_likelihood import MeanLogLikelihood, evaluate_log_likelihood
 from discrete_vae.evaluation.sharp_limit import has_sharp_limit, sharp_limit
 from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
 from discrete_vae.model import DiscreteVAE
@@ -25,7 +25,7 @@ _STILL_RISING = 0.1  # nats by the last doubling of the samples
 
 
 class UnevenWeightsWarning(UserWarning):
-    """Few importance samples carry the log-likelihood, which is too low; the message has the figures and the remedy."""
+    """Few importance samples carry the log-likelihood, which is too low; the message has the numbers and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Evaluation:
             None without those.
     """
 
-    log_likelihood: LogLikelihoodEstimate
-    log_likelihood_limit: LogLikelihoodEstimate | None
-    elbo: ElboEstimate
+    log_likelihood: MeanLogLikelihood
+    log_likelihood_limit: MeanLogLikelihood | None
+    elbo: MeanElbo
     log_partition: CheckedLogPartition
     seconds: float
     independent_features: IndependentFeatures | None = None
@@ -104,7 +104,7 @@ def evaluate_model(
         AnnealingDisagreementWarning: If annealing differs from it by more than 0.1 nats and four standard errors.
     """
     start = time.monotonic()
-    log_partition = from_first(
+    log_partition = compute_on_rank_zero(
         lambda: estimate_log_partition(
             model.prior,
             chains=chains,
@@ -117,7 +117,7 @@ def evaluate_model(
     )
     log_z = log_partition.best.value
 
-    def likelihood(of_model: DiscreteVAE) -> LogLikelihoodEstimate:
+    def likelihood(of_model: DiscreteVAE) -> MeanLogLikelihood:
         return evaluate_log_likelihood(
             of_model,
             x,
@@ -147,10 +147,10 @@ def evaluate_model(
     return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
 
 
-def _look_at_weights(found: LogLikelihoodEstimate) -> None:
-    if found.rise > _STILL_RISING:
+def _look_at_weights(found: MeanLogLikelihood) -> None:
+    if found.doubling_gain > _STILL_RISING:
         warnings.warn(
-            f"the last doubling of the importance samples raised the log-likelihood by {found.rise:.2f} nats. "
+            f"the last doubling of the importance samples raised the log-likelihood by {found.doubling_gain:.2f} nats. "
             "Nothing is wrong with the model: the estimate is conservative, still too low by about as much or more, "
             f"and its Monte-Carlo error is understated (median effective number of samples {found.median_ess:.1f} of "
             f"{found.num_samples}). For a closer value give more samples (--num-samples {4 * found.num_samples}).",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_number
-from discrete_vae.distributed import gather_shares, own_share, world_size
+from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.model import DiscreteVAE
@@ -39,7 +39,7 @@ class ExampleLogLikelihoods(ShowsShapes):
 
 
 @dataclass(frozen=True)
-class LogLikelihoodEstimate:
+class MeanLogLikelihood:
     """Mean log p(x) over examples, in nats.
 
     Attributes:
@@ -48,7 +48,7 @@ class LogLikelihoodEstimate:
         monte_carlo_std_error: Standard error of value from the importance samples alone.
         min_ess: Smallest effective number of samples of an example.
         median_ess: Median of it.
-        rise: What doubling the samples to K brought on average, nats; value is low by about as much or more.
+        doubling_gain: What doubling the samples to K brought on average, nats; value is low by about as much or more.
         num_examples: Examples.
         num_samples: K.
         log_partition_std_error: Standard error of log Z, which shifts value as a whole: -1 nat for each nat.
@@ -60,7 +60,7 @@ class LogLikelihoodEstimate:
     monte_carlo_std_error: float
     min_ess: float
     median_ess: float
-    rise: float
+    doubling_gain: float
     num_examples: int
     num_samples: int
     log_partition_std_error: float = 0.0
@@ -79,7 +79,7 @@ def evaluate_log_likelihood(
     seed: int = 0,
     indices: Sequence[int] | None = None,
     report: Callable[[int, float], None] | None = None,
-) -> LogLikelihoodEstimate:
+) -> MeanLogLikelihood:
     """Average the importance-weighted log-likelihood over examples.
 
     Examples go one by one, so that what depends on x alone is computed once for all of its samples. The noise is
@@ -115,7 +115,7 @@ def evaluate_log_likelihood(
     chunk_size = samples_in_memory(model, max_memory)
     parts = torch.zeros(len(x), 4, dtype=torch.float64)
     total = 0.0
-    for done, row in enumerate(own_share(len(x)), start=1):
+    for done, row in enumerate(shard_indices(len(x)), start=1):
         estimate = model.log_likelihood(
             x[row : row + 1],
             num_samples,
@@ -123,18 +123,20 @@ def evaluate_log_likelihood(
             chunk_size=chunk_size,
             generator=keyed_generator(seed, _STREAM, indices[row], device=x.device),
         )
-        parts[row] = torch.cat([estimate.value, estimate.std_error, estimate.ess, estimate.rise]).cpu()
+        parts[row] = torch.cat(
+            [estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain]
+        ).cpu()
         total += float(estimate.value)
         if report is not None:
             report(min(done * world_size(), len(x)), total / done)
-    value, error, ess, rise = gather_shares(parts).unbind(1)
-    return LogLikelihoodEstimate(
+    value, error, ess, doubling_gain = all_reduce_shards(parts).unbind(1)
+    return MeanLogLikelihood(
         value=fmean(value.tolist()),
         std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
         monte_carlo_std_error=float(error.square().sum().sqrt()) / len(value),
         min_ess=float(ess.min()),
         median_ess=float(ess.median()),
-        rise=float(rise.mean()),
+        doubling_gain=float(doubling_gain.mean()),
         num_examples=len(value),
         num_samples=num_samples,
         log_partition_std_error=log_partition_std_error,

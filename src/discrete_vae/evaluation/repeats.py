@@ -31,7 +31,7 @@ class RepeatedLogPartition:
         return sum(estimate.value for estimate in self.estimates) / len(self.estimates)
 
     @property
-    def spread(self) -> float:
+    def std(self) -> float:
         """Standard deviation of the values, nats; NaN for one estimate."""
         if len(self.estimates) < 2:
             return math.nan
@@ -39,8 +39,8 @@ class RepeatedLogPartition:
         return math.sqrt(squares / (len(self.estimates) - 1))
 
     @property
-    def stated(self) -> float:
-        """Root mean square of the standard errors that the estimates state, nats: what the spread should be."""
+    def rms_std_error(self) -> float:
+        """Root mean square of the standard errors of the estimates, nats: what `std` should be."""
         return math.sqrt(sum(e.std_error**2 for e in self.estimates) / len(self.estimates))
 
 
@@ -64,7 +64,7 @@ def repeat_log_partition(
 
     Examples:
         >>> from discrete_vae import RBM, exact_log_partition
-        >>> repeat_log_partition(lambda seed: exact_log_partition(RBM(1, 1)), 3).spread
+        >>> repeat_log_partition(lambda seed: exact_log_partition(RBM(1, 1)), 3).std
         0.0
     """
     check_positive_int("repeats", repeats)

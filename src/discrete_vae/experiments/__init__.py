@@ -12,7 +12,7 @@ from discrete_vae.errors import InvalidInputError
 Size = Literal["smoke", "short", "paper"]
 SIZES: tuple[str, ...] = get_args(Size)
 
-_HOMES = {
+_LAZY_EXPORTS = {
     "digits": "digits",
     "mnist-dynamic": "mnist_dynamic",
     "mnist-static": "mnist_static",
@@ -24,7 +24,7 @@ _HOMES = {
 
 def experiment_names() -> tuple[str, ...]:
     """The names that `load_experiment` knows."""
-    return tuple(_HOMES)
+    return tuple(_LAZY_EXPORTS)
 
 
 def experiment_function(name: str) -> Callable[[Size], ExperimentConfig]:
@@ -33,11 +33,13 @@ def experiment_function(name: str) -> Callable[[Size], ExperimentConfig]:
     Raises:
         InvalidInputError: If there is no such experiment.
     """
-    if not isinstance(name, str) or name not in _HOMES:
+    if not isinstance(name, str) or name not in _LAZY_EXPORTS:
         repair = "For data of your own: dvae train --data FILE."
-        raise InvalidInputError("experiment", f"must be one of {', '.join(_HOMES)}", repr(name), repair)
-    module = importlib.import_module(f"discrete_vae.experiments.{_HOMES[name]}")
-    return getattr(module, _HOMES[name])
+        raise InvalidInputError(
+            "experiment", f"must be one of {', '.join(_LAZY_EXPORTS)}", repr(name), repair
+        )
+    module = importlib.import_module(f"discrete_vae.experiments.{_LAZY_EXPORTS[name]}")
+    return getattr(module, _LAZY_EXPORTS[name])
 
 
 def load_experiment(name: str, size: Size = "short") -> ExperimentConfig:

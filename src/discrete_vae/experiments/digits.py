@@ -11,7 +11,7 @@ from discrete_vae.config import (
     HierarchicalPosteriorConfig,
     MLPDecoderConfig,
     ModelConfig,
-    OptimiserConfig,
+    OptimizerConfig,
     RBMConfig,
     TrainingConfig,
     WarmUpConfig,
@@ -23,7 +23,7 @@ def digits(size: str) -> ExperimentConfig:
 
     Command: dvae train digits, then dvae evaluate runs/digits-short; or make demo.
 
-    Data: scikit-learn's digits, 1,297 / 250 / 250 examples, intensities as probabilities, a new binarisation each step.
+    Data: scikit-learn's digits, 1,297 / 250 / 250 examples, intensities as probabilities, a new binarization each step.
 
     Measured test log-likelihood, size short: -22.66 +- 0.22 nats over the 250 test examples (1,000 importance samples,
     exact log Z), ELBO -23.62 +- 0.23.
@@ -43,7 +43,7 @@ def digits(size: str) -> ExperimentConfig:
         training=TrainingConfig(
             num_epochs={"smoke": 10, "short": 200, "paper": 1000}[size],
             batch_size=100,
-            optimiser=OptimiserConfig(learning_rate=3e-3),
+            optimizer=OptimizerConfig(learning_rate=3e-3),
             warm_up=WarmUpConfig(epochs=10, prior_epochs=30),
             beta_bound=BetaBoundConfig(start=3.0, slope=0.03),
             sampler=BlockGibbsConfig(num_chains=500),

@@ -1,4 +1,4 @@
-"""Dynamically binarised MNIST with 18 Gaussian layers, the paper's largest data set."""
+"""Dynamically binarized MNIST with 18 Gaussian layers, the paper's largest data set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def mnist_dynamic(size: str) -> ExperimentConfig:
 
     Prior networks have one hidden layer of 1000 units, posterior networks two of 2000, the decoder is linear.
 
-    Data: binarised afresh in each step; validation (the last 10,000 training images) and test once, with seed 0.
+    Data: binarized afresh in each step; validation (the last 10,000 training images) and test once, with seed 0.
 
     Expected test log-likelihood: -80.15 +- 0.08 nats in the paper (10^4 importance samples, mean and standard deviation
     of 16 runs); ours in size paper: not measured yet. Size short (4 layers of 32, posterior networks of 400, prior

@@ -1,4 +1,4 @@
-"""Statically binarised MNIST with 20 Gaussian layers in two groups."""
+"""Statically binarized MNIST with 20 Gaussian layers in two groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def mnist_static(size: str) -> ExperimentConfig:
 
     Prior networks have one hidden layer of 2000 units, posterior networks two of 2000, the decoder is linear.
 
-    Data: the published binarisation, 50,000 / 10,000 / 10,000 images.
+    Data: the published binarization, 50,000 / 10,000 / 10,000 images.
 
     Expected test log-likelihood: -81.01 +- 0.04 (ELBO -84.58) nats in the paper (10^4 importance samples, mean and
     standard deviation of 16 runs); ours in size paper: not measured yet. Size short -85.69 +- 0.69 (ELBO -90.49) over

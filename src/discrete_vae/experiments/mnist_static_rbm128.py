@@ -11,7 +11,7 @@ from discrete_vae.config import (
     MLPDecoderConfig,
     MNISTStaticConfig,
     ModelConfig,
-    OptimiserConfig,
+    OptimizerConfig,
     RBMConfig,
     TrainingConfig,
     WarmUpConfig,
@@ -25,7 +25,7 @@ def mnist_static_rbm128(size: str) -> ExperimentConfig:
 
     The decoder has one hidden layer, the posterior's networks two; there are no continuous layers.
 
-    Data: the published binarisation, 50,000 / 10,000 / 10,000 images.
+    Data: the published binarization, 50,000 / 10,000 / 10,000 images.
 
     Measured test log-likelihood, networks of size short: -94.45 +- 0.78 nats after 34 epochs (--training.num-epochs 34
     --training.beta-bound.slope 0.14) and -91.50 +- 0.77 after 100 (slope 0.05), over 1,000 shuffled test images with
@@ -50,7 +50,7 @@ def mnist_static_rbm128(size: str) -> ExperimentConfig:
         training=TrainingConfig(
             num_epochs={"smoke": 1, "short": 80, "paper": 1000}[size],
             batch_size=100,
-            optimiser=OptimiserConfig(learning_rate=3e-3),
+            optimizer=OptimizerConfig(learning_rate=3e-3),
             warm_up=WarmUpConfig(),
             beta_bound=BetaBoundConfig(start=3.0, slope=0.06),
             sampler=BlockGibbsConfig(num_chains=2000),

@@ -14,7 +14,7 @@ def omniglot(size: str) -> ExperimentConfig:
     Prior networks have one hidden layer of 800 units, posterior networks two of 2000. The decoder has hidden layers on
     this data set alone; the paper does not say which, here it is one of 800 units, as in the prior.
 
-    Data: the 28x28 partition of Burda et al., binarised afresh in each step; validation (1,345 shuffled training
+    Data: the 28x28 partition of Burda et al., binarized afresh in each step; validation (1,345 shuffled training
     images) and test once, with seed 0. A rebuilt file (see the data set's description) has other test images than
     published figures.
 

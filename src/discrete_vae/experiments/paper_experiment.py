@@ -12,17 +12,17 @@ from discrete_vae.config import (
     HierarchicalPosteriorConfig,
     MLPDecoderConfig,
     ModelConfig,
-    OptimiserConfig,
+    OptimizerConfig,
     RBMConfig,
     SharingConfig,
     TrainingConfig,
     WarmUpConfig,
 )
 
-_OPTIMISERS = {
-    "smoke": OptimiserConfig(learning_rate=1e-3, final_fraction=0.03),
-    "short": OptimiserConfig(learning_rate=4e-3, final_fraction=0.02),
-    "paper": OptimiserConfig(learning_rate=1e-3, final_fraction=0.03),
+_OPTIMIZERS = {
+    "smoke": OptimizerConfig(learning_rate=1e-3, final_fraction=0.03),
+    "short": OptimizerConfig(learning_rate=4e-3, final_fraction=0.02),
+    "paper": OptimizerConfig(learning_rate=1e-3, final_fraction=0.03),
 }
 _WIDTHS = {"smoke": (100, 100), "short": (400, 400), "paper": (2000, 2000)}  # of all posterior networks
 
@@ -92,7 +92,7 @@ def _training(size: str, num_epochs: int, steps_per_epoch: int) -> TrainingConfi
     return TrainingConfig(
         num_epochs=num_epochs,
         batch_size=100,
-        optimiser=_OPTIMISERS[size],
+        optimizer=_OPTIMIZERS[size],
         warm_up=WarmUpConfig(strength=20.0, epochs=5, prior_strength=2.0, prior_epochs=20),
         beta_bound=BetaBoundConfig(start=3.0, slope=5.0 / num_epochs),
         sampler=BlockGibbsConfig(num_chains=2000),

@@ -114,7 +114,7 @@ def draw_evolution(
         table: What `evolution` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
         path: File to write, ending in .png, .pdf or .svg.
-        ink: The scale of grey, for example that of the data; None makes one for the means.
+        ink: The scale of gray, for example that of the data; None makes one for the means.
 
     Raises:
         InvalidInputError: If the image shape or the path breaks its rule; nothing is written.

@@ -21,7 +21,7 @@ _PER_PIXEL = 24  # bytes: the values, the canvas, and what matplotlib makes of i
 _STRIP_WIDTH = 256  # features in a line of a strip
 _MAX_SCALE, _MAX_THICKNESS = 12, 12
 _THIN, _ROW, _WIDE = 1, 4, 7  # pixels between the members of a group, rows of images, and groups
-_GAP_COLOR = (205, 218, 234)  # tinted, so that it cannot be taken for grey ink
+_GAP_COLOR = (205, 218, 234)  # tinted, so that it cannot be taken for gray ink
 _MIN_FIGURE_WIDTH, _FIGURE_INCHES = 560, 9.6
 _FONT, _CAPTION_FONT = 7.5, 8.5  # points
 _PAD = 8
@@ -143,7 +143,7 @@ def draw_image_grid(
 
 @dataclass(frozen=True)
 class _Places:
-    """Pixel centres of rows, of the lines of all rows and of groups."""
+    """Pixel centers of rows, of the lines of all rows and of groups."""
 
     rows: list[float]
     lines: list[float]
@@ -182,10 +182,10 @@ def _paint(
         target = canvas[top : top + height, left : left + width]
         seen = ~np.isnan(block)
         target[seen] = np.rint(255 * (1 - block[seen]))[:, None].astype(np.uint8)
-    line_centres = tops + height / 2
+    line_centers = tops + height / 2
     return canvas, _Places(
-        rows=line_centres.mean(1).tolist(),
-        lines=line_centres.ravel().tolist(),
+        rows=line_centers.mean(1).tolist(),
+        lines=line_centers.ravel().tolist(),
         groups=(lefts.mean(1) + width / 2).tolist(),
     )
 
@@ -215,7 +215,7 @@ def _write(canvas: np.ndarray, places: _Places, text: GridText, path: str | Path
     total_width = max(left + width + _PAD, _MIN_FIGURE_WIDTH)
     row_title, written = text.row_title, text.caption
     if 0.6 * em * len(row_title) > height:  # too long to stand beside so low a grid
-        row_title, written = "", f"{written} Rows are labelled with {row_title}."
+        row_title, written = "", f"{written} Rows are labeled with {row_title}."
     caption = _wrap(written, int((total_width - 2 * _PAD) / (0.58 * caption_em)))
     top = round(_PAD + len(caption) * 1.3 * caption_em + (1.7 * em if groups else 0.4 * em))
     total_height = top + height + _PAD

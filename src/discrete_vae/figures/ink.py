@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Ink:
-    """A scale of grey for values of some range.
+    """A scale of gray for values of some range.
 
     Attributes:
         low: What is white, a value or one per feature.

@@ -122,9 +122,9 @@ def _draw_dots(axes: Axes, table: LogPartitionHistogram) -> None:
 
 def _draw_bars(axes: Axes, table: LogPartitionHistogram) -> None:
     count, mean = len(table.value), float(table.value.mean())
-    stated = float(np.sqrt(np.square(table.std_error).mean()))
+    std_error = float(np.sqrt(np.square(table.std_error).mean()))
     deviation = table.value - mean
-    reach = 1.15 * max(float(np.abs(deviation).max()), 3 * stated, 1e-6)
+    reach = 1.15 * max(float(np.abs(deviation).max()), 3 * std_error, 1e-6)
     if table.exact is not None:
         reach = max(reach, 1.15 * abs(table.exact - mean))
     edges = np.linspace(-reach, reach, 2 * min(20, round(1.3 * count**0.5)) + 2)
@@ -138,10 +138,12 @@ def _draw_bars(axes: Axes, table: LogPartitionHistogram) -> None:
         edgecolor="white",
         label=f"{count} estimates",
     )
-    if stated > 0:
+    if std_error > 0:
         x = np.linspace(-reach, reach, 400)
-        density = np.exp(-0.5 * (x / stated) ** 2) / (stated * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
-        axes.plot(x, density, color=_VERMILION, label=f"normal law of the stated error, {stated:.4f} nats")
+        density = (
+            np.exp(-0.5 * (x / std_error) ** 2) / (std_error * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
+        )
+        axes.plot(x, density, color=_VERMILION, label=f"normal law of the stated error, {std_error:.4f} nats")
     if table.exact is not None:
         axes.axvline(table.exact - mean, color=_GREEN, linestyle="--", label="exact value")
     axes.set(

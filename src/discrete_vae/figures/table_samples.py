@@ -8,7 +8,7 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.running_statistics import running_statistics
+from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.protocol import Sampler
 
@@ -63,7 +63,7 @@ def table_samples(
         z = chains.step(num_sweeps)[:used].to(model.dtype)
         generator = keyed_generator(seed, _STREAM, row, device=z.device)
         zeta = model.smoothing.sample_zeta(z, generator=generator)
-        with running_statistics(model):
+        with eval_mode(model):
             h = model.hierarchy.sample(zeta, generator=generator)
             parameters = model.decoder(model.hierarchy.decoder_input(zeta, h))
         rows.append(model.likelihood.sample(parameters, generator=generator).flatten(1).cpu())

@@ -118,7 +118,7 @@ def table_statistics(x: Tensor, samples: Tensor) -> TableStatistics:
 
 
 def _correlations(z: np.ndarray, seen: np.ndarray, drawn: np.ndarray) -> Comparison:
-    """Of standardised data, 0 where they are missing, and of draws; (example, feature) each."""
+    """Of standardized data, 0 where they are missing, and of draws; (example, feature) each."""
     first, second = np.triu_indices(z.shape[1], 1)
     both_seen = seen.T @ seen
     kept = both_seen[first, second] > 1
@@ -137,9 +137,9 @@ def _correlations(z: np.ndarray, seen: np.ndarray, drawn: np.ndarray) -> Compari
 
 def _correlation(x: np.ndarray) -> np.ndarray:
     """Correlations of the columns, (feature, feature); 0 for those of a constant column."""
-    centred = x - x.mean(0)
-    deviation = centred.std(0)
-    standard = centred / np.where(deviation > 0, deviation, 1.0)
+    centered = x - x.mean(0)
+    deviation = centered.std(0)
+    standard = centered / np.where(deviation > 0, deviation, 1.0)
     return standard.T @ standard / len(x)
 
 

@@ -15,7 +15,7 @@ from discrete_vae.figures.saving import check_picture_path, save_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's colours: told apart with any colour vision.
+# Okabe and Ito's colors: told apart with any color vision.
 _BLUE, _VERMILION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _FEW_POINTS = 40
 _MIN_SPAN = 1.0  # nats, or units of beta: a smaller change must not look like a large one
@@ -205,9 +205,9 @@ def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
 
 def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> Curve:
     """One quantity, from the records that hold it."""
-    held = [line for line in lines if name in line]
+    chosen = [line for line in lines if name in line]
     return Curve(
-        step=np.array([line["step"] for line in held], np.int64),
-        epoch=np.array([line["epoch"] for line in held], np.float64),
-        value=np.array([line[name] for line in held], np.float64),
+        step=np.array([line["step"] for line in chosen], np.int64),
+        epoch=np.array([line["epoch"] for line in chosen], np.float64),
+        value=np.array([line[name] for line in chosen], np.float64),
     )

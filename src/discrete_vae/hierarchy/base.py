@@ -73,7 +73,7 @@ class Hierarchy(nn.Module, ABC):
             generator: Source of the noise; None means torch's global generator.
 
         Returns:
-            The sample, carrying the gradients of the reparameterisation.
+            The sample, carrying the gradients of the reparameterization.
         """
 
     @abstractmethod

@@ -12,7 +12,7 @@ from discrete_vae.config import SharingConfig, instantiate
 from discrete_vae.hierarchy.base import Hierarchy, HierarchySample
 from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
-from discrete_vae.hierarchy.prior import GaussianPrior
+from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 from discrete_vae.nets.network import NetworkFactory
 
 
@@ -48,7 +48,7 @@ class GaussianHierarchy(Hierarchy):
     def __init__(
         self,
         num_features: int,
-        prior: GaussianPrior,
+        prior: AutoregressiveGaussianPrior,
         posterior_hidden: Sequence[int],
         *,
         log_std_bound: float | None = 5.0,
@@ -81,7 +81,7 @@ class GaussianHierarchy(Hierarchy):
             generator: Source of the noise; None means torch's global generator.
 
         Returns:
-            The sample, carrying the gradients of the reparameterisation.
+            The sample, carrying the gradients of the reparameterization.
 
         Raises:
             InvalidInputError: If features or zeta has another shape.
@@ -139,7 +139,7 @@ def build_gaussian_hierarchy(
     sharing: SharingConfig,
     log_std_bound: float | None,
 ) -> GaussianHierarchy:
-    """Build a hierarchy from the fields of its config; see `GaussianHierarchy` and the kinds of `GaussianPrior`."""
+    """Build a hierarchy from its config's fields; see `GaussianHierarchy` and `AutoregressiveGaussianPrior`."""
     prior = instantiate(
         sharing,
         num_latents=num_latents,

@@ -11,10 +11,10 @@ from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
-from discrete_vae.hierarchy.prior import GaussianPrior
+from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 
 
-class GroupSharing(GaussianPrior):
+class GroupSharing(AutoregressiveGaussianPrior):
     """One network a group, of the running sum A zeta + h_1 + ... + h_(m-1); the decoder reads the sum of all layers.
 
     A, the paper's M, is a trained linear map. A network's batch norm takes its statistics over all layers of the

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
-from discrete_vae.hierarchy.prior import GaussianPrior
+from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 
 
-class NoSharing(GaussianPrior):
+class NoSharing(AutoregressiveGaussianPrior):
     """One network a layer, of the concatenation [zeta, h_1, ..., h_(m-1)]; the decoder reads [zeta, h_1, ..., h_M].
 
     Source: Rolfe 2017, sections continuous-hierarchy and architecture (dynamic MNIST).

@@ -11,7 +11,7 @@ from discrete_vae.checks import check_positive_int
 from discrete_vae.hierarchy.gaussian import Gaussian
 
 
-class GaussianPrior(nn.Module, ABC):
+class AutoregressiveGaussianPrior(nn.Module, ABC):
     """p(h_1, ..., h_M | zeta) = prod_m p(h_m | h_<m, zeta), each factor a diagonal Gaussian.
 
     A kind of sharing says which networks there are, what they read, and what the decoder reads.

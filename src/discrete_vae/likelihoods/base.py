@@ -199,7 +199,7 @@ class Likelihood(nn.Module, ABC):
         return x if observed is None else x.masked_fill(~observed, 0)
 
     def log_prob(self, parameters: Tensor, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x | parameters), summed over the observed features: the others are marginalised exactly.
+        """log p(x | parameters), summed over the observed features: the others are marginalized exactly.
 
         Computed in float32 or wider, also under autocast. What an unobserved entry holds, NaN included, reaches
         neither the value nor the gradient.

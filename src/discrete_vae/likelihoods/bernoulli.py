@@ -17,7 +17,7 @@ from discrete_vae.numerics import bernoulli_log_prob
 class BernoulliLikelihood(Likelihood):
     """p(x | l) = prod_i Bernoulli(x_i; sigmoid(l_i)), one logit per feature.
 
-    For x strictly inside (0, 1), `log_prob` is the expectation over a binarisation with these means, not a
+    For x strictly inside (0, 1), `log_prob` is the expectation over a binarization with these means, not a
     log-density; training may use it, an evaluation asks `check` for `exact` values.
 
     Source: Rolfe 2017, eq. final-decoder.

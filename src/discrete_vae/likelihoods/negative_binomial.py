@@ -130,7 +130,7 @@ class NegativeBinomialLikelihood(Likelihood):
         return torch.zeros_like(self.log_start)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log(1 + x), standardised, (batch, *event); unobserved entries read as 0, the training mean."""
+        """log(1 + x), standardized, (batch, *event); unobserved entries read as 0, the training mean."""
         return self.standardizer(x.log1p(), observed)
 
     def distribution(self, parameters: Tensor) -> NegativeBinomial:

@@ -50,7 +50,7 @@ class Standardizer(nn.Module):
         self.scale.masked_fill_(self.scale == 0, 1.0)
 
     def forward(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Standardise; unobserved entries become 0, the training mean.
+        """Standardize; unobserved entries become 0, the training mean.
 
         Args:
             x: (..., *event).

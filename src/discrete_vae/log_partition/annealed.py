@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
+from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.record import LogPartition
@@ -21,7 +21,7 @@ from discrete_vae.samplers.kernels.sweeps import check_logits, run_sweeps
 
 @torch.no_grad()
 def annealed_log_partition(
-    energy: BoltzmannEnergy,
+    energy: BoltzmannMachine,
     *,
     num_chains: int = 1000,
     num_temperatures: int = 1000,
@@ -85,7 +85,7 @@ def annealed_log_partition(
 
 
 @torch.no_grad()
-def annealed_weights(energy: BoltzmannEnergy, z: Tensor, ladder: Sequence[float], *, key: int) -> Tensor:
+def annealed_weights(energy: BoltzmannMachine, z: Tensor, ladder: Sequence[float], *, key: int) -> Tensor:
     """Logarithms of the chains' weights, which wait for no accelerator.
 
     Args:

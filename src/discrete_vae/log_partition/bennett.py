@@ -12,7 +12,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
+from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
 from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition import bridge
@@ -30,16 +30,16 @@ _MODES = 12  # low states, whose pairs make the jumps between modes
 _JUMPED = 2e-4  # jumps of the coldest replicas a sweep below which they are given up
 _BLOCK_SWEEPS = 12
 _STRIDES = ((4, 8.0), (2, 3.0), (1, 0.0))  # sweeps per measured state, from which autocorrelation time on
-_LEAST_BLOCKS, _GROWTH, _MOST_BLOCKS = 8, 1.2, 256
+_MIN_BLOCKS, _GROWTH, _MAX_BLOCKS = 8, 1.2, 256
 _TUNING_ROUNDS = 12  # each of the sampler's window; a ladder that stands still ends them early
 
 
 class LogPartitionWarning(UserWarning):
-    """log Z may be off by more than was asked for; the message has the figures and what to do."""
+    """log Z may be off by more than was asked for; the message has the numbers and what to do."""
 
 
 def bennett_log_partition(
-    energy: BoltzmannEnergy,
+    energy: BoltzmannMachine,
     *,
     std_error: float = 0.003,
     num_chains: int = 500,
@@ -48,7 +48,7 @@ def bennett_log_partition(
     seed: int = 0,
     report: Callable[[int, LogPartition], None] | None = None,
 ) -> LogPartition:
-    """log Z by Bennett's acceptance ratio between neighbouring replicas, from t = 0, where it is n log 2, to t = 1.
+    """log Z by Bennett's acceptance ratio between neighboring replicas, from t = 0, where it is n log 2, to t = 1.
 
     Replicas at p^t trade places (`ParallelTempering`); their number and places are tuned to exchange rates near 0.5
     and then held. Of each state the block of units that helps most is summed out. The first half of the run is
@@ -122,7 +122,7 @@ def bennett_log_partition(
     while True:
         run.add_block()
         num_sweeps = earlier + run.num_sweeps
-        finished = num_sweeps >= max_sweeps and run.can_check
+        finished = num_sweeps >= max_sweeps and run.has_enough_blocks
         if not run.is_due and not finished:
             continue
         found = run.check()
@@ -137,7 +137,7 @@ def bennett_log_partition(
         if estimate.converged:
             return estimate
         if finished:
-            warnings.warn(found.complaint(std_error, num_sweeps), LogPartitionWarning, stacklevel=2)
+            warnings.warn(found.warning_text(std_error, num_sweeps), LogPartitionWarning, stacklevel=2)
             return estimate
         # a mode may have come up that the ladder was not tuned for
         if num_sweeps < max_sweeps // 4 and found.lowest_rate < bridge.LOW_RATE and sampler.retune():
@@ -155,12 +155,12 @@ class BridgeRun:
         self.sweeps_a_block = _BLOCK_SWEEPS
         self.stride = 1
         self.num_sweeps = 0
-        self._next_check = _LEAST_BLOCKS * _BLOCK_SWEEPS
+        self._next_check = _MIN_BLOCKS * _BLOCK_SWEEPS
 
     @property
-    def can_check(self) -> bool:
+    def has_enough_blocks(self) -> bool:
         """Whether there is enough to split in halves."""
-        return len(self.blocks) >= _LEAST_BLOCKS
+        return len(self.blocks) >= _MIN_BLOCKS
 
     @property
     def is_due(self) -> bool:
@@ -178,7 +178,7 @@ class BridgeRun:
         self.num_sweeps += self.sweeps_a_block
         block = reduce(BridgeSums.__add__, terms)
         self.blocks.append(replace(block, round_trips=self.sampler.round_trips - trips))
-        if len(self.blocks) == _MOST_BLOCKS:
+        if len(self.blocks) == _MAX_BLOCKS:
             self.blocks = [a + b for a, b in zip(self.blocks[::2], self.blocks[1::2], strict=True)]
             self.sweeps_a_block *= 2
 
@@ -186,7 +186,7 @@ class BridgeRun:
         """The estimate from what is kept, which becomes the constant of the bridges to come.
 
         Raises:
-            InvalidInputError: If a sum is not finite, because neighbours of the ladder have no states in common.
+            InvalidInputError: If a sum is not finite, because neighbors of the ladder have no states in common.
         """
         self._next_check = math.ceil(self.num_sweeps * _GROWTH)
         sampler = self.sampler
@@ -244,12 +244,12 @@ class BridgeRun:
         return torch.stack([torch.stack(self._work(b)) for b in range(len(self.sampler.energy.blocks))])
 
 
-def _out_of_reach(energy: BoltzmannEnergy) -> InvalidInputError:
+def _out_of_reach(energy: BoltzmannMachine) -> InvalidInputError:
     """The error for a machine whose sums are not finite; it names the largest parameter."""
     name, largest = max(
         ((name, float(parameter.detach().abs().max())) for name, parameter in energy.named_parameters()),
         key=lambda pair: pair[1],
     )
-    rule = "must be small enough for replicas at neighbouring temperatures to overlap"
+    rule = "must be small enough for replicas at neighboring temperatures to overlap"
     repair = "Look for a diverged training step and restore an earlier state."
     return InvalidInputError(f"energy.{name}", rule, f"a largest absolute value of {largest:g}", repair)

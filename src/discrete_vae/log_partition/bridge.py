@@ -1,4 +1,4 @@
-"""Bennett's acceptance ratio between neighbours of a ladder, as sums that grow with the run."""
+"""Bennett's acceptance ratio between neighbors of a ladder, as sums that grow with the run."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ class RunCheck:
         agrees = max(self.drift, self.disagreement) <= _APART
         return self.estimate.std_error <= std_error and mixes and agrees
 
-    def complaint(self, std_error: float, num_sweeps: int) -> str:
-        """The figures and the remedies."""
+    def warning_text(self, std_error: float, num_sweeps: int) -> str:
+        """The numbers and the remedies."""
         estimate = self.estimate
         rates = estimate.swap_rates or (1.0,)
         text = (
@@ -159,7 +159,7 @@ class RunCheck:
             f"the run {self.drift:.1f} and chains with different starts {self.disagreement:.1f} standard errors apart. "
         )
         if min(rates) < LOW_RATE:
-            text += "Some neighbours hardly exchange: raise num_chains, so that the ladder is tuned on more states. "
+            text += "Some neighbors hardly exchange: raise num_chains, so that the ladder is tuned on more states. "
         if (estimate.round_trips or 0.0) < _ROUND_TRIPS or max(self.drift, self.disagreement) > _APART:
             return text + "The chains mix slowly and the stated error may be too small: raise max_sweeps."
         return text + "Raise max_sweeps or num_chains, or ask for less."

@@ -10,7 +10,7 @@ from functools import partial
 
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.log_partition.annealed import annealed_log_partition
 from discrete_vae.log_partition.bennett import bennett_log_partition
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, exact_log_partition, num_enumerated_units
@@ -63,7 +63,7 @@ class CheckedLogPartition:
 
 
 def quick_log_partition(
-    energy: BoltzmannEnergy, *, num_chains: int, num_temperatures: int, max_enumerated: int, seed: int = 0
+    energy: BoltzmannMachine, *, num_chains: int, num_temperatures: int, max_enumerated: int, seed: int = 0
 ) -> LogPartition:
     """log Z in a second: by enumeration of few units, else annealed forward; for display along a training run."""
     if num_enumerated_units(energy) <= max_enumerated:
@@ -72,7 +72,7 @@ def quick_log_partition(
 
 
 def estimate_log_partition(
-    energy: BoltzmannEnergy,
+    energy: BoltzmannMachine,
     *,
     chains: Tensor | None = None,
     std_error: float = 0.003,

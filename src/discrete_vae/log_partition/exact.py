@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy, check_parameters
+from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy, check_parameters
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.record import LogPartition
 
@@ -20,12 +20,12 @@ _CHUNK_BITS = 14
 _LARGEST_SUM = 1e300  # sums of weights stay finite in float64 below this
 
 
-def num_enumerated_units(energy: BoltzmannEnergy) -> int:
+def num_enumerated_units(energy: BoltzmannMachine) -> int:
     """Units that `exact_log_partition` enumerates: all but the largest block, which is summed out analytically."""
     return energy.num_units - max(len(block) for block in energy.blocks)
 
 
-def exact_log_partition(energy: BoltzmannEnergy) -> LogPartition:
+def exact_log_partition(energy: BoltzmannMachine) -> LogPartition:
     """log Z by enumerating all blocks but the largest, which is summed out; float64, in chunks.
 
     Args:
@@ -48,7 +48,7 @@ def exact_log_partition(energy: BoltzmannEnergy) -> LogPartition:
     return LogPartition(value, 0.0, "enumeration", 1 << num_enumerated_units(energy))
 
 
-def enumerate_log_partition(energy: BoltzmannEnergy) -> Tensor:
+def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:
     """`exact_log_partition` as a tensor, whose gradient is -E_p[dE/dtheta] exactly.
 
     The gradient recomputes each chunk, so its memory does not grow with the number of states.
@@ -88,7 +88,7 @@ def enumerate_log_partition(energy: BoltzmannEnergy) -> Tensor:
         codes = torch.arange(first, first + count, device=device)
         states = torch.zeros(count, energy.num_units, dtype=torch.float64, device=device)
         states[:, units] = ((codes[:, None] >> places) & 1).double()
-        return torch.logsumexp(-energy.compute_block_free_energy(states, largest), 0)
+        return torch.logsumexp(-energy.compute_free_energy(states, largest), 0)
 
     total = 1 << enumerated
     count = min(total, 1 << _CHUNK_BITS)

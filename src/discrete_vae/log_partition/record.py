@@ -15,7 +15,7 @@ class LogPartition:
         method: How it was had, in a word or two.
         num_samples: States enumerated or drawn.
         inverse_temperatures: The ladder of the replicas; None where there is none.
-        swap_rates: Exchange rates of its neighbours.
+        swap_rates: Exchange rates of its neighbors.
         round_trips: Trips of walkers from the hottest replica to the coldest and back, a chain.
         effective_samples: Independent states a replica that would give the same error.
         num_sweeps: Sweeps of each replica, those that were dropped included.

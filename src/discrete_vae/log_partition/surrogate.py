@@ -8,7 +8,7 @@ from typing import SupportsFloat
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_log_partition, check_states
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import (
@@ -19,7 +19,7 @@ from discrete_vae.log_partition.exact import (
 from discrete_vae.numerics import replace_gradient
 
 
-def log_partition_surrogate(energy: BoltzmannEnergy, z: Tensor, value: float = math.nan) -> Tensor:
+def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = math.nan) -> Tensor:
     """A scalar whose gradient, -E_p[dE/dtheta], is that of log Z: the negative phase of samples.
 
     The last block of the energy is summed out, which lowers the variance. The gradient is unbiased where the samples
@@ -48,14 +48,14 @@ def log_partition_surrogate(energy: BoltzmannEnergy, z: Tensor, value: float = m
     return negative_phase_gradient(energy, check_states("z", z, ("chain", energy.num_units))) + value
 
 
-def negative_phase_gradient(energy: BoltzmannEnergy, z: Tensor) -> Tensor:
+def negative_phase_gradient(energy: BoltzmannMachine, z: Tensor) -> Tensor:
     """A scalar of value 0 with the gradient of `log_partition_surrogate`, of checked samples."""
-    surrogate = -energy.compute_marginal_energy(z.detach()).mean()
+    surrogate = -energy.compute_free_energy(z.detach()).mean()
     return replace_gradient(torch.zeros_like(surrogate), surrogate)
 
 
 def gradient_and_value(
-    energy: BoltzmannEnergy, negative_phase: Tensor | None, log_partition: Tensor | SupportsFloat | None
+    energy: BoltzmannMachine, negative_phase: Tensor | None, log_partition: Tensor | SupportsFloat | None
 ) -> tuple[Tensor | None, Tensor | float | None]:
     """What an objective knows of log Z.
 

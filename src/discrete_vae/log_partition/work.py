@@ -8,13 +8,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.numerics import softplus_sum
 
 
 @torch.no_grad()
 def tempered_work(
-    energy: BoltzmannEnergy,
+    energy: BoltzmannMachine,
     z: Tensor,
     block: int,
     inverse_temperatures: Sequence[float | Tensor],

@@ -1,4 +1,4 @@
-"""Batch normalisation by the mean absolute deviation."""
+"""Batch normalization by the mean absolute deviation."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class L1BatchNorm(nn.Module):
         self.register_buffer("running_deviation", torch.ones(num_features))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise.
+        """Normalize.
 
         Args:
             x: (..., feature); in training at least two rows.
@@ -85,12 +85,12 @@ class L1BatchNorm(nn.Module):
             raise InvalidInputError("x", "must have at least two rows in training", f"{rows} rows", repair)
         axes = tuple(range(x.dim() - 1))
         mean = x.mean(axes)
-        centred = x - mean
-        deviation = centred.abs().mean(axes)
+        centered = x - mean
+        deviation = centered.abs().mean(axes)
         with torch.no_grad():
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
             self.running_deviation.lerp_(deviation.to(self.running_deviation.dtype), self.momentum)
-        return centred * (scale / (deviation + self.eps)) + offset
+        return centered * (scale / (deviation + self.eps)) + offset
 
     def extra_repr(self) -> str:
         """The size, and whether there are bounds."""

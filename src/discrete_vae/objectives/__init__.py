@@ -1,1 +1,1 @@
-"""What training minimises and evaluation averages."""
+"""What training minimizes and evaluation averages."""

@@ -20,15 +20,15 @@ class LogLikelihood(ShowsShapes):
         value: log (1/K) sum_k w_k, (batch,), nats; a lower bound of log p(x) in expectation, and consistent.
         std_error: Monte-Carlo standard error of value by the delta method, (batch,), nats; too small where ess is.
         ess: Effective number of samples, (sum w)^2 / sum w^2, (batch,), between 1 and K.
-        rise: value minus the mean of the estimates from either half of the samples, (batch,), nats: what doubling them
-            brought. A bias remains that is about as large or larger, and is not part of std_error.
+        doubling_gain: value minus the mean of the estimates from either half of the samples, (batch,), nats: what
+            doubling them brought. A bias remains that is about as large or larger, and is not part of std_error.
         num_samples: K.
     """
 
     value: Tensor
     std_error: Tensor
     ess: Tensor
-    rise: Tensor
+    doubling_gain: Tensor
     num_samples: int
 
 
@@ -41,7 +41,7 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
         log_weights: log p(x, z, zeta) - log q(z, zeta | x), (sample, batch), nats.
 
     Returns:
-        The estimate; with one sample std_error and rise are NaN.
+        The estimate; with one sample std_error and doubling_gain are NaN.
 
     Raises:
         InvalidInputError: If log_weights is not a floating-point tensor with two axes.
@@ -61,9 +61,9 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
     ess = num_samples**2 / relative.square().sum(0)
     size = num_samples // 2
     halves = (log_weights[:size], log_weights[num_samples - size :])
-    rise = (
+    doubling_gain = (
         value - sum(torch.logsumexp(half, 0) - math.log(size) for half in halves) / 2
         if size
         else value * math.nan
     )
-    return LogLikelihood(value, std_error, ess, rise, num_samples)
+    return LogLikelihood(value, std_error, ess, doubling_gain, num_samples)

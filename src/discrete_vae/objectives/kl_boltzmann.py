@@ -8,7 +8,7 @@ from typing import SupportsFloat
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import bernoulli_entropy, sigmoid
@@ -16,7 +16,7 @@ from discrete_vae.posteriors.latent_group import LatentGroup
 
 
 def kl_to_boltzmann(
-    energy: BoltzmannEnergy, groups: Sequence[LatentGroup], log_partition: Tensor | SupportsFloat
+    energy: BoltzmannMachine, groups: Sequence[LatentGroup], log_partition: Tensor | SupportsFloat
 ) -> Tensor:
     """KL[q(z, zeta | x) || p(z, zeta)] = sum_j E[-H(q_j)] + E[E(z)] + log Z, where r(zeta|z) cancels.
 
@@ -58,7 +58,7 @@ def kl_to_boltzmann(
 
 
 def kl_without_log_partition(
-    energy: BoltzmannEnergy, logits: Tensor, bits: Tensor, order: nn.Module
+    energy: BoltzmannMachine, logits: Tensor, bits: Tensor, order: nn.Module
 ) -> Tensor:
     """`kl_to_boltzmann` less log Z, of tensors in the prior's order.
 

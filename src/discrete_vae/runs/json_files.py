@@ -13,7 +13,7 @@ from discrete_vae.runs.regular_files import read_regular
 
 
 def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) -> str:
-    """Serialise an object to strict JSON.
+    """Serialize an object to strict JSON.
 
     Args:
         name: What it is, for the message.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from discrete_vae.errors import InvalidInputError
 
-_LEAST_FREE = 2**20  # bytes
+_MIN_FREE = 2**20  # bytes
 
 
 def check_writable(
@@ -39,7 +39,7 @@ folder. Give another --out.
             reason = "a folder of that name"
         elif not os.access(folder, os.W_OK | os.X_OK):
             reason = f"{folder}, where nothing may be written"
-        elif shutil.disk_usage(folder).free < _LEAST_FREE:
+        elif shutil.disk_usage(folder).free < _MIN_FREE:
             reason = f"{folder}, whose disk is full"
         else:
             return

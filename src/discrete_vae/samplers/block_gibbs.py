@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import (
     check_binary,
     check_number,
@@ -74,7 +74,7 @@ class BlockGibbs(MarkovChains):
 
     def __init__(
         self,
-        energy: BoltzmannEnergy,
+        energy: BoltzmannMachine,
         num_chains: int,
         *,
         seed: int = 0,

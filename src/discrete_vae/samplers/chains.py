@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
+from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed
@@ -34,9 +34,9 @@ class MarkovChains(nn.Module, ABC):
     it wraps, or give it ``broadcast_buffers=False``, and each rank a seed of its own.
     """
 
-    energy: BoltzmannEnergy
+    energy: BoltzmannMachine
 
-    def __init__(self, energy: BoltzmannEnergy, num_chains: int, seed: int) -> None:
+    def __init__(self, energy: BoltzmannMachine, num_chains: int, seed: int) -> None:
         super().__init__()
         self.energy = check_energy(energy)
         self.num_chains = check_positive_int("num_chains", num_chains)

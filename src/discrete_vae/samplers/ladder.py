@@ -10,10 +10,10 @@ from discrete_vae.checks import values_are_known
 from discrete_vae.errors import InvalidInputError
 
 TARGET_RATE = 0.5
-"""Exchange rate that neighbouring replicas are tuned to (paper section log-partition-function)."""
+"""Exchange rate that neighboring replicas are tuned to (paper section log-partition-function)."""
 
 MAX_REPLICAS = 256
-_LEAST_RATE = 0.01  # a rate below this says only that the gap is wide
+_MIN_RATE = 0.01  # a rate below this says only that the gap is wide
 _START = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -46,9 +46,9 @@ def check_ladder(inverse_temperatures: object) -> Tensor:
 
 
 def retuned_ladder(inverse_temperatures: Tensor, swap_rates: Tensor) -> Tensor:
-    """A ladder whose neighbours exchange at the target rate, from the rates measured on another one.
+    """A ladder whose neighbors exchange at the target rate, from the rates measured on another one.
 
-    Two neighbours whose energies are normal with deviation s / (difference of t) exchange at the rate
+    Two neighbors whose energies are normal with deviation s / (difference of t) exchange at the rate
     erfc(s / 2), so s = 2 erfc^-1(rate) is the length of a gap; lengths add up over gaps. The new replicas divide
     the whole length equally, and there are as many as bring each gap closest to the target.
 
@@ -57,7 +57,7 @@ def retuned_ladder(inverse_temperatures: Tensor, swap_rates: Tensor) -> Tensor:
 
     Args:
         inverse_temperatures: (replica,), from 0 to 1.
-        swap_rates: (replica - 1,), rates between neighbours.
+        swap_rates: (replica - 1,), rates between neighbors.
 
     Returns:
         (replica,) float64 with the same end points; at least 2 replicas, at most 256.
@@ -78,5 +78,5 @@ def retuned_ladder(inverse_temperatures: Tensor, swap_rates: Tensor) -> Tensor:
 
 
 def _lengths(rates: Tensor) -> Tensor:
-    rates = rates.double().clamp(_LEAST_RATE, 1 - 1e-9)
+    rates = rates.double().clamp(_MIN_RATE, 1 - 1e-9)
     return 2 * torch.from_numpy(special.erfcinv(rates.numpy()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_tensor
 from discrete_vae.noise import key_to_seed
 from discrete_vae.numerics import softplus_sum
@@ -41,7 +41,7 @@ class ModeJumps:
         [[True, True, True]]
     """
 
-    def __init__(self, energy: BoltzmannEnergy, modes: Tensor, *, seed: int = 0) -> None:
+    def __init__(self, energy: BoltzmannMachine, modes: Tensor, *, seed: int = 0) -> None:
         check_binary("modes", check_tensor("modes", modes, ("state", energy.num_units)))
         self.energy = energy
         states = modes.bool()

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_energy
+from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
 from discrete_vae.checks import check_binary, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 
-_MOST_BATCHES = 32
+_MAX_BATCHES = 32
 _LARGEST_BATCH = 2**24  # sums of so many bits are exact in float32
 
 
@@ -73,14 +73,14 @@ class RunningMoments:
         True
     """
 
-    def __init__(self, energy: BoltzmannEnergy, num_chains: int, *, every: int = 1) -> None:
+    def __init__(self, energy: BoltzmannMachine, num_chains: int, *, every: int = 1) -> None:
         self.num_chains = check_positive_int("num_chains", num_chains)
         self.every = check_positive_int("every", every)
         self.num_draws = 0
-        # groups of neighbouring chains; the last one may be smaller
-        self._batch_size = -(-num_chains // _MOST_BATCHES)
+        # groups of neighboring chains; the last one may be smaller
+        self._batch_size = -(-num_chains // _MAX_BATCHES)
         if self._batch_size > _LARGEST_BATCH:
-            limit = _MOST_BATCHES * _LARGEST_BATCH
+            limit = _MAX_BATCHES * _LARGEST_BATCH
             raise InvalidInputError(
                 "num_chains", f"must be at most {limit}", num_chains, "Use several RunningMoments."
             )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed
@@ -22,7 +22,7 @@ from discrete_vae.samplers.swaps import SwapUniforms, count_trips, exchanged_ord
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
-_SWEEPS_A_JUMP = 4
+_SWEEPS_PER_JUMP = 4
 _BUFFERS = ("inverse_temperatures", "order", "round_trips", "_last_end", "_swap_sum")
 _ENTRIES = {buffer.lstrip("_"): buffer for buffer in _BUFFERS}  # of the state
 _UNEVEN = 0.1  # rates this far from their mean ask for new places
@@ -31,7 +31,7 @@ _UNEVEN = 0.1  # rates this far from their mean ask for new places
 class ParallelTempering(MarkovChains):
     """Chains of replicas at p^t, t rising to 1, that exchange states so that cold ones cross between modes.
 
-    After each sweep, neighbours trade places with the probability of `swap_probabilities`, even and odd pairs in
+    After each sweep, neighbors trade places with the probability of `swap_probabilities`, even and odd pairs in
     turn, which leaves the product of all p^t invariant; the replica at t = 1 samples p. All noise is keyed by
     (seed, chain, replica, sweep, unit). Chains are independent of each other.
 
@@ -86,7 +86,7 @@ class ParallelTempering(MarkovChains):
 
     def __init__(
         self,
-        energy: BoltzmannEnergy,
+        energy: BoltzmannMachine,
         num_chains: int,
         inverse_temperatures: Sequence[float] | Tensor | None = None,
         *,
@@ -121,7 +121,7 @@ class ParallelTempering(MarkovChains):
 
     @property
     def swap_rates(self) -> Tensor:
-        """Mean exchange probability of neighbours since the last reset, (replica - 1,); NaN before a sweep."""
+        """Mean exchange probability of neighbors since the last reset, (replica - 1,); NaN before a sweep."""
         return self._swap_sum / (self.num_chains * self.measured) if self.measured else self._swap_sum / 0
 
     def start_from(self, z: Tensor) -> None:
@@ -203,8 +203,8 @@ class ParallelTempering(MarkovChains):
             inverse_temperature=scale.flatten(),
         )
         self.sweep += 1
-        if self.jumps is not None and self.sweep % _SWEEPS_A_JUMP == 0:
-            block = self.sweep // _SWEEPS_A_JUMP % len(self.energy.blocks)
+        if self.jumps is not None and self.sweep % _SWEEPS_PER_JUMP == 0:
+            block = self.sweep // _SWEEPS_PER_JUMP % len(self.energy.blocks)
             z, jumped = self.jumps(z, scale.flatten(), sweep=self.sweep, block=block)
             self.jumped = self.jumped + jumped.view_as(self.order).gather(1, self.order[:, -1:]).sum()
         self.walkers = z.view_as(self.walkers)

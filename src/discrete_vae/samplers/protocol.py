@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 
 
 @runtime_checkable
@@ -21,7 +21,7 @@ class Sampler(Protocol):
         num_chains: Number of chains.
     """
 
-    energy: BoltzmannEnergy
+    energy: BoltzmannMachine
     num_chains: int
 
     def step(self, num_sweeps: int) -> Tensor:

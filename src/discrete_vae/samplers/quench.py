@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.noise import keyed_generator
 
 _STREAM = 0x7175656E
-_MOST_SWEEPS = 50
+_MAX_SWEEPS = 50
 
 
 @torch.no_grad()
 def quenched_states(
-    energy: BoltzmannEnergy, num_states: int, *, num_starts: int = 4000, seed: int = 0
+    energy: BoltzmannMachine, num_states: int, *, num_starts: int = 4000, seed: int = 0
 ) -> Tensor:
     """Local minima of the energy, the lowest first.
 
@@ -44,7 +44,7 @@ def quenched_states(
     z = (torch.rand(len(density), energy.num_units, generator=generator, device=device) < density).float()
     order = list(range(len(energy.blocks)))
     for half, blocks in zip(z.chunk(2), (order, order[::-1]), strict=True):
-        for _ in range(_MOST_SWEEPS):
+        for _ in range(_MAX_SWEEPS):
             before = half.clone()
             for block in blocks:
                 half[:, energy.block_place(block)] = (energy.compute_block_logits(half, block) > 0).float()

@@ -1,4 +1,4 @@
-"""Replica exchange: which neighbours of a ladder trade places, and the trips that walkers make by it."""
+"""Replica exchange: which neighbors of a ladder trade places, and the trips that walkers make by it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HOT, _COLD = 1, 2
 
 
 def swap_probabilities(energies: Tensor, inverse_temperatures: Tensor) -> Tensor:
-    """Probability that neighbours r and r + 1 exchange their states, min(1, exp((t_{r+1} - t_r) (E_{r+1} - E_r))).
+    """Probability that neighbors r and r + 1 exchange their states, min(1, exp((t_{r+1} - t_r) (E_{r+1} - E_r))).
 
     The energies are those of whole states. Free energies, with one side of the machine summed out, would leave the
     law of that side alone invariant, and the other side is part of the state that moves.
@@ -66,7 +66,7 @@ def swap_uniforms(
 
     Args:
         num_chains: Number of chains.
-        num_pairs: Pairs of neighbours.
+        num_pairs: Pairs of neighbors.
         key: Philox key of the exchanges.
         sweeps: Numbers of the sweeps.
         device: Where to compute.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.testing.enumeration import conditional_logits, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
@@ -117,7 +117,7 @@ def check_joint_law(
                 check_frequencies(counts, torch.full((20,), 0.05, dtype=torch.float64))
 
 
-def check_energy(energy: BoltzmannEnergy) -> None:
+def check_energy(energy: BoltzmannMachine) -> None:
     """Blocks, conditionals, free energies and gradients of a machine of at most 12 units, against enumeration.
 
     Raises:
@@ -133,11 +133,11 @@ def check_energy(energy: BoltzmannEnergy) -> None:
         logits = energy.block_logits(machine.states, index)
         for place, unit in enumerate(block.tolist()):
             torch.testing.assert_close(logits[:, place], conditional_logits(energy, unit), rtol=0, atol=1e-10)
-        free = energy.block_free_energy(machine.states, index)
+        free = energy.free_energy(machine.states, index)
         torch.testing.assert_close(
             -free, _sum_out(machine.states, -energy.energy(machine.states), block), rtol=0, atol=1e-10
         )
-        tempered = energy.block_free_energy(machine.states, index, torch.full((len(machine.states),), 0.3))
+        tempered = energy.free_energy(machine.states, index, torch.full((len(machine.states),), 0.3))
         torch.testing.assert_close(
             -tempered,
             _sum_out(machine.states, -0.3 * energy.energy(machine.states), block),
@@ -147,11 +147,11 @@ def check_energy(energy: BoltzmannEnergy) -> None:
     last = len(energy.blocks) - 1
     for scale in (1.0, 0.3):
         torch.testing.assert_close(
-            energy.marginal_energy(machine.states, scale),
-            energy.block_free_energy(machine.states, last, scale),
+            energy.free_energy(machine.states, inverse_temperature=scale),
+            energy.free_energy(machine.states, last, scale),
         )
     # the gradient of log Z is -E_p[d(marginal energy)/dtheta], with the law of z held fixed
-    negative = -(machine.prob.detach() * energy.marginal_energy(machine.states)).sum()
+    negative = -(machine.prob.detach() * energy.free_energy(machine.states)).sum()
     for got, want in zip(torch.autograd.grad(negative, parameters), exact, strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=1e-10)
 

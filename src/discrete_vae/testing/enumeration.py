@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.errors import InvalidInputError
 
 MAX_UNITS = 20
@@ -58,7 +58,7 @@ class Enumeration:
         return self.states.T @ (self.prob[:, None] * self.states)
 
 
-def enumerate_machine(energy: BoltzmannEnergy) -> Enumeration:
+def enumerate_machine(energy: BoltzmannMachine) -> Enumeration:
     """Sum over all states through `energy.energy` alone, so it shares nothing with free energies or conditionals.
 
     Raises:
@@ -70,7 +70,7 @@ def enumerate_machine(energy: BoltzmannEnergy) -> Enumeration:
     return Enumeration(states, negative - log_partition, log_partition)
 
 
-def conditional_logits(energy: BoltzmannEnergy, unit: int) -> Tensor:
+def conditional_logits(energy: BoltzmannMachine, unit: int) -> Tensor:
     """log p(z_i = 1 | rest) - log p(z_i = 0 | rest) for each state, from two energies, (state,)."""
     states = all_states(energy.num_units)
     on, off = states.clone(), states.clone()

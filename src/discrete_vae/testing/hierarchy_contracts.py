@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from discrete_vae.hierarchy.base import Hierarchy, HierarchySample
-from discrete_vae.hierarchy.prior import GaussianPrior
+from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 from discrete_vae.testing.goodness_of_fit import check_mean
 
 
-def check_gaussian_prior(prior: GaussianPrior, *, seed: int = 0) -> None:
+def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -> None:
     """All layers at once are the layers one by one; each depends on zeta and on earlier layers, on nothing else.
 
     Args:
@@ -67,7 +67,7 @@ def check_closed_form_kl(
     )
 
 
-def check_normalised(
+def check_normalized(
     hierarchy: Hierarchy, x: Tensor, zeta: Tensor, *, num_batches: int = 60, seed: int = 0
 ) -> None:
     """E_q[p(h) / q(h)] = 1, for given x and zeta: what is sampled has the density that the weights take it to have.

@@ -41,7 +41,7 @@ class Support:
 
     @property
     def spacing(self) -> float:
-        """Distance of neighbours."""
+        """Distance of neighbors."""
         return float(self.values[1] - self.values[0])
 
     @property
@@ -71,7 +71,7 @@ def feature_probabilities(likelihood: Likelihood, parameters: Tensor, support: S
 
 
 @torch.no_grad()
-def check_normalised(likelihood: Likelihood, parameters: Tensor, support: Support) -> None:
+def check_normalized(likelihood: Likelihood, parameters: Tensor, support: Support) -> None:
     """Each feature's probabilities sum, or its density integrates, to 1.
 
     Args:
@@ -87,7 +87,7 @@ def check_normalised(likelihood: Likelihood, parameters: Tensor, support: Suppor
     assert worst < 1e-8, f"the probabilities of a feature sum to 1 +- {worst:.2g}"
 
 
-def check_marginalises(likelihood: Likelihood, parameters: Tensor, x: Tensor, support: Support) -> None:
+def check_marginalizes(likelihood: Likelihood, parameters: Tensor, x: Tensor, support: Support) -> None:
     """An unobserved entry is summed out: log p(rest) = log sum_v p(rest, x_i = v), whatever that entry holds.
 
     Values and gradients of the parameters are compared, with NaN in the unobserved entries; so is log p(x) with the

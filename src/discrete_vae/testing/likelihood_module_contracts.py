@@ -51,7 +51,7 @@ def check_interface(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> No
 
 
 @torch.no_grad()
-def check_initialisation(likelihood: Likelihood, x: Tensor) -> None:
+def check_initialization(likelihood: Likelihood, x: Tensor) -> None:
     """`initialize_` is deterministic, heeds observed entries only, and starts better than zeros before it.
 
     NaN and a mask over other values say the same. A feature that was never observed, and one that is constant, leave

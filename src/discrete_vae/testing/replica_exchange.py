@@ -8,7 +8,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.samplers.swaps import swap_probabilities
 from discrete_vae.testing.enumeration import all_states
 from discrete_vae.testing.transitions import sweep_matrix
@@ -16,19 +16,19 @@ from discrete_vae.testing.transitions import sweep_matrix
 # A joint state's number is the sum over replicas r of (number of the state at r) * 2^(units * r).
 
 
-def joint_law(energy: BoltzmannEnergy, ladder: Tensor) -> Tensor:
+def joint_law(energy: BoltzmannMachine, ladder: Tensor) -> Tensor:
     """The product of p^t over the ladder, (joint state,) float64."""
     scaled = -ladder[:, None] * energy.energy(all_states(energy.num_units)).detach()
     return _product(list(scaled.softmax(1)))
 
 
-def joint_sweep_matrix(energy: BoltzmannEnergy, ladder: Tensor) -> Tensor:
+def joint_sweep_matrix(energy: BoltzmannMachine, ladder: Tensor) -> Tensor:
     """One sweep of every replica, (joint state, joint state)."""
     return _product([sweep_matrix(energy, inverse_temperature=float(t)) for t in ladder])
 
 
 def joint_swap_matrix(
-    energy: BoltzmannEnergy,
+    energy: BoltzmannMachine,
     ladder: Tensor,
     parity: int,
     swapped_energy: Callable[[Tensor], Tensor] | None = None,

@@ -7,14 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
 
 
 @torch.no_grad()
 def sweep_matrix(
-    energy: BoltzmannEnergy, *, inverse_temperature: float = 1.0, clamped: Tensor | None = None
+    energy: BoltzmannMachine, *, inverse_temperature: float = 1.0, clamped: Tensor | None = None
 ) -> Tensor:
     """The transition matrix of one sweep, built from the float64 `block_logits` of every state.
 
@@ -79,7 +79,7 @@ def check_transitions(
 
 
 def check_sweeps(
-    energy: BoltzmannEnergy, step: Callable[[Tensor], Tensor], *, repeats: int, alpha: float = ALPHA
+    energy: BoltzmannMachine, step: Callable[[Tensor], Tensor], *, repeats: int, alpha: float = ALPHA
 ) -> None:
     """The law that every machine's sweeps obey, whatever the kernel: they leave p(z) invariant and are counted so.
 

@@ -19,7 +19,7 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 def check_moments(model: nn.Module, tensors: Mapping[str, Tensor], *, step: int) -> None:
     """Check Adam's moments: all three for each trained parameter, none before the first step.
 
-    The optimiser's fused kernel trusts their sizes and would write beyond the end of smaller ones.
+    The optimizer's fused kernel trusts their sizes and would write beyond the end of smaller ones.
 
     Raises:
         InvalidInputError: If one is missing or foreign, has another shape or type, or is not finite.
@@ -29,8 +29,8 @@ def check_moments(model: nn.Module, tensors: Mapping[str, Tensor], *, step: int)
         if step > 0 and parameter.requires_grad:
             for moment in MOMENTS:
                 like = torch.zeros(()) if moment == "step" else parameter
-                wanted[f"optimiser/{name}/{moment}"] = like
-    saved = {name: value for name, value in tensors.items() if name.startswith("optimiser/")}
+                wanted[f"optimizer/{name}/{moment}"] = like
+    saved = {name: value for name, value in tensors.items() if name.startswith("optimizer/")}
     for name in sorted(wanted.keys() | saved.keys()):
         check_like(name, saved.get(name), wanted.get(name))
         if not bool(saved[name].isfinite().all()):

@@ -22,7 +22,7 @@ from discrete_vae.samplers.ladder import start_ladder
 _PER_PARAMETER = 16
 _PER_SPIN = 16  # while chains are made
 _PER_UNIT, _PER_NETWORK = 100, 10_000  # objects of Python
-_PER_EDGE = 100  # of a graph, while it is coloured
+_PER_EDGE = 100  # of a graph, while it is colored
 _UNCOUNTABLE = 2**63
 
 

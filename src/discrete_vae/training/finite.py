@@ -11,13 +11,13 @@ from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.training.state import TrainingState
 
 
-def check_finite(figures: dict[str, float], step: int, store: CheckpointStore | None) -> None:
-    """Check the figures of a step.
+def check_finite(metrics: dict[str, float], step: int, store: CheckpointStore | None) -> None:
+    """Check the metrics of a step.
 
     Raises:
         NonFiniteLossError: If one is not finite.
     """
-    for name, value in figures.items():
+    for name, value in metrics.items():
         if not math.isfinite(value):
             raise NonFiniteLossError(step, name, value, _last(store))
 

@@ -15,7 +15,7 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.elbo import ElboEstimate, evaluate_elbo
+from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.noise import key_to_seed, keyed_generator
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointStore
@@ -23,7 +23,7 @@ from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import schedules
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.finite import check_finite, non_finite_term, non_finite_weight
-from discrete_vae.training.log_figures import Clock, is_due, state_figures, validates
+from discrete_vae.training.log_metrics import Clock, is_due, state_metrics, validates
 from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run_checkpoints import RunCheckpoints
 from discrete_vae.training.state import TrainingState, check_experiment
@@ -74,7 +74,7 @@ def run_steps(
         dataset: Its data.
         run: Where checkpoints and metrics go.
         device: Where to compute.
-        progress: What shows the figures; None makes one on standard error.
+        progress: What shows the metrics; None makes one on standard error.
         stop: Asked before each step; once it says True, the run is saved where it is and left.
         accept_changed_config: Whether to go on, with a warning and an entry in the checkpoints, where the run's
             config.json is not the one that its last checkpoint was trained with.
@@ -112,13 +112,13 @@ def run_steps(
             epoch = state.step / batches.steps_per_epoch
             if is_due(settings, state.step, num_steps):
                 change = _estimate_log_partition(state, store)
-                figures = state.sums.means(change) | state_figures(state)
-                check_finite(figures, state.step, store)
-                metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **figures})
+                values = state.sums.means(change) | state_metrics(state)
+                check_finite(values, state.step, store)
+                metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
                 shown.show(
                     state.step,
                     epoch,
-                    {name: figures[name] for name in ("elbo", "kl_discrete", "beta") if name in figures},
+                    {name: values[name] for name in ("elbo", "kl_discrete", "beta") if name in values},
                 )
                 state.sums = ElboSums()
             if validates(settings, state.step, num_steps):
@@ -152,7 +152,7 @@ def training_step(
     progress: float,
     store: CheckpointStore | None = None,
 ) -> Elbo:
-    """Take one step of the optimiser.
+    """Take one step of the optimizer.
 
     Args:
         state: What the step changes; its count of steps, which keys the noise, stays.
@@ -171,8 +171,8 @@ def training_step(
     settings, model = config.training, state.model
     model.train()
     model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
-    for group in state.optimiser.param_groups:
-        group["lr"] = schedules.learning_rate(settings.optimiser, progress)
+    for group in state.optimizer.param_groups:
+        group["lr"] = schedules.learning_rate(settings.optimizer, progress)
     weights = schedules.kl_weights(settings.warm_up, epoch)
 
     try:
@@ -188,9 +188,9 @@ def training_step(
     loss = elbo.weighted_loss(discrete=weights.discrete, continuous=weights.continuous)
     if not math.isfinite(loss.item()):
         raise non_finite_term(elbo, state.step, store)
-    state.optimiser.zero_grad()
+    state.optimizer.zero_grad()
     loss.backward()
-    state.optimiser.step()
+    state.optimizer.step()
     model.project_()
     return elbo
 
@@ -205,7 +205,7 @@ def _estimate_log_partition(state: TrainingState, store: CheckpointStore) -> flo
     return state.log_partition - before
 
 
-def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore) -> ElboEstimate:
+def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore) -> MeanElbo:
     """The validation ELBO, with the log Z of the line of the log that has just been written."""
     elbo = evaluate_elbo(
         state.model,

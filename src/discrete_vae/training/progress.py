@@ -77,7 +77,7 @@ class TrainingProgress:
             self.note(f"about {in_words(left)} for the {self._num_steps - step:,} steps to come")
 
     def show(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
-        """Show figures: beside the bar, or as a line of their own."""
+        """Show metrics: beside the bar, or as a line of their own."""
         text = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
         if self._bar is not None:
             self._bar.update(self._task, completed=step, status=text)

@@ -40,7 +40,7 @@ def train(
         dataset: Its data.
         run_dir: The folder: new, empty, or that of a run to go on with; ``~`` is the home directory.
         device: Where to compute.
-        progress: What shows the figures; None makes one on standard error.
+        progress: What shows the metrics; None makes one on standard error.
         stop: Asked before each step; once it says True, the run is saved where it is and left.
         accept_changed_config: Whether to go on, with a warning, where the run's config.json is not the file that its
             last checkpoint was trained with.

@@ -9,12 +9,12 @@ from typing import Any
 from discrete_vae.checks import check_number
 from discrete_vae.config import TrainingConfig
 from discrete_vae.errors import InvalidInputError, naming
-from discrete_vae.evaluation.elbo import ElboEstimate
+from discrete_vae.evaluation.elbo import MeanElbo
 from discrete_vae.runs.changed_config import CONFIG_SUM, check_config
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.finite import non_finite_weight
-from discrete_vae.training.log_figures import missing_lines
+from discrete_vae.training.log_metrics import missing_lines
 from discrete_vae.training.state import TrainingState
 
 _CHANGES = "config_changes"
@@ -79,7 +79,7 @@ class RunCheckpoints:
         self.store.repair_best()
         self._warn_of_damaged_best()
 
-    def save(self, estimate: ElboEstimate) -> bool:
+    def save(self, estimate: MeanElbo) -> bool:
         """Save the state after a validation; returns whether it is the best so far."""
         better = self.best_elbo is None or estimate.elbo > self.best_elbo
         if better:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from discrete_vae.config import BetaBoundConfig, OptimiserConfig, WarmUpConfig
+from discrete_vae.config import BetaBoundConfig, OptimizerConfig, WarmUpConfig
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def max_beta(config: BetaBoundConfig, epoch: float) -> float:
     return config.start + config.slope * epoch
 
 
-def learning_rate(config: OptimiserConfig, progress: float) -> float:
+def learning_rate(config: OptimizerConfig, progress: float) -> float:
     """The step size after a share of the run, decaying geometrically.
 
     Args:
@@ -55,7 +55,7 @@ def learning_rate(config: OptimiserConfig, progress: float) -> float:
         progress: Share of the run that is done, from 0 to 1.
 
     Examples:
-        >>> learning_rate(OptimiserConfig(learning_rate=0.1, final_fraction=0.01), 0.5)
+        >>> learning_rate(OptimizerConfig(learning_rate=0.1, final_fraction=0.01), 0.5)
         0.010...
     """
     return config.learning_rate * config.final_fraction**progress

@@ -43,7 +43,7 @@ class TrainingState:
 
     Attributes:
         model: The model.
-        optimiser: Adam over all of its parameters.
+        optimizer: Adam over all of its parameters.
         chains: The persistent chains.
         seed: The experiment's.
         step: Steps done.
@@ -53,7 +53,7 @@ class TrainingState:
     """
 
     model: DiscreteVAE
-    optimiser: torch.optim.Adam
+    optimizer: torch.optim.Adam
     chains: Sampler
     seed: int
     step: int = 0
@@ -69,12 +69,12 @@ class TrainingState:
         model = initial_model(config)
         model.initialize_(train)
         model.to(device)
-        settings = config.training.optimiser
-        optimiser = torch.optim.Adam(
+        settings = config.training.optimizer
+        optimizer = torch.optim.Adam(
             model.parameters(), lr=settings.learning_rate, eps=settings.eps, fused=True
         )
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-        state = cls(model, optimiser, chains, config.seed)
+        state = cls(model, optimizer, chains, config.seed)
         state.estimate_log_partition()
         return state
 
@@ -94,8 +94,8 @@ class TrainingState:
         tensors = {f"{MODEL_PREFIX}{name}": value for name, value in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             for moment in MOMENTS:
-                if moment in self.optimiser.state[parameter]:
-                    tensors[f"optimiser/{name}/{moment}"] = self.optimiser.state[parameter][moment]
+                if moment in self.optimizer.state[parameter]:
+                    tensors[f"optimizer/{name}/{moment}"] = self.optimizer.state[parameter][moment]
         meta: dict[str, Any] = {
             "step": self.step,
             "log_partition": self.log_partition,
@@ -128,8 +128,8 @@ class TrainingState:
         if step > 0:
             for name, parameter in self.model.named_parameters():
                 if parameter.requires_grad:
-                    self.optimiser.state[parameter] = {
-                        moment: tensors[f"optimiser/{name}/{moment}"].to(parameter.device, copy=True)
+                    self.optimizer.state[parameter] = {
+                        moment: tensors[f"optimizer/{name}/{moment}"].to(parameter.device, copy=True)
                         for moment in MOMENTS
                     }
         self.step, self.sums = step, sums

@@ -6,7 +6,7 @@ from discrete_vae.config import PriorConfig, instantiate, members
 from discrete_vae.samplers.kernels import torch_reference
 from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
 from discrete_vae.testing.transitions import check_sweeps
-from tests.boltzmann.graphs import randomise
+from tests.boltzmann.graphs import randomize
 from tests.boltzmann.test_contract import SMALL
 
 
@@ -14,7 +14,7 @@ from tests.boltzmann.test_contract import SMALL
 @pytest.mark.parametrize("choose", [choose_kernel, lambda energy: torch_reference.run], ids=["own", "torch"])
 def test_sweeps_keep_the_law(config, choose):
     kind = config.model_fields["kind"].default
-    energy = randomise(instantiate(config(**SMALL[kind])))
+    energy = randomize(instantiate(config(**SMALL[kind])))
 
     def step(z):
         return run_sweeps(energy, z, 1, key=7, first_sweep=1, kernel=choose(energy))

@@ -11,7 +11,7 @@ from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.transitions import check_sweeps, check_transitions, invariance_error, sweep_matrix
-from tests.boltzmann.graphs import ODD_CYCLE, random_graph, randomise, small_graph
+from tests.boltzmann.graphs import ODD_CYCLE, random_graph, randomize, small_graph
 
 REPEATS = 1000  # chains out of each state
 KERNELS = {"torch": torch_reference.run, "compiled": numba_graph.run}
@@ -69,8 +69,8 @@ def with_an_entry_twice():
     """The first unit of the first block counts its first edge twice; the other end counts it once."""
     energy = small_graph("odd cycle")
     energy.start[1:] += 1
-    energy.neighbour = torch.cat([energy.neighbour[:1], energy.neighbour])
-    energy.neighbour_edge = torch.cat([energy.neighbour_edge[:1], energy.neighbour_edge])
+    energy.neighbor = torch.cat([energy.neighbor[:1], energy.neighbor])
+    energy.neighbor_edge = torch.cat([energy.neighbor_edge[:1], energy.neighbor_edge])
     return energy
 
 
@@ -82,7 +82,7 @@ def with_rows_of_other_units():
 
 def with_weights_of_other_edges():
     energy = small_graph("odd cycle")
-    energy.neighbour_edge = energy.neighbour_edge.roll(1)
+    energy.neighbor_edge = energy.neighbor_edge.roll(1)
     return energy
 
 
@@ -94,19 +94,19 @@ def test_counted_transitions_reject_a_compiled_kernel_with_wrong_lists(make):
 
 
 def test_counted_transitions_reject_stale_fields():
-    stale = randomise(StaleField(5, ODD_CYCLE))
+    stale = randomize(StaleField(5, ODD_CYCLE))
     assert choose_kernel(stale) is torch_reference.run
     with pytest.raises(AssertionError, match="chi-square"):
         check_transitions(one_sweep(stale, None), sweep_matrix(small_graph("odd cycle")), 5, repeats=REPEATS)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_two_neighbours_in_one_block_are_rejected(kernel, monkeypatch):
-    """Drawn together, neighbours change p(z); one after the other they keep it, but follow another matrix."""
+def test_two_neighbors_in_one_block_are_rejected(kernel, monkeypatch):
+    """Drawn together, neighbors change p(z); one after the other they keep it, but follow another matrix."""
     right = sweep_matrix(small_graph("odd cycle"))
     blocks = [np.array([0, 1, 3]), np.array([2, 4])]
-    monkeypatch.setattr(graph_module, "colour_blocks", lambda num_units, edges: blocks)
-    wrong = randomise(GraphBoltzmann(5, ODD_CYCLE))
+    monkeypatch.setattr(graph_module, "color_blocks", lambda num_units, edges: blocks)
+    wrong = randomize(GraphBoltzmann(5, ODD_CYCLE))
     assert invariance_error(enumerate_machine(wrong).prob, sweep_matrix(wrong)) > 1e-3
     with pytest.raises(AssertionError, match="changes the probability"):
         check_sweeps(wrong, one_sweep(wrong, KERNELS[kernel]), repeats=REPEATS)

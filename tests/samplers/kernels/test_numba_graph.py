@@ -12,7 +12,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.kernels import numba_graph, torch_reference
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
-from tests.boltzmann.graphs import random_graph, randomise, rbm_and_its_graph, small_graph
+from tests.boltzmann.graphs import random_graph, randomize, rbm_and_its_graph, small_graph
 
 # A decision u < sigmoid(l) may differ between kernels only within rounding (about 1e-6 in the logit), once in some
 # 10 million draws; the fixed keys below meet no such case, so states must be equal without exception.
@@ -22,9 +22,9 @@ MACHINES = {
     "no edges": lambda: small_graph("no edges"),
     "triangle": lambda: small_graph("triangle"),
     "odd cycle, chord, end and loner": lambda: small_graph("odd cycle, chord, end and loner"),
-    "star": lambda: randomise(GraphBoltzmann(203, [[100, i] for i in range(203) if i != 100]), scale=0.3),
-    "complete": lambda: randomise(GraphBoltzmann(23, "complete"), scale=0.3),
-    "Chimera": lambda: randomise(GraphBoltzmann(128, "chimera"), scale=0.5),
+    "star": lambda: randomize(GraphBoltzmann(203, [[100, i] for i in range(203) if i != 100]), scale=0.3),
+    "complete": lambda: randomize(GraphBoltzmann(23, "complete"), scale=0.3),
+    "Chimera": lambda: randomize(GraphBoltzmann(128, "chimera"), scale=0.5),
     "random": lambda: random_graph(301, 1700, scale=0.3),
 }
 

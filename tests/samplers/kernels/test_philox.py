@@ -109,12 +109,12 @@ def test_uniforms_stay_inside_the_open_interval():
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 2**63, 2**64 - 1])
-def test_coins_are_fair_and_differ_between_neighbouring_keys(seed):
+def test_coins_are_fair_and_differ_between_neighboring_keys(seed):
     coins = fair_coins(500, 64, key=seed)
     limit = 5 / (2 * 32_000**0.5)  # five standard errors
     assert abs(coins.mean() - 0.5) < limit
-    neighbour = fair_coins(500, 64, key=(seed + 1) % 2**64)
-    assert abs((coins == neighbour).float().mean() - 0.5) < limit
+    neighbor = fair_coins(500, 64, key=(seed + 1) % 2**64)
+    assert abs((coins == neighbor).float().mean() - 0.5) < limit
     along = coins[:, 1:] == coins[:, :-1]
     across = coins[1:] == coins[:-1]
     assert abs(along.float().mean() - 0.5) < limit

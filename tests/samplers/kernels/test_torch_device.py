@@ -7,13 +7,13 @@ from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.samplers.kernels import torch_device
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.testing.transitions import check_sweeps, check_transitions, sweep_matrix
-from tests.boltzmann.graphs import randomise
+from tests.boltzmann.graphs import randomize
 from tests.boltzmann.products import operations_of
 
 MACHINES = {
-    "rbm": lambda: randomise(RBM(3, 2)),
-    "graph": lambda: randomise(GraphBoltzmann(5, [[0, 1], [1, 2], [2, 0], [3, 4]])),
-    "factorial": lambda: randomise(FactorialBernoulli(5)),
+    "rbm": lambda: randomize(RBM(3, 2)),
+    "graph": lambda: randomize(GraphBoltzmann(5, [[0, 1], [1, 2], [2, 0], [3, 4]])),
+    "factorial": lambda: randomize(FactorialBernoulli(5)),
 }
 
 

@@ -63,7 +63,17 @@ def start_lanes(lanes, counter, sweep, key):
 
 @njit(**INNER)
 def draw_side(
-    spins, others, table, biases, clamped, inverse, scratch, first_counter, first_chain, sweep, key
+    spins,
+    others,
+    table,
+    biases,
+    clamped,
+    inverse_temperature,
+    scratch,
+    first_counter,
+    first_chain,
+    sweep,
+    key,
 ):
     """Draw one side of all chains of a chunk given the other side.
 
@@ -73,7 +83,7 @@ def draw_side(
         table: From `build_table`.
         biases: From `build_table`.
         clamped: (chain, tile), (1, tile) or (0, tile) uint16, bits of units that keep their values.
-        inverse: (chain,) float32, inverse temperatures.
+        inverse_temperature: (chain,) float32, inverse temperatures.
         scratch: (3, lane) and (2, lane) uint64 and (8,) uint16, for intermediate values.
         first_counter: uint64, first counter of the side.
         first_chain: uint64.
@@ -90,8 +100,8 @@ def draw_side(
                     before[c] = spins[group + c, tile]
             for part in range(0, GROUP, PART):
                 decide(
-                    spins, spins.shape[1], tile, group + part, words, part, inverse, biases[tile], table[tile], others,
-                    others.shape[1],
+                    spins, spins.shape[1], tile, group + part, words, part, inverse_temperature, biases[tile],
+                    table[tile], others, others.shape[1],
                 )  # fmt: skip
             if clamped.shape[0]:
                 for c in range(GROUP):
@@ -108,7 +118,7 @@ def run_chunk(
     biases,
     counters,
     clamped,
-    inverse,
+    inverse_temperature,
     num_sweeps,
     key,
     first_sweep,
@@ -134,16 +144,16 @@ def run_chunk(
     for side in range(2):
         pack(spins[side], before, units[side], first, last)
         pack(masks[side], clamped, units[side], from_row, to_row)
-    inverses = np.ones(padded, np.float32)
-    for c in range(num_chains if inverse.size else 0):
-        inverses[c] = inverse[first + c]
+    of_chunk = np.ones(padded, np.float32)
+    for c in range(num_chains if inverse_temperature.size else 0):
+        of_chunk[c] = inverse_temperature[first + c]
     scratch = np.empty((3, LANES), np.uint64), np.empty((2, LANES), np.uint64), np.empty(GROUP, np.uint16)
     chain = first_chain + np.uint64(first)
     for half in range(2 * num_sweeps):
         side = half & 1
         sweep = first_sweep + np.uint64(half >> 1)
         draw_side(
-            spins[side], spins[1 - side], tables[side], biases[side], masks[side], inverses, scratch,
+            spins[side], spins[1 - side], tables[side], biases[side], masks[side], of_chunk, scratch,
             counters[side], chain, sweep, key,
         )  # fmt: skip
     for side in range(2):
@@ -156,8 +166,8 @@ def _make(chunks: Any) -> Callable[..., Any]:
     version = source_digest(bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins)
 
     def run_chunks(
-        after, before, binary, weight, bias, units, tables, biases, counters, clamped, inverse, num_sweeps, key,
-        first_sweep, first_chain,
+        after, before, binary, weight, bias, units, tables, biases, counters, clamped, inverse_temperature, num_sweeps,
+        key, first_sweep, first_chain,
     ):  # fmt: skip
         """Run the sweeps with the chains split in chunks.
 
@@ -175,7 +185,7 @@ def _make(chunks: Any) -> Callable[..., Any]:
             biases: Pair of memory for `build_table`.
             counters: Pair of uint64, the first counter of each side.
             clamped: (chain, unit), (1, unit) or (0, unit) float32, 1 where a unit keeps its value.
-            inverse: (chain,) or (0,) float32, inverse temperatures; none means 1.
+            inverse_temperature: (chain,) or (0,) float32, inverse temperatures; none means 1.
             num_sweeps: Number of sweeps.
             key: uint64, the Philox key.
             first_sweep: uint64, number of the first sweep.
@@ -186,8 +196,8 @@ def _make(chunks: Any) -> Callable[..., Any]:
         num_chains, num_chunks = before.shape[0], binary.shape[0]
         for c in chunks(num_chunks):
             binary[c] = run_chunk(
-                after, before, units, tables, biases, counters, clamped, inverse, num_sweeps, key, first_sweep,
-                first_chain, c * num_chains // num_chunks, (c + 1) * num_chains // num_chunks,
+                after, before, units, tables, biases, counters, clamped, inverse_temperature, num_sweeps, key,
+                first_sweep, first_chain, c * num_chains // num_chunks, (c + 1) * num_chains // num_chunks,
             )  # fmt: skip
         return version
 

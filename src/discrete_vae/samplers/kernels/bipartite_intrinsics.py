@@ -76,7 +76,9 @@ def draw_words(_typing, words, lanes, chain_part, chain, key):
 
 
 @intrinsic
-def decide(_typing, spins, num_tiles, tile, chain, words, part, inverse, bias, table, others, num_others):
+def decide(
+    _typing, spins, num_tiles, tile, chain, words, part, inverse_temperature, bias, table, others, num_others
+):
     """Draw the spins of one tile of four chains, see `comes_on`.
 
     Args:
@@ -86,7 +88,7 @@ def decide(_typing, spins, num_tiles, tile, chain, words, part, inverse, bias, t
         chain: int64, index of the first of the four chains.
         words: (2, lane) uint64, from `draw_words`.
         part: int64, number of the first of the four chains within its group.
-        inverse: (chain,) float32, inverse temperatures.
+        inverse_temperature: (chain,) float32, inverse temperatures.
         bias: (16,) float32, the biases of the tile times -log2(e); aligned to 64 bytes, as the table is.
         table: (row, 16) float32, the rows of the tile for all tiles of the other side.
         others: (chain, tile) uint16, the other side.
@@ -94,20 +96,20 @@ def decide(_typing, spins, num_tiles, tile, chain, words, part, inverse, bias, t
     """
 
     def generate(context, builder, signature, arguments):
-        spins, num_tiles, tile, chain, words, part, inverse, bias, table, others, num_others = (
+        spins, num_tiles, tile, chain, words, part, inverse_temperature, bias, table, others, num_others = (
             pointers_and_scalars(context, builder, signature, arguments)
         )
         chains = [builder.add(chain, constant(i)) for i in range(PART)]
         t = concatenate(_sum_rows(builder, bias, table, others, chains, num_others))
-        inverses = (builder.load(builder.gep(inverse, [c])) for c in chains)
-        t = t * concatenate([splat(builder, value, TILE) for value in inverses])
+        scales = (builder.load(builder.gep(inverse_temperature, [c])) for c in chains)
+        t = t * concatenate([splat(builder, value, TILE) for value in scales])
         on = comes_on(t, _words_of(builder, words, part)).view(INT16)
         for i, c in enumerate(chains):
             builder.store(on.element(i), builder.gep(spins, [builder.add(builder.mul(c, num_tiles), tile)]))
         return context.get_dummy_value()
 
     signature = types.void(
-        spins, num_tiles, tile, chain, words, part, inverse, bias, table, others, num_others
+        spins, num_tiles, tile, chain, words, part, inverse_temperature, bias, table, others, num_others
     )
     return signature, generate
 

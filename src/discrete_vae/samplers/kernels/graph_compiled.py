@@ -24,20 +24,20 @@ _TILE = 64  # units that a transposition moves together
 
 
 @njit(fastmath=_STRICT, nogil=True)
-def _sum_field(field, spins, bias, neighbours, weights):
-    """Set field[c] to the bias plus the weights of the neighbours that are 1, four of them a pass."""
+def _sum_field(field, spins, bias, neighbors, weights):
+    """Set field[c] to the bias plus the weights of the neighbors that are 1, four of them a pass."""
     for c in range(field.shape[0]):
         field[c] = bias
-    count = neighbours.shape[0]
+    count = neighbors.shape[0]
     whole = count - count % 4
     for k in range(0, whole, 4):
         w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
-        z0, z1 = spins[neighbours[k]], spins[neighbours[k + 1]]
-        z2, z3 = spins[neighbours[k + 2]], spins[neighbours[k + 3]]
+        z0, z1 = spins[neighbors[k]], spins[neighbors[k + 1]]
+        z2, z3 = spins[neighbors[k + 2]], spins[neighbors[k + 3]]
         for c in range(field.shape[0]):
             field[c] += (w0 * z0[c] + w1 * z1[c]) + (w2 * z2[c] + w3 * z3[c])
     for k in range(whole, count):
-        w, z = weights[k], spins[neighbours[k]]
+        w, z = weights[k], spins[neighbors[k]]
         for c in range(field.shape[0]):
             field[c] += w * z[c]
 
@@ -67,9 +67,9 @@ def _transpose_back(values, spins):
 
 
 @njit(nogil=True)
-def _run_chunk(after, before, graph, num_sweeps, key, first_sweep, first_chain, inverse, clamped):
+def _run_chunk(after, before, graph, num_sweeps, key, first_sweep, first_chain, inverse_temperature, clamped):
     """Run all sweeps of some chains; does nothing and answers False where a state is not binary."""
-    order, start, neighbour, weight, bias = graph
+    order, start, neighbor, weight, bias = graph
     num_chains, num_units = before.shape
     lanes = (num_chains + LANES - 1) // LANES * LANES
     spins = np.zeros((num_units, lanes), np.uint8)
@@ -94,10 +94,10 @@ def _run_chunk(after, before, graph, num_sweeps, key, first_sweep, first_chain, 
                 for c in range(0, lanes, LANES):
                     draw_words(words, lanes, c, np.uint64(counter), first_chain + np.uint64(c), sweep, key)  # pyright: ignore[reportCallIssue]
             first, last = start[row], start[row + 1]
-            _sum_field(field, spins, bias[unit], neighbour[first:last], weight[first:last])
-            if inverse.shape[0]:
+            _sum_field(field, spins, bias[unit], neighbor[first:last], weight[first:last])
+            if inverse_temperature.shape[0]:
                 for c in range(num_chains):
-                    field[c] *= inverse[c]
+                    field[c] *= inverse_temperature[c]
             if clamped.shape[0] > 1:
                 for c in range(0, lanes, LANES):
                     decide(drawn, 0, field, words, unit % 4 * lanes, c)  # pyright: ignore[reportCallIssue]
@@ -114,19 +114,21 @@ def _make(chunks: Any) -> Callable[..., Any]:
     """The loop over chunks that `chunks`, range or prange, divides."""
     version = source_digest(graph_intrinsics, vector_ir, vector_spins)
 
-    def run_chunks(after, before, graph, num_sweeps, key, first_sweep, first_chain, inverse, clamped, chunk):
+    def run_chunks(
+        after, before, graph, num_sweeps, key, first_sweep, first_chain, inverse_temperature, clamped, chunk
+    ):
         """Run the sweeps with the chains split in chunks.
 
         Args:
             after: (chain, unit) float32, receives the states.
             before: (chain, unit) float32.
-            graph: order (unit,), start (unit + 1,) and neighbour (entry,) int64, as `GraphBoltzmann` has them; the
+            graph: order (unit,), start (unit + 1,) and neighbor (entry,) int64, as `GraphBoltzmann` has them; the
                 weight (entry,) and bias (unit,) float32, both times -log2(e).
             num_sweeps: Number of sweeps.
             key: uint64, the Philox key.
             first_sweep: uint64, number of the first sweep.
             first_chain: uint64, number of the first chain.
-            inverse: (chain,) or (0,) float32, inverse temperatures; none means 1.
+            inverse_temperature: (chain,) or (0,) float32, inverse temperatures; none means 1.
             clamped: (chain, unit), (1, unit) or (0, unit) bool, True where a unit keeps its value.
             chunk: Chains per chunk.
 
@@ -146,7 +148,7 @@ def _make(chunks: Any) -> Callable[..., Any]:
                 key,
                 first_sweep,
                 first_chain + np.uint64(first),
-                inverse[first:last],
+                inverse_temperature[first:last],
                 clamped[first:last] if clamped.shape[0] > 1 else clamped,
             )
             others += 0 if binary else 1

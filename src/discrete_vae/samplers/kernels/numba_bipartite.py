@@ -94,7 +94,7 @@ def _workspace(left: int, right: int) -> tuple[_Pair, _Pair]:
 
 
 def _aligned(*shape: int) -> np.ndarray:
-    """Uninitialised float32 memory that starts at a multiple of 64 bytes."""
+    """Uninitialized float32 memory that starts at a multiple of 64 bytes."""
     size = math.prod(shape)
     memory = np.empty(size + 15, np.float32)
     skip = -(memory.ctypes.data // 4) % 16

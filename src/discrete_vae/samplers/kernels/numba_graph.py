@@ -66,5 +66,5 @@ def chunk_size(num_chains: int, num_units: int, threads: int) -> int:
 def _graph(energy: GraphBoltzmann) -> tuple[np.ndarray, ...]:
     """The graph and its present parameters as `graph_compiled` takes them."""
     weight, bias = (p.detach().float() * _MINUS_LOG2_E for p in (energy.weight, energy.bias))
-    indices = (energy.order, energy.start, energy.neighbour)
-    return *(index.numpy() for index in indices), weight[energy.neighbour_edge].numpy(), bias.numpy()
+    indices = (energy.order, energy.start, energy.neighbor)
+    return *(index.numpy() for index in indices), weight[energy.neighbor_edge].numpy(), bias.numpy()

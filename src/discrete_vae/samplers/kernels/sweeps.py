@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy, check_parameters
+from discrete_vae.boltzmann.machine import BoltzmannMachine, check_parameters
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
@@ -23,7 +23,7 @@ _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
 
 @torch.no_grad()
 def run_sweeps(
-    energy: BoltzmannEnergy,
+    energy: BoltzmannMachine,
     z: Tensor,
     num_sweeps: int,
     *,
@@ -90,7 +90,7 @@ def run_sweeps(
     return (kernel or choose_kernel(energy, parallel=threads > 1))(energy, z.float(), call)
 
 
-def choose_kernel(energy: BoltzmannEnergy, *, parallel: bool = False) -> Kernel:
+def choose_kernel(energy: BoltzmannMachine, *, parallel: bool = False) -> Kernel:
     """The fastest kernel for a machine where it lies.
 
     On the CPU that is a compiled one for an RBM or a graph, else the reference; elsewhere `torch_device`. A float64
@@ -119,7 +119,7 @@ def table_bytes(num_left: int, num_right: int) -> int:
     return 2 * left * right * 128 * 16 * 4
 
 
-def _compiles(energy: BoltzmannEnergy) -> bool:
+def _compiles(energy: BoltzmannMachine) -> bool:
     if type(energy) not in COMPILED or energy.bias.device.type != "cpu" or energy.bias.dtype == torch.float64:
         return False
     return not isinstance(energy, RBM) or table_bytes(energy.num_left, energy.num_right) <= MAX_TABLE_BYTES
@@ -132,7 +132,7 @@ def _check_range(name: str, value: object, low: int, end: int) -> None:
         )
 
 
-def check_logits(energy: BoltzmannEnergy) -> None:
+def check_logits(energy: BoltzmannMachine) -> None:
     """Refuse a machine whose logits may not be finite; waits for an accelerator.
 
     Raises:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.kernels.torch_reference import SweepCall, draw_blocks
 
-_LEAST_UNIFORM = 2.0**-25  # in place of 0, for which a unit of any probability would come on
+_MIN_UNIFORM = 2.0**-25  # in place of 0, for which a unit of any probability would come on
 
 
-def run(energy: BoltzmannEnergy, z: Tensor, call: SweepCall) -> Tensor:
+def run(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tensor:
     """Run the sweeps with the device's own random numbers, from one generator keyed by (key, first sweep, first chain).
 
     The law is that of every kernel, the stream is another one: it is the same for the same calls on the same kind of
@@ -33,6 +33,6 @@ def run(energy: BoltzmannEnergy, z: Tensor, call: SweepCall) -> Tensor:
     # latents stay in float32 or better even where the surroundings run in bfloat16
     with torch.autocast(z.device.type, enabled=False):
         for _ in range(call.num_sweeps):
-            noise.uniform_(generator=generator).clamp_min_(_LEAST_UNIFORM)
+            noise.uniform_(generator=generator).clamp_min_(_MIN_UNIFORM)
             draw_blocks(energy, z, noise, call)
     return z

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.energy import BoltzmannEnergy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_binary
 from discrete_vae.records import ShowsShapes
 from discrete_vae.samplers.kernels.philox import uniforms, unit_words
@@ -38,7 +38,7 @@ class SweepCall(ShowsShapes):
     num_threads: int = 1
 
 
-def run(energy: BoltzmannEnergy, z: Tensor, call: SweepCall) -> Tensor:
+def run(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tensor:
     """Run the sweeps one block after another: z_i = 1 where u_i < sigmoid(inverse temperature * logit_i).
 
     Of 2^22 spins or more the chains are advanced in parts, so that random words take half a gigabyte at most.
@@ -72,7 +72,7 @@ def run(energy: BoltzmannEnergy, z: Tensor, call: SweepCall) -> Tensor:
     return torch.cat(parts)
 
 
-def _run_part(energy: BoltzmannEnergy, z: Tensor, call: SweepCall) -> Tensor:
+def _run_part(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tensor:
     z = z.clone()
     # latents stay in float32 or better even where the surroundings run in bfloat16
     with torch.autocast(z.device.type, enabled=False):
@@ -84,7 +84,7 @@ def _run_part(energy: BoltzmannEnergy, z: Tensor, call: SweepCall) -> Tensor:
     return z
 
 
-def draw_blocks(energy: BoltzmannEnergy, z: Tensor, noise: Tensor, call: SweepCall) -> None:
+def draw_blocks(energy: BoltzmannMachine, z: Tensor, noise: Tensor, call: SweepCall) -> None:
     """One sweep with given uniforms, (chain, unit); changes z."""
     for index in range(len(energy.blocks)):
         place = energy.block_place(index)

@@ -1,4 +1,4 @@
-"""Networks that use their running statistics for a while."""
+"""Evaluation mode for the length of a block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 
 @contextmanager
-def running_statistics(module: nn.Module) -> Iterator[None]:
+def eval_mode(module: nn.Module) -> Iterator[None]:
     """Norms use their running statistics inside the block; every module has its own mode back after it.
 
     Args:

@@ -17,7 +17,7 @@ from discrete_vae.forks import guard_forks
 from discrete_vae.numerics import full_precision, softplus
 
 
-class BoltzmannEnergy(nn.Module, ABC):
+class BoltzmannMachine(nn.Module, ABC):
     """A distribution p(z) = exp(-E(z)) / Z over z in {0,1}^n with at most pairwise terms.
 
     E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
@@ -98,12 +98,17 @@ class BoltzmannEnergy(nn.Module, ABC):
         check_states("z", z, (..., self.num_units))
         return self.compute_block_logits(z, self._check_block(block))
 
-    def block_free_energy(self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0) -> Tensor:
+    def free_energy(
+        self, z: Tensor, /, block: int | None = None, inverse_temperature: float | Tensor = 1.0
+    ) -> Tensor:
         """Free energy of all units but one block: -log sum over the block's states of exp(-t E(z)).
+
+        Its gradient at t = 1 is the Rao-Blackwellized gradient of the energy: averaged over z ~ p it is
+        E_p[dE/dtheta] = -d log Z / dtheta (eq. RBM-grad), with less variance than the gradient of E(z).
 
         Args:
             z: (..., unit), in {0,1}, or relaxed; the entries of the block itself are ignored.
-            block: Index into `blocks`.
+            block: Index into `blocks` of the units that are summed out; None means the last block.
             inverse_temperature: t, a number or a tensor (...) that fits the leading axes of z.
 
         Returns:
@@ -114,27 +119,8 @@ class BoltzmannEnergy(nn.Module, ABC):
                 another shape.
         """
         check_states("z", z, (..., self.num_units))
-        t = _check_temperature(inverse_temperature, z)
-        return self.compute_block_free_energy(z, self._check_block(block), t)
-
-    def marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
-        """Free energy with the last block summed out.
-
-        Its gradient at t = 1 is the Rao-Blackwellised gradient of the energy: averaged over z ~ p it is
-        E_p[dE/dtheta] = -d log Z / dtheta (eq. RBM-grad), with less variance than the gradient of E(z).
-
-        Args:
-            z: (..., unit), in {0,1}, or relaxed.
-            inverse_temperature: t, a number or a tensor (...) that fits the leading axes of z.
-
-        Returns:
-            (...), nats.
-
-        Raises:
-            InvalidInputError: If z breaks the rules of `energy`, or t is not finite or has another shape.
-        """
-        check_states("z", z, (..., self.num_units))
-        return self.compute_marginal_energy(z, _check_temperature(inverse_temperature, z))
+        t = check_temperature(inverse_temperature, z)
+        return self.compute_free_energy(z, None if block is None else self._check_block(block), t)
 
     def forward(self, z: Tensor) -> Tensor:
         """The energy, so that the module can be called."""
@@ -192,18 +178,19 @@ class BoltzmannEnergy(nn.Module, ABC):
             return z.new_zeros(*z.shape[:-2], first.shape[-1], 0)
         return first.transpose(-1, -2) @ z[..., torch.cat(self.blocks[1:])]
 
-    def compute_block_free_energy(
-        self, z: Tensor, block: int, inverse_temperature: float | Tensor = 1.0
+    def compute_free_energy(
+        self, z: Tensor, block: int | None = None, inverse_temperature: float | Tensor = 1.0
     ) -> Tensor:
-        """`block_free_energy` of checked arguments."""
+        """`free_energy` of checked arguments."""
         z = self._widen(z)
-        logits = self.compute_block_logits(z, block)
+        block = self._num_blocks - 1 if block is None else block
+        logits, energy = self.compute_block_logits(z, block), self.compute_energy_without(z, block)
         if isinstance(inverse_temperature, Tensor):
             scale = inverse_temperature.to(z)
-            scaled = scale[..., None] * logits
-        else:
-            scale, scaled = inverse_temperature, inverse_temperature * logits
-        return scale * self.compute_energy_without(z, block) - softplus(scaled).sum(-1)
+            logits, energy = scale[..., None] * logits, scale * energy
+        elif inverse_temperature != 1.0:
+            logits, energy = inverse_temperature * logits, inverse_temperature * energy
+        return energy - softplus(logits).sum(-1)
 
     def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
         """E of checked states with the units of one block set to 0."""
@@ -211,10 +198,6 @@ class BoltzmannEnergy(nn.Module, ABC):
         keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device)
         keep[self.block_place(block)] = 0
         return self.compute_energy(z * keep)
-
-    def compute_marginal_energy(self, z: Tensor, inverse_temperature: float | Tensor = 1.0) -> Tensor:
-        """`marginal_energy` of checked arguments."""
-        return self.compute_block_free_energy(z, len(self.blocks) - 1, inverse_temperature)
 
     def _widen(self, z: Tensor) -> Tensor:
         """Bring states to the dtype of the computation."""
@@ -230,14 +213,12 @@ _COMPUTING = (
     "compute_energy",
     "compute_energy_without",
     "compute_block_logits",
-    "compute_block_free_energy",
-    "compute_marginal_energy",
+    "compute_free_energy",
     "expected_energy",
-    "_free_energy",
 )
 
 
-def _guard_precision(cls: type[BoltzmannEnergy]) -> None:
+def _guard_precision(cls: type[BoltzmannMachine]) -> None:
     """Wrap the methods that compute, as far as a class defines them itself."""
     for name in _COMPUTING:
         method = cls.__dict__.get(name)
@@ -249,17 +230,17 @@ def _in_full_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The method with products as its first argument's dtype says."""
 
     @wraps(method)
-    def guarded(self: BoltzmannEnergy, z: Tensor, *arguments: Any) -> Tensor:
+    def guarded(self: BoltzmannMachine, z: Tensor, *arguments: Any) -> Tensor:
         with full_precision(z):
             return method(self, z, *arguments)
 
     return guarded
 
 
-_guard_precision(BoltzmannEnergy)
+_guard_precision(BoltzmannMachine)
 
 
-def _check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
+def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
     """Return an inverse temperature that does not enlarge the leading axes of z."""
     lead = z.shape[:-1]
     rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
@@ -289,7 +270,7 @@ def _fits(shape: torch.Size, lead: torch.Size) -> bool:
         return False
 
 
-def check_parameters(energy: BoltzmannEnergy, *, below: float) -> None:
+def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:
     """Refuse parameters that are not finite, or so large that sums of them may overflow; waits for an accelerator.
 
     Args:
@@ -312,13 +293,13 @@ def check_parameters(energy: BoltzmannEnergy, *, below: float) -> None:
             )
 
 
-def check_energy(value: object) -> BoltzmannEnergy:
-    """Return value if it is a BoltzmannEnergy.
+def check_energy(value: object) -> BoltzmannMachine:
+    """Return value if it is a BoltzmannMachine.
 
     Raises:
         InvalidInputError: If it is something else.
     """
-    if not isinstance(value, BoltzmannEnergy):
+    if not isinstance(value, BoltzmannMachine):
         received = f"a {type(value).__name__}"
-        raise InvalidInputError("energy", "must be a BoltzmannEnergy", received, "Give an RBM, for example.")
+        raise InvalidInputError("energy", "must be a BoltzmannMachine", received, "Give an RBM, for example.")
     return value

@@ -13,7 +13,7 @@ from discrete_vae.training.state import TrainingState
 
 
 def is_due(settings: TrainingConfig, step: int, num_steps: int) -> bool:
-    """Whether a line of training figures is due after a step."""
+    """Whether a line of training metrics is due after a step."""
     return step % settings.log_every == 0 or validates(settings, step, num_steps)
 
 
@@ -25,7 +25,7 @@ def validates(settings: TrainingConfig, step: int, num_steps: int) -> bool:
 def missing_lines(
     records: Sequence[Mapping[str, Any]], settings: TrainingConfig, steps: range, num_steps: int
 ) -> list[int]:
-    """Steps whose line of training figures is due but not there.
+    """Steps whose line of training metrics is due but not there.
 
     Args:
         records: What the log holds.
@@ -41,17 +41,17 @@ def missing_lines(
     return [step for step in steps if is_due(settings, step, num_steps) and step not in there]
 
 
-def state_figures(state: TrainingState) -> dict[str, float]:
-    """Figures of the state: log Z, the step size and, where it has one, beta."""
-    figures = {
+def state_metrics(state: TrainingState) -> dict[str, float]:
+    """Metrics of the state: log Z, the step size and, where it has one, beta."""
+    metrics = {
         "log_partition": state.log_partition,
         "log_partition_std_error": state.log_partition_std_error,
-        "learning_rate": state.optimiser.param_groups[0]["lr"],
+        "learning_rate": state.optimizer.param_groups[0]["lr"],
     }
     beta = getattr(state.model.smoothing, "beta", None)
     if isinstance(beta, Tensor):
-        figures["beta"] = float(beta.detach())
-    return figures
+        metrics["beta"] = float(beta.detach())
+    return metrics
 
 
 class Clock:
