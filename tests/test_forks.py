@@ -12,7 +12,7 @@ import json, os, signal, sys
 import torch
 import discrete_vae as d
 from discrete_vae.config import ModelConfig, RBMConfig, HierarchicalPosteriorConfig, MLPDecoderConfig
-from discrete_vae.samplers.kernels import threads
+from discrete_vae.compiled import threads
 
 threads.SMALLEST_SHARED = 0
 torch.set_num_threads(2)

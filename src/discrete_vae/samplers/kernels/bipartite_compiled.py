@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from discrete_vae.compiled.loops import ChunkLoop, source_digest
 from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins
 from discrete_vae.samplers.kernels.bipartite_intrinsics import (
     GROUP,
@@ -28,7 +29,6 @@ from discrete_vae.samplers.kernels.bipartite_intrinsics import (
     draw_words,
 )
 from discrete_vae.samplers.kernels.bipartite_layout import build_table, is_binary, pack, unpack
-from discrete_vae.samplers.kernels.compilation import ChunkLoop, source_digest
 from discrete_vae.samplers.kernels.vector_spins import LOW, MULTIPLIERS, WEYL
 
 _LOW, _32 = np.uint64(LOW), np.uint64(32)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from discrete_vae.compiled.loops import ChunkLoop, source_digest
 from discrete_vae.samplers.kernels import graph_intrinsics, vector_ir, vector_spins
-from discrete_vae.samplers.kernels.compilation import ChunkLoop, source_digest
 from discrete_vae.samplers.kernels.graph_intrinsics import LANES, decide, draw_words
 
 _STRICT = {"contract", "nnan", "ninf", "nsz"}  # no reassociation: results must not depend on the loop's shape

@@ -8,9 +8,9 @@ from torch import Tensor
 from discrete_vae.boltzmann.machine import BoltzmannMachine, check_parameters
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
+from discrete_vae.compiled.threads import threads_for
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.kernels import torch_device, torch_reference
-from discrete_vae.samplers.kernels.threads import threads_for
 from discrete_vae.samplers.kernels.torch_reference import SweepCall
 from discrete_vae.samplers.kernels.trial import COMPILED, Kernel, tried_kernel
 

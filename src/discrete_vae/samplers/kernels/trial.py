@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.boltzmann.rbm import RBM
-from discrete_vae.errors import KernelWarning
+from discrete_vae.compiled.trial import warn_of_failure
 from discrete_vae.samplers.kernels import torch_reference
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.torch_reference import SweepCall
@@ -54,13 +53,11 @@ def tried_kernel(kind: type, *, parallel: bool) -> Kernel:
     except Warning:  # the user made warnings errors
         raise
     except Exception as error:
-        rest = "one thread is used" if parallel else "plain torch is used, some ten times slower"
-        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
-        warnings.warn(
-            f"The compiled sampler for {kind.__name__} does not work{' on several threads' if parallel else ''} with "
-            f"this numba ({reason}); {rest}. Install a version of numba that is known to work.",
-            KernelWarning,
-            stacklevel=2,
+        warn_of_failure(
+            f"The compiled sampler for {kind.__name__}",
+            error,
+            "one thread is used" if parallel else "plain torch is used, some ten times slower",
+            where=" on several threads" if parallel else "",
         )
         return _on_one_thread(kind) if parallel else torch_reference.run
     return kernel

@@ -12,9 +12,9 @@ import pytest
 from numba.core import caching
 
 import discrete_vae
+from discrete_vae.compiled import loops
+from discrete_vae.compiled.loops import ChunkLoop
 from discrete_vae.errors import KernelWarning
-from discrete_vae.samplers.kernels import compilation
-from discrete_vae.samplers.kernels.compilation import ChunkLoop
 
 
 def make(chunks):
@@ -32,10 +32,10 @@ def make(chunks):
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """numba's cache in a folder of its own; warnings come anew."""
-    compilation._warn_without_cache.cache_clear()
+    loops._warn_without_cache.cache_clear()
     monkeypatch.setattr(caching.config, "CACHE_DIR", str(tmp_path))
     yield tmp_path
-    compilation._warn_without_cache.cache_clear()
+    loops._warn_without_cache.cache_clear()
 
 
 def files(folder, ending):

@@ -1,4 +1,4 @@
-"""How the CPU kernels are compiled: by numba, with its cache on disk where there is a place for one."""
+"""How loops are compiled: by numba, with its cache on disk where there is a place for one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 from numba import njit, prange
 from numba.core.caching import FunctionCache
 
+from discrete_vae.compiled.threads import numba_threads
 from discrete_vae.errors import KernelWarning
-from discrete_vae.samplers.kernels.threads import numba_threads
 
 _REPAIR = "Set the environment variable NUMBA_CACHE_DIR to a folder that is writable and has free space."
 
 
 class ChunkLoop:
-    """A loop over chunks of chains in two forms, on the calling thread and divided among numba's threads.
+    """A loop over chunks of independent work in two forms, on the calling thread and divided among numba's threads.
 
     numba's cache notices a change of the loop's own file only. What the loop calls in other files must enter the
     cache's key as a variable of its closure: `source_digest` of those files.
@@ -80,7 +80,7 @@ class _KernelCache(FunctionCache):
 @cache
 def _warn_without_cache(reason: str) -> None:
     warnings.warn(
-        f"{reason}, so each process compiles the sampler's kernel anew, which takes some seconds. {_REPAIR}",
+        f"{reason}, so each process compiles its loops anew, which takes some seconds. {_REPAIR}",
         KernelWarning,
         stacklevel=2,
     )

@@ -1,4 +1,4 @@
-"""How many threads a compiled CPU kernel uses: torch's number, at most as many as numba may use.
+"""How many threads a compiled loop uses: torch's number, at most as many as numba may use.
 
 numba fixes its threading layer once per process, when the first parallel function runs. Unless the user chose a layer
 (`NUMBA_THREADING_LAYER` or `numba.config.THREADING_LAYER`) or another library already launched one, OpenMP is put first
@@ -19,6 +19,7 @@ SMALLEST_SHARED = 1_000_000
 """Spin updates of a call from which it is divided among threads.
 
 Waking a second thread costs as much as this many updates gain by it, and far more where another program has its core.
+Other loops have other work; `threads_for` takes their bound.
 """
 
 _ORDER, _LIMIT = "THREADING_LAYER_PRIORITY", "NUMBA_NUM_THREADS"
@@ -26,8 +27,12 @@ _lock = threading.Lock()
 _process_of_threads: int | None = None
 
 
-def threads_for(num_updates: int) -> int:
-    """The threads for a call of so many spin updates.
+def threads_for(work: int, smallest: int | None = None) -> int:
+    """The threads for a call of so much work.
+
+    Args:
+        work: Spin updates, or what else the loop counts.
+        smallest: The least work that is divided; None means `SMALLEST_SHARED`.
 
     Returns:
         ``torch.get_num_threads()``, or the number of `numba.set_num_threads` where that is smaller; 1 for a small
@@ -35,7 +40,7 @@ def threads_for(num_updates: int) -> int:
         that starts threads. numba's threads are launched only if more than one is to be used.
     """
     threads = torch.get_num_threads()
-    if threads == 1 or num_updates < SMALLEST_SHARED:
+    if threads == 1 or work < (SMALLEST_SHARED if smallest is None else smallest):
         return 1
     import numba  # takes a while
     from numba.core import config

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from discrete_vae.samplers.kernels import threads
+from discrete_vae.compiled import threads
 
 
 @pytest.fixture

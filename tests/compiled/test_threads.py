@@ -10,7 +10,7 @@ import torch
 from numba.core import config
 
 from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.samplers.kernels import threads
+from discrete_vae.compiled import threads
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 
@@ -47,7 +47,8 @@ CHECKS = """
 import os, sys, threading
 import numba, torch
 from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.samplers.kernels import threads, torch_reference
+from discrete_vae.compiled import threads
+from discrete_vae.samplers.kernels import torch_reference
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 
@@ -64,8 +65,8 @@ wrapped = threads.numba_threads
 def counting(number):
     used.add(number)
     return wrapped(number)
-from discrete_vae.samplers.kernels import compilation
-compilation.numba_threads = counting
+from discrete_vae.compiled import loops
+loops.numba_threads = counting
 
 def check(expected):
     used.clear()

@@ -1,0 +1,1 @@
+"""Loops on the CPU that numba compiles: threads, cache, addresses, rounding."""
