@@ -12,7 +12,7 @@ class LogPartition:
     Attributes:
         value: log Z in nats.
         std_error: Standard error of value in nats; 0 where it is exact.
-        method: Name of the method: exact, bridge sampling or annealing, say.
+        method: Name of the method, such as "bridge sampling".
         num_samples: States enumerated or drawn.
         inverse_temperatures: The ladder of the replicas; None where there is none.
         swap_rates: Exchange rates of its neighbors.
