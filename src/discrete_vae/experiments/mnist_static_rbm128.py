@@ -19,22 +19,18 @@ from discrete_vae.config import (
 
 
 def mnist_static_rbm128(size: str) -> ExperimentConfig:
-    """Static MNIST, RBM 64 + 64, four groups.
+    """Static MNIST, RBM 64 + 64, four groups, no Gaussian layers.
 
     Command: dvae train mnist-static-rbm128, then dvae evaluate RUN --num-samples 1000 --num-examples 1000.
 
-    The decoder has one hidden layer, the posterior's networks two; there are no continuous layers.
+    The decoder has one hidden layer, the posterior's networks two.
 
     Data: the published binarization, 50,000 / 10,000 / 10,000 images.
 
-    Measured test log-likelihood, networks of size short: -94.45 +- 0.78 nats after 34 epochs (--training.num-epochs 34
-    --training.beta-bound.slope 0.14) and -91.50 +- 0.77 after 100 (slope 0.05), over 1,000 shuffled test images with
-    1,000 importance samples, Monte-Carlo error 0.02; size short itself has 80 epochs. log Z after 34 epochs 93.993 +-
-    0.003 by bridge sampling, 93.992 and 94.005 by forward and reverse annealing. Size paper: not measured yet.
+    Expected test log-likelihood: short, of 80 epochs, between -94.45 +- 0.78 nats after 34 and -91.50 +- 0.77
+    after 100 (docs/results.md).
 
-    Time: 31 to 43 ms per step on two cores, 4 of them for the chains: 21 to 29 minutes for the 40,000 steps of size
-    short; the 34 epochs took 13. With plain torch in place of the compiled kernel a step takes 2.0 to 2.3 times as long
-    (benchmarks/training_step.py).
+    Time: short half an hour on two cores; ``dvae validate mnist-static-rbm128 --size paper`` times a step of paper.
     """
     width = {"smoke": 100, "short": 500, "paper": 2000}[size]
     return ExperimentConfig(

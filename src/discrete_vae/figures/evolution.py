@@ -63,7 +63,7 @@ def evolution(
             after as many sweeps as they need to forget their start, or those of training.
         num_rows: Rows.
         num_sweeps: Sweeps before each row.
-        num_draws: Draws a state.
+        num_draws: Draws per state.
         num_chains: How many of the chains to show, from the first; None means five, or all where there are fewer.
         seed: Seed of zeta and of the continuous layers; the chains have their own.
 

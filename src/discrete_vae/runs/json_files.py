@@ -18,7 +18,7 @@ def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) 
     Args:
         name: What it is, for the message.
         fields: Strings, booleans, None, finite numbers, and lists and mappings of these.
-        indent: Spaces a level; None writes one line.
+        indent: Spaces per level; None writes one line.
 
     Raises:
         InvalidInputError: If it holds NaN, an infinity or something else that JSON cannot express.
