@@ -17,7 +17,7 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
+from discrete_vae.hierarchy.base import NoHierarchy
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.objectives.importance import importance_weighted
 

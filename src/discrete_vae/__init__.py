@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from discrete_vae.data.load import load_dataset
     from discrete_vae.experiments import load_experiment
     from discrete_vae.experiments.own_experiment import own_experiment
-    from discrete_vae.hierarchy.complete_sharing import CompleteSharing
     from discrete_vae.hierarchy.gaussian_hierarchy import GaussianHierarchy
-    from discrete_vae.hierarchy.group_sharing import GroupSharing
+    from discrete_vae.hierarchy.group_sharing import CompleteSharing, GroupSharing
     from discrete_vae.hierarchy.no_sharing import NoSharing
     from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
     from discrete_vae.likelihoods.categorical import CategoricalLikelihood
@@ -53,7 +52,7 @@ _LAZY_EXPORTS = {
     "RBM": "boltzmann.rbm",
     "BlockGibbs": "samplers.block_gibbs",
     "CheckedLogPartition": "log_partition.estimate",
-    "CompleteSharing": "hierarchy.complete_sharing",
+    "CompleteSharing": "hierarchy.group_sharing",
     "DiscreteVAE": "model",
     "Elbo": "objectives.elbo",
     "FactorialBernoulli": "boltzmann.factorial",

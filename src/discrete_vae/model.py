@@ -12,8 +12,7 @@ from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.draws import Encoding
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.base import Hierarchy
-from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
+from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
 from discrete_vae.log_partition.surrogate import gradient_and_value

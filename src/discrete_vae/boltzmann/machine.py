@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -11,7 +10,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_index, check_states, extremes, values_are_known
+from discrete_vae.boltzmann.temperature import check_temperature
+from discrete_vae.checks import check_index, check_states, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.forks import guard_forks
 from discrete_vae.numerics import full_precision, softplus
@@ -238,36 +238,6 @@ def _in_full_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 _guard_precision(BoltzmannMachine)
-
-
-def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
-    """Return an inverse temperature that does not enlarge the leading axes of z."""
-    lead = z.shape[:-1]
-    rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
-    repair = "Give one inverse temperature for each state."
-    try:
-        t = torch.as_tensor(value, device=z.device)
-    except (TypeError, ValueError, RuntimeError):
-        raise InvalidInputError("inverse_temperature", rule, repr(value), repair) from None
-    if t.is_complex():
-        raise InvalidInputError("inverse_temperature", rule, t.dtype, repair)
-    if t.shape not in ((), lead) and not _fits(t.shape, lead):
-        raise InvalidInputError("inverse_temperature", rule, f"shape {tuple(t.shape)}", repair)
-    ends = (value, value) if isinstance(value, float) else extremes(t)
-    for end in ends or ():
-        if not math.isfinite(end):
-            raise InvalidInputError(
-                "inverse_temperature", "must be finite", end, "Give a number from 0 to 1."
-            )
-    return value if isinstance(value, float) else t
-
-
-def _fits(shape: torch.Size, lead: torch.Size) -> bool:
-    """Whether a shape broadcasts to another one."""
-    try:
-        return torch.broadcast_shapes(shape, lead) == lead
-    except RuntimeError:
-        return False
 
 
 def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.ising import Array, IsingModel, finite_numbers, set_from_ising_, to_ising
-from discrete_vae.boltzmann.machine import BoltzmannMachine, check_temperature
+from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.temperature import check_temperature
 from discrete_vae.checks import check_positive_int, check_states
 from discrete_vae.noise import open_uniform
 from discrete_vae.numerics import full_precision

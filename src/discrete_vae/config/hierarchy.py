@@ -31,7 +31,7 @@ class GroupSharingConfig(ComponentConfig):
 class CompleteSharingConfig(ComponentConfig):
     """All layers share one prior network (paper section architecture, Caltech-101 Silhouettes)."""
 
-    target: ClassVar[str] = "discrete_vae.hierarchy.complete_sharing:CompleteSharing"
+    target: ClassVar[str] = "discrete_vae.hierarchy.group_sharing:CompleteSharing"
     kind: Literal["complete"] = "complete"
 
 
@@ -43,7 +43,7 @@ SharingConfig = Annotated[
 class NoHierarchyConfig(ComponentConfig):
     """No continuous layers: the decoder reads zeta alone."""
 
-    target: ClassVar[str] = "discrete_vae.hierarchy.no_hierarchy:NoHierarchy"
+    target: ClassVar[str] = "discrete_vae.hierarchy.base:NoHierarchy"
     kind: Literal["none"] = "none"
 
 

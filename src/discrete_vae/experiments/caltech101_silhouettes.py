@@ -11,8 +11,8 @@ def caltech101_silhouettes(size: str) -> ExperimentConfig:
 
     Command: dvae train caltech101-silhouettes [--size paper], then dvae evaluate RUN.
 
-    One prior network, with a hidden layer of 100 units, serves all layers; posterior networks have two, in size paper of
-    2000; the decoder is linear.
+    One prior network, with a hidden layer of 100 units, serves all layers; posterior networks have two, in size paper
+    of 2000 units; the decoder is linear.
 
     Data: official split of 4,100 / 2,264 / 2,307 images, object = 1.
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.image_grid import GridText, draw_image_grid
 from discrete_vae.figures.ink import Ink, ink_for
+from discrete_vae.figures.prior_chains import check_prior_chains
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.protocol import Sampler
@@ -81,16 +80,8 @@ def evolution(
         >>> evolution(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).means.shape
         torch.Size([4, 3, 5, 6])
     """
-    for name, value in (("num_rows", num_rows), ("num_sweeps", num_sweeps), ("num_draws", num_draws)):
-        check_positive_int(name, value)
-    if chains.energy is not model.prior:
-        repair = "Build them with energy=model.prior."
-        raise InvalidInputError("chains", "must sample the model's own prior", "another machine's", repair)
     shown = min(DEFAULT_CHAINS, chains.num_chains) if num_chains is None else num_chains
-    if check_positive_int("num_chains", shown) > chains.num_chains:
-        rule = f"must be at most {chains.num_chains}, the number of chains"
-        raise InvalidInputError("num_chains", rule, shown, "Build a sampler with more chains.")
-
+    check_prior_chains(model, chains, shown, num_rows=num_rows, num_sweeps=num_sweeps, num_draws=num_draws)
     states, means = [], []
     for row in range(num_rows):
         z = chains.step(num_sweeps)[:shown]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.prior_chains import check_prior_chains
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import keyed_generator
@@ -49,15 +48,8 @@ def table_samples(
         >>> table_samples(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).shape
         torch.Size([4, 3, 6])
     """
-    check_positive_int("num_rows", num_rows)
-    check_positive_int("num_sweeps", num_sweeps)
-    if chains.energy is not model.prior:
-        repair = "Build them with energy=model.prior."
-        raise InvalidInputError("chains", "must sample the model's own prior", "another machine's", repair)
-    used = chains.num_chains if num_chains is None else check_positive_int("num_chains", num_chains)
-    if used > chains.num_chains:
-        rule = f"must be at most {chains.num_chains}, the number of chains"
-        raise InvalidInputError("num_chains", rule, used, "Build a sampler with more chains.")
+    used = chains.num_chains if num_chains is None else num_chains
+    check_prior_chains(model, chains, used, num_rows=num_rows, num_sweeps=num_sweeps)
     rows = []
     for row in range(num_rows):
         z = chains.step(num_sweeps)[:used].to(model.dtype)
