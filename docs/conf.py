@@ -50,7 +50,7 @@ def keep_stars(app, what, name, obj, options, lines):
     lines[:] = [
         line
         if line.lstrip().startswith((">>>", "..."))
-        else re.sub(r"(?<![\w*\\`])\*(?=[a-z_]+[,)])", r"\*", line)
+        else re.sub(r"(?<![\w*\\`])\*(?=[a-z_]+[][,).])", r"\*", line)
         for line in lines
     ]
 

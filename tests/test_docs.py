@@ -3,6 +3,8 @@
 import importlib.util
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -195,3 +197,23 @@ def test_figures_are_drawn_by_their_scripts(path, tmp_path):
     script.draw(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert path.with_name(f"{path.stem.replace('_', '-')}.png").exists()
+
+
+def test_the_documentation_builds_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx", reason="Sphinx, of the extra docs, is not installed")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-E",
+        "-b",
+        "html",
+        ROOT / "docs",
+        tmp_path,
+    ]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    assert (tmp_path / "index.html").is_file()

@@ -205,12 +205,12 @@ class Likelihood(nn.Module, ABC):
         neither the value nor the gradient.
 
         Args:
-            parameters: (..., *leading axes of x, *parameter_shape), as in (sample, batch, *parameter_shape).
-            x: (batch, *event), or with other leading axes.
+            parameters: (..., *leading, *parameter_shape), as in (sample, batch, *parameter_shape).
+            x: (*leading, *event), as in (batch, *event).
             observed: Bool, of x's shape; None: every entry is observed.
 
         Returns:
-            (..., *leading axes of x), nats; log-densities where x is continuous.
+            (..., *leading), nats; log-densities where x is continuous.
 
         Raises:
             InvalidInputError: If a shape or dtype breaks its rule.
@@ -233,7 +233,7 @@ class Likelihood(nn.Module, ABC):
         """log p(x_i | parameters) of each feature, (..., *event); x holds values of the domain only.
 
         Args:
-            parameters: (..., *leading axes of x, *parameter_shape).
+            parameters: (..., *leading, *parameter_shape).
             x: (..., *event), float32 or wider.
         """
         return self.distribution(parameters).log_prob(x)
