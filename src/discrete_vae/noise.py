@@ -102,7 +102,7 @@ def one_source(
         The source; None, torch's global generator, where neither is given.
 
     Raises:
-        InvalidInputError: If both are given, or one breaks its rule.
+        InvalidInputError: If both are given, the seed is no such integer, or the generator draws on another device.
 
     Examples:
         >>> first, again = (torch.rand(2, generator=one_source(3, None, torch.device("cpu"))) for _ in range(2))

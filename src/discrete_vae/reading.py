@@ -36,7 +36,7 @@ def open_batch(
         x in the event's shape, and the mask of observed entries as `Likelihood.observed_mask` gives it.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule.
+        InvalidInputError: If the likelihood refuses x, or observed is given or NaN occur where nothing may be missing.
     """
     shape = likelihood.event_shape
     rows = isinstance(x, Tensor) and x.layout == torch.strided and x.dim() == 2  # others are refused below

@@ -104,7 +104,7 @@ def test_a_model_that_needs_more_than_is_free_is_refused_with_the_need(
             "--start fresh --num-chains 9 --num-rows 99999",
             "images must make a picture of at most 50000 pixels",
         ),
-        ("--num-draws 100000", "must make a picture of at most 50000 pixels a side; received "),
+        ("--num-draws 100000", "must make a picture of at most 50000 pixels per side; received "),
         (f"--checkpoint {'9' * 5000}", "--checkpoint must be best, last or a step; received '999"),
         ("--start ~nouser/states.npy", "--start must name a user with a home directory after ~"),
         ("--out ~nouser/grid.png", "path must name a user with a home directory after ~"),

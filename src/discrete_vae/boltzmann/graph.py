@@ -46,7 +46,8 @@ class GraphBoltzmann(BoltzmannMachine):
         neighbor_edge: (entry,) int64, its edge.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule; names the first wrong edge.
+        InvalidInputError: If num_units is not a positive integer, or edges are no pairs of different units, each pair
+            once; names the first wrong one.
 
     Examples:
         >>> triangle = GraphBoltzmann(3, [[0, 1], [1, 2], [0, 2]])

@@ -41,7 +41,7 @@ def load_digits(
         A dynamic data set of 64 features.
 
     Raises:
-        InvalidInputError: If a setting breaks its rule or leaves nothing to train on.
+        InvalidInputError: If a number is not positive, a seed is out of its range, or nothing is left to train on.
 
     Examples:
         >>> digits = load_digits()

@@ -71,7 +71,7 @@ def evaluate_elbo(
         The estimate; its error comes from the spread over examples, which contains that over draws.
 
     Raises:
-        InvalidInputError: If x or num_samples breaks its rule.
+        InvalidInputError: If `DiscreteVAE.elbo` refuses x, or num_samples is not a positive integer.
     """
     check_positive_int("num_samples", num_samples)
     parts = torch.zeros(len(x), 3, dtype=torch.float64)

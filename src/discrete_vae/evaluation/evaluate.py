@@ -96,7 +96,7 @@ def evaluate_model(
         The estimates with their standard errors.
 
     Raises:
-        InvalidInputError: If x breaks its rule.
+        InvalidInputError: If `DiscreteVAE.log_likelihood` refuses x.
 
     Warns:
         UnevenWeightsWarning: If few importance samples carry the log-likelihood.

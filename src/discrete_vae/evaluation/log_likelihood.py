@@ -105,7 +105,8 @@ def evaluate_log_likelihood(
         The estimate.
 
     Raises:
-        InvalidInputError: If x, num_samples or the number of indices breaks its rule.
+        InvalidInputError: If `DiscreteVAE.log_likelihood` refuses x or num_samples, or there is not one index per
+            example.
     """
     indices = range(len(x)) if indices is None else indices
     if len(indices) != len(x):

@@ -108,7 +108,8 @@ def draw_evolution(
         ink: The scale of gray, for example that of the data; None makes one for the means.
 
     Raises:
-        InvalidInputError: If the image shape or the path breaks its rule; nothing is written.
+        InvalidInputError: If the image shape does not fit the features, or `check_picture_path` refuses the path;
+            nothing is written.
     """
     num_rows, num_chains, num_draws, _ = table.means.shape
     kind = "strip" if image_shape is None else "image"

@@ -78,12 +78,12 @@ def check_grid(
         stacked: As in `draw_image_grid`.
 
     Raises:
-        InvalidInputError: If the picture would be too large, or the image shape breaks its rule.
+        InvalidInputError: If the picture would be too large, or the image shape does not fit the features.
 
     Examples:
         >>> check_grid((2, 3, 40_000, 64), (8, 8))
         Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: images must make a picture of at most 50000 pixels a side; received
+        discrete_vae.errors.InvalidInputError: images must make a picture of at most 50000 pixels per side; received
         1080021 x 32. Show fewer rows, groups or members of a group.
     """
     num_rows, num_groups, num_members, num_features = shape
@@ -93,7 +93,7 @@ def check_grid(
     height = num_rows * (below * (cell[0] + _THIN) + _WIDE)
     repair = "Show fewer rows, groups or members of a group."
     if max(width, height) > _LARGEST_SIDE:
-        rule = f"must make a picture of at most {_LARGEST_SIDE} pixels a side"
+        rule = f"must make a picture of at most {_LARGEST_SIDE} pixels per side"
         raise InvalidInputError("images", rule, f"{width} x {height}", repair)
     check_memory("images", _PER_PIXEL * width * height, repair, what="for the picture")
 
@@ -117,7 +117,8 @@ def draw_image_grid(
             stacked, so that members can be compared feature by feature.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule; nothing is written.
+        InvalidInputError: If images are not in [0, 1] or not of that shape, labels are too few or too many,
+            `check_grid` refuses the sizes or `check_picture_path` the path; nothing is written.
     """
     check_tensor("images", images, ("row", "group", "member", "feature"))
     if images.numel() == 0:

@@ -76,7 +76,7 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, path: str | Path,
         name: Name of the run, for the title.
 
     Raises:
-        InvalidInputError: If the path breaks its rule; nothing is written.
+        InvalidInputError: If `check_picture_path` refuses the path; nothing is written.
     """
     from matplotlib.figure import Figure
 

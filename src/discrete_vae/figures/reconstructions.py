@@ -81,7 +81,8 @@ def draw_reconstructions(
         path: File to write, ending in .png, .pdf or .svg.
 
     Raises:
-        InvalidInputError: If the image shape or the path breaks its rule; nothing is written.
+        InvalidInputError: If the image shape does not fit the features, or `check_picture_path` refuses the path;
+            nothing is written.
     """
     num_examples, num_features = table.examples.shape
     _, width = cell_shape(num_features, image_shape)

@@ -68,7 +68,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         path: As in `check_picture_path`.
 
     Raises:
-        InvalidInputError: If the path breaks its rule or cannot be written.
+        InvalidInputError: If `check_picture_path` refuses the path, or it cannot be written.
     """
     file = check_picture_path(path)
     suffix = file.suffix.lower()

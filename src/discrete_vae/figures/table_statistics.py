@@ -156,7 +156,7 @@ def draw_table_statistics(table: TableStatistics, path: str | Path, *, name: str
         name: What was trained, for the title.
 
     Raises:
-        InvalidInputError: If the path breaks its rule; nothing is written.
+        InvalidInputError: If `check_picture_path` refuses the path; nothing is written.
     """
     from matplotlib.figure import Figure
 

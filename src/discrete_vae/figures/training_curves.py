@@ -107,7 +107,7 @@ def draw_training_curves(curves: TrainingCurves, path: str | Path, *, name: str 
         name: What was trained, for the title.
 
     Raises:
-        InvalidInputError: If the path breaks its rule; nothing is written.
+        InvalidInputError: If `check_picture_path` refuses the path; nothing is written.
     """
     from matplotlib.figure import Figure
 

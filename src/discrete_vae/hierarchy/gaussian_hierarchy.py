@@ -34,7 +34,7 @@ class GaussianHierarchy(Hierarchy):
         network: Makes the network of each posterior layer, in place of the MLPs that posterior_hidden describes.
 
     Raises:
-        InvalidInputError: If a size or the bound breaks its rule.
+        InvalidInputError: If a size is not a positive integer or the bound not above 0.
 
     Examples:
         >>> from discrete_vae import NoSharing

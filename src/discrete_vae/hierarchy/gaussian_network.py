@@ -30,7 +30,7 @@ class GaussianNetwork(nn.Module):
         network: Makes the network, in place of the MLP that hidden describes; its output should start near 0.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule.
+        InvalidInputError: If a size is not a positive integer or the bound not above 0.
     """
 
     def __init__(

@@ -32,7 +32,8 @@ class GroupSharing(AutoregressiveGaussianPrior):
         log_std_bound: See `GaussianNetwork`.
 
     Raises:
-        InvalidInputError: If a size or the bound breaks its rule, or the layers do not divide into equal groups.
+        InvalidInputError: If a size is not a positive integer, the bound is not above 0, or the layers do not divide
+            into equal groups.
 
     Examples:
         >>> prior = GroupSharing(num_latents=4, num_layers=6, num_units=2, hidden=(8,), num_groups=2)

@@ -25,7 +25,7 @@ class NoSharing(AutoregressiveGaussianPrior):
         log_std_bound: See `GaussianNetwork`.
 
     Raises:
-        InvalidInputError: If a size or the bound breaks its rule.
+        InvalidInputError: If a size is not a positive integer or the bound not above 0.
 
     Examples:
         >>> prior = NoSharing(num_latents=4, num_layers=3, num_units=2, hidden=(8,))

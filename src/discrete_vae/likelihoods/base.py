@@ -114,7 +114,8 @@ class Likelihood(nn.Module, ABC):
             exact: As in `domain`.
 
         Raises:
-            InvalidInputError: If the shape, the dtype or an observed value breaks its rule.
+            InvalidInputError: If x is not a floating-point tensor of that shape, or an observed value lies outside the
+                domain.
         """
         check_tensor("x", x, ("batch", *self.event_shape))
         check_observed(x, observed)
@@ -163,7 +164,7 @@ class Likelihood(nn.Module, ABC):
             A start for the decoder's output, such as biases of its last layer, (*parameter_shape).
 
         Raises:
-            InvalidInputError: If x or observed breaks its rule.
+            InvalidInputError: If `check` refuses x or observed.
         """
         self.check(x, observed)
         return torch.zeros(self.parameter_shape)
@@ -180,7 +181,7 @@ class Likelihood(nn.Module, ABC):
             Parameters for every example alike, (*parameter_shape); here the start that `initialize_` returns.
 
         Raises:
-            InvalidInputError: If x or observed breaks its rule.
+            InvalidInputError: If `check` refuses x or observed.
         """
         return self.initialize_(x, observed)
 
@@ -213,7 +214,7 @@ class Likelihood(nn.Module, ABC):
             (..., *leading), nats; log-densities where x is continuous.
 
         Raises:
-            InvalidInputError: If a shape or dtype breaks its rule.
+            InvalidInputError: If a shape does not fit the event's or the parameters', or a dtype is not floating-point.
         """
         check_tensor("x", x, (..., *self.event_shape))
         leading = x.shape[: x.dim() - len(self.event_shape)]

@@ -30,7 +30,7 @@ class CategoricalLikelihood(Likelihood):
             half; the encoder reads it for unobserved entries. 1 / K before `initialize_`.
 
     Raises:
-        InvalidInputError: If a size breaks its rule.
+        InvalidInputError: If a size is not a positive integer, or num_categories is below 2.
 
     Examples:
         >>> likelihood = CategoricalLikelihood((2,), num_categories=3)

@@ -33,7 +33,7 @@ class GaussianLikelihood(Likelihood):
         standardizer: Holds a and s.
 
     Raises:
-        InvalidInputError: If a size is not a positive integer, or the floor breaks its rule.
+        InvalidInputError: If a size is not a positive integer, or the floor not between 0 and 1.
 
     Examples:
         >>> likelihood = GaussianLikelihood((2,))

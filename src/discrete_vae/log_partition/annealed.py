@@ -48,7 +48,8 @@ def annealed_log_partition(
         The estimate; std_error is that of the mean weight over chains, by the delta method.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule.
+        InvalidInputError: If a number is too small, start is no binary (chain, unit) tensor, or a parameter is not
+            finite.
 
     Examples:
         >>> from discrete_vae import RBM

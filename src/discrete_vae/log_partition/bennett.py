@@ -78,8 +78,8 @@ def bennett_log_partition(
         The estimate, with the ladder and the health of the chains.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule, or the energy has a parameter that is not finite or too
-            large.
+        InvalidInputError: If a number is too small, start is no binary (state, unit) tensor, or the energy has a
+            parameter that is not finite or too large.
 
     Warns:
         LogPartitionWarning: If max_sweeps ended the run.

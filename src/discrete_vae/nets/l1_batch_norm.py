@@ -35,7 +35,7 @@ class L1BatchNorm(nn.Module):
         running_deviation: Running mean|y|, (feature,).
 
     Raises:
-        InvalidInputError: If an argument breaks its rule.
+        InvalidInputError: If num_features is not a positive integer, eps not above 0, or momentum not in (0, 1].
 
     Examples:
         >>> norm = L1BatchNorm(1)

@@ -38,7 +38,7 @@ class HierarchicalPosterior(Posterior):
         network: Makes the network of each group, in place of the MLPs that hidden describes.
 
     Raises:
-        InvalidInputError: If a size or the division into groups breaks its rule.
+        InvalidInputError: If a size is not a positive integer, or the groups do not cover each unit once.
 
     Examples:
         >>> from discrete_vae import SpikeSlab

@@ -56,7 +56,8 @@ class BlockGibbs(MarkovChains):
         inverse_temperature: (chain,) float32, or None for 1.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule.
+        InvalidInputError: If a number is out of its range, start or clamped has another shape or dtype, or clamped
+            comes without start.
 
     Examples:
         >>> from discrete_vae import RBM

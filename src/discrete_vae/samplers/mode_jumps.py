@@ -33,7 +33,7 @@ class ModeJumps:
         masks: (pair, unit) bool, where pairs of modes differ; without rows there is nothing to flip.
 
     Raises:
-        InvalidInputError: If modes breaks its rule.
+        InvalidInputError: If modes is not a tensor of that shape with the values 0 and 1.
 
     Examples:
         >>> from discrete_vae import RBM

@@ -59,7 +59,7 @@ class RunningMoments:
         num_draws: States that each chain has contributed so far.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule.
+        InvalidInputError: If num_chains or every is not a positive integer.
 
     Examples:
         >>> from discrete_vae import RBM, BlockGibbs

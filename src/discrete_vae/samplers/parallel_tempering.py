@@ -66,7 +66,7 @@ class ParallelTempering(MarkovChains):
         energies: E of the walkers after the last sweep, (chain, walker) float64; NaN before.
 
     Raises:
-        InvalidInputError: If an argument breaks its rule.
+        InvalidInputError: If a number is out of its range, or the ladder does not rise strictly to 1.
 
     Examples:
         >>> from discrete_vae import RBM

@@ -36,8 +36,8 @@ def check_feasible(config: ExperimentConfig, dataset: DataSplits) -> None:
         dataset: Its data.
 
     Raises:
-        InvalidInputError: If a component breaks its rule, the parts do not fit each other, the evaluation asks for more
-            examples than there are, or something needs more memory than there is.
+        InvalidInputError: If a component refuses its settings, the parts do not fit each other, the evaluation asks for
+            more examples than there are, or something needs more memory than there is.
     """
     num_examples = config.evaluation.num_examples
     if num_examples is not None and num_examples > len(dataset.test):
