@@ -37,6 +37,9 @@ class Gaussian(ShowsShapes):
         Args:
             generator: Source of epsilon; None means torch's global generator.
 
+        Returns:
+            A tensor of the mean's shape.
+
         Raises:
             InvalidInputError: If the generator draws on another device.
         """

@@ -139,7 +139,21 @@ def build_gaussian_hierarchy(
     sharing: SharingConfig,
     log_std_bound: float | None,
 ) -> GaussianHierarchy:
-    """Build a hierarchy from its config's fields; see `GaussianHierarchy` and `AutoregressiveGaussianPrior`."""
+    """Build a hierarchy from its config's fields.
+
+    Args:
+        num_features: Length of the last axis of the encoder's features.
+        num_latents: Length of the last axis of zeta.
+        num_layers: Layers of h.
+        num_units: Units of each layer.
+        posterior_hidden: Widths of the hidden layers of each layer's posterior network.
+        prior_hidden: Widths of the hidden layers of a prior network.
+        sharing: Which layers share a prior network.
+        log_std_bound: Bound of the log standard deviations; None is no bound.
+
+    Raises:
+        InvalidInputError: As `GaussianHierarchy` and the sharing that is asked for.
+    """
     prior = instantiate(
         sharing,
         num_latents=num_latents,

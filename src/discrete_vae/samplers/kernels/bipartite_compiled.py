@@ -126,7 +126,10 @@ def run_chunk(
     first,
     last,
 ):
-    """Run all sweeps of the chains from first to last; does nothing and answers False if a state is not binary."""
+    """Run all sweeps of the chains from first to last; does nothing and answers False if a state is not binary.
+
+    The arguments before first are those of `run_chunks`, with the tables built; first and last are numbers of chains.
+    """
     if not is_binary(before, first, last):
         return False
     num_chains = last - first
