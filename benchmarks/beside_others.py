@@ -55,7 +55,7 @@ class Training:
         print(WINDOW, file=self._process.stdin, flush=True)
 
     def finish(self) -> float:
-        """Milliseconds a step of the window that `start` began."""
+        """Milliseconds per step of the window that `start` began."""
         times = json.loads(self._line())
         self._process.send_signal(signal.SIGSTOP)
         return 1e3 * statistics.mean(times)
@@ -93,7 +93,7 @@ class Rival:
 def measure(
     pairs: dict[str, tuple[Training, Training]], rival: Rival, *, seconds: float
 ) -> dict[str, list[list[float]]]:
-    """Milliseconds a step of each pair: alone, beside the rival, and of both at once, one number a round."""
+    """Milliseconds per step of each pair: alone, beside the rival, and of both at once, one number per round."""
     found: dict[str, list[list[float]]] = {name: [[], [], []] for name in pairs}
     end, rounds = time.monotonic() + seconds, 0
     while rounds < 3 or time.monotonic() < end:

@@ -31,14 +31,14 @@ def draw(
     bars.bar_label(drawn, [f" {result.best:.1e}" for result in shown], fontsize=8)
     bars.set_xscale("log")
     bars.set_xlim(right=max(result.best for result in shown) * 12)
-    bars.set_xlabel("spin updates a second, 64 + 64 units, 2000 chains")
+    bars.set_xlabel("spin updates per second, 64 + 64 units, 2000 chains")
     sizes = [case.num_left for case in units]
     for best, color, name in ((ours, OURS_COLOR, "discrete-vae"), (floor, OTHER_COLOR, "torch")):
         for count, style in zip(sorted(best), ("--", "-"), strict=False):
             speed = [updates(case) / seconds for case, seconds in zip(units, best[count], strict=True)]
             label = f"{name}, {count} thread{'s' * (count > 1)}"
             lines.plot(sizes, speed, style, marker="o", markersize=4, color=color, label=label)
-    lines.set(xscale="log", yscale="log", xlabel="units on each side", ylabel="spin updates a second")
+    lines.set(xscale="log", yscale="log", xlabel="units on each side", ylabel="spin updates per second")
     lines.set_xticks(sizes, [str(size) for size in sizes])
     lines.minorticks_off()
     lines.legend(frameon=False, fontsize=8)

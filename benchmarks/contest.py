@@ -61,12 +61,12 @@ class Result:
 
     @property
     def best(self) -> float:
-        """Spin updates a second of the fastest run."""
+        """Spin updates per second of the fastest run."""
         return self.updates / min(self.seconds)
 
     @property
     def median(self) -> float:
-        """Spin updates a second of the median run."""
+        """Spin updates per second of the median run."""
         return self.updates / statistics.median(self.seconds)
 
 

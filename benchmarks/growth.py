@@ -64,7 +64,7 @@ def growth_table(
         )
     speeds = [f"10⁹ updates/s, {_threads(count)}" for count in sorted(best)]
     ratios = [f"times torch, {_threads(count)}" for count in sorted(floor or {})]
-    return table([what, f"ms, {_threads(most)}", *speeds, "time an update, relative", *ratios], rows)
+    return table([what, f"ms, {_threads(most)}", *speeds, "time per update, relative", *ratios], rows)
 
 
 def _threads(count: int) -> str:

@@ -1,4 +1,4 @@
-"""The page of results: one section a benchmark, each written anew by its own command."""
+"""The page of results: one section per benchmark, each written anew by its own command."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def step_table(config: ExperimentConfig, *, seconds: float) -> str:
         ]
     )
     title = f"{config.name}, size {config.size}"
-    return table([title, "ms a step, best", "median", "of it chains", "rest / floor", "times ours"], rows)
+    return table([title, "ms per step, best", "median", "of it chains", "rest / floor", "times ours"], rows)
 
 
 def main() -> None:

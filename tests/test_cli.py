@@ -72,7 +72,7 @@ def test_torch_is_imported_only_when_a_verb_needs_it(words):
             "evaluate RUN --num-sample 3",
             "must be an option of dvae evaluate; received an unknown name. Did you mean --num-samples?",
         ),
-        ("evaluate RUN other", "dvae evaluate takes no further word; received 'other'."),
+        ("evaluate RUN other", "dvae evaluate takes no more arguments; received 'other'."),
         ("evaluate RUN --model.smoothing ramps", "--model.smoothing must be an option of dvae evaluate;"),
         ("train digits --size huge", "--size must be one of smoke, short, paper; received 'huge'."),
         ("train digits --size smok", "Did you mean smoke?"),

@@ -24,7 +24,7 @@ from discrete_vae.testing.quadrature import exact_kl, joint_nodes, posterior_qua
 NUM_FEATURES = 5
 X = torch.tensor([[1, 0, 1, 1, 0], [0, 0, 1, 0, 1], [1, 1, 1, 0, 0]], dtype=torch.float64)
 
-# name -> (prior, groups, hidden layers of posterior and decoder, smoothing, quadrature nodes a unit)
+# name -> (prior, groups, hidden layers of posterior and decoder, smoothing, quadrature nodes per unit)
 CASES = {
     "two groups, one across both sides": (
         lambda: RBM(2, 1),

@@ -1,4 +1,4 @@
-"""scikit-learn: `BernoulliRBM.gibbs`, one sweep a call; it returns the left side only."""
+"""scikit-learn: `BernoulliRBM.gibbs`, one sweep per call; it returns the left side only."""
 
 import numpy as np
 from sklearn.neural_network import BernoulliRBM

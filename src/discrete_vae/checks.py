@@ -1,4 +1,4 @@
-"""Checks of arguments, each raising an error in the house's form.
+"""Checks of arguments, each raising `InvalidInputError`.
 
 The functions look at attributes of tensors only, so this module imports no torch when it is loaded.
 """
@@ -156,7 +156,7 @@ def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType])
 def extremes(value: Tensor) -> tuple[float, float] | None:
     """The smallest and the largest element, both NaN if one is.
 
-    None where there are none to be had at once: on an accelerator, for which no check waits, in an empty tensor, and
+    None where none are at hand: on an accelerator, for which no check waits, in an empty tensor, and
     while a tensor is compiled, traced or batched by vmap.
     """
     if value.numel() == 0 or not values_are_readable(value):

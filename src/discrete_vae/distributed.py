@@ -1,4 +1,4 @@
-"""Work that is divided among the processes of torchrun; a single process needs nothing of it."""
+"""Work that is divided among the processes of torchrun; without torchrun, one process does it all."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
 
 
 def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
-    r"""The same for a path that must be text: config.json has to hold it, or safetensors to open files below it.
+    r"""Return a path that must be text: config.json has to hold it, or safetensors to open files below it.
 
     Args:
         argument: Name of the argument, for messages.

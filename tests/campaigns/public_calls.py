@@ -167,6 +167,7 @@ def _others(prior: Any) -> list[Call]:
             groups=2,
             hidden=[5],
             num_units=8,
+            _real=("x",),
             _optional=("num_samples",),
             _sizes=("num_samples", "num_units", "groups"),
         ),

@@ -54,7 +54,7 @@ def test_every_option_has_a_help_that_fits(cli, verb):
         ("sample RUN -x", "-x must be an option of dvae sample; received an unknown name."),
         ("sample RUN --out", "--out must be followed by a value; received nothing."),
         ("sample RUN --out --seed 3", "--out must be followed by a value; received '--seed'."),
-        ("sample RUN RUN2 RUN3", "dvae sample takes no further word; received 'RUN2'."),
+        ("sample RUN RUN2 RUN3", "dvae sample takes no more arguments; received 'RUN2'."),
         (
             "sample RUN --accept-changed-config=1",
             "--accept-changed-config takes no value; received '1'. Leave the",
@@ -73,13 +73,13 @@ def test_every_option_has_a_help_that_fits(cli, verb):
             "--checkpoint must be best, last or a step; received 'best2'. Use best.",
         ),
         ("list --seed 3", "--seed must be an option of dvae list; received an unknown name."),
-        ("list digits", "dvae list takes no further word; received 'digits'."),
-        ("train digits omniglot", "dvae train takes no further word; received 'omniglot'."),
+        ("list digits", "dvae list takes no more arguments; received 'digits'."),
+        ("train digits omniglot", "dvae train takes no more arguments; received 'omniglot'."),
         (
             "train digits --training.num-epochs",
             "--training.num-epochs must be followed by a value; received nothing.",
         ),
-        ("train digits --training.num-epochs 1 2", "dvae train takes no further word; received '2'."),
+        ("train digits --training.num-epochs 1 2", "dvae train takes no more arguments; received '2'."),
     ],
 )
 def test_errors_of_every_class(refused, words, message):

@@ -98,7 +98,7 @@ def test_metrics(unbroken):
 
 
 def test_the_log_knows_log_z(unbroken):
-    """Chains that lag behind the prior, as these of three sweeps a step, must not shift the logged values."""
+    """Chains that lag behind the prior, as these of three sweeps per step, must not shift the logged values."""
     run = unbroken[0]
     prior = load_run(run, NUM_STEPS).model.prior
     last = [record for record in run.metrics().read() if "elbo" in record][-1]

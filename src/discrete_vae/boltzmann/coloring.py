@@ -66,7 +66,7 @@ def greedy_coloring(num_units: int, edges: np.ndarray) -> np.ndarray:
     lists = adjacency(np.arange(num_units), edges)
     start, neighbor = lists.start.tolist(), lists.neighbor.tolist()
     degree = np.diff(lists.start)
-    # one integer a unit that sorts by saturation, then degree (both descending), then index
+    # one integer per unit that sorts by saturation, then degree (both descending), then index
     step = num_units * (int(degree.max()) + 1)
     queue = (num_units * (degree.max() - degree) + np.arange(num_units)).tolist()
     priority = queue.copy()

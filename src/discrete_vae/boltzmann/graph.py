@@ -21,7 +21,7 @@ Edges = str | Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
 class GraphBoltzmann(BoltzmannMachine):
-    """Binary units with one weight an edge of a graph: E(z) = -(sum_{edges ij} W_ij z_i z_j + b^T z).
+    """Binary units with one weight per edge of a graph: E(z) = -(sum_{edges ij} W_ij z_i z_j + b^T z).
 
     The blocks are the colors of a greedy coloring, so neighbors are in different blocks and units of one block
     are independent given all others. Memory and time grow with the edges, never with the square of the units: the

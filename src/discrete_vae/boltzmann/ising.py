@@ -36,7 +36,7 @@ class IsingModel(ShowsShapes):
 
 
 PairSums = Callable[[Tensor], Tensor]
-"""Sums a value a pair, in the shape of the machine's weight, over the pairs of each unit: (unit,)."""
+"""Sums values of pairs, in the shape of the machine's weight, over the pairs of each unit: (unit,)."""
 
 
 def to_ising(weight: Tensor, bias: Tensor, pair_sums: PairSums) -> IsingModel:

@@ -1,1 +1,1 @@
-"""The verbs of the command line, one a file; each imports torch only when it runs."""
+"""The verbs of the command line, one per file; each imports torch only when it runs."""

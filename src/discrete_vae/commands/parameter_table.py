@@ -1,4 +1,4 @@
-"""The parameters of a model by part, a network a line."""
+"""The parameters of a model by part, one network per line."""
 
 from __future__ import annotations
 

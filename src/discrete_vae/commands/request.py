@@ -91,7 +91,7 @@ class Request:
         """The data of a config.
 
         Raises:
-            InvalidInputError: If they cannot be had.
+            InvalidInputError: If they cannot be loaded.
         """
         from discrete_vae.config import instantiate
 

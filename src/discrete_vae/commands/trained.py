@@ -68,7 +68,7 @@ class AskedRun:
         """Load the checkpoint.
 
         Raises:
-            InvalidInputError: If it cannot be had.
+            InvalidInputError: If it cannot be loaded.
         """
         from discrete_vae.training.load import load_run
 
@@ -96,5 +96,5 @@ def changed_config(loaded: LoadedRun) -> dict[str, Any]:
 
 
 def picture_note(loaded: LoadedRun) -> str | None:
-    """The same for the metadata of a picture."""
+    """What a picture's metadata say of a config.json that has changed since training; None if it has not."""
     return None if loaded.changed_config is None else str(loaded.changed_config)

@@ -33,7 +33,7 @@ VERBS = {
 
 
 class _Parsed(click.Command):
-    """A command whose mistakes in the command line are reported in the house's form."""
+    """A command whose mistakes in the command line are reported as `InvalidInputError`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the words.
@@ -78,7 +78,7 @@ class Verb(_Parsed):
                 raise _no_value(name, repr(value or following), ctx)
         super().parse_args(ctx, args)
         if ctx.args:
-            rule, repair = "takes no further word", f"See {ctx.command_path} --help."
+            rule, repair = "takes no more arguments", f"See {ctx.command_path} --help."
             raise InvalidInputError(ctx.command_path, rule, repr(ctx.args[0]), repair)
         if self.takes_settings:
             ctx.params["overrides"] = overrides

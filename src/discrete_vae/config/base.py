@@ -16,7 +16,7 @@ _inside_a_record: ContextVar[bool] = ContextVar("_inside_a_record", default=Fals
 
 
 class Record(BaseModel):
-    """A frozen record that refuses unknown keys and reports mistakes in the house's form.
+    """A frozen record that refuses unknown keys and reports mistakes as `InvalidInputError`.
 
     Raises:
         InvalidInputError: If a field is missing, unknown or breaks its rule; names the first such field by its
@@ -46,7 +46,7 @@ class Record(BaseModel):
 
     @classmethod
     def from_json(cls, text: str, *, source: str | None = None) -> Self:
-        """Read a record that `model_dump_json` wrote, with mistakes reported in the house's form.
+        """Read a record that `model_dump_json` wrote, with mistakes reported as `InvalidInputError`.
 
         Args:
             text: The JSON text.

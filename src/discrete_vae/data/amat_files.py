@@ -1,4 +1,4 @@
-"""The text format of the fixed binarization of MNIST: a row a line, digits 0 and 1 separated by spaces."""
+"""The text format of the fixed binarization of MNIST: one row per line, digits 0 and 1 separated by spaces."""
 
 from __future__ import annotations
 

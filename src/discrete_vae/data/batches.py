@@ -1,4 +1,4 @@
-"""Training batches as functions of (seed, step): nothing to save, and any step can be had at once."""
+"""Training batches as functions of (seed, step): nothing to save, and any step's batch can be made at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> T
 
     Args:
         num_examples: Size of the training part.
-        batch_size: Examples a step, at most num_examples.
+        batch_size: Examples per step, at most num_examples.
         seed: Seed of the run.
         step: Number of the step, from 0.
 
@@ -73,7 +73,7 @@ class TrainingBatches:
 
     Args:
         dataset: The data set.
-        batch_size: Examples a step, at most the size of the training part.
+        batch_size: Examples per step, at most the size of the training part.
         seed: Seed of the order and of the binarization.
         device: Where the batches are wanted; the training part is moved there once.
 

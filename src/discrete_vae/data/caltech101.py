@@ -81,7 +81,7 @@ def load_caltech101_silhouettes(
         A data set of 784 binary features.
 
     Raises:
-        InvalidInputError: If the file is damaged or cannot be had.
+        InvalidInputError: If the file is damaged or cannot be downloaded.
     """
     stored = fetch_archive(archive, data_dir)
     bits = {part: _upright(stored.arrays[part]) for part in _PARTS}

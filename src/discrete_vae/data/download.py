@@ -13,7 +13,7 @@ _TIMEOUT_S = 60
 
 
 class DownloadError(InvalidInputError):
-    """A public file could not be had, or was not the right one."""
+    """A public file could not be downloaded, or has the wrong checksum."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
 
     Raises:
         InvalidInputError: If the name or a setting is unknown, the folder does not exist, or the data set is
-            damaged or cannot be had.
+            damaged or cannot be downloaded.
 
     Examples:
         >>> digits = load_dataset("digits", num_valid=100)

@@ -98,7 +98,7 @@ def load_mnist_dynamic(
         A dynamic data set of 784 features.
 
     Raises:
-        InvalidInputError: If a setting breaks its rule, or the file is damaged or cannot be had.
+        InvalidInputError: If a setting breaks its rule, or the file is damaged or cannot be downloaded.
     """
     check_positive_int("num_valid", num_valid)
     stored = fetch_archive(archive, data_dir)

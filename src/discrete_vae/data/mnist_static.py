@@ -80,7 +80,7 @@ def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = 
         A data set of 784 binary features.
 
     Raises:
-        InvalidInputError: If the file is damaged or cannot be had.
+        InvalidInputError: If the file is damaged or cannot be downloaded.
     """
     stored = fetch_archive(archive, data_dir)
     bits = {part: _unpack(stored.arrays, part, archive.file_name) for part in _PARTS}

@@ -1,4 +1,4 @@
-"""NumPy files read without unpickling, with their faults reported in the house's form."""
+"""NumPy files read without unpickling, with their faults reported as `InvalidInputError`."""
 
 from __future__ import annotations
 

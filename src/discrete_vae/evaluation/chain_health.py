@@ -26,7 +26,7 @@ class ChainHealth:
 
     Attributes:
         r_hat: Rank-normalized split R-hat; near 1 where all chains visit the same energies.
-        autocorrelation_time: Sweeps a chain takes for one effective sample.
+        autocorrelation_time: Sweeps that a chain takes for one effective sample.
         effective_samples: Effective samples of all chains together.
         num_chains: Chains.
         num_sweeps: Sweeps looked at.
@@ -77,7 +77,7 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
     if health.r_hat > _HIGH_R_HAT:
         warnings.warn(
             f"R-hat of the chains' energies is {health.r_hat:.3f}, above {_HIGH_R_HAT}: the chains visit "
-            "different regions. Run more sweeps a step, or draw from parallel tempering "
+            "different regions. Run more sweeps per step, or draw from parallel tempering "
             "(--training.sampler parallel-tempering).",
             ChainHealthWarning,
             stacklevel=2,

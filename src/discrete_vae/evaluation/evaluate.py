@@ -39,7 +39,7 @@ class Evaluation:
         log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
         log_likelihood_limit: The same in the limit beta -> infinity, zeta = z; None where smoothing has no beta.
         elbo: The bound and its parts.
-        log_partition: log Z and how it was had.
+        log_partition: log Z with the method and the error of its estimate.
         seconds: Time it took.
         independent_features: What independent features, fitted to the training examples, reach on the same examples;
             None without those.

@@ -1,4 +1,4 @@
-"""Ready experiments, one a file: functions of the size that return a config. Nothing here imports torch."""
+"""Ready experiments, one per file: functions of the size that return a config. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from discrete_vae.errors import InvalidInputError
 Size = Literal["smoke", "short", "paper"]
 SIZES: tuple[str, ...] = get_args(Size)
 
-_LAZY_EXPORTS = {
+_MODULES = {
     "digits": "digits",
     "mnist-dynamic": "mnist_dynamic",
     "mnist-static": "mnist_static",
@@ -24,7 +24,7 @@ _LAZY_EXPORTS = {
 
 def experiment_names() -> tuple[str, ...]:
     """The names that `load_experiment` knows."""
-    return tuple(_LAZY_EXPORTS)
+    return tuple(_MODULES)
 
 
 def experiment_function(name: str) -> Callable[[Size], ExperimentConfig]:
@@ -33,13 +33,11 @@ def experiment_function(name: str) -> Callable[[Size], ExperimentConfig]:
     Raises:
         InvalidInputError: If there is no such experiment.
     """
-    if not isinstance(name, str) or name not in _LAZY_EXPORTS:
+    if not isinstance(name, str) or name not in _MODULES:
         repair = "For data of your own: dvae train --data FILE."
-        raise InvalidInputError(
-            "experiment", f"must be one of {', '.join(_LAZY_EXPORTS)}", repr(name), repair
-        )
-    module = importlib.import_module(f"discrete_vae.experiments.{_LAZY_EXPORTS[name]}")
-    return getattr(module, _LAZY_EXPORTS[name])
+        raise InvalidInputError("experiment", f"must be one of {', '.join(_MODULES)}", repr(name), repair)
+    module = importlib.import_module(f"discrete_vae.experiments.{_MODULES[name]}")
+    return getattr(module, _MODULES[name])
 
 
 def load_experiment(name: str, size: Size = "short") -> ExperimentConfig:

@@ -28,7 +28,7 @@ def digits(size: str) -> ExperimentConfig:
     Measured test log-likelihood, size short: -22.66 +- 0.22 nats over the 250 test examples (1,000 importance samples,
     exact log Z), ELBO -23.62 +- 0.23.
 
-    Time: 8 to 10 ms a step on two cores, 2,400 steps in size short: about 25 seconds; size smoke 2 seconds.
+    Time: 8 to 10 ms per step on two cores, 2,400 steps in size short: about 25 seconds; size smoke 2 seconds.
     """
     return ExperimentConfig(
         name="digits",

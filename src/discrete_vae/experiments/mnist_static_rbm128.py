@@ -32,7 +32,7 @@ def mnist_static_rbm128(size: str) -> ExperimentConfig:
     1,000 importance samples, Monte-Carlo error 0.02; size short itself has 80 epochs. log Z after 34 epochs 93.993 +-
     0.003 by bridge sampling, 93.992 and 94.005 by forward and reverse annealing. Size paper: not measured yet.
 
-    Time: 31 to 43 ms a step on two cores, 4 of them for the chains: 21 to 29 minutes for the 40,000 steps of size
+    Time: 31 to 43 ms per step on two cores, 4 of them for the chains: 21 to 29 minutes for the 40,000 steps of size
     short; the 34 epochs took 13. With plain torch in place of the compiled kernel a step takes 2.0 to 2.3 times as long
     (benchmarks/training_step.py).
     """

@@ -76,7 +76,7 @@ def paper_experiment(
 def _training(size: str, num_epochs: int, steps_per_epoch: int) -> TrainingConfig:
     """Training as in the paper's section architecture, with fewer sweeps in the small sizes.
 
-    The paper's: Adam with a decaying step size, 100 sweeps a step of 20 persistent chains per element of the minibatch,
+    The paper's: Adam with a decaying step size, 100 sweeps per step of 20 persistent chains per example of the batch,
     a trained beta under a bound that rises with the epoch, warm-up of strength 20 over 5 epochs and a further one of
     strength 2 over 20 epochs on the RBM alone. Ours, as the paper is silent: minibatches of 100, a step size that falls
     geometrically from 1e-3 to 3e-5 (short: from 4e-3 to 8e-5; on static MNIST 4e-3 was 0.8 nats ahead of 2e-3 after

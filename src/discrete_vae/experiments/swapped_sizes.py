@@ -90,7 +90,7 @@ RULES: dict[tuple[str, str, str], Callable[[Fields], Any]] = {
     ("model.decoder", "mlp", "hidden"): lambda e: _widths(e)[-1:],
     # how many there are is a matter of the data
     ("model.likelihood", "categorical", "num_categories"): lambda e: 2,
-    # a sweep of tempered chains costs one sweep a replica, some ten of them
+    # a sweep of tempered chains costs one sweep per replica, some ten of them
     ("training.sampler", "block-gibbs", "num_chains"): lambda e: 10 * e["training"]["sampler"]["num_chains"],
     ("training.sampler", "parallel-tempering", "num_chains"): lambda e: max(
         1, e["training"]["sampler"]["num_chains"] // 10

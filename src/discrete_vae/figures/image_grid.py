@@ -34,8 +34,8 @@ class GridText:
     Attributes:
         caption: What rows and columns are, in a sentence or two; stands above.
         row_title: What the row labels count, written upwards at the left.
-        row_labels: One a row, or one a line of a row; none leaves them out.
-        group_labels: One a group; none leaves them out.
+        row_labels: One per row, or one per line of a row; none leaves them out.
+        group_labels: One per group; none leaves them out.
     """
 
     caption: str
@@ -70,7 +70,7 @@ def cell_shape(num_features: int, image_shape: tuple[int, int] | None) -> tuple[
 def check_grid(
     shape: tuple[int, int, int, int], image_shape: tuple[int, int] | None, *, stacked: bool = False
 ) -> None:
-    """Check that a grid of examples makes a picture that can be drawn and fits the memory, one pixel a feature.
+    """Check that a grid of examples makes a picture that can be drawn and fits the memory, one pixel per feature.
 
     Args:
         shape: Rows, groups, members of a group, features.
@@ -110,7 +110,7 @@ def draw_image_grid(
 
     Args:
         images: (row, group, member, feature), in [0, 1]; NaN leaves a feature's place empty.
-        image_shape: (height, width); None draws each example as a strip, one mark a feature.
+        image_shape: (height, width); None draws each example as a strip, one mark per feature.
         path: File to write, ending in .png, .pdf or .svg.
         text: What is written around the grid.
         stacked: Whether the members of a group lie below each other. Side by side otherwise; strips are always
@@ -137,7 +137,7 @@ def draw_image_grid(
     ):
         if labels and len(labels) not in counts:
             rule = f"must be empty or {' or '.join(map(str, sorted(counts)))} labels"
-            raise InvalidInputError(name, rule, f"{len(labels)} labels", "Give one a row, line or group.")
+            raise InvalidInputError(name, rule, f"{len(labels)} labels", "Give one per row, line or group.")
     _write(canvas, places, text, path)
 
 

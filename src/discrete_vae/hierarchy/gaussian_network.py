@@ -59,7 +59,7 @@ class GaussianNetwork(nn.Module):
         """Apply the network.
 
         Args:
-            inputs: One tensor an input, (..., size); leading axes broadcast.
+            inputs: One tensor per input, (..., size); leading axes broadcast.
 
         Returns:
             The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast.

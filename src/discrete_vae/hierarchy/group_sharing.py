@@ -15,7 +15,7 @@ from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 
 
 class GroupSharing(AutoregressiveGaussianPrior):
-    """One network a group, of the running sum A zeta + h_1 + ... + h_(m-1); the decoder reads the sum of all layers.
+    """One network per group, of the running sum A zeta + h_1 + ... + h_(m-1); the decoder reads the sum of all layers.
 
     A, the paper's M, is a trained linear map. A network's batch norm takes its statistics over all layers of the
     group together, as the layers share everything else.
@@ -76,7 +76,7 @@ class GroupSharing(AutoregressiveGaussianPrior):
         return network(self.zeta_map(zeta) + earlier.sum(-2))
 
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
-        """One call a group, all of its layers at their own running sums."""
+        """One call per group, all of its layers at their own running sums."""
         start = self.zeta_map(zeta).unsqueeze(-2)
         sums = start + torch.cat([torch.zeros_like(start), h[..., :-1, :].cumsum(-2)], dim=-2)
         made = [

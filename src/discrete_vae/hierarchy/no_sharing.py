@@ -13,7 +13,7 @@ from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 
 
 class NoSharing(AutoregressiveGaussianPrior):
-    """One network a layer, of the concatenation [zeta, h_1, ..., h_(m-1)]; the decoder reads [zeta, h_1, ..., h_M].
+    """One network per layer, of the concatenation [zeta, h_1, ..., h_(m-1)]; the decoder reads [zeta, h_1, ..., h_M].
 
     Source: Rolfe 2017, sections continuous-hierarchy and architecture (dynamic MNIST).
 

@@ -28,7 +28,7 @@ def annealed_log_partition(
     start: Tensor | None = None,
     seed: int = 0,
 ) -> LogPartition:
-    """log Z by annealing between the uniform distribution and p^t, t from 0 to 1, one sweep a temperature.
+    """log Z by annealing between the uniform distribution and p^t, t from 0 to 1, one sweep per temperature.
 
     Forward (the default) the chains go from t = 0 to 1: the mean weight is unbiased for Z, so log Z is on average
     too low. In reverse, from states of p itself, the mean weight is unbiased for 1/Z and log Z on average too high.

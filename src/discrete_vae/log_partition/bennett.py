@@ -27,7 +27,7 @@ from discrete_vae.samplers.quench import quenched_states
 
 _STREAM = 0x62656E
 _MODES = 12  # low states, whose pairs make the jumps between modes
-_JUMPED = 2e-4  # jumps of the coldest replicas a sweep below which they are given up
+_JUMPED = 2e-4  # jumps of the coldest replicas per sweep below which they are given up
 _BLOCK_SWEEPS = 12
 _STRIDES = ((4, 8.0), (2, 3.0), (1, 0.0))  # sweeps per measured state, from which autocorrelation time on
 _MIN_BLOCKS, _GROWTH, _MAX_BLOCKS = 8, 1.2, 256
@@ -68,7 +68,7 @@ def bennett_log_partition(
         energy: The machine.
         std_error: Standard error to reach, nats.
         num_chains: Independent chains of replicas, at least 20.
-        max_sweeps: Sweeps a replica after tuning, at most.
+        max_sweeps: Sweeps per replica after tuning, at most.
         start: (state, unit), states in the modes of p that are known, such as the chains of training; half of the
             chains start there. None looks for low states (`quenched_states`).
         seed: Integer from 0 to 2^64 - 1.
@@ -164,7 +164,7 @@ class BridgeRun:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a look."""
+        """Whether the sweeps since the last check suffice for the next one."""
         return self.num_sweeps >= self._next_check
 
     def add_block(self) -> None:

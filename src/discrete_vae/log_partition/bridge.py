@@ -20,7 +20,7 @@ _APART = 3.5  # standard errors between parts of the run that must agree
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BridgeSums(ShowsShapes):
-    """Sums over a stretch of a run, one entry a chain and a gap of the ladder.
+    """Sums over a stretch of a run, one entry per chain and gap of the ladder.
 
     With w = F_{i+1} - F_i the work across gap i and c_i a guess of log Z_{i+1} - log Z_i, E[sigmoid(-(w + c_i))]
     over states of replica i is exp(log Z_{i+1} - log Z_i - c_i) times E[sigmoid(w + c_i)] over states of replica
@@ -84,7 +84,7 @@ class BridgeEstimate(ShowsShapes):
         gaps: log Z_{i+1} - log Z_i, (gap,), nats.
         influence: What each chain adds to the deviation of their sum, (chain,), nats, mean 0; chains are
             independent, so this contains the correlation along the run and between replicas.
-        effective_samples: Independent states a replica that would give the same error.
+        effective_samples: Independent states per replica that would give the same error.
     """
 
     gaps: Tensor
@@ -117,7 +117,7 @@ def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
     crossed = sums.squares[2, 1:] / (mean_forward[1:] * mean_backward[:-1]) - count
     independent = max(
         float(spread.sum() - 2 * crossed.sum()) / count, 0.0
-    )  # variance for one state a replica
+    )  # variance for one state per replica
     variance = float(influence.var()) / len(influence)
     effective = independent / variance if variance > 0 else float(count)
     return BridgeEstimate(gaps, influence, min(effective, float(count)))
@@ -125,12 +125,12 @@ def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
 
 @dataclass(frozen=True)
 class RunCheck:
-    """What a look at the run found.
+    """Whether a run may end: its estimate so far, and how far parts of it disagree.
 
     Attributes:
         estimate: The estimate so far.
         drift: Distance of the two halves of the time that is kept, in standard errors.
-        disagreement: The same for the chains that started low and those that started from coins.
+        disagreement: Distance of the chains that started low from those that started from coins, in standard errors.
     """
 
     estimate: LogPartition
@@ -154,7 +154,7 @@ class RunCheck:
         rates = estimate.swap_rates or (1.0,)
         text = (
             f"log Z = {estimate.value:.4f} +- {estimate.std_error:.4f} nats after {num_sweeps} sweeps, where "
-            f"a standard error of {std_error:g} was asked for: {estimate.round_trips:.1f} round trips a chain "
+            f"a standard error of {std_error:g} was asked for: {estimate.round_trips:.1f} round trips per chain "
             f"({_ROUND_TRIPS:g} are wanted), exchange rates from {min(rates):.2f} to {max(rates):.2f}, the halves of "
             f"the run {self.drift:.1f} and chains with different starts {self.disagreement:.1f} standard errors apart. "
         )

@@ -1,4 +1,4 @@
-"""log Z of any machine by the best means at hand."""
+"""log Z of any machine: exact where enumeration is quick, else by bridge sampling, with annealing as a check."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AnnealingDisagreementWarning(UserWarning):
 
 @dataclass(frozen=True)
 class CheckedLogPartition:
-    """log Z by the best means, beside annealing as a check.
+    """log Z, exact or by bridge sampling, and its check by annealing.
 
     Attributes:
         best: The value to use: exact, or by bridge sampling.

@@ -12,12 +12,12 @@ class LogPartition:
     Attributes:
         value: log Z in nats.
         std_error: Standard error of value in nats; 0 where it is exact.
-        method: How it was had, in a word or two.
+        method: Name of the method, such as "bridge sampling".
         num_samples: States enumerated or drawn.
         inverse_temperatures: The ladder of the replicas; None where there is none.
         swap_rates: Exchange rates of its neighbors.
-        round_trips: Trips of walkers from the hottest replica to the coldest and back, a chain.
-        effective_samples: Independent states a replica that would give the same error.
+        round_trips: Trips of walkers from the hottest replica to the coldest and back, per chain.
+        effective_samples: Independent states per replica that would give the same error.
         num_sweeps: Sweeps of each replica, those that were dropped included.
         seconds: Time it took.
         converged: Whether the error that was asked for was reached by chains that mix; None where nothing was asked.

@@ -14,7 +14,7 @@ from discrete_vae.records import ShowsShapes
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogLikelihood(ShowsShapes):
-    """Estimates of log p(x), one an example.
+    """Estimates of log p(x), one per example.
 
     Attributes:
         value: log (1/K) sum_k w_k, (batch,), nats; a lower bound of log p(x) in expectation, and consistent.

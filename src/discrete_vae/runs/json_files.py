@@ -1,4 +1,4 @@
-"""JSON objects in files: written atomically, read with mistakes reported in the house's form."""
+"""JSON objects in files: written atomically, read with mistakes reported as `InvalidInputError`."""
 
 from __future__ import annotations
 

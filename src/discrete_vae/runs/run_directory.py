@@ -24,7 +24,7 @@ class RunDirectory:
         path: The folder.
         config_path: ``config.json``, the resolved config; its presence makes the folder a run.
         environment_path: ``environment.json``: versions, commit, seed, device.
-        metrics_path: ``metrics.jsonl``, one JSON object a line.
+        metrics_path: ``metrics.jsonl``, one JSON object per line.
         checkpoints_path: ``checkpoints``, which holds a folder ``step-N`` a checkpoint.
         best_path: ``best.json``, the step of the best checkpoint and what made it the best.
         evaluation_path: ``evaluation.json``, the fullest evaluation; the folder ``evaluations`` has all of them.

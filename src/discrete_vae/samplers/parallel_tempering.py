@@ -104,7 +104,7 @@ class ParallelTempering(MarkovChains):
 
     @property
     def num_replicas(self) -> int:
-        """Replicas a chain."""
+        """Replicas per chain."""
         return len(self.inverse_temperatures)
 
     @property
@@ -136,7 +136,7 @@ class ParallelTempering(MarkovChains):
         check_binary("z", check_tensor("z", z, ("chain", self.energy.num_units)))
         if len(z) > self.num_chains:
             rule = f"must have at most {self.num_chains} rows"
-            raise InvalidInputError("z", rule, len(z), "Give a state a chain.")
+            raise InvalidInputError("z", rule, len(z), "Give one state per chain.")
         self.walkers = self.walkers.clone()
         self.walkers[: len(z)] = z.to(self.walkers)[:, None]
 

@@ -19,7 +19,7 @@ class PolynomialPosterior(nn.Module):
     Args:
         groups: Unit indices of each group, in the order of sampling.
         smoothing: The transformation, a part of this module.
-        offset: a, one number a unit.
+        offset: a, one number per unit.
         seed: Seed of C and D, standard normal.
     """
 

@@ -118,7 +118,7 @@ def posterior_quadrature(
         logits: Gives the logits of a group; sees zeros in place of units of the same and later groups.
         groups: Unit indices of each group, in the order of sampling.
         smoothing: A float64 transformation.
-        num_nodes: Gauss-Legendre nodes a unit.
+        num_nodes: Gauss-Legendre nodes per unit.
 
     Returns:
         The posterior on its nodes, differentiable in everything that logits and smoothing depend on.

@@ -135,7 +135,7 @@ def run_chunk(
         np.zeros((padded, units[0].shape[0]), np.uint16),
         np.zeros((padded, units[1].shape[0]), np.uint16),
     )
-    # one mask for all chains, or one a chain
+    # one mask for all chains, or one per chain
     from_row, to_row = (0, clamped.shape[0]) if clamped.shape[0] < 2 else (first, last)
     masks = (
         np.zeros((to_row - from_row, units[0].shape[0]), np.uint16),

@@ -115,7 +115,7 @@ def decide(
 
 
 def _sum_rows(builder, bias, table, spins, chains, num_tiles):
-    """The scaled fields of some chains, one vector a chain: the bias and the rows that their spins choose."""
+    """The scaled fields of some chains, one vector per chain: the bias and the rows that their spins choose."""
     start = load(builder, bias, FLOAT32, TILE, align=64)
     totals = [cgutils.alloca_once_value(builder, start.value) for _ in chains]
     rows = [builder.gep(spins, [builder.mul(chain, num_tiles)]) for chain in chains]

@@ -25,7 +25,7 @@ _TILE = 64  # units that a transposition moves together
 
 @njit(fastmath=_STRICT, nogil=True)
 def _sum_field(field, spins, bias, neighbors, weights):
-    """Set field[c] to the bias plus the weights of the neighbors that are 1, four of them a pass."""
+    """Set field[c] to the bias plus the weights of the neighbors that are 1, four per pass."""
     for c in range(field.shape[0]):
         field[c] = bias
     count = neighbors.shape[0]
