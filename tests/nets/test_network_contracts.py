@@ -68,7 +68,7 @@ class Faulty(nn.Module):
         return self.map(x)
 
 
-class BatchCentred(Faulty):
+class BatchCentered(Faulty):
     def forward(self, x):
         return self.map(x - x.mean(0))
 
@@ -154,7 +154,7 @@ class Pair(Faulty):
 
 
 FAULTS = [
-    (BatchCentred, "a row depends on the rest of its batch"),
+    (BatchCentered, "a row depends on the rest of its batch"),
     (ForgetsEval, "a second call gives something else"),
     (GathersInEval, "changes the state"),
     (Unused, "no gradient reaches extra"),
