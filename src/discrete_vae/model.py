@@ -12,6 +12,7 @@ from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.draws import Encoding
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.generative import Statistic, check_statistic
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.hierarchy.no_hierarchy import NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
@@ -316,12 +317,29 @@ class DiscreteVAE(PretrainedModel):
         x: Tensor,
         *,
         observed: Tensor | None = None,
+        statistic: Statistic = "mean",
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """E[x | zeta, h] for one draw of both from the posterior of x, (batch, *event); arguments as in `encode`."""
-        drawn = self.encode(x, observed=observed, seed=seed, generator=generator)
-        return self.decode(drawn.zeta, drawn.h)
+        """E[x | zeta, h], or another statistic of p(x | zeta, h), for one draw of zeta and h from the posterior of x.
+
+        Args:
+            x: As in `elbo`.
+            observed: As in `elbo`.
+            statistic: "mean", "mode" or "sample", see `decode`.
+            seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
+            generator: Source of the noise. Without it and a seed torch's global generator is, so each call differs.
+
+        Returns:
+            (batch, *event).
+
+        Raises:
+            InvalidInputError: See `encode` and `decode`.
+        """
+        check_statistic(statistic)
+        generator = one_source(seed, generator, self.prior.bias.device)
+        drawn = self.encode(x, observed=observed, generator=generator)
+        return self.decode(drawn.zeta, drawn.h, statistic=statistic, generator=generator)
 
     def _open(
         self, x: object, observed: Tensor | None, *, exact: bool = False
