@@ -127,8 +127,8 @@ def draw_side(
                     before[c] = spins[tile, group + c]
             for part in range(0, GROUP, PART):
                 decide(
-                    spins, tile, words, part, inverse_temperature, start, step, block_rows, place, others, first, last - first,
-                    num_chains, group + part,
+                    spins, tile, words, part, inverse_temperature, start, step, block_rows, place, others, first,
+                    last - first, num_chains, group + part,
                 )  # fmt: skip
             if clamped.shape[1]:
                 for c in range(GROUP):

@@ -15,7 +15,6 @@ from numba.extending import intrinsic
 
 from discrete_vae.samplers.kernels.vector_ir import (
     FLOAT32,
-    INT16,
     INT32,
     INT64,
     Vector,
@@ -145,7 +144,8 @@ def add_rows(_typing, fields, start, step, table, place, others, first, count, n
 
 @intrinsic
 def decide(
-    _typing, spins, tile, words, part, inverse_temperature, start, step, table, place, others, first, count, num_chains, chain
+    _typing, spins, tile, words, part, inverse_temperature, start, step, table, place, others, first, count, num_chains,
+    chain,
 ):  # fmt: skip
     """Draw the spins of one tile of four chains, see `comes_on`.
 
@@ -233,42 +233,3 @@ def _words_of(builder, words, part):
         for start in (lane, builder.add(lane, constant(LANES))):
             halves.append(load(builder, builder.gep(words, [start]), INT32, TILE // 2, align=8))
     return concatenate(halves)
-
-
-@intrinsic
-def pack_tile(_typing, values, first):
-    """The spins of a whole tile, from 16 float32 in the order of units: uint16; any value but 0 counts as 1.
-
-    Args:
-        values: float32 array.
-        first: int64, index of the tile's first unit in the flat array.
-    """
-
-    def generate(context, builder, signature, arguments):
-        values, first = pointers_and_scalars(context, builder, signature, arguments)
-        tile = load(builder, builder.gep(values, [first]), FLOAT32, TILE, align=4)
-        return tile.permuted(UNIT_ORDER.tolist()).differs_from(0).view(INT16).element(0)
-
-    return types.uint16(values, first), generate
-
-
-@intrinsic
-def unpack_tile(_typing, values, first, spins):
-    """Undo `pack_tile`, writing 0 and 1.
-
-    Args:
-        values: float32 array, changed.
-        first: int64, index of the tile's first unit in the flat array.
-        spins: uint16.
-    """
-
-    def generate(context, builder, signature, arguments):
-        values, first, spins = pointers_and_scalars(context, builder, signature, arguments)
-        bits = splat(builder, builder.zext(spins, INT32), TILE) & numbers(
-            builder, INT32, [1 << b for b in range(TILE)]
-        )
-        tile = bits.differs_from(0).to_float(signed=False)
-        store(tile.permuted(np.argsort(UNIT_ORDER).tolist()), builder.gep(values, [first]), align=4)
-        return context.get_dummy_value()
-
-    return types.void(values, first, spins), generate

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 
-from discrete_vae.samplers.kernels.bipartite_intrinsics import INNER, TILE, pack_tile, unpack_tile
+from discrete_vae.samplers.kernels.bipartite_intrinsics import INNER, TILE, UNIT_ORDER
+from discrete_vae.samplers.kernels.vector_ir import (
+    FLOAT32,
+    INT16,
+    INT32,
+    load,
+    numbers,
+    pointers_and_scalars,
+    splat,
+    store,
+)
 
 _MINUS_LOG2_E = np.float32(-1.4426950408889634)
 
@@ -47,6 +58,45 @@ def is_binary(values, first, last):
         for i in range(values.shape[1]):
             others += (values[c, i] != 0) & (values[c, i] != 1)
     return others == 0
+
+
+@intrinsic
+def pack_tile(_typing, values, first):
+    """The spins of a whole tile, from 16 float32 in the order of units: uint16; any value but 0 counts as 1.
+
+    Args:
+        values: float32 array.
+        first: int64, index of the tile's first unit in the flat array.
+    """
+
+    def generate(context, builder, signature, arguments):
+        values, first = pointers_and_scalars(context, builder, signature, arguments)
+        tile = load(builder, builder.gep(values, [first]), FLOAT32, TILE, align=4)
+        return tile.permuted(UNIT_ORDER.tolist()).differs_from(0).view(INT16).element(0)
+
+    return types.uint16(values, first), generate
+
+
+@intrinsic
+def unpack_tile(_typing, values, first, spins):
+    """Undo `pack_tile`, writing 0 and 1.
+
+    Args:
+        values: float32 array, changed.
+        first: int64, index of the tile's first unit in the flat array.
+        spins: uint16.
+    """
+
+    def generate(context, builder, signature, arguments):
+        values, first, spins = pointers_and_scalars(context, builder, signature, arguments)
+        bits = splat(builder, builder.zext(spins, INT32), TILE) & numbers(
+            builder, INT32, [1 << b for b in range(TILE)]
+        )
+        tile = bits.differs_from(0).to_float(signed=False)
+        store(tile.permuted(np.argsort(UNIT_ORDER).tolist()), builder.gep(values, [first]), align=4)
+        return context.get_dummy_value()
+
+    return types.void(values, first, spins), generate
 
 
 @njit(**INNER)
