@@ -30,7 +30,7 @@ class BridgeRun:
         self.block, self.reference = self._choose_block()
         self.guess = self.reference
         self.blocks: list[BridgeSums] = []
-        self.sweeps_a_block = _BLOCK_SWEEPS
+        self.sweeps_per_block = _BLOCK_SWEEPS
         self.stride = 1
         self.num_sweeps = 0
         self._next_check = _MIN_BLOCKS * _BLOCK_SWEEPS
@@ -49,16 +49,16 @@ class BridgeRun:
         """Run some sweeps and sum their states."""
         trips = self.sampler.round_trips.clone()
         terms = []
-        for _ in range(self.sweeps_a_block // self.stride):
+        for _ in range(self.sweeps_per_block // self.stride):
             self.sampler.step(self.stride)
             down, up = self._work(self.block)
             terms.append(bridge_terms(down, up, self.guess, self.reference))
-        self.num_sweeps += self.sweeps_a_block
+        self.num_sweeps += self.sweeps_per_block
         block = reduce(BridgeSums.__add__, terms)
         self.blocks.append(replace(block, round_trips=self.sampler.round_trips - trips))
         if len(self.blocks) == _MAX_BLOCKS:
             self.blocks = [a + b for a, b in zip(self.blocks[::2], self.blocks[1::2], strict=True)]
-            self.sweeps_a_block *= 2
+            self.sweeps_per_block *= 2
 
     def check(self) -> bridge.RunCheck:
         """The estimate from what is kept, which becomes the constant of the bridges to come.
