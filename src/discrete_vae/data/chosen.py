@@ -63,7 +63,7 @@ def chosen_test_examples(length: int, number: int | None, *, argument: str = "nu
 
     Examples:
         >>> chosen_test_examples(100, 3).tolist()
-        [5, 34, 60]
+        [30, 33, 45]
     """
     if number is not None and number > length:
         rule = f"must be at most the {length} test examples"

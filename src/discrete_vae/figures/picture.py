@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Literal
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -17,7 +18,9 @@ class Picture(Figure):
         layout: As matplotlib's.
     """
 
-    def __init__(self, size: tuple[float, float], *, dpi: float = 150, layout: str | None = None) -> None:
+    def __init__(
+        self, size: tuple[float, float], *, dpi: float = 150, layout: Literal["constrained"] | None = None
+    ) -> None:
         super().__init__(figsize=size, dpi=dpi, facecolor="white", layout=layout)
         FigureCanvasAgg(self)
 
