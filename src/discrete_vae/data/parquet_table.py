@@ -87,7 +87,12 @@ def _numbers(path: Path, name: str, column: np.ndarray) -> np.ndarray:
 def _labels(column: np.ndarray) -> np.ndarray:
     if column.dtype.kind in "bui":
         return column
-    return read_labels(["" if value is None else str(value) for value in column])
+    return read_labels([value if isinstance(value, str) else _word(value) for value in column])
+
+
+def _word(value: object) -> str:
+    word = str(value)
+    return "" if word in ("None", "nan", "<NA>", "NaT") else word
 
 
 def _is_real(value: object) -> bool:
