@@ -201,7 +201,7 @@ def decide(
 
 
 def _sum_rows(builder, start, step, table, place, others, first, count, num_chains, chain):
-    """The scaled fields of four chains, one vector per chain: those at the start and the rows that their spins choose."""
+    """The scaled fields of four chains, one vector per chain: the start and the rows that their spins choose."""
     totals = []
     for i in range(PART):
         of_chain = builder.mul(builder.add(chain, constant(i)), step)
