@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import discrete_vae
-from discrete_vae import config
+from discrete_vae import config, figures
 from discrete_vae.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -185,6 +185,7 @@ def test_api_page_lists_every_public_name():
     unions = [
         getattr(config, name) for name in config.__all__ if hasattr(getattr(config, name), "__metadata__")
     ]
+    public |= {f"figures.{name}" for name in figures.__all__}
     public |= {f"config.{member.__name__}" for union in unions for member in config.members(union)}
     assert public <= documented
 

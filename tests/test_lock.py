@@ -13,7 +13,8 @@ LOCK = (ROOT / "requirements.lock").read_text()
 
 def declared() -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    lists = [project["project"]["dependencies"], project["project"]["optional-dependencies"]["docs"]]
+    extras = project["project"]["optional-dependencies"]
+    lists = [project["project"]["dependencies"], extras["docs"], extras["tables"]]
     lists.append(project["dependency-groups"]["dev"])
     return [Requirement(line) for lines in lists for line in lines]
 

@@ -15,7 +15,14 @@ PACKAGE = ROOT / "src/discrete_vae"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 PAGES = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names what is gone
 # Of Python, torch, numba, make and a user's file; of the campaigns, pip-tools, click and git.
-FOREIGN_NAMES = {"DataLoader", "__pycache__", "y_train", "LOCK_ARGS", "CAMPAIGN_ARGS"}
+FOREIGN_NAMES = {
+    "DataLoader",
+    "set_float32_matmul_precision",
+    "__pycache__",
+    "y_train",
+    "LOCK_ARGS",
+    "CAMPAIGN_ARGS",
+}
 FOREIGN_NAMES |= {
     "OMP_WAIT_POLICY",
     "NUMBA_CACHE_DIR",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,22 @@ from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.noise import draw_key, one_source
 from discrete_vae.samplers.block_gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
+
+Statistic: TypeAlias = Literal["mean", "mode", "sample"]
+"""What is read off p(x | zeta, h)."""
+
+
+def check_statistic(statistic: object) -> None:
+    """Check the name of a statistic.
+
+    Raises:
+        InvalidInputError: If it is none.
+    """
+    if not isinstance(statistic, str) or statistic not in get_args(Statistic):
+        repair = "Codes have a mode, and no useful mean."
+        raise InvalidInputError(
+            "statistic", "must be 'mean', 'mode' or 'sample'", f"{statistic!r}"[:80], repair
+        )
 
 
 class GenerativeModel(nn.Module, ABC):
@@ -62,16 +79,20 @@ class GenerativeModel(nn.Module, ABC):
         zeta: Tensor,
         h: Tensor | None = None,
         *,
+        statistic: Statistic = "mean",
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """E[x | zeta, h], with running statistics.
+        """E[x | zeta, h], or what else of p(x | zeta, h) is asked for, with running statistics.
 
         Args:
             zeta: (..., unit), in the smoothing's domain; of any floating-point dtype, as h.
             h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew:
                 rows that repeat one zeta then differ in their continuous layers alone.
-            seed: Seed of the noise in h, short for a generator with that seed.
+            statistic: "mean" is E[x | zeta, h], which for bits are probabilities, and which codes, being names, do not
+                have in any useful sense; "mode" is the most probable x, feature by feature; "sample" is a draw of x.
+                The latter two are values that x can have.
+            seed: Seed of the noise in h and x, short for a generator with that seed.
             generator: Source of that noise; without it and a seed torch's global generator is.
 
         Returns:
@@ -79,14 +100,16 @@ class GenerativeModel(nn.Module, ABC):
 
         Raises:
             InvalidInputError: If zeta or h has another shape or is not floating-point, zeta leaves its domain, both
-                seed and generator are given, or a weight or a mean of the model is not finite.
+                seed and generator are given, statistic is none of the three, or a weight or a mean of the model is not
+                finite.
         """
+        check_statistic(statistic)
         zeta = self.smoothing.check_zeta(zeta, (..., self.prior.num_units)).to(self.dtype)
         generator = one_source(seed, generator, zeta.device)
         if h is not None:
             shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)
             h = check_tensor("h", h, shape).to(self.dtype)
-        return self._mean(zeta, h, generator)[0]
+        return self._read_out(zeta, h, generator, statistic)[0]
 
     @torch.no_grad()
     def sample(
@@ -144,7 +167,7 @@ class GenerativeModel(nn.Module, ABC):
             zeta = self.smoothing.sample_zeta(z, generator=generator)
         else:
             zeta = self.smoothing.check_zeta(zeta, z.shape).to(self.dtype)
-        mean, h = self._mean(zeta, None, generator)
+        mean, h = self._read_out(zeta, None, generator)
         return ModelSample(mean, z, zeta, h)
 
     @torch.no_grad()
@@ -158,17 +181,30 @@ class GenerativeModel(nn.Module, ABC):
             if module is not self and project is not None:
                 project()
 
-    def _mean(
-        self, zeta: Tensor, h: Tensor | None, generator: torch.Generator | None
+    def _read_out(
+        self,
+        zeta: Tensor,
+        h: Tensor | None,
+        generator: torch.Generator | None,
+        statistic: Statistic = "mean",
     ) -> tuple[Tensor, Tensor]:
-        """E[x | zeta, h], (..., *event), and h, drawn if there is none."""
+        """A statistic of p(x | zeta, h), (..., *event), and h, drawn if there is none."""
         check_weights("model", self)  # a mean hides an infinite logit
         with eval_mode(self):
             if h is None:
                 h = self.hierarchy.sample(zeta, generator=generator)
             parameters = self._decode(self.hierarchy.decoder_input(zeta, h))
-            mean = self.likelihood.mean(parameters).to(self.dtype)
-        return self._finite("the decoder's mean", mean), h
+            if statistic == "mean":
+                x = self.likelihood.mean(parameters)
+            else:
+                self._finite("the decoder's output", parameters)  # a bit or a code hides what is not finite
+                likelihood = self.likelihood
+                x = (
+                    likelihood.mode(parameters)
+                    if statistic == "mode"
+                    else likelihood.sample(parameters, generator=generator)
+                )
+        return self._finite(f"the decoder's {statistic}", x.to(self.dtype)), h
 
     def _decode(self, latents: Tensor) -> Tensor:
         """What the decoder makes of latents with any leading axes, (..., *parameter_shape)."""

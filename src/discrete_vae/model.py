@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
-from discrete_vae.checks import check_positive_int, check_states, check_tensor
+from discrete_vae.checks import check_positive_int, check_states
 from discrete_vae.config import ModelConfig, instantiate
-from discrete_vae.draws import Encoding
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
@@ -18,14 +17,12 @@ from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
 from discrete_vae.log_partition.surrogate import gradient_and_value
 from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.nets.mlp_decoder import MLPDecoder
-from discrete_vae.noise import one_source
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
 from discrete_vae.posteriors.base import Posterior
 from discrete_vae.pretrained import PretrainedModel
-from discrete_vae.reading import count_features, input_shape, network_input, open_batch
-from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.reading import count_features, input_shape
 
 
 class DiscreteVAE(PretrainedModel):
@@ -132,11 +129,6 @@ class DiscreteVAE(PretrainedModel):
         )
         model.config, model._own = config, own
         return model
-
-    @property
-    def smoothing(self) -> Smoothing:
-        """r(zeta|z), which the posterior owns."""
-        return self.posterior.smoothing
 
     @torch.no_grad()
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> None:
@@ -275,68 +267,6 @@ class DiscreteVAE(PretrainedModel):
                 log_joint = self.likelihood.log_prob(parameters, x, observed).double() + log_prior
                 chunks.append(log_joint - sample.log_prob() + below.log_ratio())
         return importance_weighted(self._finite("the model's log weights", torch.cat(chunks)))
-
-    @torch.no_grad()
-    def encode(
-        self,
-        x: Tensor,
-        *,
-        observed: Tensor | None = None,
-        seed: int | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Encoding:
-        """Draw z, zeta and h from the posterior, with running statistics.
-
-        Args:
-            x: As in `elbo`.
-            observed: As in `elbo`.
-            seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
-            generator: Source of the noise. Without it and a seed torch's global generator is, so each call differs.
-
-        Returns:
-            The draw.
-
-        Raises:
-            InvalidInputError: If x breaks a rule of `elbo`, both seed and generator are given, or a weight or a logit
-                of the posterior is not finite.
-        """
-        x, observed = self._open(x, observed)
-        generator = one_source(seed, generator, x.device)
-        with eval_mode(self):
-            features = self._features(x, observed)
-            sample = self.posterior.rsample(features, generator=generator)
-            self._finite("the posterior network's logits", sample.logits)
-            below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
-        return Encoding(sample.z, sample.zeta, sample.logits, self._finite("the posterior's h", below.h))
-
-    @torch.no_grad()
-    def reconstruct(
-        self,
-        x: Tensor,
-        *,
-        observed: Tensor | None = None,
-        seed: int | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """E[x | zeta, h] for one draw of both from the posterior of x, (batch, *event); arguments as in `encode`."""
-        drawn = self.encode(x, observed=observed, seed=seed, generator=generator)
-        return self.decode(drawn.zeta, drawn.h)
-
-    def _open(
-        self, x: object, observed: Tensor | None, *, exact: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """Check a batch at the public door; returns it in the event's shape with the mask of observed entries."""
-        x, observed = open_batch(
-            x, observed, self.likelihood, like=self.prior.bias, missing=self.missing, exact=exact
-        )
-        return x.to(torch.promote_types(self.dtype, torch.float32)), observed
-
-    def _features(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """What the posterior and the Gaussian layers read of x."""
-        read = network_input(self.likelihood, x, observed, missing=self.missing)
-        return check_tensor(
-            "the encoder's output", self.encoder(read.to(self.dtype)), (len(x), self.posterior.num_features)
-        )
 
 
 def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -11,10 +12,17 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 
+class RoundedProductsWarning(UserWarning):
+    """A compiled graph computes energies with products that torch rounds."""
+
+
 def full_precision(like: Tensor) -> AbstractContextManager[object]:
     """A block in which neither autocast nor TF32 rounds products: energies of tens of nats need their digits.
 
-    It costs next to nothing where neither is on. A compiled graph keeps TF32 as it is, which is the process's.
+    It costs next to nothing where neither is on. Autocast is switched off inside compiled graphs too. TF32 and
+    bfloat16 products (`torch.set_float32_matmul_precision`) are a setting of the process, read when a product runs,
+    which no graph can switch: if they are on while the block is compiled, a warning says so; if they are put on later,
+    nothing does.
 
     Args:
         like: A tensor on the device where they are computed.
@@ -27,7 +35,11 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
     """
     device = like.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    rounds = not torch.compiler.is_compiling() and _products(device).fp32_precision in ("tf32", "bf16")
+    if torch.compiler.is_compiling():
+        _warn_of_rounding(device)
+        rounds = False
+    else:
+        rounds = _rounds(device)
     return _full_precision(device, autocast, rounds) if autocast or rounds else nullcontext()
 
 
@@ -44,6 +56,25 @@ def _full_precision(device: str, autocast: bool, rounds: bool) -> Iterator[None]
     finally:
         if rounds:
             products.fp32_precision = before
+
+
+def _rounds(device: str) -> bool:
+    """Whether float32 products on a device are rounded."""
+    return _products(device).fp32_precision in ("tf32", "bf16")
+
+
+@torch.compiler.assume_constant_result
+def _warn_of_rounding(device: str) -> None:
+    """Warn while a graph is compiled, which is when this runs; the graph keeps nothing of it."""
+    if _rounds(device):
+        warnings.warn(
+            f"torch rounds float32 products on {device}, and a compiled graph cannot switch that off for the energies: "
+            "they lose digits, a relative 1e-3 (TF32) to 1e-2 (bfloat16) of each product. Call "
+            "torch.set_float32_matmul_precision('highest') before the compiled function is called, or call it "
+            "uncompiled, where energies are exact.",
+            RoundedProductsWarning,
+            stacklevel=2,
+        )
 
 
 def _products(device: str) -> Any:
@@ -146,6 +177,8 @@ def bounded(value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
     The gradient reaches the parameter unless it would push one that lies outside still further out. So bounds hold
     although nobody projects the parameter after a step, and it comes back as soon as the gradient turns.
 
+    A parameter that is not finite has no nearest value inside: NaN comes out, so that a diverged step is found.
+
     Args:
         value: Any shape.
         low: Lower bound, which broadcasts to value; no gradient reaches it.
@@ -163,6 +196,25 @@ def bounded(value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
     return _Bounded.apply(value, low, high)
 
 
+@torch.no_grad()
+def project_(value: Tensor, low: Tensor | float, high: Tensor | float) -> None:
+    """Bring a parameter between bounds in place; what is not finite stays, so that a diverged step is found.
+
+    Args:
+        value: Any shape.
+        low: As in `bounded`.
+        high: As in `bounded`.
+
+    Examples:
+        >>> x = torch.tensor([1.0, 2.5, torch.inf])
+        >>> project_(x, 2.0, 3.0)
+        >>> x
+        tensor([2.0000, 2.5000,    inf])
+    """
+    inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    value.copy_(torch.where(value.isinf(), value, inside))
+
+
 class _Bounded(torch.autograd.Function):
     """See `bounded`."""
 
@@ -170,8 +222,9 @@ class _Bounded(torch.autograd.Function):
     def forward(ctx: Any, value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
         """Clamp."""
         inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        ctx.save_for_backward(value - inside)
-        return inside
+        excess = value - inside
+        ctx.save_for_backward(excess)
+        return inside + 0 * excess  # NaN where the excess is infinite, or the value and its bound both are
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:

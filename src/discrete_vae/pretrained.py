@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from discrete_vae.config import ModelConfig
+from discrete_vae.devices import check_device
 from discrete_vae.errors import InvalidInputError, naming
-from discrete_vae.generative import GenerativeModel
 from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.saved_weights import load_weights
+from discrete_vae.recognition import RecognitionModel
 from discrete_vae.runs.pretrained import read_model, write_model
 from discrete_vae.runs.run_directory import RunDirectory
 
@@ -27,8 +28,8 @@ _PARTS = (
 )  # a hierarchy's config names a function
 
 
-class PretrainedModel(GenerativeModel):
-    """A generative model that a config describes, but for an encoder and a decoder of the user's own.
+class PretrainedModel(RecognitionModel):
+    """A model that a config describes, but for an encoder and a decoder of the user's own.
 
     Attributes:
         config: What `from_config` built the model from; None for a model put together by hand.
@@ -99,9 +100,10 @@ class PretrainedModel(GenerativeModel):
             The model in evaluation mode.
 
         Raises:
-            InvalidInputError: If the folder is missing or damaged, a weight has another shape or type or is not
-                finite, or encoder or decoder is missing or not wanted.
+            InvalidInputError: If the device is not there, the folder is missing or damaged, a weight has another shape
+                or type or is not finite, or encoder or decoder is missing or not wanted.
         """
+        device = check_device(device)
         saved = read_model(path)
         saved.check_parts(encoder=encoder, decoder=decoder)
         with torch.random.fork_rng(devices=[]), torch.device("cpu"), naming(saved.source):

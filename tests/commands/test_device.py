@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from discrete_vae.commands.device import choose_device, computing_on
+from discrete_vae.commands.device import choose_device
+from discrete_vae.devices import computing_on
 from discrete_vae.errors import InvalidInputError
 from tests.commands.conftest import TINY
 from tests.commands.test_train import forget_after
@@ -51,10 +52,10 @@ def test_the_device_of_each_word(machine, monkeypatch, count, text, local_rank, 
 @pytest.mark.parametrize(
     ("count", "text", "local_rank", "message"),
     [
-        (0, "cuda", None, "--device must be available; received cuda:0, where torch .* sees no CUDA devices"),
+        (0, "cuda", None, "--device must be available; received cuda, where torch .* sees no CUDA devices"),
         (1, "cuda:1", None, "received cuda:1, where torch .* sees 1 CUDA device. Check the driver"),
-        (2, "auto", "2", "received cuda:2, where torch .* sees 2 CUDA devices. Start 2 processes at most"),
-        (1, "cuda", "1", "Start 1 process at most, or give --device cpu."),
+        (2, "auto", "2", "and torch sees 2; received process 2. Start 2 processes at most"),
+        (1, "cuda", "1", "Start 1 process at most, or compute on cpu."),
         (2, "cuda", "first", "LOCAL_RANK must be a process's number; received 'first'."),
         (2, "gpu", None, "--device must be auto, cpu, cuda or cuda:N; received 'gpu'."),
         (2, "cuda:-1", None, "--device must be auto, cpu, cuda or cuda:N"),
@@ -69,13 +70,6 @@ def test_what_is_not_there_is_refused(machine, monkeypatch, count, text, local_r
         choose_device(text)
 
 
-def test_threads_are_said_of_the_cpu_alone():
-    assert computing_on(torch.device("cuda", 1)) == "Computing on cuda:1."
-    assert computing_on(torch.device("cpu")).startswith(
-        f"Computing on cpu with {torch.get_num_threads()} thread"
-    )
-
-
 @pytest.mark.parametrize("verb", ["evaluate", "log-partition", "sample"])
 @pytest.mark.filterwarnings("ignore")
 def test_verbs_for_a_run_say_where_they_compute(cli, machine, trained, verb):
@@ -87,7 +81,7 @@ def test_verbs_for_a_run_say_where_they_compute(cli, machine, trained, verb):
 @pytest.mark.parametrize("verb", ["evaluate", "log-partition", "sample"])
 def test_verbs_for_a_run_refuse_a_device_that_is_not_there(refused, machine, trained, verb):
     machine(0)
-    assert "--device must be available; received cuda:0" in refused(verb, trained, "--device", "cuda")
+    assert "--device must be available; received cuda," in refused(verb, trained, "--device", "cuda")
 
 
 def test_validate_refuses_a_device_that_is_not_there(refused, machine, data_file):

@@ -127,6 +127,10 @@ def test_plain_values_that_do_not_fit_are_refused(cli, trained, last, meta, name
         (None, "best must name a checkpoint; received none"),
         ({"step": 4}, "best validation_elbo must be a finite number; received None"),
         ({"step": 4, "validation_elbo": "x"}, "best validation_elbo must be a finite number; received 'x'"),
+        (
+            {"step": 4, "validation_elbo": -1.0},
+            "best validation_score must be a finite number; received None",
+        ),
         ({"step": 5, "validation_elbo": -1.0}, "a best checkpoint of step 5 in checkpoint.json"),
         ({"step": -1, "validation_elbo": -1.0}, "a best checkpoint of step -1 in checkpoint.json"),
         ({"step": True, "validation_elbo": -1.0}, "a best checkpoint of step True in checkpoint.json"),

@@ -6,10 +6,13 @@ import types
 import numpy as np
 import pytest
 
+from discrete_vae.config import instantiate
+from discrete_vae.data import parquet_table
 from discrete_vae.data.csv_table import read_csv
 from discrete_vae.data.from_file import load_file
 from discrete_vae.data.parquet_table import read_parquet
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments.own_experiment import own_experiment
 
 
 def write(tmp_path, text, encoding="utf-8"):
@@ -192,3 +195,86 @@ def test_damaged_parquet_is_refused(parquet):
         InvalidInputError, match="must be a readable Parquet file; received ZeroDivisionError"
     ):
         read_parquet(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "labels"),
+    [
+        (("3", "1"), [3, 1]),
+        (("cat", "3"), ["cat", "3"]),
+        (("", "dog"), ["", "dog"]),
+        (("1.5", "2"), ["1.5", "2"]),
+    ],
+)
+def test_a_column_of_labels_is_no_feature(tmp_path, words, labels):
+    path = write(tmp_path, f"a,kind,b\n1,{words[0]},2\n3,{words[1]},\n")
+    table = read_csv(path, label_column="kind")
+    assert table.columns == ("a", "b")
+    np.testing.assert_array_equal(table.values, [[1, 2], [3, np.nan]])
+    assert table.labels.tolist() == labels
+
+
+def test_labels_of_a_table_stay_with_their_examples(tmp_path):
+    path = write(tmp_path, "\n".join(["row,kind,x", *(f"{row},row {row},0.5" for row in range(40))]))
+    data = load_file(path=path, label_column="kind")
+    assert data.event_shape == (2,)
+    assert data.description.columns == ("row", "x")
+    for part in ("train", "valid", "test"):
+        rows = getattr(data, part)[:, 0]
+        assert data.labels[part].tolist() == [f"row {int(row)}" for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "message"),
+    [
+        (
+            "x.csv",
+            "knd",
+            "label_column must be the name of a column of .*x.csv; received 'knd'. Its columns are 'a', 'kind'",
+        ),
+        ("x.npy", "kind", "label_column needs a .csv or .parquet file; received .*x.npy"),
+    ],
+)
+def test_labels_that_are_not_there_are_refused(tmp_path, name, label, message):
+    write(tmp_path, "a,kind\n1,red\n")
+    np.save(tmp_path / "x.npy", np.zeros((30, 2)))
+    with pytest.raises(InvalidInputError, match=message):
+        load_file(path=tmp_path / name, label_column=label)
+
+
+def test_a_table_of_labels_alone_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="must hold at least one example and feature"):
+        load_file(path=write(tmp_path, "kind\nred\n"), label_column="kind")
+
+
+def test_an_own_experiment_keeps_its_column_of_labels(tmp_path):
+    path = write(tmp_path, "\n".join(["a,kind,b", *(f"{row % 2},red,1" for row in range(40))]))
+    config = own_experiment(path, label_column="kind", size="smoke")
+    assert (config.data.label_column, config.model.shape) == ("kind", (2,))
+    assert instantiate(config.data, data_dir=None).labels["test"].tolist() == ["red"] * 4
+
+
+@pytest.fixture
+def pandas():
+    return pytest.importorskip("pandas", reason="pandas is in the extra 'tables'")
+
+
+def test_what_pandas_writes_as_csv_is_read(tmp_path, pandas):
+    frame = pandas.DataFrame({"a": [1.5, None, 3.0], "b": [True, False, True], "kind": ["x", "y", "x"]})
+    frame["b"] = frame["b"].astype(int)
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    table = read_csv(tmp_path / "x.csv", label_column="kind")
+    np.testing.assert_array_equal(table.values, frame[["a", "b"]].to_numpy(float))
+    assert table.labels.tolist() == ["x", "y", "x"]
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "pandas"])
+def test_what_pandas_writes_as_parquet_is_read(tmp_path, pandas, library, monkeypatch):
+    pytest.importorskip("pyarrow", reason="pyarrow is in the extra 'tables'")
+    frame = pandas.DataFrame({"a": [1.5, None, 3.0], "b": [True, None, False], "kind": ["x", None, "z"]})
+    frame.to_parquet(tmp_path / "x.parquet")
+    if library == "pandas":  # as where pyarrow.parquet cannot be had
+        monkeypatch.setattr(parquet_table, "_READERS", parquet_table._READERS[1:])
+    table = read_parquet(tmp_path / "x.parquet", label_column="kind")
+    np.testing.assert_array_equal(table.values, [[1.5, 1], [np.nan, np.nan], [3, 0]])
+    assert table.labels.tolist() == ["x", "", "z"]

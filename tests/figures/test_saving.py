@@ -26,6 +26,17 @@ def test_a_path_that_is_taken_by_a_folder_is_refused(tmp_path):
         save_figure(Figure(figsize=(1, 1)), tmp_path / "a.png")
 
 
+def test_a_note_is_kept_in_the_metadata(tmp_path):
+    for suffix in (".png", ".svg", ".pdf"):
+        path = save_figure(Figure(figsize=(1, 1)), tmp_path / f"a{suffix}", note="another config")
+        assert b"another config" in path.read_bytes(), suffix
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="path must lie in a folder that exists"):
+        save_figure(Figure(figsize=(1, 1)), tmp_path / "none" / "a.png")
+
+
 @pytest.mark.parametrize("name", ["a", "a.txt", ".png"])
 def test_an_unknown_ending_is_refused(name, tmp_path):
     with pytest.raises(InvalidInputError, match="path must end in one of"):

@@ -7,6 +7,7 @@ import torch
 
 from discrete_vae import SpikeExponential, SpikeSlab
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.smoothing.sharp_limit import SharpLimit
 
 
 def published_icdf(rho, logits, beta):
@@ -90,6 +91,16 @@ def test_bits_are_z_with_the_published_gradient():
     q = torch.sigmoid(logits.detach())
     dq = q * (1 - q)
     torch.testing.assert_close(logits.grad, (1 - bits.detach()) / (1 - q) * dq, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("smoothing", [SpikeExponential(beta=3.0), SpikeSlab(), SharpLimit()])
+def test_a_nan_in_zeta_comes_out(smoothing):
+    zeta, logits = torch.tensor([0.0, math.nan, 0.5]), torch.zeros(3)
+    for z in (smoothing.bits(zeta, logits), smoothing.sample_z(zeta, logits)):
+        assert z.isnan().tolist() == [False, True, False]
+        assert z[::2].tolist() == [0.0, 1.0]
+    broken = smoothing.rsample(torch.tensor([0.0, math.nan]))
+    assert smoothing.bits(broken, torch.zeros(2)).isnan().tolist() == [False, True]
 
 
 class TestBound:

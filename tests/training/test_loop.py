@@ -108,7 +108,7 @@ def test_the_log_knows_log_z(unbroken):
 
 def test_the_error_of_a_validation_contains_that_of_log_z(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "discrete_vae.training.state.quick_log_partition",
+        "discrete_vae.training.state.comparable_log_partition",
         lambda prior, **_: LogPartition(exact_log_partition(prior).value, 0.5, "annealed forward", 200),
     )
     run = start_run(tmp_path / "run")
@@ -184,6 +184,26 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch, term):
     monkeypatch.undo()
     assert all(bool(value.isfinite().all()) for value in run.checkpoints().load("last").tensors.values())
     assert train_quietly(run).num_steps == NUM_STEPS
+
+
+@pytest.mark.parametrize("name", ["posterior.smoothing.beta", "posterior.norms.0.scale"])
+def test_an_infinite_parameter_with_bounds_stops_the_run(tmp_path, monkeypatch, name):
+    from discrete_vae.training import loop
+
+    original = loop.training_step
+
+    def step(state, *arguments):
+        elbo = original(state, *arguments)
+        if state.step == 8:
+            with torch.no_grad():
+                state.model.get_parameter(name).fill_(math.inf)
+            state.model.project_()
+        return elbo
+
+    monkeypatch.setattr(loop, "training_step", step)
+    run = start_run(tmp_path / "run")
+    with pytest.raises(NonFiniteLossError, match="is nan at step 9; .* checkpoint is that of step 7"):
+        train_quietly(run)
 
 
 def test_a_full_disk_during_a_checkpoint_loses_nothing(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from discrete_vae.devices import check_device, computing_on
 from discrete_vae.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -14,10 +15,9 @@ if TYPE_CHECKING:
 
 
 def choose_device(text: str) -> torch.device:
-    """The device that a user asks for; auto is a CUDA device where there is one, else the CPU.
+    """The device that a user asks for; it becomes the process's current one.
 
-    A CUDA device without a number is that of the process among those of torchrun (``LOCAL_RANK``), else the first; it
-    becomes the process's current one.
+    A CUDA device without a number is that of the process among those of torchrun (``LOCAL_RANK``), else the first.
 
     Raises:
         InvalidInputError: If it is no such name, or this machine or this build of torch does not have it.
@@ -28,31 +28,21 @@ def choose_device(text: str) -> torch.device:
     """
     import torch
 
-    found = re.fullmatch(r"auto|cpu|cuda(?::(\d{1,4}))?", text)
-    if found is None:
-        rule = "must be auto, cpu, cuda or cuda:N"
-        raise InvalidInputError("--device", rule, repr(text), "Leave it out for auto.")
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if text == "cpu" or (text == "auto" and count == 0):
-        return torch.device("cpu")
-    index = int(found[1] or _local_rank())
-    if index >= count:
-        received = f"cuda:{index}, where torch {torch.__version__} sees {count or 'no'} CUDA device{'s' * (count != 1)}"
-        repair = "Check the driver and the build of torch, or give --device cpu."
-        if found[1] is None and count:
-            repair = f"Start {count} process{'es' * (count > 1)} at most, or give --device cpu."
-        raise InvalidInputError("--device", "must be available", received, repair)
-    torch.cuda.set_device(index)  # where compiled kernels start
-    return torch.device("cuda", index)
-
-
-def computing_on(device: torch.device) -> str:
-    """One sentence that names the device, and the threads of the CPU."""
-    import torch
-
-    threads = torch.get_num_threads()
-    with_threads = f" with {threads} thread{'s' * (threads > 1)}" if device.type == "cpu" else ""
-    return f"Computing on {device}{with_threads}."
+    device = check_device(text, argument="--device")
+    if device.type != "cuda":
+        return device
+    if device.index is None:
+        rank, count = os.environ.get("LOCAL_RANK", "0"), torch.cuda.device_count()
+        if not re.fullmatch(r"\d{1,4}", rank):
+            rule, repair = "must be a process's number", "Let torchrun set it."
+            raise InvalidInputError("LOCAL_RANK", rule, repr(rank), repair)
+        if int(rank) >= count:
+            rule = f"must have a device of its own for each process, and torch sees {count}"
+            repair = f"Start {count} process{'es' * (count > 1)} at most, or compute on cpu."
+            raise InvalidInputError("--device", rule, f"process {rank}", repair)
+        device = torch.device("cuda", int(rank))
+    torch.cuda.set_device(device.index)  # where compiled kernels start
+    return device
 
 
 def say_device(device: torch.device) -> None:
@@ -61,12 +51,3 @@ def say_device(device: torch.device) -> None:
 
     if rank() == 0:
         print(computing_on(device), file=sys.stderr)
-
-
-def _local_rank() -> str:
-    text = os.environ.get("LOCAL_RANK", "0")
-    if not re.fullmatch(r"\d{1,4}", text):
-        raise InvalidInputError(
-            "LOCAL_RANK", "must be a process's number", repr(text), "Let torchrun set it."
-        )
-    return text

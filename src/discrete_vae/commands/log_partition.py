@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from discrete_vae.commands.layout import hanging
 from discrete_vae.commands.options import number, option, whole_number
-from discrete_vae.commands.trained import EXPLAINED, AskedRun, changed_config, picture_note, takes_run
+from discrete_vae.commands.trained import EXPLAINED, AskedRun, keep, picture_note, takes_run
 from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
 
@@ -43,106 +42,76 @@ def run_log_partition(
     """Estimate log Z by bridge sampling as often as asked for; returns the exit status."""
     from discrete_vae.checks import check_number
     from discrete_vae.commands.device import say_device
-    from discrete_vae.commands.results import ResultFile, keep, kept_log_partitions
-    from discrete_vae.figures.saving import check_picture_path, noting
+    from discrete_vae.evaluation.prior import evaluate_prior
+    from discrete_vae.figures import draw_log_partition_histogram, log_partition_histogram_table, save_figure
+    from discrete_vae.figures.saving import check_picture_path
+    from discrete_vae.runs.results import ResultFile, kept_log_partitions
     from discrete_vae.runs.writable import check_writable
 
+    # what cannot be written is found before the work
     to_json = out is not None and Path(out).suffix.lower() == ".json"
     if out is not None and not to_json:
         check_picture_path(out)
     if std_error is not None:
         check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
-    from discrete_vae.evaluation.chain_health import chain_health
-    from discrete_vae.evaluation.repeats import repeat_log_partition
-    from discrete_vae.log_partition.bennett import bennett_log_partition
-    from discrete_vae.log_partition.exact import (
-        MAX_ENUMERATED_UNITS,
-        exact_log_partition,
-        num_enumerated_units,
-    )
-
     run = asked.directory
-    results = ResultFile(out) if out is not None and to_json else kept_log_partitions(run)
+    results = ResultFile(out, argument="--out") if out is not None and to_json else kept_log_partitions(run)
     results.check()
     loaded = asked.load()
     picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
     if picture is not None:
         check_writable(picture)
+    settings = loaded.config.evaluation
+    given = {"seed": seed or 0, "log_partition_std_error": std_error or settings.log_partition_std_error}
+    settings = settings.model_copy(update=given)
     say_device(asked.device)
-    settings, prior, seed = loaded.config.evaluation, loaded.model.prior, seed or 0
-    chains = loaded.chains.step(settings.num_chain_sweeps)
-    std_error = std_error or settings.log_partition_std_error
-    print(f"{run.path}, checkpoint of step {loaded.step}: prior of {prior.num_units} units")
-    exact = exact_log_partition(prior) if num_enumerated_units(prior) <= MAX_ENUMERATED_UNITS else None
-    if exact is not None:
-        print(exact)
-
-    def estimate(seed: int) -> LogPartition:
-        return bennett_log_partition(
-            prior, std_error=std_error, max_sweeps=settings.max_tempered_sweeps, start=chains, seed=seed
-        )
+    print(
+        f"{run.path}, checkpoint of step {loaded.step}: prior of {loaded.model.prior.num_units} units",
+        flush=True,
+    )
 
     def report(number: int, found: LogPartition) -> None:
-        print(f"{number}/{repeats}  {found}, {in_words(found.seconds or 0)}", flush=True)
+        print(f"{number}/{repeats}  {found}, {in_words(found.seconds or 0)}" if number else found, flush=True)
 
-    repeated = repeat_log_partition(estimate, repeats, seed=seed, report=report)
-    _print_health(repeated.estimates[-1])
-    health = chain_health(loaded.chains, num_sweeps=health_sweeps)
-    _print_chains(health)
+    found = evaluate_prior(
+        loaded.chains, settings, repeats=repeats, health_sweeps=health_sweeps, report=report
+    )
+    repeated = found.repeated
+    print(hanging(_ladder(repeated.estimates[-1]), "tempering: "))
+    print(hanging(_health(found.chains), "training chains: ", indent=11))
     if repeats > 1:
         print(
             f"mean {repeated.mean:.4f}, spread {repeated.std:.4f} nats over {repeats} repeats "
             f"(stated errors {repeated.rms_std_error:.4f})"
         )
-    fields = {
-        "step": loaded.step,
-        "config": {"std_error": std_error, "seed": seed, "max_sweeps": settings.max_tempered_sweeps}
-        | {"num_chain_sweeps": settings.num_chain_sweeps, "health_sweeps": health_sweeps},
-        "estimates": [asdict(found) for found in repeated.estimates],
-        "exact": None if exact is None else exact.value,
-        "chains": asdict(health),
-        **changed_config(loaded),
-    }
+    config = {"std_error": settings.log_partition_std_error, "seed": settings.seed}
+    config |= {"max_sweeps": settings.max_tempered_sweeps, "num_chain_sweeps": settings.num_chain_sweeps}
     try:
-        keep(results, fields)
+        keep(results, loaded, {"config": config | {"health_sweeps": health_sweeps}} | found.to_json())
     finally:  # one file that cannot be written leaves the other
         if picture is not None:
-            with noting(picture_note(loaded)):
-                _draw(picture, loaded.config.name, repeated.estimates, exact)
+            pairs = [(each.value, each.std_error) for each in repeated.estimates]
+            exact = None if found.exact is None else found.exact.value
+            table = log_partition_histogram_table(*map(list, zip(*pairs, strict=True)), exact=exact)
+            figure = draw_log_partition_histogram(table, name=loaded.config.name)
+            print(f"Picture: {save_figure(figure, picture, note=picture_note(loaded))}")
     return 0
 
 
-def _draw(path: Path, name: str, estimates: tuple[LogPartition, ...], exact: LogPartition | None) -> None:
-    from discrete_vae.figures.log_partition_histogram import (
-        draw_log_partition_histogram,
-        log_partition_histogram,
-    )
-
-    table = log_partition_histogram(
-        [found.value for found in estimates],
-        [found.std_error for found in estimates],
-        exact=None if exact is None else exact.value,
-    )
-    draw_log_partition_histogram(table, path, name=name)
-    print(f"Picture: {path}")
-
-
-def _print_health(found: LogPartition) -> None:
-    """The ladder of the last estimate."""
+def _ladder(found: LogPartition) -> str:
+    """The ladder of an estimate."""
     rates, ladder = found.swap_rates or (), found.inverse_temperatures or ()
-    text = (
+    return (
         f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}, "
         f"{found.round_trips:.0f} round trips per chain, {found.effective_samples:.0f} effective samples per replica "
         f"in {found.num_sweeps} sweeps"
     )
-    print(hanging(text, "tempering: "))
 
 
-def _print_chains(health: ChainHealth) -> None:
+def _health(health: ChainHealth) -> str:
     """The persistent chains of training."""
-    text = (
+    return (
         f"{health.num_chains}, {health.num_sweeps} sweeps of each looked at: autocorrelation time "
         f"{health.autocorrelation_time:.1f} sweeps, R-hat {health.r_hat:.3f}, "
         f"{health.effective_samples:.0f} effective samples"
     )
-    print(hanging(text, "training chains: ", indent=11))

@@ -16,6 +16,8 @@ from discrete_vae.errors import InvalidInputError
 if TYPE_CHECKING:
     import torch
 
+    from discrete_vae.runs.kept_results import KeptResults
+    from discrete_vae.runs.results import ResultFile
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.load import LoadedRun
 
@@ -90,9 +92,20 @@ def takes_run(function: Callable[..., int]) -> Callable[..., int]:
     return _OPTIONS(run)
 
 
-def changed_config(loaded: LoadedRun) -> dict[str, Any]:
-    """What a result says of a config.json that has changed since training; empty if it has not."""
-    return {} if loaded.changed_config is None else {"changed_config": asdict(loaded.changed_config)}
+def keep(results: KeptResults | ResultFile, loaded: LoadedRun, fields: dict[str, Any]) -> None:
+    """Add a result of a loaded run, with what is to be known of the run, and say where it is.
+
+    Raises:
+        InvalidInputError: If it cannot be written.
+    """
+    change = loaded.changed_config
+    about = {} if change is None else {"changed_config": asdict(change)}
+    paths = results.add({"step": loaded.step} | fields | about)
+    for path in paths:
+        print(f"Written to {path}")
+    fullest = getattr(results, "fullest_path", None)
+    if fullest is not None and fullest not in paths:
+        print(f"{fullest} keeps a fuller one")
 
 
 def picture_note(loaded: LoadedRun) -> str | None:

@@ -72,6 +72,10 @@ class FileDataConfig(ComponentConfig):
     target: ClassVar[str] = "discrete_vae.data.from_file:load_file"
     kind: Literal["file"] = "file"
     path: Path = Field(description="The file; kept as an absolute path.")
+    label_column: str | None = Field(
+        default=None,
+        description="Column of a table that holds labels and is no feature; none means none does.",
+    )
     valid_fraction: float = Field(
         default=0.1,
         gt=0.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from torch import Tensor
 
 from discrete_vae.config import TrainingConfig
@@ -12,6 +13,7 @@ from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.errors import InvalidInputError
 
 _SEED, _STREAM = 0, 0x63686F73656E
+_TEST_KEY = 0
 
 
 def chosen_examples(dataset: DataSplits, training: TrainingConfig) -> DataSplits:
@@ -41,6 +43,32 @@ def chosen_examples(dataset: DataSplits, training: TrainingConfig) -> DataSplits
         train=_chosen(dataset.train, training.num_examples, "training.num_examples"),
         valid=_chosen(dataset.valid, training.num_validation_examples, "training.num_validation_examples"),
     )
+
+
+def chosen_test_examples(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
+    """The numbers of the test examples to look at: all, or a choice that no seed changes.
+
+    So evaluations with other seeds differ in their noise alone. A smaller choice is part of every larger one.
+
+    Args:
+        length: How many there are.
+        number: How many are wanted; None means all.
+        argument: What messages call the number.
+
+    Returns:
+        (example,) int64, ascending.
+
+    Raises:
+        InvalidInputError: If more are wanted than there are.
+
+    Examples:
+        >>> chosen_test_examples(100, 3).tolist()
+        [30, 33, 45]
+    """
+    if number is not None and number > length:
+        rule = f"must be at most the {length} test examples"
+        raise InvalidInputError(argument, rule, number, "Leave it out for all of them.")
+    return np.sort(fixed_permutation(length, _TEST_KEY)[:number])
 
 
 def _chosen(part: Tensor, count: int | None, name: str) -> Tensor:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from discrete_vae.data.read_arrays import check_is_file
-from discrete_vae.data.table import Table, check_columns
+from discrete_vae.data.table import Table, check_columns, label_index, read_labels
 from discrete_vae.errors import InvalidInputError
 
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none"})
@@ -19,7 +19,7 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none"})
 _SEPARATORS = ",;\t"
 
 
-def read_csv(path: Path) -> Table:
+def read_csv(path: Path, *, label_column: str | None = None) -> Table:
     r"""Read a table of numbers.
 
     The first line names the columns. Cells are separated by commas, semicolons or tabs, whichever is most frequent in
@@ -28,9 +28,11 @@ def read_csv(path: Path) -> Table:
 
     Args:
         path: The file, in UTF-8.
+        label_column: The column that holds labels, numbers or words, and is no feature; None means none does.
 
     Raises:
-        InvalidInputError: If the file is missing or no such table; names the line and the column.
+        InvalidInputError: If the file is missing or no such table, or has no such column; names the line and the
+            column.
 
     Examples:
         >>> import tempfile
@@ -39,12 +41,12 @@ def read_csv(path: Path) -> Table:
         ...     _ = path.write_text("width,height\n1.5,2\n,3\n")
         ...     read_csv(path)
         Table(columns=('width', 'height'), values=array([[1.5, 2. ],
-               [nan, 3. ]]))
+               [nan, 3. ]]), labels=None)
     """
     check_is_file(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return _read(path, iter(_separated(file)))
+            return _read(path, iter(_separated(file)), label_column)
     except UnicodeDecodeError:
         repair = "Save it as CSV in UTF-8."
         raise InvalidInputError(str(path), "must be text in UTF-8", "other bytes", repair) from None
@@ -68,15 +70,19 @@ def _separated(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num + 1, cells
 
 
-def _read(path: Path, lines: Iterator[tuple[int, list[str]]]) -> Table:
+def _read(path: Path, lines: Iterator[tuple[int, list[str]]], label_column: str | None) -> Table:
     _, header = next(lines)
-    columns = check_columns(path, tuple(name.strip() for name in header))
-    values, count = array("d"), 0
+    named = check_columns(path, tuple(name.strip() for name in header))
+    label = label_index(path, named, label_column)
+    columns = tuple(name for name in named if name != label_column)
+    values, labels, count = array("d"), [], 0
     for number, cells in lines:
-        if len(cells) != len(columns):
-            rule = f"must have {len(columns)} cells, as the header has"
+        if len(cells) != len(named):
+            rule = f"must have {len(named)} cells, as the header has"
             repair = "Complete the line, or quote cells that hold the separator."
             raise InvalidInputError(f"{path}, line {number},", rule, str(len(cells)), repair)
+        if label is not None:
+            labels.append(cells.pop(label))
         try:
             values.extend(map(float, cells))
         except ValueError:
@@ -88,7 +94,8 @@ def _read(path: Path, lines: Iterator[tuple[int, list[str]]]) -> Table:
                     "d", (_number(path, number, *cell) for cell in zip(columns, cells, strict=True))
                 )
         count += 1
-    return Table(columns, np.frombuffer(values, np.float64).reshape(count, len(columns)))
+    found = np.frombuffer(values, np.float64).reshape(count, len(columns))
+    return Table(columns, found, None if label is None else read_labels(labels))
 
 
 def _number(path: Path, line: int, column: str, cell: str) -> float:
@@ -100,7 +107,7 @@ def _number(path: Path, line: int, column: str, cell: str) -> float:
             return float(word)
     except ValueError:
         pass
-    repair = "Leave the column out, or give each of its words a number from 0."
+    repair = "Leave the column out, name it as that of labels, or give each of its words a number from 0."
     if word.count(",") == 1 and word.replace(",", "").lstrip("+-").isdigit():
         repair = "Write decimals with a point."
     rule = "must hold numbers"

@@ -26,6 +26,7 @@ _SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example,
 def load_file(
     *,
     path: str | Path,
+    label_column: str | None = None,
     valid_fraction: float = 0.1,
     test_fraction: float = 0.1,
     split_seed: int = 0,
@@ -47,6 +48,7 @@ def load_file(
 
     Args:
         path: The file; ``~`` is the home directory.
+        label_column: The column of a table that holds labels and is no feature; None means none does.
         valid_fraction: Share of the examples for validation, between 0 and 1, where the file has no such part.
         test_fraction: Share of the examples for testing, between 0 and 1, where the file has no such part.
         split_seed: Seed of the shuffle.
@@ -59,8 +61,8 @@ def load_file(
         A data set named after the file.
 
     Raises:
-        InvalidInputError: If the file cannot be read, its arrays break a rule, there are too few examples, or a value
-            is no probability although it should be.
+        InvalidInputError: If the file cannot be read or has no such column, its arrays break a rule, there are too few
+            examples, or a value is no probability although it should be.
 
     Examples:
         >>> import tempfile
@@ -76,7 +78,7 @@ def load_file(
     file = user_path("path", path)
     repair = "Give fewer examples or features, or use a machine with more memory."
     with allocating(str(file), repair):
-        found = read_own_arrays(file)
+        found = read_own_arrays(file, label_column=label_column)
         # a float32 copy of all, and a second one where examples are shuffled
         needed = 4 * sum(array.size for array in found.examples.values()) * (1 + (len(found.examples) < 3))
         check_memory(str(file), needed, repair, what="for its values in float32")

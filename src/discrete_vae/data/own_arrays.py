@@ -40,29 +40,36 @@ class OwnArrays:
     columns: tuple[str, ...] = ()
 
 
-def read_own_arrays(file: Path) -> OwnArrays:
+def read_own_arrays(file: Path, *, label_column: str | None = None) -> OwnArrays:
     """Read a .npy, .npz, .csv or .parquet file.
 
+    Args:
+        file: The file.
+        label_column: The column of a table that holds labels; None means none does.
+
     Raises:
-        InvalidInputError: If the file has another ending, cannot be read, or holds other arrays than it may.
+        InvalidInputError: If the file has another ending, cannot be read, holds other arrays than it may, or has no
+            such column.
     """
-    if file.suffix.lower() not in _READERS:
+    if file.suffix.lower() not in _ENDINGS:
         repair = "Save the array with numpy.save, or the table as CSV."
-        rule = f"must name a {', '.join(list(_READERS)[:-1])} or {list(_READERS)[-1]} file"
+        rule = f"must name a {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]} file"
         raise InvalidInputError("path", rule, str(file), repair)
-    return _READERS[file.suffix.lower()](file)
+    if file.suffix.lower() in _TABLES:
+        table = _TABLES[file.suffix.lower()](file, label_column=label_column)
+        labels = {} if table.labels is None else {WHOLE: table.labels}
+        return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, labels, table.columns)
+    if label_column is not None:
+        rule, repair = (
+            f"needs a {' or '.join(_TABLES)} file",
+            "Leave it out; a .npz file has labels as y or y_train.",
+        )
+        raise InvalidInputError("label_column", rule, str(file), repair)
+    return _ARRAYS[file.suffix.lower()](file)
 
 
 def _read_npy(file: Path) -> OwnArrays:
     return OwnArrays({WHOLE: read_npy(file)}, {WHOLE: str(file)})
-
-
-def _of_table(read: Callable[[Path], Table]) -> Callable[[Path], OwnArrays]:
-    def read_table(file: Path) -> OwnArrays:
-        table = read(file)
-        return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, columns=table.columns)
-
-    return read_table
 
 
 def _read_npz(file: Path) -> OwnArrays:
@@ -98,9 +105,6 @@ def _check_labels(name: str, labels: np.ndarray, examples: np.ndarray) -> None:
         )
 
 
-_READERS: Mapping[str, Callable[[Path], OwnArrays]] = {
-    ".npy": _read_npy,
-    ".npz": _read_npz,
-    ".csv": _of_table(read_csv),
-    ".parquet": _of_table(read_parquet),
-}
+_ARRAYS: Mapping[str, Callable[[Path], OwnArrays]] = {".npy": _read_npy, ".npz": _read_npz}
+_TABLES: Mapping[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_parquet}
+_ENDINGS = (*_ARRAYS, *_TABLES)

@@ -10,21 +10,22 @@ from typing import Any
 import numpy as np
 
 from discrete_vae.data.read_arrays import check_is_file
-from discrete_vae.data.table import Table, check_columns
+from discrete_vae.data.table import Table, check_columns, label_index, read_labels
 from discrete_vae.errors import InvalidInputError
 
 Columns = Iterable[tuple[str, np.ndarray]]
 
 
-def read_parquet(path: Path) -> Table:
+def read_parquet(path: Path, *, label_column: str | None = None) -> Table:
     """Read a table of numbers; nulls and NaN are missing values.
 
     Args:
         path: The file.
+        label_column: The column that holds labels, numbers or words, and is no feature; None means none does.
 
     Raises:
-        InvalidInputError: If neither pyarrow nor pandas is installed, the file cannot be read, or a column holds
-            something else than numbers or booleans.
+        InvalidInputError: If there is no such column, neither pyarrow nor pandas is installed, the file cannot be
+            read, or a column holds something else than numbers or booleans.
     """
     check_is_file(path)
     try:
@@ -37,13 +38,15 @@ def read_parquet(path: Path) -> Table:
         received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
         repair = "The file is damaged or of another format: copy or write it again."
         raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
-    columns = check_columns(path, tuple(name for name, _ in found))
+    label = label_index(path, check_columns(path, tuple(name for name, _ in found)), label_column)
+    labels = None if label is None else _labels(found.pop(label)[1])
     values = [_numbers(path, name, column) for name, column in found]
-    return Table(columns, np.stack(values, axis=1))
+    stacked = np.stack(values, axis=1) if values else np.empty((0, 0))
+    return Table(tuple(name for name, _ in found), stacked, labels)
 
 
 def _reader(path: Path) -> Callable[[Path], Columns]:
-    for module, read in (("pyarrow.parquet", _with_pyarrow), ("pandas", _with_pandas)):
+    for module, read in _READERS:
         try:
             library = importlib.import_module(module)
         except ModuleNotFoundError:
@@ -77,9 +80,26 @@ def _numbers(path: Path, name: str, column: np.ndarray) -> np.ndarray:
     if column.dtype == object and all(_is_real(value) for value in column):  # booleans or numbers with gaps
         return np.array([np.nan if value is None else float(value) for value in column])
     received = next((repr(value) for value in column if not _is_real(value)), str(column.dtype))
-    repair = "Leave the column out, or give each of its values a number from 0."
+    repair = "Leave the column out, name it as that of labels, or give each of its values a number from 0."
     raise InvalidInputError(f"{path}, column {name!r},", "must hold numbers", received[:40], repair)
+
+
+def _labels(column: np.ndarray) -> np.ndarray:
+    if column.dtype.kind in "bui":
+        return column
+    return read_labels([value if isinstance(value, str) else _word(value) for value in column])
+
+
+def _word(value: object) -> str:
+    word = str(value)
+    return "" if word in ("None", "nan", "<NA>", "NaT") else word
 
 
 def _is_real(value: object) -> bool:
     return value is None or isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating))
+
+
+_READERS: tuple[tuple[str, Callable[[Any, Path], Columns]], ...] = (
+    ("pyarrow.parquet", _with_pyarrow),
+    ("pandas", _with_pandas),
+)

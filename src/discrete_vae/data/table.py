@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +17,14 @@ class Table:
     """What a file with named columns holds.
 
     Attributes:
-        columns: Their names.
+        columns: Their names, without that of the labels.
         values: (example, column) float64; NaN marks missing values.
+        labels: (example,) numbers or words; None where no column was named as theirs.
     """
 
     columns: tuple[str, ...]
     values: np.ndarray
+    labels: np.ndarray | None = None
 
 
 def check_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -52,6 +56,36 @@ def check_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
         received = f"{twice[:40]!r} more than once"
         raise InvalidInputError(str(path), "must have different names of columns", received, "Rename one.")
     return columns
+
+
+def label_index(path: Path, columns: tuple[str, ...], label_column: str | None) -> int | None:
+    """The place of the labels' column; None without one.
+
+    Raises:
+        InvalidInputError: If there is no column of that name.
+
+    Examples:
+        >>> label_index(Path("x.csv"), ("width", "kind"), "kind")
+        1
+    """
+    if label_column is None or label_column in columns:
+        return None if label_column is None else columns.index(label_column)
+    shown = ", ".join(repr(name[:40]) for name in columns[:5]) + ", ..." * (len(columns) > 5)
+    rule = f"must be the name of a column of {path}"
+    raise InvalidInputError("label_column", rule, repr(label_column)[:80], f"Its columns are {shown}.")
+
+
+def read_labels(words: Sequence[str]) -> np.ndarray:
+    """Labels from text: whole numbers where all words are such, else the words.
+
+    Examples:
+        >>> read_labels(["3", " 1"]), read_labels(["3", "cat"])
+        (array([3, 1]), array(['3', 'cat'], dtype='<U3'))
+    """
+    stripped = [word.strip() for word in words]
+    if all(re.fullmatch(r"[+-]?[0-9]{1,18}", word) for word in stripped):
+        return np.array(stripped, np.int64)
+    return np.array(stripped, np.str_)
 
 
 def _is_number(name: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from discrete_vae.config import EvaluationConfig
@@ -67,6 +68,21 @@ class Evaluation:
             part.pop("examples", None)
         values["log_partition"]["gap"] = self.log_partition.gap
         return values
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per example: index, log_likelihood, std_error, ess; those of the limit with limit_ before them.
+
+        log_likelihood and std_error are in nats. `statistics.fmean` of log_likelihood is the value of the whole.
+        """
+        columns: dict[str, np.ndarray] = {}
+        for prefix, estimate in (("", self.log_likelihood), ("limit_", self.log_likelihood_limit)):
+            rows = None if estimate is None else estimate.examples
+            if rows is not None:
+                columns.setdefault("index", rows.index.numpy())
+                columns[f"{prefix}log_likelihood"] = rows.value.numpy()
+                columns[f"{prefix}std_error"] = rows.std_error.numpy()
+                columns[f"{prefix}ess"] = rows.ess.numpy()
+        return columns
 
 
 def evaluate_model(

@@ -15,6 +15,7 @@ def own_experiment(
     *,
     likelihood: str = "bernoulli",
     size: str = "short",
+    label_column: str | None = None,
     data_dir: str | Path | None = None,
 ) -> ExperimentConfig:
     """The experiment that `dvae train --data FILE` runs.
@@ -26,6 +27,7 @@ def own_experiment(
         path: The file, see `discrete_vae.data.from_file.load_file`.
         likelihood: How values are read: "bernoulli", "gaussian", "categorical" or "negative-binomial".
         size: "smoke", "short" or "paper".
+        label_column: The column of a table that holds labels and is no feature; None means none does.
         data_dir: Not read, but refused if it does not exist.
 
     Raises:
@@ -40,8 +42,11 @@ def own_experiment(
         >>> config.model.likelihood.kind, config.model.shape, config.model.missing
         ('gaussian', (3,), False)
     """
-    dataset: DataSplits = instantiate(FileDataConfig(path=Path(path)), data_dir=data_dir)
-    return own_experiment_of(dataset, Path(path), likelihood=likelihood, size=size)
+    file = FileDataConfig(path=Path(path), label_column=label_column)
+    dataset: DataSplits = instantiate(file, data_dir=data_dir)
+    config = own_experiment_of(dataset, file.path, likelihood=likelihood, size=size)
+    data = config.data.model_copy(update={"label_column": label_column})
+    return config.model_copy(update={"data": data})
 
 
 def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:

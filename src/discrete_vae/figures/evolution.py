@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,9 @@ from discrete_vae.figures.prior_chains import check_prior_chains
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.protocol import Sampler
+
+if TYPE_CHECKING:
+    from discrete_vae.figures.picture import Picture
 
 _STREAM = 0x65766F6C
 DEFAULT_CHAINS = 5
@@ -35,9 +39,17 @@ class EvolutionTable:
     num_sweeps: int
     varies: str = "their draw of ζ"
 
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per draw: its place in the picture, then its means, mean_0 and so on."""
+        means = self.means.numpy()
+        row, chain, draw = (index.ravel() for index in np.indices(means.shape[:3]))
+        columns = {"row": row, "sweeps": row * self.num_sweeps, "chain": chain, "draw": draw}
+        flat = means.reshape(len(row), -1)
+        return columns | {f"mean_{feature}": flat[:, feature] for feature in range(flat.shape[1])}
+
 
 @torch.no_grad()
-def evolution(
+def evolution_table(
     model: DiscreteVAE,
     chains: Sampler,
     *,
@@ -77,11 +89,12 @@ def evolution(
         >>> from discrete_vae import BlockGibbs, DiscreteVAE
         >>> from discrete_vae.config import ModelConfig, RBMConfig
         >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> evolution(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).means.shape
+        >>> evolution_table(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).means.shape
         torch.Size([4, 3, 5, 6])
     """
     shown = min(DEFAULT_CHAINS, chains.num_chains) if num_chains is None else num_chains
     check_prior_chains(model, chains, shown, num_rows=num_rows, num_sweeps=num_sweeps, num_draws=num_draws)
+
     states, means = [], []
     for row in range(num_rows):
         z = chains.step(num_sweeps)[:shown]
@@ -97,19 +110,20 @@ def evolution(
 
 
 def draw_evolution(
-    table: EvolutionTable, image_shape: tuple[int, int] | None, path: str | Path, *, ink: Ink | None = None
-) -> None:
+    table: EvolutionTable, image_shape: tuple[int, int] | None = None, *, ink: Ink | None = None
+) -> Picture:
     """Draw samples along chains: time runs down, chains stand side by side.
 
     Args:
-        table: What `evolution` returned.
+        table: What `evolution_table` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
-        path: File to write, ending in .png, .pdf or .svg.
         ink: The scale of gray, for example that of the data; None makes one for the means.
 
+    Returns:
+        The figure.
+
     Raises:
-        InvalidInputError: If the image shape does not fit the features, or `check_picture_path` refuses the path;
-            nothing is written.
+        InvalidInputError: If the image shape does not fit the examples.
     """
     num_rows, num_chains, num_draws, _ = table.means.shape
     kind = "strip" if image_shape is None else "image"
@@ -125,4 +139,4 @@ def draw_evolution(
         row_labels=[f"{row * table.num_sweeps}" for row in range(num_rows)],
         group_labels=[f"chain {chain + 1}" for chain in range(num_chains)],
     )
-    draw_image_grid(ink(table.means), image_shape, path, text=text)
+    return draw_image_grid(ink(table.means), image_shape, text=text)

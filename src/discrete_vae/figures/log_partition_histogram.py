@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.saving import check_picture_path, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from discrete_vae.figures.picture import Picture
 
 _BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
 _FEWEST_IN_BARS = 20  # fewer are shown one by one
@@ -33,8 +33,13 @@ class LogPartitionHistogram:
     std_error: np.ndarray
     exact: float | None
 
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per repeat: the estimate, its error, and the exact value, NaN where it is not known."""
+        exact = np.full(len(self.value), np.nan if self.exact is None else self.exact)
+        return {"value": self.value, "std_error": self.std_error, "exact": exact}
 
-def log_partition_histogram(
+
+def log_partition_histogram_table(
     values: Sequence[float], std_errors: Sequence[float], *, exact: float | None = None
 ) -> LogPartitionHistogram:
     """The table behind the figure.
@@ -48,7 +53,7 @@ def log_partition_histogram(
         InvalidInputError: If there is no estimate, or the lengths differ.
 
     Examples:
-        >>> log_partition_histogram([1.0, 1.1], [0.05, 0.05]).value
+        >>> log_partition_histogram_table([1.0, 1.1], [0.05, 0.05]).value
         array([1. , 1.1])
     """
     value, error = np.asarray(values, np.float64), np.asarray(std_errors, np.float64)
@@ -62,7 +67,7 @@ def log_partition_histogram(
     return LogPartitionHistogram(value, error, exact)
 
 
-def draw_log_partition_histogram(table: LogPartitionHistogram, path: str | Path, *, name: str = "") -> None:
+def draw_log_partition_histogram(table: LogPartitionHistogram, *, name: str = "") -> Picture:
     """Draw the estimates, and whether they spread as their stated errors promise.
 
     Fewer than 20 are dots with their standard errors; more are a histogram about their mean, with the normal law that
@@ -71,17 +76,15 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, path: str | Path,
     Source: Rolfe 2017, fig. log-partition-function-hist.
 
     Args:
-        table: What `log_partition_histogram` returned.
-        path: File to write, ending in .png, .pdf or .svg.
+        table: What `log_partition_histogram_table` returned.
         name: Name of the run, for the title.
 
-    Raises:
-        InvalidInputError: If `check_picture_path` refuses the path; nothing is written.
+    Returns:
+        The figure.
     """
-    from matplotlib.figure import Figure
+    from discrete_vae.figures.picture import Picture
 
-    check_picture_path(path)
-    figure = Figure(figsize=(6.4, 3.6), dpi=150, facecolor="white", layout="constrained")
+    figure = Picture((6.4, 3.6), layout="constrained")
     axes = figure.subplots()
     if len(table.value) < _FEWEST_IN_BARS:
         _draw_dots(axes, table)
@@ -93,7 +96,7 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, path: str | Path,
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data
-    save_figure(figure, path)
+    return figure
 
 
 def _title(table: LogPartitionHistogram, name: str) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.image_grid import MAX_WIDTH, GridText, cell_shape, draw_image_grid
+from discrete_vae.figures.image_grid import GridText, draw_image_grid
 from discrete_vae.figures.ink import ink_for
+from discrete_vae.figures.pixels import MAX_WIDTH, cell_shape
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
+
+if TYPE_CHECKING:
+    from discrete_vae.figures.picture import Picture
 
 _STREAM = 0x7265636F
 _DEFAULT_EXAMPLES = 100
@@ -34,8 +39,15 @@ class ReconstructionTable:
     means: Tensor
     indices: Tensor
 
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per example: its index, its values x_0 and so on, and their means mean_0 and so on."""
+        columns = {"index": self.indices.numpy()}
+        for name, values in (("x", self.examples.numpy()), ("mean", self.means.numpy())):
+            columns |= {f"{name}_{feature}": values[:, feature] for feature in range(values.shape[1])}
+        return columns
 
-def reconstructions(
+
+def reconstructions_table(
     model: DiscreteVAE, x: Tensor, *, num_examples: int | None = None, seed: int = 0
 ) -> ReconstructionTable:
     """Encode examples and decode them again.
@@ -57,7 +69,7 @@ def reconstructions(
         >>> from discrete_vae import DiscreteVAE
         >>> from discrete_vae.config import ModelConfig, RBMConfig
         >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> reconstructions(model, torch.zeros(50, 6), num_examples=5).indices
+        >>> reconstructions_table(model, torch.zeros(50, 6), num_examples=5).indices
         tensor([ 0, 10, 20, 30, 40])
     """
     count = min(_DEFAULT_EXAMPLES, len(x)) if num_examples is None else num_examples
@@ -70,19 +82,18 @@ def reconstructions(
     return ReconstructionTable(examples.flatten(1).cpu(), means.flatten(1).cpu(), indices)
 
 
-def draw_reconstructions(
-    table: ReconstructionTable, image_shape: tuple[int, int] | None, path: str | Path
-) -> None:
+def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int] | None = None) -> Picture:
     """Draw pairs: each example with its reconstruction below it.
 
     Args:
-        table: What `reconstructions` returned.
+        table: What `reconstructions_table` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
-        path: File to write, ending in .png, .pdf or .svg.
+
+    Returns:
+        The figure.
 
     Raises:
-        InvalidInputError: If the image shape does not fit the features, or `check_picture_path` refuses the path;
-            nothing is written.
+        InvalidInputError: If the image shape does not fit the examples.
     """
     num_examples, num_features = table.examples.shape
     _, width = cell_shape(num_features, image_shape)
@@ -101,4 +112,4 @@ def draw_reconstructions(
         f"mean E[x | ζ] for one ζ drawn from its posterior; {ink.words}.{gaps}",
         row_labels=["input", "reconstruction"] * num_rows,
     )
-    draw_image_grid(grid, image_shape, path, text=text, stacked=True)
+    return draw_image_grid(grid, image_shape, text=text, stacked=True)

@@ -1,17 +1,18 @@
-"""Writing a matplotlib figure to a file."""
+"""Pictures and their tables in files."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import user_path
 from discrete_vae.runs.atomic import write_bytes
+from discrete_vae.runs.columns import write_columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,17 +24,14 @@ _METADATA: dict[str, dict[str, None]] = {
     ".svg": {"Date": None},
 }
 _NOTE_FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
-_note: ContextVar[str | None] = ContextVar("_note", default=None)
 
 
-@contextmanager
-def noting(text: str | None) -> Iterator[None]:
-    """Let the pictures that are saved inside the block carry a note in their metadata; None adds nothing."""
-    token = _note.set(text)
-    try:
-        yield
-    finally:
-        _note.reset(token)
+class FigureTable(Protocol):
+    """What a picture shows, in numbers."""
+
+    def columns(self) -> Mapping[str, np.ndarray]:
+        """The numbers as (row,) arrays of one length, by name."""
+        ...
 
 
 def check_picture_path(path: str | Path) -> Path:
@@ -60,12 +58,16 @@ def check_picture_path(path: str | Path) -> Path:
     return file
 
 
-def save_figure(figure: Figure, path: str | Path) -> None:
+def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) -> Path:
     """Write a figure so that the file is either the old one or the new one, never a part.
 
     Args:
-        figure: The figure; its own dots per inch are used.
-        path: As in `check_picture_path`.
+        figure: The figure, any of matplotlib's; its own dots per inch are used.
+        path: A file name that ends in .png, .pdf or .svg, in a folder that exists; ``~`` is the home directory.
+        note: What the file's metadata say of it.
+
+    Returns:
+        The path.
 
     Raises:
         InvalidInputError: If `check_picture_path` refuses the path, or it cannot be written.
@@ -73,7 +75,6 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     file = check_picture_path(path)
     suffix = file.suffix.lower()
     content = io.BytesIO()
-    note = _note.get()
     metadata = _METADATA[suffix] | ({} if note is None else {_NOTE_FIELDS[suffix]: note})
     figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=metadata)
     try:
@@ -83,3 +84,20 @@ def save_figure(figure: Figure, path: str | Path) -> None:
         raise InvalidInputError(
             "path", "must be a file that can be written", received, "Give another path."
         ) from None
+    return file
+
+
+def save_table(table: FigureTable, path: str | Path) -> Path:
+    """Write the numbers that a picture shows.
+
+    Args:
+        table: The table of a figure.
+        path: A file name that ends in .csv or .npz; ``~`` is the home directory.
+
+    Returns:
+        The path.
+
+    Raises:
+        InvalidInputError: If the path has another ending or cannot be written.
+    """
+    return write_columns(path, table.columns())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.saving import check_picture_path, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from discrete_vae.figures.picture import Picture
 
 # Okabe and Ito's colors: told apart with any color vision.
 _BLUE, _VERMILION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -57,8 +57,18 @@ class TrainingCurves:
     kl_continuous: Curve
     beta: Curve
 
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per point: the quantity's name, step, epoch and value."""
+        curves: dict[str, Curve] = vars(self)
+        names = np.repeat(list(curves), [len(curve.value) for curve in curves.values()])
+        parts = {
+            part: np.concatenate([getattr(curve, part) for curve in curves.values()])
+            for part in ("step", "epoch", "value")
+        }
+        return {"quantity": names, **parts}
 
-def training_curves(records: Iterable[Mapping[str, Any]]) -> TrainingCurves:
+
+def training_curves_table(records: Iterable[Mapping[str, Any]]) -> TrainingCurves:
     """Sort a run's metrics by quantity.
 
     Args:
@@ -71,7 +81,7 @@ def training_curves(records: Iterable[Mapping[str, Any]]) -> TrainingCurves:
         InvalidInputError: If no record holds an ELBO, or one that does lacks its epoch.
 
     Examples:
-        >>> curves = training_curves([{"step": 10, "epoch": 0.5, "elbo": -90.0}])
+        >>> curves = training_curves_table([{"step": 10, "epoch": 0.5, "elbo": -90.0}])
         >>> curves.elbo.value, len(curves.beta.value)
         (array([-90.]), 0)
     """
@@ -95,23 +105,21 @@ def training_curves(records: Iterable[Mapping[str, Any]]) -> TrainingCurves:
     )
 
 
-def draw_training_curves(curves: TrainingCurves, path: str | Path, *, name: str = "") -> None:
+def draw_training_curves(curves: TrainingCurves, *, name: str = "") -> Picture:
     """Draw the ELBO in training and validation, the KL, and beta where it changes, over the epochs.
 
     The first twentieth of a curve, at least its first point, lies outside the axes where it would flatten the rest. No
     axis spans less than a nat, so that what does not change looks so. A run with one point shows its numbers.
 
     Args:
-        curves: What `training_curves` returned.
-        path: File to write, ending in .png, .pdf or .svg.
+        curves: What `training_curves_table` returned.
         name: What was trained, for the title.
 
-    Raises:
-        InvalidInputError: If `check_picture_path` refuses the path; nothing is written.
+    Returns:
+        The figure.
     """
-    from matplotlib.figure import Figure
+    from discrete_vae.figures.picture import Picture
 
-    check_picture_path(path)
     epochs = np.concatenate([curves.elbo.epoch, curves.validation_elbo.epoch])
     single = float(np.ptp(epochs)) == 0
     draws = [_draw_elbo]
@@ -120,7 +128,7 @@ def draw_training_curves(curves: TrainingCurves, path: str | Path, *, name: str 
     if len(curves.beta.value) and np.ptp(curves.beta.value) > 0 and not single:
         draws.append(_draw_beta)
     ratios = [3.0, 1.8, 1.2][: len(draws)]
-    figure = Figure(figsize=(7.2, 1.3 * sum(ratios) + 0.4), dpi=150, facecolor="white", layout="constrained")
+    figure = Picture((7.2, 1.3 * sum(ratios) + 0.4), layout="constrained")
     panels = list(figure.subplots(len(draws), 1, sharex=True, height_ratios=ratios, squeeze=False).flat)
     title = f"Training of {name}" if name else "Training"
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
@@ -135,7 +143,7 @@ def draw_training_curves(curves: TrainingCurves, path: str | Path, *, name: str 
     panels[-1].set(xlabel="epoch (passes over the training examples)", xlim=_epochs_shown(epochs))
     if single:
         _write_numbers(panels[0], curves)
-    save_figure(figure, path)
+    return figure
 
 
 def _draw_elbo(axes: Axes, curves: TrainingCurves) -> None:

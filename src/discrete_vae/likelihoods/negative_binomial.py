@@ -13,6 +13,7 @@ from discrete_vae.domains import COUNTS, Domain
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.moments import feature_moments
 from discrete_vae.likelihoods.standardizer import Standardizer
+from discrete_vae.numerics import project_
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _MIN_SIZE, _MAX_SIZE = 1e-4, 1e6
@@ -158,7 +159,7 @@ class NegativeBinomialLikelihood(Likelihood):
     @torch.no_grad()
     def project_(self) -> None:
         """Bring r back between 1e-4 and 1e6."""
-        self.log_size.clamp_(math.log(_MIN_SIZE), math.log(_MAX_SIZE))
+        project_(self.log_size, math.log(_MIN_SIZE), math.log(_MAX_SIZE))
 
     def _log_mean(self, parameters: Tensor) -> Tensor:
         eta = self._only(parameters)

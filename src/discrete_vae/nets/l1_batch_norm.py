@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.numerics import bounded
+from discrete_vae.numerics import bounded, project_
 
 _SCALE_BOUNDS = (2.0, 3.0)
 
@@ -100,5 +100,5 @@ class L1BatchNorm(nn.Module):
     def project_(self) -> None:
         """Bring the parameters s, then o, back inside the paper's bounds; does nothing where there are none."""
         if self.bounded:
-            self.scale.clamp_(*_SCALE_BOUNDS)
-            self.offset.copy_(torch.clamp(self.offset, -self.scale, self.scale))
+            project_(self.scale, *_SCALE_BOUNDS)
+            project_(self.offset, -self.scale, self.scale)

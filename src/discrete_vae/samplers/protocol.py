@@ -24,6 +24,11 @@ class Sampler(Protocol):
     energy: BoltzmannMachine
     num_chains: int
 
+    @property
+    def z(self) -> Tensor:
+        """A copy of the states of all chains, (chain, unit) float32 in {0,1}."""
+        ...
+
     def step(self, num_sweeps: int) -> Tensor:
         """Advance all chains; returns a copy, (chain, unit) float32 in {0,1}, without gradient."""
         ...

@@ -24,7 +24,7 @@ class SpikeSmoothing(Smoothing):
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Read z off zeta; see `Smoothing.sample_z`."""
         self._check_pair("zeta", zeta, logits)
-        return (zeta != 0).to(zeta.dtype)
+        return _read_z(zeta.detach())
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw zeta from r(zeta|z); see `Smoothing.sample_zeta`.
@@ -59,6 +59,11 @@ class SpikeSmoothing(Smoothing):
     def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
         # value z; backward (1-z)/(1-q) dq/dl = (1-z) q, and softplus(l) is the function with slope q.
         # Written so, there is no division by 1-q and nothing to clamp (eq. J-gradient-z-0).
-        z = (zeta != 0).to(logits.dtype)
+        z = _read_z(zeta.detach()).to(logits.dtype)
         slope = softplus(logits)
         return z + (1 - z) * (slope - slope.detach())
+
+
+def _read_z(zeta: Tensor) -> Tensor:
+    """1 where zeta is not 0; a NaN comes out, or a broken network would look like z = 1."""
+    return torch.where(zeta.abs() > 0, 1.0, zeta)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, values_are_known
-from discrete_vae.numerics import bounded, replace_gradient
+from discrete_vae.numerics import bounded, project_, replace_gradient
 from discrete_vae.smoothing.spike import SpikeSmoothing
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
@@ -71,7 +71,7 @@ class SpikeExponential(SpikeSmoothing):
     @torch.no_grad()
     def project_(self) -> None:
         """Bring the parameter beta back between 0.01 and the bound."""
-        self.beta.clamp_(_MIN_BETA, self.max_beta)
+        project_(self.beta, _MIN_BETA, self.max_beta)
 
     def _bounded_beta(self) -> Tensor:
         return bounded(self.beta, _MIN_BETA, self.max_beta) if self.beta.requires_grad else self.beta

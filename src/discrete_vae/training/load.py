@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
+from discrete_vae.devices import check_device
 from discrete_vae.errors import naming
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.saved_weights import load_weights
@@ -50,7 +51,8 @@ def load_run(
 
     Args:
         run: The run, or its folder; ``~`` is the home directory.
-        checkpoint: A step, or which one; the best is that with the highest validation ELBO.
+        checkpoint: A step, or which one; the best is that with the highest validation ELBO, less two standard
+            errors of its log Z.
         device: Where the model and the chains are wanted.
         accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
 
@@ -58,9 +60,10 @@ def load_run(
         The model and the chains.
 
     Raises:
-        InvalidInputError: If the config or the checkpoint is missing, damaged, or they do not fit each other; if a
-            weight is not finite; if the config has changed and that is not accepted.
+        InvalidInputError: If the device is not there; if the config or the checkpoint is missing, damaged, or they do
+            not fit each other; if a weight is not finite; if the config has changed and that is not accepted.
     """
+    device = check_device(device)
     run = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
     config, store = run.read_experiment(), run.checkpoints()
     change = check_config(run, store.newest(), accept=accept_changed_config)

@@ -26,6 +26,7 @@ from discrete_vae.training.finite import check_finite, non_finite_term, non_fini
 from discrete_vae.training.log_metrics import Clock, is_due, state_metrics, validates
 from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run_checkpoints import RunCheckpoints
+from discrete_vae.training.selection import validation_score
 from discrete_vae.training.state import TrainingState, check_experiment
 
 _POSTERIOR_STREAM = 0x706F7374
@@ -39,7 +40,7 @@ class TrainingResult:
     Attributes:
         num_steps: Steps of the whole run.
         step: Steps done; fewer if the run was asked to stop.
-        best_step: Step of the checkpoint with the best validation ELBO; None before the first validation.
+        best_step: Step of the best checkpoint, by `validation_score`; None before the first validation.
         best_elbo: That ELBO, nats; None before the first validation.
         seconds: Time this process trained.
     """
@@ -111,7 +112,8 @@ def run_steps(
             shown.advance(state.step)
             epoch = state.step / batches.steps_per_epoch
             if is_due(settings, state.step, num_steps):
-                change = _estimate_log_partition(state, store)
+                validating = validates(settings, state.step, num_steps)
+                change = _estimate_log_partition(state, store, to_compare=validating)
                 values = state.sums.means(change) | state_metrics(state)
                 check_finite(values, state.step, store)
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
@@ -126,6 +128,7 @@ def run_steps(
                 found = {
                     "validation_elbo": estimate.elbo,
                     "validation_elbo_std_error": estimate.total_std_error,
+                    "validation_score": validation_score(estimate),
                 }
                 found = {name: value for name, value in found.items() if not math.isnan(value)}
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
@@ -195,13 +198,13 @@ def training_step(
     return elbo
 
 
-def _estimate_log_partition(state: TrainingState, store: CheckpointStore) -> float:
+def _estimate_log_partition(state: TrainingState, store: CheckpointStore, *, to_compare: bool) -> float:
     """Estimate log Z anew; returns by how much the state's value changed."""
     broken = non_finite_weight(state, store)
     if broken is not None:
         raise broken
     before = state.log_partition
-    state.estimate_log_partition()
+    state.estimate_log_partition(to_compare=to_compare)
     return state.log_partition - before
 
 

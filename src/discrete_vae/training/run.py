@@ -10,6 +10,7 @@ import torch
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.dataset import DataSplits
+from discrete_vae.devices import check_device
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import unicode_path
 from discrete_vae.runs.environment import describe_environment
@@ -49,8 +50,8 @@ def train(
         How far it came and which checkpoint is the best.
 
     Raises:
-        InvalidInputError: If the data do not fit the model, the folder holds something else, another config's or
-            other data's run, or another process trains in it; or the last checkpoint is damaged.
+        InvalidInputError: If the data do not fit the model, the device is not there, the folder holds something else,
+            another config's or other data's run, or another process trains in it; or the last checkpoint is damaged.
         NonFiniteLossError: If a term of the loss, a weight or the validation ELBO is not finite; checkpoints stay as
             they are.
         CheckpointWriteError: If a checkpoint cannot be written; those before it stay.
@@ -64,6 +65,7 @@ def train(
         >>> result.step
         0
     """
+    device = check_device(device)
     check_experiment(config, dataset)
     run = _folder(run_dir)
     with sole_writer(run.path):

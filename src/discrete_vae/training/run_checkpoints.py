@@ -15,9 +15,11 @@ from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.finite import non_finite_weight
 from discrete_vae.training.log_metrics import missing_lines
+from discrete_vae.training.selection import validation_score
 from discrete_vae.training.state import TrainingState
 
 _CHANGES = "config_changes"
+_ELBO, _SCORE = "validation_elbo", "validation_score"
 _NAMED_STEPS = 5
 
 
@@ -34,6 +36,7 @@ class RunCheckpoints:
         store: The checkpoints.
         best_step: Step of the best one; None before the first validation.
         best_elbo: Its validation ELBO, nats; None before the first validation.
+        best_score: What it is the best by, `validation_score`, nats; None before the first validation.
 
     Raises:
         InvalidInputError: If the last checkpoint is damaged or another model's, or the config has changed.
@@ -45,6 +48,7 @@ class RunCheckpoints:
         self.store: CheckpointStore = run.checkpoints()
         self.best_step: int | None = None
         self.best_elbo: float | None = None
+        self.best_score: float | None = None
         self._state, self._run, self._num_steps = state, run, num_steps
         self._config_sum = run.config_sha256()
         self._changes: list[Any] = []
@@ -69,8 +73,10 @@ class RunCheckpoints:
                 if not checkpoint.record.interim or checkpoint.step >= self._num_steps:
                     raise InvalidInputError("best", "must name a checkpoint", "none", repair)
             else:
-                elbo = check_number("best validation_elbo", best.get("validation_elbo"), repair=repair)
-                self.best_step, self.best_elbo = best["step"], elbo
+                self.best_step = best["step"]
+                self.best_elbo, self.best_score = (
+                    check_number(f"best {name}", best.get(name), repair=repair) for name in (_ELBO, _SCORE)
+                )
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
         self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
@@ -81,10 +87,11 @@ class RunCheckpoints:
 
     def save(self, estimate: MeanElbo) -> bool:
         """Save the state after a validation; returns whether it is the best so far."""
-        better = self.best_elbo is None or estimate.elbo > self.best_elbo
+        score = validation_score(estimate)
+        better = self.best_score is None or score > self.best_score
         if better:
-            self.best_step, self.best_elbo = self._state.step, estimate.elbo
-        self._save(best={"validation_elbo": estimate.elbo} if better else None)
+            self.best_step, self.best_elbo, self.best_score = self._state.step, estimate.elbo, score
+        self._save(best={_ELBO: estimate.elbo, _SCORE: score} if better else None)
         return better
 
     def save_interim(self) -> None:

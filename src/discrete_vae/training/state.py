@@ -16,7 +16,7 @@ from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.readable import check_readable
 from discrete_vae.errors import InvalidInputError, naming
-from discrete_vae.log_partition.estimate import quick_log_partition
+from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.saved_weights import check_weights, load_weights
 from discrete_vae.noise import key_to_seed
@@ -78,15 +78,24 @@ class TrainingState:
         state.estimate_log_partition()
         return state
 
-    def estimate_log_partition(self) -> None:
-        """Estimate log Z at the prior's present weights, exactly or by a short annealing."""
-        found = quick_log_partition(
-            self.model.prior,
-            num_chains=_ANNEALED_CHAINS,
-            num_temperatures=_TEMPERATURES,
-            max_enumerated=_MAX_ENUMERATED,
-            seed=key_to_seed(self.seed, _LOG_Z_STREAM, self.step),
-        )
+    def estimate_log_partition(self, *, to_compare: bool = False) -> None:
+        """Estimate log Z at the prior's present weights, exactly or by a short annealing.
+
+        Args:
+            to_compare: Whether the value will be compared with other checkpoints': then annealing, which is too low on
+                average and may not know it, is not enough (`comparable_log_partition`).
+        """
+        seed = key_to_seed(self.seed, _LOG_Z_STREAM, self.step)
+        if to_compare:
+            found = comparable_log_partition(self.model.prior, chains=self.chains.z, seed=seed)
+        else:
+            found = quick_log_partition(
+                self.model.prior,
+                num_chains=_ANNEALED_CHAINS,
+                num_temperatures=_TEMPERATURES,
+                max_enumerated=_MAX_ENUMERATED,
+                seed=seed,
+            )
         self.log_partition, self.log_partition_std_error = found.value, found.std_error
 
     def capture(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

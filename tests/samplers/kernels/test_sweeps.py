@@ -7,7 +7,7 @@ from numba import njit
 
 from discrete_vae import RBM, FactorialBernoulli
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.kernels import numba_bipartite, sweeps, torch_reference
+from discrete_vae.samplers.kernels import numba_bipartite, torch_reference
 from discrete_vae.samplers.kernels.bipartite_intrinsics import GROUP, LANES, PART, ROWS, TILE, decide
 from discrete_vae.samplers.kernels.philox import fair_coins, uniforms
 from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
@@ -167,10 +167,10 @@ def test_surrounding_autocast_does_not_reach_the_logits():
 @njit
 def compiled_decisions(words, inverse, bias, table):
     """Decide tiles of four chains without any spin of the other side."""
-    spins, others = np.empty((len(words), PART, 1), np.uint16), np.zeros((PART, 1), np.uint16)
+    spins, others = np.empty((len(words), 1, PART), np.uint16), np.zeros((1, PART), np.uint16)
     for i in range(len(words)):
-        decide(spins[i], 1, 0, 0, words[i], 0, inverse, bias[i], table, others, 1)
-    return spins[:, :, 0]
+        decide(spins[i], 0, words[i], 0, inverse, bias[i], 0, table, 0, others, 0, 1, PART, 0)
+    return spins[:, 0]
 
 
 def test_compiled_decision_is_the_logistic_one():
@@ -251,25 +251,27 @@ def test_factorial_machine_follows_its_biases_word_by_word():
     assert torch.equal(z, last_only)
 
 
-def test_the_memory_of_tables_is_bounded():
-    """Counted, not allocated: 16 times the weights."""
-    for sides in ((5, 3), (64, 64), (61, 37), (130, 70)):
-        tiles = [len(numba_bipartite._units(0, sides[0])), len(numba_bipartite._units(sides[0], sum(sides)))]
-        tables, _ = numba_bipartite._workspace(*tiles)
-        assert sum(table.nbytes for table in tables) == sweeps.table_bytes(*sides)
-    assert sweeps.table_bytes(2048, 2048) == 16 * 2048 * 2048 * 4 == sweeps.MAX_TABLE_BYTES
-    assert sweeps.table_bytes(4096, 4096) == 1 << 30
+@pytest.mark.parametrize("sides", [(64, 64), (61, 37), (128, 128), (130, 128), (512, 300)], ids=str)
+def test_the_memory_that_is_kept_is_bounded(sides):
+    """Tables are 16 times the weights, so only small machines have them."""
+    tiles = [len(numba_bipartite._units(0, sides[0])), len(numba_bipartite._units(sides[0], sum(sides)))]
+    tables, weights, _ = numba_bipartite._workspace(*tiles)
+    of_weights = sum(weight.nbytes for weight in weights)
+    assert of_weights == 2 * tiles[0] * tiles[1] * TILE**2 * 4
+    of_tables = 16 * of_weights // 2
+    expected = of_tables if of_tables <= numba_bipartite.LARGEST_TABLE else 0
+    assert sum(table.nbytes for table in tables) == expected
+    assert (expected > 0) == (max(sides) <= 128)
 
 
-def test_machines_above_the_bound_take_plain_products(monkeypatch):
-    rbm = make_rbm(20, 20)
-    z = fair_coins(30, 40, key=1)
-    expected = run_sweeps(rbm, z, 3, key=2, first_sweep=1)
-    monkeypatch.setattr(sweeps, "MAX_TABLE_BYTES", sweeps.table_bytes(20, 20) - 1)
-    assert choose_kernel(rbm) is torch_reference.run
-    assert torch.equal(run_sweeps(rbm, z, 3, key=2, first_sweep=1), expected)
-    monkeypatch.setattr(sweeps, "MAX_TABLE_BYTES", sweeps.table_bytes(20, 20))
-    assert choose_kernel(rbm) is not torch_reference.run
+@pytest.mark.parametrize("shape", [(5, 3), (61, 37), (100, 70)], ids=str)
+def test_rows_that_are_made_when_they_are_due_are_those_of_whole_tables(shape, monkeypatch):
+    rbm, z = make_rbm(*shape), fair_coins(30, sum(shape), key=1)
+    whole = run_sweeps(rbm, z, 3, key=2, first_sweep=1)
+    monkeypatch.setattr(numba_bipartite, "LARGEST_TABLE", 0)
+    monkeypatch.setattr(numba_bipartite, "_kept", numba_bipartite._Kept())
+    assert torch.equal(run_sweeps(rbm, z, 3, key=2, first_sweep=1), whole)
+    assert not any(table.size for table in numba_bipartite._kept.tables)
 
 
 _MASKS = fair_coins(31, 11, key=2).bool()

@@ -3,8 +3,10 @@
 Layout. A side's units are cut into tiles of 16 that share four Philox counters, and the spins of a tile and chain
 are the bits of a uint16, in the order in which the random words come (`UNIT_ORDER`). The scaled fields of a tile
 are its biases plus three table rows for each tile of the other side: one chosen by that tile's bits 0-4, one by
-bits 5-9, one by bits 10-15. The rows for one tile mostly fit the first-level cache, so each tile is drawn for all
-chains before the next.
+bits 5-9, one by bits 10-15. A chain reads 96 bytes of rows for a byte of spins, so rows have to lie in the first-level
+cache: those for one tile and a block of four tiles of the other side, 32 KiB, serve all chains of a chunk before the
+next. Small machines' tables are made once per call; those of larger ones would not fit the second-level cache, so
+rows are made from the weights, a sixteenth of their size, each time that a block is due.
 
 Arithmetic of counters is in uint64 with explicit masks. numba widens uint32 operations to 64 bits without a word,
 and a forgotten cast then draws from another law; here nothing is left to widen.
@@ -21,14 +23,19 @@ from numba import njit
 from discrete_vae.compiled.loops import ChunkLoop, source_digest
 from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins
 from discrete_vae.samplers.kernels.bipartite_intrinsics import (
+    BLOCK,
     GROUP,
     INNER,
     LANES,
     PART,
+    ROWS,
+    TILE,
+    add_rows,
     decide,
     draw_words,
+    fill_rows,
 )
-from discrete_vae.samplers.kernels.bipartite_layout import build_table, is_binary, pack, unpack
+from discrete_vae.samplers.kernels.bipartite_layout import is_binary, pack, scale_side, unpack
 from discrete_vae.samplers.kernels.vector_spins import LOW, MULTIPLIERS, WEYL
 
 _LOW, _32 = np.uint64(LOW), np.uint64(32)
@@ -66,6 +73,7 @@ def draw_side(
     spins,
     others,
     table,
+    weights,
     biases,
     clamped,
     inverse_temperature,
@@ -78,35 +86,65 @@ def draw_side(
     """Draw one side of all chains of a chunk given the other side.
 
     Args:
-        spins: (chain, tile) uint16, changed; the number of chains is a multiple of 8.
-        others: (chain, tile) uint16, the other side.
-        table: From `build_table`.
-        biases: From `build_table`.
-        clamped: (chain, tile), (1, tile) or (0, tile) uint16, bits of units that keep their values.
+        spins: (tile, chain) uint16, changed; the number of chains is a multiple of 8.
+        others: (tile, chain) uint16, the other side.
+        table: (tile * tile of the other side, row, 16) float32, from `fill_rows`; empty: rows are made when due.
+        weights: From `scale_side`.
+        biases: From `scale_side`.
+        clamped: (tile, chain), (tile, 1) or (tile, 0) uint16, bits of units that keep their values.
         inverse_temperature: (chain,) float32, inverse temperatures.
-        scratch: (3, lane) and (2, lane) uint64 and (8,) uint16, for intermediate values.
+        scratch: (3, lane) and (2, lane) uint64, (8,) uint16, (4, row, 16) and (chain * 16,) float32, for intermediate
+            values.
         first_counter: uint64, first counter of the side.
         first_chain: uint64.
         sweep: uint64.
         key: uint64.
     """
-    lanes, words, before = scratch
-    for tile in range(spins.shape[1]):
+    lanes, words, before, rows, fields = scratch
+    num_others, num_chains = others.shape
+    num_blocks = (num_others + BLOCK - 1) // BLOCK
+    for tile in range(spins.shape[0]):
         chain_part = start_lanes(lanes, first_counter + np.uint64(4 * tile), sweep, key)
-        for group in range(0, spins.shape[0], GROUP):
+        start, step = biases[tile], 0
+        block_rows, place, first, last = table, 0, 0, 0
+        for block in range(num_blocks):
+            first, last = block * num_others // num_blocks, (block + 1) * num_others // num_blocks
+            place = tile * num_others + first
+            if not table.shape[0]:
+                for other in range(last - first):
+                    fill_rows(rows, other, weights, place + other)  # pyright: ignore[reportCallIssue]
+                block_rows, place = rows, 0
+            if last < num_others:
+                for chain in range(0, num_chains, PART):
+                    add_rows(
+                        fields, start, step, block_rows, place, others, first, last - first, num_chains, chain
+                    )  # pyright: ignore[reportCallIssue]
+                start, step = fields, TILE
+        for group in range(0, num_chains, GROUP):
             draw_words(words, lanes, chain_part, first_chain + np.uint64(group), key)  # pyright: ignore[reportCallIssue]
-            if clamped.shape[0]:
+            if clamped.shape[1]:
                 for c in range(GROUP):
-                    before[c] = spins[group + c, tile]
+                    before[c] = spins[tile, group + c]
             for part in range(0, GROUP, PART):
                 decide(
-                    spins, spins.shape[1], tile, group + part, words, part, inverse_temperature, biases[tile],
-                    table[tile], others, others.shape[1],
+                    spins, tile, words, part, inverse_temperature, start, step, block_rows, place, others, first,
+                    last - first, num_chains, group + part,
                 )  # fmt: skip
-            if clamped.shape[0]:
+            if clamped.shape[1]:
                 for c in range(GROUP):
-                    keep = clamped[min(group + c, clamped.shape[0] - 1), tile]
-                    spins[group + c, tile] = (spins[group + c, tile] & ~keep) | (before[c] & keep)
+                    keep = clamped[tile, min(group + c, clamped.shape[1] - 1)]
+                    spins[tile, group + c] = (spins[tile, group + c] & ~keep) | (before[c] & keep)
+
+
+@njit(**INNER)
+def aligned(size):
+    """Uninitialized float32 memory of this thread that starts at a multiple of 64 bytes.
+
+    Memory of two threads in one page would be fetched from one to the other by the processor's guesses.
+    """
+    memory = np.empty(size + 15, np.float32)
+    skip = -(memory.ctypes.data // 4) % 16
+    return memory[skip : skip + size]
 
 
 @njit(**INNER)
@@ -115,6 +153,7 @@ def run_chunk(
     before,
     units,
     tables,
+    weights,
     biases,
     counters,
     clamped,
@@ -135,14 +174,14 @@ def run_chunk(
     num_chains = last - first
     padded = (num_chains + GROUP - 1) // GROUP * GROUP
     spins = (
-        np.zeros((padded, units[0].shape[0]), np.uint16),
-        np.zeros((padded, units[1].shape[0]), np.uint16),
+        np.zeros((units[0].shape[0], padded), np.uint16),
+        np.zeros((units[1].shape[0], padded), np.uint16),
     )
     # one mask for all chains, or one per chain
     from_row, to_row = (0, clamped.shape[0]) if clamped.shape[0] < 2 else (first, last)
     masks = (
-        np.zeros((to_row - from_row, units[0].shape[0]), np.uint16),
-        np.zeros((to_row - from_row, units[1].shape[0]), np.uint16),
+        np.zeros((units[0].shape[0], to_row - from_row), np.uint16),
+        np.zeros((units[1].shape[0], to_row - from_row), np.uint16),
     )
     for side in range(2):
         pack(spins[side], before, units[side], first, last)
@@ -150,14 +189,19 @@ def run_chunk(
     of_chunk = np.ones(padded, np.float32)
     for c in range(num_chains if inverse_temperature.size else 0):
         of_chunk[c] = inverse_temperature[first + c]
-    scratch = np.empty((3, LANES), np.uint64), np.empty((2, LANES), np.uint64), np.empty(GROUP, np.uint16)
+    lanes, words, old = (
+        np.empty((3, LANES), np.uint64),
+        np.empty((2, LANES), np.uint64),
+        np.empty(GROUP, np.uint16),
+    )
+    rows, fields = aligned(BLOCK * ROWS * TILE).reshape(BLOCK, ROWS, TILE), aligned(padded * TILE)
     chain = first_chain + np.uint64(first)
     for half in range(2 * num_sweeps):
         side = half & 1
         sweep = first_sweep + np.uint64(half >> 1)
         draw_side(
-            spins[side], spins[1 - side], tables[side], biases[side], masks[side], of_chunk, scratch,
-            counters[side], chain, sweep, key,
+            spins[side], spins[1 - side], tables[side], weights[side], biases[side], masks[side], of_chunk,
+            (lanes, words, old, rows, fields), counters[side], chain, sweep, key,
         )  # fmt: skip
     for side in range(2):
         unpack(after, spins[side], units[side], first, last)
@@ -169,8 +213,8 @@ def _make(chunks: Any) -> Callable[..., Any]:
     version = source_digest(bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins)
 
     def run_chunks(
-        after, before, binary, weight, bias, units, tables, biases, counters, clamped, inverse_temperature, num_sweeps,
-        key, first_sweep, first_chain,
+        after, before, binary, weight, bias, units, tables, weights, biases, counters, clamped, inverse_temperature,
+        num_sweeps, key, first_sweep, first_chain,
     ):  # fmt: skip
         """Run the sweeps with the chains split in chunks.
 
@@ -184,8 +228,9 @@ def _make(chunks: Any) -> Callable[..., Any]:
             weight: (left, right) float32.
             bias: (unit,) float32.
             units: Pair of (tile, 16) int64, the unit of each bit, -1 for padding.
-            tables: Pair of memory for `build_table`.
-            biases: Pair of memory for `build_table`.
+            tables: Pair of memory for whole tables, see `draw_side`; empty: rows are made when they are due.
+            weights: Pair of memory for `scale_side`.
+            biases: Pair of memory for `scale_side`.
             counters: Pair of uint64, the first counter of each side.
             clamped: (chain, unit), (1, unit) or (0, unit) float32, 1 where a unit keeps its value.
             inverse_temperature: (chain,) or (0,) float32, inverse temperatures; none means 1.
@@ -195,12 +240,15 @@ def _make(chunks: Any) -> Callable[..., Any]:
             first_chain: uint64, number of the first chain.
         """
         for side in range(2):
-            build_table(tables[side], biases[side], weight, bias, units[side], units[1 - side])
+            scale_side(weights[side], biases[side], weight, bias, units[side], units[1 - side])
+            for pair in range(tables[side].shape[0]):
+                fill_rows(tables[side], pair, weights[side], pair)  # pyright: ignore[reportCallIssue]
         num_chains, num_chunks = before.shape[0], binary.shape[0]
         for c in chunks(num_chunks):
             binary[c] = run_chunk(
-                after, before, units, tables, biases, counters, clamped, inverse_temperature, num_sweeps, key,
-                first_sweep, first_chain, c * num_chains // num_chunks, (c + 1) * num_chains // num_chunks,
+                after, before, units, tables, weights, biases, counters, clamped, inverse_temperature,
+                num_sweeps, key, first_sweep, first_chain, c * num_chains // num_chunks,
+                (c + 1) * num_chains // num_chunks,
             )  # fmt: skip
         return version
 

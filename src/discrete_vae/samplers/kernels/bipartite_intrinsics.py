@@ -1,4 +1,4 @@
-"""The two inner steps of the CPU kernel, as numba intrinsics: random words, and decisions.
+"""The inner steps of the CPU kernel, as numba intrinsics: random words, table rows, fields, and decisions.
 
 The loops around them are in `bipartite_compiled`; see there for the layout.
 """
@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from discrete_vae.samplers.kernels.vector_ir import (
     FLOAT32,
-    INT16,
     INT32,
     INT64,
     Vector,
@@ -34,6 +34,7 @@ PART = 4  # chains whose spins are decided together
 LANES = GROUP * TILE // 4  # counters of a group
 SPLIT = (5, 5, 6)  # bits of a tile that choose a row of the table
 ROWS = sum(1 << bits for bits in SPLIT)  # of the table for one tile and one tile of the other side
+BLOCK = 4  # tiles of the other side whose rows, 32 KiB, are read by all chains before the next
 
 INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Options of compiled functions that only others call."""
@@ -76,58 +77,148 @@ def draw_words(_typing, words, lanes, chain_part, chain, key):
 
 
 @intrinsic
-def decide(
-    _typing, spins, num_tiles, tile, chain, words, part, inverse_temperature, bias, table, others, num_others
-):
-    """Draw the spins of one tile of four chains, see `comes_on`.
+def fill_rows(_typing, table, place, weights, pair):
+    """Fill the rows of the table for one tile and one tile of the other side: sums of weights, by doubling.
 
     Args:
-        spins: (chain, tile) uint16, receives the spins.
-        num_tiles: int64, length of a row of spins.
-        tile: int64, index of the tile within it.
-        chain: int64, index of the first of the four chains.
-        words: (2, lane) uint64, from `draw_words`.
-        part: int64, number of the first of the four chains within its group.
-        inverse_temperature: (chain,) float32, inverse temperatures.
-        bias: (16,) float32, the biases of the tile times -log2(e); aligned to 64 bytes, as the table is.
-        table: (row, 16) float32, the rows of the tile for all tiles of the other side.
-        others: (chain, tile) uint16, the other side.
-        num_others: int64, length of a row of others.
+        table: (place, row, 16) float32, changed; aligned to 64 bytes for the sake of speed.
+        place: int64, index of the rows within it.
+        weights: (pair, 16, 16) float32, the scaled weights between each bit of the other tile and the tile's bits.
+        pair: int64, index of the two tiles within it.
     """
 
     def generate(context, builder, signature, arguments):
-        spins, num_tiles, tile, chain, words, part, inverse_temperature, bias, table, others, num_others = (
-            pointers_and_scalars(context, builder, signature, arguments)
+        table, place, weights, pair = pointers_and_scalars(context, builder, signature, arguments)
+        rows = builder.gep(table, [builder.mul(place, constant(ROWS * TILE))])
+        weights = builder.gep(weights, [builder.mul(pair, constant(TILE * TILE))])
+
+        def row(number):
+            return builder.gep(rows, [constant(number * TILE)])
+
+        bit, origin = 0, 0
+        for width in SPLIT:
+            zeros = ir.Constant(ir.VectorType(FLOAT32, TILE), [0.0] * TILE)
+            store(Vector(builder, zeros), row(origin), align=4)
+            for k in range(width):
+                weight = load(builder, builder.gep(weights, [constant(bit * TILE)]), FLOAT32, TILE, align=4)
+                for known in range(origin, origin + (1 << k)):
+                    total = load(builder, row(known), FLOAT32, TILE, align=4) + weight
+                    store(total, row(known + (1 << k)), align=4)
+                bit += 1
+            origin += 1 << width
+        return context.get_dummy_value()
+
+    return types.void(table, place, weights, pair), generate
+
+
+@intrinsic
+def add_rows(_typing, fields, start, step, table, place, others, first, count, num_chains, chain):
+    """Set the scaled fields of one tile of four chains to earlier ones plus the rows that some tiles choose.
+
+    Args:
+        fields: (chain, 16) float32 as one array, receives them.
+        start: float32, the earlier ones.
+        step: int64, distance of the earlier ones of two chains: 16, or 0 for the same of all.
+        table: (place, row, 16) float32, from `fill_rows`.
+        place: int64, index of the first tile's rows within it.
+        others: (tile, chain) uint16, the spins of the other side.
+        first: int64, index of the first tile within them.
+        count: int64, number of tiles.
+        num_chains: int64, length of a row of others, a multiple of 4.
+        chain: int64, index of the first of the four chains, a multiple of 4.
+    """
+
+    def generate(context, builder, signature, arguments):
+        fields, start, step, table, place, others, first, count, num_chains, chain = pointers_and_scalars(
+            context, builder, signature, arguments
         )
-        chains = [builder.add(chain, constant(i)) for i in range(PART)]
-        t = concatenate(_sum_rows(builder, bias, table, others, chains, num_others))
-        scales = (builder.load(builder.gep(inverse_temperature, [c])) for c in chains)
-        t = t * concatenate([splat(builder, value, TILE) for value in scales])
-        on = comes_on(t, _words_of(builder, words, part)).view(INT16)
-        for i, c in enumerate(chains):
-            builder.store(on.element(i), builder.gep(spins, [builder.add(builder.mul(c, num_tiles), tile)]))
+        sums = _sum_rows(builder, start, step, table, place, others, first, count, num_chains, chain)
+        for i, total in enumerate(sums):
+            of_chain = builder.mul(builder.add(chain, constant(i)), constant(TILE))
+            store(total, builder.gep(fields, [of_chain]), align=4)
+        return context.get_dummy_value()
+
+    signature = types.void(fields, start, step, table, place, others, first, count, num_chains, chain)
+    return signature, generate
+
+
+@intrinsic
+def decide(
+    _typing, spins, tile, words, part, inverse_temperature, start, step, table, place, others, first, count, num_chains,
+    chain,
+):  # fmt: skip
+    """Draw the spins of one tile of four chains, see `comes_on`.
+
+    Args:
+        spins: (tile, chain) uint16, receives the spins.
+        tile: int64, index of the tile within it.
+        words: (2, lane) uint64, from `draw_words`.
+        part: int64, number of the first of the four chains within its group.
+        inverse_temperature: (chain,) float32, inverse temperatures.
+        start: This and all further ones as for `add_rows`; the sums are the fields.
+        step: int64.
+        table: float32.
+        place: int64.
+        others: uint16.
+        first: int64.
+        count: int64.
+        num_chains: int64, length of a row of both arrays of spins.
+        chain: int64.
+    """
+
+    def generate(context, builder, signature, arguments):
+        spins, tile, words, part, inverse_temperature, *fields = pointers_and_scalars(
+            context, builder, signature, arguments
+        )
+        num_chains, chain = fields[-2:]
+        t = concatenate(_sum_rows(builder, *fields))
+        inverses = (
+            builder.load(builder.gep(inverse_temperature, [builder.add(chain, constant(i))]))
+            for i in range(PART)
+        )
+        t = t * concatenate([splat(builder, value, TILE) for value in inverses])
+        on = comes_on(t, _words_of(builder, words, part)).view(INT64)
+        store(on, builder.gep(spins, [builder.add(builder.mul(tile, num_chains), chain)]), align=2)
         return context.get_dummy_value()
 
     signature = types.void(
-        spins, num_tiles, tile, chain, words, part, inverse_temperature, bias, table, others, num_others
+        spins,
+        tile,
+        words,
+        part,
+        inverse_temperature,
+        start,
+        step,
+        table,
+        place,
+        others,
+        first,
+        count,
+        num_chains,
+        chain,
     )
     return signature, generate
 
 
-def _sum_rows(builder, bias, table, spins, chains, num_tiles):
-    """The scaled fields of some chains, one vector per chain: the bias and the rows that their spins choose."""
-    start = load(builder, bias, FLOAT32, TILE, align=64)
-    totals = [cgutils.alloca_once_value(builder, start.value) for _ in chains]
-    rows = [builder.gep(spins, [builder.mul(chain, num_tiles)]) for chain in chains]
-    with cgutils.for_range(builder, num_tiles) as loop:
+def _sum_rows(builder, start, step, table, place, others, first, count, num_chains, chain):
+    """The scaled fields of four chains, one vector per chain: the start and the rows that their spins choose."""
+    totals = []
+    for i in range(PART):
+        of_chain = builder.mul(builder.add(chain, constant(i)), step)
+        value = load(builder, builder.gep(start, [of_chain]), FLOAT32, TILE, align=4).value
+        totals.append(cgutils.alloca_once_value(builder, value))
+    table = builder.gep(table, [builder.mul(place, constant(ROWS * TILE))])
+    others = builder.gep(others, [builder.add(builder.mul(first, num_chains), chain)])
+    with cgutils.for_range(builder, count) as loop:
         of_tile = builder.gep(table, [builder.mul(loop.index, constant(ROWS * TILE))])
-        for total, row in zip(totals, rows, strict=True):
-            bits = builder.zext(builder.load(builder.gep(row, [loop.index])), INT64)
-            chosen, shift, origin = [], 0, 0
+        four = load(builder, builder.gep(others, [builder.mul(loop.index, num_chains)]), INT64, 1, align=2)
+        bits = four.element(0)  # of all four chains
+        for i, total in enumerate(totals):
+            chosen, shift, origin = [], TILE * i, 0
             for width in SPLIT:
                 code = builder.and_(builder.lshr(bits, constant(shift)), constant((1 << width) - 1))
                 offset = builder.add(builder.mul(code, constant(TILE)), constant(origin * TILE))
-                chosen.append(load(builder, builder.gep(of_tile, [offset]), FLOAT32, TILE, align=64))
+                chosen.append(load(builder, builder.gep(of_tile, [offset]), FLOAT32, TILE, align=4))
                 shift, origin = shift + width, origin + (1 << width)
             total_before = Vector(builder, builder.load(total))
             builder.store((total_before + (chosen[0] + (chosen[1] + chosen[2]))).value, total)
@@ -142,42 +233,3 @@ def _words_of(builder, words, part):
         for start in (lane, builder.add(lane, constant(LANES))):
             halves.append(load(builder, builder.gep(words, [start]), INT32, TILE // 2, align=8))
     return concatenate(halves)
-
-
-@intrinsic
-def pack_tile(_typing, values, first):
-    """The spins of a whole tile, from 16 float32 in the order of units: uint16; any value but 0 counts as 1.
-
-    Args:
-        values: float32 array.
-        first: int64, index of the tile's first unit in the flat array.
-    """
-
-    def generate(context, builder, signature, arguments):
-        values, first = pointers_and_scalars(context, builder, signature, arguments)
-        tile = load(builder, builder.gep(values, [first]), FLOAT32, TILE, align=4)
-        return tile.permuted(UNIT_ORDER.tolist()).differs_from(0).view(INT16).element(0)
-
-    return types.uint16(values, first), generate
-
-
-@intrinsic
-def unpack_tile(_typing, values, first, spins):
-    """Undo `pack_tile`, writing 0 and 1.
-
-    Args:
-        values: float32 array, changed.
-        first: int64, index of the tile's first unit in the flat array.
-        spins: uint16.
-    """
-
-    def generate(context, builder, signature, arguments):
-        values, first, spins = pointers_and_scalars(context, builder, signature, arguments)
-        bits = splat(builder, builder.zext(spins, INT32), TILE) & numbers(
-            builder, INT32, [1 << b for b in range(TILE)]
-        )
-        tile = bits.differs_from(0).to_float(signed=False)
-        store(tile.permuted(np.argsort(UNIT_ORDER).tolist()), builder.gep(values, [first]), align=4)
-        return context.get_dummy_value()
-
-    return types.void(values, first, spins), generate

@@ -1,21 +1,32 @@
-"""Tables and packed spins of the CPU kernel; `bipartite_compiled` explains the layout."""
+"""Scaled weights and packed spins of the CPU kernel; `bipartite_compiled` explains the layout."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import intrinsic
 
-from discrete_vae.samplers.kernels.bipartite_intrinsics import INNER, SPLIT, TILE, pack_tile, unpack_tile
+from discrete_vae.samplers.kernels.bipartite_intrinsics import INNER, TILE, UNIT_ORDER
+from discrete_vae.samplers.kernels.vector_ir import (
+    FLOAT32,
+    INT16,
+    INT32,
+    load,
+    numbers,
+    pointers_and_scalars,
+    splat,
+    store,
+)
 
 _MINUS_LOG2_E = np.float32(-1.4426950408889634)
 
 
 @njit(**INNER)
-def build_table(table, biases, weight, bias, units, others):
-    """Fill the table and the biases of a side, both scaled by -log2(e).
+def scale_side(weights, biases, weight, bias, units, others):
+    """Set the weights and biases of a side in the order of its bits, both scaled by -log2(e).
 
     Args:
-        table: (tile, tile of the other side, row, 16) float32.
+        weights: (tile * tile of the other side, 16, 16) float32: other tile's bit, tile's bit.
         biases: (tile, 16) float32.
         weight: (left, right) float32.
         bias: (unit,) float32.
@@ -23,31 +34,20 @@ def build_table(table, biases, weight, bias, units, others):
         others: (tile of the other side, 16) int64, likewise.
     """
     num_left = weight.shape[0]
-    pairs = np.empty(TILE, np.float32)
     for tile in range(units.shape[0]):
         for j in range(TILE):
             unit = units[tile, j]
             biases[tile, j] = bias[unit] * _MINUS_LOG2_E if unit >= 0 else np.float32(0)
         for other in range(others.shape[0]):
-            rows = table[tile, other]
-            bit, start = 0, 0
-            for width in SPLIT:
+            pair = weights[tile * others.shape[0] + other]
+            for k in range(TILE):
+                source = others[other, k]
                 for j in range(TILE):
-                    rows[start, j] = np.float32(0)
-                for k in range(width):
-                    source = others[other, bit]
-                    for j in range(TILE):
-                        unit = units[tile, j]
-                        pairs[j] = np.float32(0)
-                        if unit >= 0 and source >= 0:
-                            left, right = (unit, source) if unit < source else (source, unit)
-                            pairs[j] = weight[left, right - num_left] * _MINUS_LOG2_E
-                    # bit k doubles the rows that are there, adding its weights to each of them
-                    for known in range(start, start + (1 << k)):
-                        for j in range(TILE):
-                            rows[known + (1 << k), j] = rows[known, j] + pairs[j]
-                    bit += 1
-                start += 1 << width
+                    unit = units[tile, j]
+                    pair[k, j] = np.float32(0)
+                    if unit >= 0 and source >= 0:
+                        left, right = (unit, source) if unit < source else (source, unit)
+                        pair[k, j] = weight[left, right - num_left] * _MINUS_LOG2_E
 
 
 @njit(**INNER)
@@ -58,6 +58,45 @@ def is_binary(values, first, last):
         for i in range(values.shape[1]):
             others += (values[c, i] != 0) & (values[c, i] != 1)
     return others == 0
+
+
+@intrinsic
+def pack_tile(_typing, values, first):
+    """The spins of a whole tile, from 16 float32 in the order of units: uint16; any value but 0 counts as 1.
+
+    Args:
+        values: float32 array.
+        first: int64, index of the tile's first unit in the flat array.
+    """
+
+    def generate(context, builder, signature, arguments):
+        values, first = pointers_and_scalars(context, builder, signature, arguments)
+        tile = load(builder, builder.gep(values, [first]), FLOAT32, TILE, align=4)
+        return tile.permuted(UNIT_ORDER.tolist()).differs_from(0).view(INT16).element(0)
+
+    return types.uint16(values, first), generate
+
+
+@intrinsic
+def unpack_tile(_typing, values, first, spins):
+    """Undo `pack_tile`, writing 0 and 1.
+
+    Args:
+        values: float32 array, changed.
+        first: int64, index of the tile's first unit in the flat array.
+        spins: uint16.
+    """
+
+    def generate(context, builder, signature, arguments):
+        values, first, spins = pointers_and_scalars(context, builder, signature, arguments)
+        bits = splat(builder, builder.zext(spins, INT32), TILE) & numbers(
+            builder, INT32, [1 << b for b in range(TILE)]
+        )
+        tile = bits.differs_from(0).to_float(signed=False)
+        store(tile.permuted(np.argsort(UNIT_ORDER).tolist()), builder.gep(values, [first]), align=4)
+        return context.get_dummy_value()
+
+    return types.void(values, first, spins), generate
 
 
 @njit(**INNER)
@@ -71,18 +110,18 @@ def first_of_whole(units):
 
 @njit(**INNER)
 def pack(spins, values, units, first, last):
-    """Pack rows first to last of values (row, unit), 0 or 1, into spins (row, tile)."""
+    """Pack rows first to last of values (row, unit), 0 or 1, into spins (tile, row)."""
     for tile in range(units.shape[0]):
         whole = first_of_whole(units[tile])
         for c in range(first, last):
             if whole >= 0:
-                spins[c - first, tile] = pack_tile(values, c * values.shape[1] + whole)  # pyright: ignore[reportCallIssue]
+                spins[tile, c - first] = pack_tile(values, c * values.shape[1] + whole)  # pyright: ignore[reportCallIssue]
             else:
                 bits = 0
                 for j in range(TILE):
                     if units[tile, j] >= 0:
                         bits |= int(values[c, units[tile, j]] != 0) << j
-                spins[c - first, tile] = bits
+                spins[tile, c - first] = bits
 
 
 @njit(**INNER)
@@ -91,7 +130,7 @@ def unpack(values, spins, units, first, last):
     for tile in range(units.shape[0]):
         whole = first_of_whole(units[tile])
         for c in range(first, last):
-            bits = spins[c - first, tile]
+            bits = spins[tile, c - first]
             if whole >= 0:
                 unpack_tile(values, c * values.shape[1] + whole, bits)  # pyright: ignore[reportCallIssue]
             else:

@@ -17,6 +17,9 @@ from discrete_vae.samplers.kernels.bipartite_intrinsics import ROWS, TILE, UNIT_
 from discrete_vae.samplers.kernels.torch_reference import SweepCall
 
 _LARGEST_CHUNK = 1000  # chains; the spins of many more would leave the second-level cache
+LARGEST_TABLE = 1 << 20
+"""Bytes up to which whole tables are made once per call, up to 128 + 128 units: they fit the second-level cache."""
+
 _Pair = tuple[np.ndarray, np.ndarray]
 
 
@@ -25,6 +28,7 @@ class _Kept(threading.local):
 
     tiles: tuple[int, int] | None = None
     tables: _Pair
+    weights: _Pair
     biases: _Pair
 
 
@@ -81,16 +85,20 @@ def _units(first: int, end: int) -> np.ndarray:
     return units
 
 
-def _workspace(left: int, right: int) -> tuple[_Pair, _Pair]:
-    """Memory for the tables and biases of two sides of so many tiles; each calling thread keeps its last one.
+def _workspace(left: int, right: int) -> tuple[_Pair, _Pair, _Pair]:
+    """Memory for tables, scaled weights and biases of two sides of so many tiles; each thread keeps its last one.
 
-    Megabytes of fresh memory at every call would cost more than a few sweeps. `sweeps.MAX_TABLE_BYTES` bounds it.
+    Megabytes of fresh memory at every call would cost more than a few sweeps. Tables would be 16 times the weights;
+    above `LARGEST_TABLE` they are empty, and what is kept is twice the weights.
     """
     if _kept.tiles != (left, right):
-        _kept.tables = _aligned(left, right, ROWS, TILE), _aligned(right, left, ROWS, TILE)
+        pairs = left * right
+        places = pairs if 2 * pairs * ROWS * TILE * 4 <= LARGEST_TABLE else 0
+        _kept.tables = _aligned(places, ROWS, TILE), _aligned(places, ROWS, TILE)
+        _kept.weights = _aligned(pairs, TILE, TILE), _aligned(pairs, TILE, TILE)
         _kept.biases = _aligned(left, TILE), _aligned(right, TILE)
         _kept.tiles = left, right
-    return _kept.tables, _kept.biases
+    return _kept.tables, _kept.weights, _kept.biases
 
 
 def _aligned(*shape: int) -> np.ndarray:

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine, check_parameters
-from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
 from discrete_vae.compiled.threads import threads_for
 from discrete_vae.errors import InvalidInputError
@@ -15,9 +14,6 @@ from discrete_vae.samplers.kernels.torch_reference import SweepCall
 from discrete_vae.samplers.kernels.trial import COMPILED, Kernel, tried_kernel
 
 LARGEST_INVERSE_TEMPERATURE = 1e6
-MAX_TABLE_BYTES = 1 << 28
-"""Memory of tables above which the compiled kernel gives way to plain products: beyond 2048 + 2048 units."""
-
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
 
 
@@ -95,8 +91,7 @@ def choose_kernel(energy: BoltzmannMachine, *, parallel: bool = False) -> Kernel
     """The fastest kernel for a machine where it lies.
 
     On the CPU that is a compiled one for an RBM or a graph, else the reference; elsewhere `torch_device`. A float64
-    machine keeps its precision and so takes the reference, and so does an RBM whose tables would need more memory than
-    `MAX_TABLE_BYTES`: its products cost more than its random words.
+    machine keeps its precision and so takes the reference.
 
     Args:
         energy: The machine.
@@ -110,20 +105,9 @@ def choose_kernel(energy: BoltzmannMachine, *, parallel: bool = False) -> Kernel
     return tried_kernel(type(energy), parallel=parallel) if _compiles(energy) else torch_reference.run
 
 
-def table_bytes(num_left: int, num_right: int) -> int:
-    """Memory of the compiled kernel's tables for an RBM: 128 rows of 16 float32 for each 16 x 16 weights, both ways.
-
-    They are 16 times the weights: 512 KiB at 64 + 64 units, 256 MiB at 2048 + 2048. Each thread that calls the kernel
-    keeps those of its last machine.
-    """
-    left, right = -(-num_left // 16), -(-(num_right + num_left % 4) // 16)
-    return 2 * left * right * 128 * 16 * 4
-
-
 def _compiles(energy: BoltzmannMachine) -> bool:
-    if type(energy) not in COMPILED or energy.bias.device.type != "cpu" or energy.bias.dtype == torch.float64:
-        return False
-    return not isinstance(energy, RBM) or table_bytes(energy.num_left, energy.num_right) <= MAX_TABLE_BYTES
+    bias = energy.bias
+    return type(energy) in COMPILED and bias.device.type == "cpu" and bias.dtype != torch.float64
 
 
 def _check_range(name: str, value: object, low: int, end: int) -> None:

@@ -1,4 +1,4 @@
-"""Where dvae evaluate and dvae log-partition keep what they find, and what counts as the fullest."""
+"""Where the results of a run are kept, and what counts as the fullest."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from discrete_vae.runs.kept_results import Fields, KeptResults, digest
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import check_writable, unwritable
 
-_REPAIR = "Free space, check permissions, or give another --out."
-
 
 class ResultFile:
     """One JSON file that the user named; the run's folder is not touched.
 
     Args:
-        text: The path, which ends in .json.
+        path: The file, which ends in .json.
+        argument: What messages call it.
     """
 
-    def __init__(self, text: str) -> None:
-        self._path = user_path("--out", text)
+    def __init__(self, path: str | Path, *, argument: str = "path") -> None:
+        self._path, self._argument = user_path(argument, path), argument
+        self._repair = f"Free space, check permissions, or give another {argument}."
 
     def check(self) -> None:
         """Check that the file can be written.
@@ -33,8 +33,10 @@ class ResultFile:
             InvalidInputError: If it has another ending or cannot be written.
         """
         if self._path.suffix.lower() != ".json":
-            raise InvalidInputError("--out", "must end in .json", repr(str(self._path)), "Add .json to it.")
-        check_writable(self._path, repair=_REPAIR)
+            raise InvalidInputError(
+                self._argument, "must end in .json", repr(str(self._path)), "Add .json to it."
+            )
+        check_writable(self._path, repair=self._repair)
 
     def add(self, fields: Fields) -> list[Path]:
         """Write the result, in place of what the file holds.
@@ -46,21 +48,8 @@ class ResultFile:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self._path, fields)
         except OSError as error:
-            raise unwritable(self._path, error, _REPAIR) from None
+            raise unwritable(self._path, error, self._repair) from None
         return [self._path]
-
-
-def keep(results: KeptResults | ResultFile, fields: Fields) -> None:
-    """Add a result, and say where it is.
-
-    Raises:
-        InvalidInputError: If it cannot be written.
-    """
-    paths = results.add(fields)
-    for path in paths:
-        print(f"Written to {path}")
-    if isinstance(results, KeptResults) and results.fullest_path not in paths:
-        print(f"{results.fullest_path} keeps a fuller one")
 
 
 def kept_evaluations(run: RunDirectory) -> KeptResults:

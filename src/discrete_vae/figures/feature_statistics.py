@@ -1,9 +1,8 @@
-"""Feature means and pair correlations of a table, in the data against a model's samples."""
+"""Feature means and pair correlations, in the data against a model's samples."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +10,11 @@ from torch import Tensor
 
 from discrete_vae.checks import check_finite, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.saving import check_picture_path, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from discrete_vae.figures.picture import Picture
 
 _BLUE = "#0072B2"
 _MAX_FEATURES = 256  # whose pairs are looked at, evenly spaced over all
@@ -47,8 +47,8 @@ class Comparison:
 
 
 @dataclass(frozen=True, eq=False)
-class TableStatistics:
-    """What a table and a model's samples have in common.
+class FeatureStatistics:
+    """What data and a model's samples have in common.
 
     Attributes:
         means: Mean of each feature.
@@ -64,8 +64,18 @@ class TableStatistics:
     num_samples: int
     in_unit_interval: bool = True
 
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per quantity: its kind, what it is in data and samples, and the error of the difference."""
+        both = (self.means, self.correlations)
+        kinds = np.repeat(["mean", "correlation"], [len(found.data) for found in both])
+        parts = {
+            part: np.concatenate([getattr(found, part) for found in both])
+            for part in ("data", "samples", "std_error")
+        }
+        return {"kind": kinds, **parts}
 
-def table_statistics(x: Tensor, samples: Tensor) -> TableStatistics:
+
+def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
     """Compare data with what a model generates.
 
     Means count in standard deviations of their feature in the data, unless all data lie in [0, 1]. Missing values count
@@ -73,7 +83,7 @@ def table_statistics(x: Tensor, samples: Tensor) -> TableStatistics:
 
     Args:
         x: Data that the model was not trained on, (example, feature); NaN marks missing values.
-        samples: Draws of x, (row, chain, feature), as those of `table_samples`; chains are independent.
+        samples: Draws of x, (row, chain, feature), as those of `generated_examples`; chains are independent.
 
     Returns:
         The table.
@@ -85,7 +95,7 @@ def table_statistics(x: Tensor, samples: Tensor) -> TableStatistics:
     Examples:
         >>> import torch
         >>> draw = lambda *shape: torch.bernoulli(torch.full(shape, 0.3), generator=torch.Generator().manual_seed(0))
-        >>> found = table_statistics(draw(500, 6), draw(4, 50, 6))
+        >>> found = feature_statistics_table(draw(500, 6), draw(4, 50, 6))
         >>> len(found.means.data), len(found.correlations.data)
         (6, 15)
     """
@@ -114,7 +124,7 @@ def table_statistics(x: Tensor, samples: Tensor) -> TableStatistics:
     count = min(len(varies), _MAX_FEATURES)
     shown = varies[np.arange(count) * len(varies) // max(count, 1)]
     correlations = _correlations(standard[:, shown], seen[:, shown].astype(np.float64), drawn[:, shown])
-    return TableStatistics(means, correlations, len(data), len(drawn), in_unit_interval)
+    return FeatureStatistics(means, correlations, len(data), len(drawn), in_unit_interval)
 
 
 def _correlations(z: np.ndarray, seen: np.ndarray, drawn: np.ndarray) -> Comparison:
@@ -147,21 +157,19 @@ def _check_finite(name: str, value: Tensor) -> None:
     check_finite(name, value, repair="Remove infinite entries.")
 
 
-def draw_table_statistics(table: TableStatistics, path: str | Path, *, name: str = "") -> None:
+def draw_feature_statistics(table: FeatureStatistics, *, name: str = "") -> Picture:
     """Draw means and correlations as clouds of points around the diagonal.
 
     Args:
-        table: What `table_statistics` returned.
-        path: File to write, ending in .png, .pdf or .svg.
+        table: What `feature_statistics_table` returned.
         name: What was trained, for the title.
 
-    Raises:
-        InvalidInputError: If `check_picture_path` refuses the path; nothing is written.
+    Returns:
+        The figure.
     """
-    from matplotlib.figure import Figure
+    from discrete_vae.figures.picture import Picture
 
-    check_picture_path(path)
-    figure = Figure(figsize=(7.6, 4.35), dpi=150, facecolor="white", layout="constrained")
+    figure = Picture((7.6, 4.35), layout="constrained")
     of = f"Samples of {name}" if name else "Samples"
     text = f"{of} against the data: {table.num_samples:,} samples, {table.num_examples:,} test examples."
     text += "\nA point is a feature or a pair of features; the band is ± 2 standard errors around equality."
@@ -172,7 +180,7 @@ def draw_table_statistics(table: TableStatistics, path: str | Path, *, name: str
     else:
         _draw(left, table.means, "mean / deviation", "features", _range(table.means))
     _draw(right, table.correlations, "correlation", "pairs of features", None)
-    save_figure(figure, path)
+    return figure
 
 
 def _range(found: Comparison) -> tuple[float, float]:

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.table_statistics import draw_table_statistics, table_statistics
+from discrete_vae.figures.feature_statistics import draw_feature_statistics, feature_statistics_table
+from discrete_vae.figures.saving import save_figure
 
 NUM_FEATURES = 30
 
@@ -25,7 +26,7 @@ def draw(means, seed):
 
 def test_samples_of_the_right_model_lie_in_the_band():
     """Both axes estimate +-0.64, the correlation of two bits flipped with probability 0.1."""
-    found = table_statistics(draw(mixture((1000,), 0), 0), draw(mixture((20, 200), 1), 1))
+    found = feature_statistics_table(draw(mixture((1000,), 0), 0), draw(mixture((20, 200), 1), 1))
     assert (found.num_examples, found.num_samples) == (1000, 4000)
     assert len(found.correlations.data) == NUM_FEATURES * (NUM_FEATURES - 1) // 2
     np.testing.assert_allclose(np.abs(found.correlations.samples), 0.64, atol=0.07)
@@ -36,20 +37,22 @@ def test_samples_of_the_right_model_lie_in_the_band():
 
 def test_independent_noise_fills_the_band_as_normal_errors_do():
     x = draw(torch.full((2000, 100), 0.3), 0)
-    found = table_statistics(x, draw(torch.full((20, 100, 100), 0.3), 1))
+    found = feature_statistics_table(x, draw(torch.full((20, 100, 100), 0.3), 1))
     assert abs(found.correlations.share_inside - 0.95) < 0.015  # 4950 pairs
     assert abs(found.means.share_inside - 0.95) < 0.09
 
 
 def test_a_model_without_the_correlations_is_seen():
-    found = table_statistics(draw(mixture((1000,), 0), 0), draw(mixture((20, 200), 1, coupled=False), 1))
+    found = feature_statistics_table(
+        draw(mixture((1000,), 0), 0), draw(mixture((20, 200), 1, coupled=False), 1)
+    )
     assert found.means.share_inside > 0.6
     assert found.correlations.share_inside < 0.01
 
 
 def test_a_model_with_other_means_is_seen():
     x = draw(torch.full((1000, 10), 0.4), 0)
-    found = table_statistics(x, draw(torch.full((20, 200, 10), 0.5), 1)).means
+    found = feature_statistics_table(x, draw(torch.full((20, 200, 10), 0.5), 1)).means
     assert found.share_inside == 0
     assert abs(found.distance - 0.1) < 0.02
 
@@ -58,13 +61,15 @@ def test_constant_features_have_no_correlation():
     x = draw(torch.full((100, 4), 0.5), 0)
     x[:, 1] = 0
     x[:, 3] = 1
-    found = table_statistics(x, draw(torch.full((20, 20, 4), 0.5), 1))
+    found = feature_statistics_table(x, draw(torch.full((20, 20, 4), 0.5), 1))
     assert len(found.correlations.data) == 1
     assert np.isfinite(found.correlations.std_error).all()
 
 
 def test_of_very_many_features_some_are_compared():
-    found = table_statistics(draw(torch.full((50, 700), 0.5), 0), draw(torch.full((10, 10, 700), 0.5), 1))
+    found = feature_statistics_table(
+        draw(torch.full((50, 700), 0.5), 0), draw(torch.full((10, 10, 700), 0.5), 1)
+    )
     assert len(found.means.data) == 700
     assert len(found.correlations.data) == 256 * 255 // 2
 
@@ -75,8 +80,8 @@ def test_of_very_many_features_some_are_compared():
 )
 def test_picture(num_examples, num_features, num_chains, tmp_path, read_picture):
     x = draw(torch.full((num_examples, num_features), 0.3), 0)
-    table = table_statistics(x, draw(torch.full((5, num_chains, num_features), 0.3), 1))
-    draw_table_statistics(table, tmp_path / "table.png", name="mine")
+    table = feature_statistics_table(x, draw(torch.full((5, num_chains, num_features), 0.3), 1))
+    save_figure(draw_feature_statistics(table, name="mine"), tmp_path / "table.png")
     picture = read_picture(tmp_path / "table.png")
     assert picture.shape[1] == 1140
     colors = picture.flatten(0, 1)
@@ -94,7 +99,7 @@ def test_picture(num_examples, num_features, num_chains, tmp_path, read_picture)
 )
 def test_arguments_that_do_not_fit_are_refused(x, means, message):
     with pytest.raises(InvalidInputError, match=message):
-        table_statistics(x, means)
+        feature_statistics_table(x, means)
 
 
 def normal(shape, seed, *, coupled=True):
@@ -110,11 +115,11 @@ def test_real_values_with_gaps(tmp_path):
     x = normal((2000,), 0)
     x[torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.2] = torch.nan
     x[:, 3] = torch.nan  # a feature that was never observed
-    found = table_statistics(x, normal((10, 200), 1))
+    found = feature_statistics_table(x, normal((10, 200), 1))
     assert (len(found.means.data), len(found.correlations.data)) == (11, 55)
     np.testing.assert_allclose(found.correlations.data, 0.5, atol=0.11)
     assert found.correlations.share_inside > 0.8
     assert found.means.distance < 0.1
     assert not found.in_unit_interval
-    assert table_statistics(x, normal((10, 200), 1, coupled=False)).correlations.share_inside < 0.05
-    draw_table_statistics(found, tmp_path / "table.png")
+    assert feature_statistics_table(x, normal((10, 200), 1, coupled=False)).correlations.share_inside < 0.05
+    save_figure(draw_feature_statistics(found), tmp_path / "table.png")

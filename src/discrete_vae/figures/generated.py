@@ -15,7 +15,7 @@ _STREAM = 0x7461626C
 
 
 @torch.no_grad()
-def table_samples(
+def generated_examples(
     model: DiscreteVAE,
     chains: Sampler,
     *,
@@ -45,7 +45,7 @@ def table_samples(
         >>> from discrete_vae import BlockGibbs, DiscreteVAE
         >>> from discrete_vae.config import ModelConfig, RBMConfig
         >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> table_samples(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).shape
+        >>> generated_examples(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).shape
         torch.Size([4, 3, 6])
     """
     used = chains.num_chains if num_chains is None else num_chains
