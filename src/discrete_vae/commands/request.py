@@ -73,9 +73,8 @@ class Request:
             config = apply_overrides(load_experiment(self.experiment, of_size), given)
             return config, lambda: self.load(config)
         assert self.data is not None
-        from discrete_vae.experiments.own_experiment import (
-            own_experiment_of,  # it reads data, so it needs torch
-        )
+        from discrete_vae.data.binarized import binarized  # these two need torch
+        from discrete_vae.experiments.own_experiment import own_experiment_of
 
         # how the file is split comes before the sizes that the experiment has from it
         path = FileDataConfig(path=Path(self.data)).path
@@ -85,7 +84,17 @@ class Request:
         kinds = [values[0] for name, values in given if name == "model.likelihood" and len(values) == 1]
         sized = own_experiment_of(dataset, path, likelihood=kinds[-1] if kinds else "bernoulli", size=of_size)
         config = apply_overrides(sized, given)
-        return config, lambda: dataset if config.data == split.data else self.load(config)
+
+        def data() -> DataSplits:
+            if config.data == split.data:
+                return dataset
+            # what is a probability of a bit only the values have told, and they are there
+            assert isinstance(split.data, FileDataConfig)
+            if config.data == split.data.model_copy(update={"binarize": True}):
+                return binarized(dataset, seed=split.data.binarization_seed)
+            return self.load(config)
+
+        return config, data
 
     def load(self, config: ExperimentConfig) -> DataSplits:
         """The data of a config.

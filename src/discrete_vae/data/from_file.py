@@ -8,12 +8,12 @@ import numpy as np
 import torch
 
 from discrete_vae.checks import check_number
+from discrete_vae.data.binarized import binarized
 from discrete_vae.data.dataset import PARTS, DatasetDescription, DataSplits
 from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.data.float32 import as_float32
 from discrete_vae.data.folder import check_data_dir
 from discrete_vae.data.own_arrays import WHOLE, OwnArrays, read_own_arrays
-from discrete_vae.data.parts import evaluation_part
 from discrete_vae.domains import UNIT_INTERVAL
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import allocating, check_memory
@@ -99,28 +99,27 @@ def load_file(
             for part, (of, chosen) in rows.items()
             if of in found.labels
         }
-        dynamic, reading = False, "as in the file"
         if binarize:
             for name, part in zip(found.names.values(), parts.values(), strict=True):
                 _check_probabilities(name, part)
-            dynamic, reading = _binarize(examples, binarization_seed)
-    return DataSplits(
-        name=file.stem,
-        train=torch.from_numpy(examples["train"]),
-        valid=torch.from_numpy(examples["valid"]),
-        test=torch.from_numpy(examples["test"]),
-        event_shape=event_shape,
-        dynamic=dynamic,
-        description=DatasetDescription(
-            source=file.name,
-            version="the user's file",
-            split=split,
-            values=reading,
-            sha256=sha256_file(file),
-            columns=found.columns,
-        ),
-        labels=labels,
-    )
+        dataset = DataSplits(
+            name=file.stem,
+            train=torch.from_numpy(examples["train"]),
+            valid=torch.from_numpy(examples["valid"]),
+            test=torch.from_numpy(examples["test"]),
+            event_shape=event_shape,
+            dynamic=False,
+            description=DatasetDescription(
+                source=file.name,
+                version="the user's file",
+                split=split,
+                values="as in the file",
+                sha256=sha256_file(file),
+                columns=found.columns,
+            ),
+            labels=labels,
+        )
+        return binarized(dataset, seed=binarization_seed) if binarize else dataset
 
 
 def _event_shape(found: OwnArrays) -> tuple[int, ...]:
@@ -183,14 +182,3 @@ def _check_probabilities(name: str, values: np.ndarray) -> None:
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         repair = UNIT_INTERVAL.repair(high if high > 1 else low)
         raise InvalidInputError(name, UNIT_INTERVAL.rule, f"values from {low:g} to {high:g}", repair)
-
-
-def _binarize(examples: dict[str, np.ndarray], seed: int) -> tuple[bool, str]:
-    """Draw the bits of the validation and test parts; whether training draws its own, and what was done in words."""
-    of_bits = {part: bool((np.isnan(x) | (x == 0) | (x == 1)).all()) for part, x in examples.items()}
-    for part in ("valid", "test"):
-        drawn = evaluation_part(examples[part], part, binarization_seed=seed, shuffled=False).numpy()
-        examples[part] = np.where(np.isnan(examples[part]), np.float32(np.nan), drawn)
-    train = "as in the file" if of_bits["train"] else "binarized afresh in each step"
-    others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
-    return not of_bits["train"], f"train {train}, valid and test {others}"

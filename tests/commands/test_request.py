@@ -1,0 +1,54 @@
+"""What dvae train and dvae validate are asked for: the config, and its data, which are read once."""
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae.commands.request import Request
+from discrete_vae.config import instantiate
+from discrete_vae.data import from_file
+
+RANDOM = np.random.default_rng(0)
+VALUES = {"bits": RANDOM.random((60, 12)) < 0.3, "probabilities": RANDOM.random((60, 12))}
+VALUES["with gaps"] = np.where(RANDOM.random((60, 12)) < 0.2, np.nan, VALUES["probabilities"])
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Counts how often a file is read."""
+    count, read = [], from_file.read_own_arrays
+    monkeypatch.setattr(from_file, "read_own_arrays", lambda file: count.append(file) or read(file))
+    return count
+
+
+@pytest.mark.parametrize("kind", VALUES)
+@pytest.mark.parametrize(
+    "more", [[], [("data.binarization-seed", ["3"])], [("data.valid-fraction", ["0.3"])]]
+)
+def test_a_file_is_read_once_however_its_values_are_read(tmp_path, reads, kind, more):
+    path = tmp_path / "mine.npy"
+    np.save(path, VALUES[kind])
+    config, data = Request("train", None, str(path), None, None, None, more).resolve()
+    found = data()
+    assert len(reads) == 1
+    assert config.data.binarize == (kind != "bits")
+    wanted = instantiate(config.data, data_dir=None)
+    for part in ("train", "valid", "test"):
+        torch.testing.assert_close(
+            getattr(found, part), getattr(wanted, part), rtol=0, atol=0, equal_nan=True
+        )
+    assert (found.dynamic, found.description, found.event_shape) == (
+        wanted.dynamic,
+        wanted.description,
+        wanted.event_shape,
+    )
+    assert found.dynamic == (kind != "bits")
+
+
+def test_what_else_the_settings_say_is_read_anew(tmp_path, reads):
+    path = tmp_path / "mine.npy"
+    np.save(path, VALUES["probabilities"])
+    words = [("model.likelihood", ["gaussian"]), ("data.binarize", ["false"])]
+    config, data = Request("train", None, str(path), None, None, None, words).resolve()
+    assert not config.data.binarize
+    assert torch.equal(data().train, instantiate(config.data, data_dir=None).train)
