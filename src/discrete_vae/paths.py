@@ -16,7 +16,7 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
         path: The path.
 
     Raises:
-        InvalidInputError: If it is empty, holds a zero byte, or names a user who has no home directory.
+        InvalidInputError: If it is no path, empty, holds a zero byte, or names a user who has no home directory.
 
     Examples:
         >>> user_path("run_dir", "runs/a").as_posix()
@@ -26,7 +26,10 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
         discrete_vae.errors.InvalidInputError: run_dir must name a user with a home directory after ~; received
         '~no-such-user/a'. Write the path out, or ./~ for a folder of that name.
     """
-    text = os.fspath(path)
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
+        repair = "Give the name of a file or folder."
+        raise InvalidInputError(argument, "must be a path", f"{path!r}"[:80], repair)
     if not text or "\0" in text:
         raise InvalidInputError(
             argument, "must be a path", repr(text), "Name a file or folder; is a variable of the shell unset?"

@@ -41,8 +41,9 @@ def open_batch(
     shape = likelihood.event_shape
     rows = isinstance(x, Tensor) and x.layout == torch.strided and x.dim() == 2  # others are refused below
     if isinstance(x, Tensor) and rows and x.shape[1] == math.prod(shape):
+        flat = isinstance(observed, Tensor) and observed.layout == torch.strided and observed.shape == x.shape
         x = x.reshape(-1, *shape)
-        observed = observed.reshape(x.shape) if observed is not None and observed.dim() == 2 else observed
+        observed = observed.reshape(x.shape) if flat and observed is not None else observed
     batch = check_tensor("x", x, ("batch", *shape))
     if batch.device.type != like.device.type:
         repair = f"Move it with x.to({str(like.device)!r})."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ class Call:
         optional: Those that may be None.
         free: Tensors that may have another shape, which the result then follows.
         real: Tensors that may hold any finite number.
+        gaps: Tensors in which NaN is a missing value.
         sizes: Numbers that the shape of the result, or its values, depend on.
     """
 
@@ -32,12 +34,19 @@ class Call:
     optional: frozenset[str] = frozenset()
     free: frozenset[str] = frozenset()
     real: frozenset[str] = frozenset()
+    gaps: frozenset[str] = frozenset()
     sizes: frozenset[str] = field(default=frozenset())
+
+    @property
+    def exported(self) -> str:
+        """The public name that the call is of: the word that its own name begins with."""
+        return re.split(r"\W", self.name)[0]
 
 
 def right_call(name: str, function: Callable[..., Any], /, **arguments: Any) -> Call:
     options = {
-        kind: frozenset(arguments.pop(f"_{kind}", ())) for kind in ("optional", "free", "real", "sizes")
+        kind: frozenset(arguments.pop(f"_{kind}", ()))
+        for kind in ("optional", "free", "real", "gaps", "sizes")
     }
     return Call(name, function, arguments, **options)
 
@@ -92,7 +101,30 @@ def calls_of_machine(name: str, machine: Any) -> list[Call]:
         right_call(
             f"RunningMoments({name})", moments, energy=machine, num_chains=6, every=1, _sizes=("every",)
         ),
+        right_call(
+            f"BlockGibbs({name}) with a start",
+            lambda num_sweeps, **k: dv.BlockGibbs(**k).step(num_sweeps),
+            num_sweeps=2,
+            **sampler,
+            start=some_bits(6, 7),
+            clamped=torch.arange(7) < 2,
+            inverse_temperature=0.5,
+            _sizes=sizes,
+            _optional=("start", "clamped"),
+        ),
         right_call(f"exact_log_partition({name})", dv.exact_log_partition, energy=machine),
+        right_call(
+            f"estimate_log_partition({name})",
+            dv.estimate_log_partition,
+            **quick,
+            chains=some_bits(20, 7),
+            std_error=0.5,
+            max_sweeps=200,
+            num_temperatures=10,
+            max_enumerated=0,
+            _optional=("chains",),
+            _sizes=(*sizes, "std_error", "max_enumerated"),
+        ),
         right_call(
             f"annealed_log_partition({name})",
             dv.annealed_log_partition,

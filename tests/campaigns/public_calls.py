@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,11 +17,17 @@ from discrete_vae.config import (
     NoHierarchyConfig,
     RBMConfig,
 )
+from tests.campaigns.disk_calls import calls_on_disk
 from tests.campaigns.machine_calls import Call, calls_of_machine, right_call, some_bits
+from tests.campaigns.part_calls import part_calls
 
 
-def public_calls() -> list[Call]:
-    """All of them, on small machines and models."""
+def public_calls(folder: Path) -> list[Call]:
+    """All of them, on small machines and models.
+
+    Args:
+        folder: Empty; for what is on a disk.
+    """
     torch.manual_seed(0)
     graph_edges = [[0, 1], [1, 2], [2, 3], [3, 4], [0, 4], [5, 6]]
     machines = {
@@ -45,11 +52,17 @@ def public_calls() -> list[Call]:
             num_units=7,
             edges=graph_edges,
         ),
-        right_call("RBM.free_energy", machines["RBM"].free_energy, left=some_bits(10, 4), _free=("left",)),
+        right_call(
+            "RBM.free_energy of the left side",
+            machines["RBM"].free_energy,
+            left=some_bits(10, 4),
+            _free=("left",),
+        ),
     ]
     for name, machine in machines.items():
         calls += calls_of_machine(name, machine)
-    return [*calls, *_of_smoothing(), *_of_model(), *_others(machines["RBM"])]
+    rbm = machines["RBM"]
+    return [*calls, *part_calls(rbm), *_of_smoothing(), *_of_model(), *_others(rbm), *calls_on_disk(folder)]
 
 
 def _of_smoothing() -> list[Call]:
@@ -94,30 +107,55 @@ def _of_model() -> list[Call]:
     calls = []
     x, z = some_bits(10, 12), some_bits(10, 7)
     for name, prior, hierarchy in (
-        ("model", small, NoHierarchyConfig()),
-        ("graph model", graph, NoHierarchyConfig()),
-        ("deep model", small, below),
+        ("RBM", small, NoHierarchyConfig()),
+        ("graph", graph, NoHierarchyConfig()),
+        ("layers", small, below),
     ):
-        config = ModelConfig(num_features=12, prior=prior, posterior=posterior, hierarchy=hierarchy)
+        config = ModelConfig(
+            num_features=12, prior=prior, posterior=posterior, hierarchy=hierarchy, missing=True
+        )
         model = dv.DiscreteVAE.from_config(config).eval()
         calls += [
-            right_call(f"{name}.elbo", model.elbo, x=x, log_partition=5.0, _optional=("log_partition",)),
             right_call(
-                f"{name}.log_likelihood",
+                f"DiscreteVAE({name}).elbo",
+                lambda model=model, **k: model.elbo(**k).loss,
+                x=x,
+                negative_phase=z,
+                log_partition=5.0,
+                observed=some_bits(10, 12) > 0,
+                _optional=("log_partition", "observed"),
+                _gaps=("x",),
+            ),
+            right_call(f"DiscreteVAE({name}).initialize_", model.initialize_, x=x, _gaps=("x",)),
+            right_call(
+                f"DiscreteVAE({name}).log_likelihood",
                 model.log_likelihood,
                 x=x,
+                observed=some_bits(10, 12) > 0,
                 num_samples=10,
                 log_partition=5.0,
                 chunk_size=4,
-                _optional=("log_partition",),
+                _optional=("log_partition", "observed"),
+                _gaps=("x",),
                 _sizes=("num_samples", "chunk_size"),
             ),
-            right_call(f"{name}.encode", model.encode, x=x),
-            right_call(f"{name}.reconstruct", model.reconstruct, x=x),
-            right_call(f"{name}.decode", model.decode, zeta=z * 0.5, _free=("zeta",)),
-            right_call(f"{name}.sample", model.sample, n=10, z=z, zeta=z * 0.5, _optional=("z", "zeta", "n")),
+            right_call(f"DiscreteVAE({name}).encode", model.encode, x=x, _gaps=("x",)),
             right_call(
-                f"{name}.sample at random",
+                f"DiscreteVAE({name}).reconstruct", model.reconstruct, x=x, statistic="mode", _gaps=("x",)
+            ),
+            right_call(
+                f"DiscreteVAE({name}).decode", model.decode, zeta=z * 0.5, statistic="sample", _free=("zeta",)
+            ),
+            right_call(
+                f"DiscreteVAE({name}).sample",
+                model.sample,
+                n=10,
+                z=z,
+                zeta=z * 0.5,
+                _optional=("z", "zeta", "n"),
+            ),
+            right_call(
+                f"DiscreteVAE({name}).sample at random",
                 model.sample,
                 n=10,
                 num_sweeps=2,
@@ -126,6 +164,15 @@ def _of_model() -> list[Call]:
                 _sizes=("n", "num_sweeps", "seed"),
             ),
         ]
+        calls.append(
+            right_call(
+                f"Elbo({name}).weighted_loss",
+                model.elbo(x, negative_phase=z).weighted_loss,
+                discrete=0.5,
+                continuous=0.5,
+                _sizes=("discrete", "continuous"),
+            )
+        )
     return calls
 
 
@@ -184,6 +231,4 @@ def _others(prior: Any) -> list[Call]:
             _sizes=("num_layers", "num_units", "num_groups"),
             _real=("x",),
         ),
-        right_call("load_experiment", dv.load_experiment, name="digits", size="smoke"),
-        right_call("load_dataset", dv.load_dataset, name="digits", data_dir=None, _optional=("data_dir",)),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -37,7 +38,7 @@ def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
     )
 
 
-def _drawn(x: Tensor, part: str, seed: int) -> Tensor:
+def _drawn(x: Tensor, part: Literal["valid", "test"], seed: int) -> Tensor:
     values = x.numpy()
     bits = evaluation_part(values, part, binarization_seed=seed, shuffled=False).numpy()
     return torch.from_numpy(np.where(np.isnan(values), np.float32(np.nan), bits))

@@ -7,7 +7,10 @@ from pathlib import Path
 from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.readable import check_kind
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments import SIZES
 from discrete_vae.experiments.own_data import own_data
+from discrete_vae.paths import unicode_path
 
 
 def own_experiment(
@@ -42,7 +45,11 @@ def own_experiment(
         >>> config.model.likelihood.kind, config.model.shape, config.model.missing
         ('gaussian', (3,), False)
     """
-    file = FileDataConfig(path=Path(path), label_column=label_column)
+    if size not in SIZES:
+        repair = "Leave it out for short."
+        raise InvalidInputError("size", f"must be one of {', '.join(SIZES)}", f"{size!r}"[:80], repair)
+    path = Path(unicode_path("path", path))
+    file = FileDataConfig(path=path, label_column=label_column)
     dataset: DataSplits = instantiate(file, data_dir=data_dir)
     config = own_experiment_of(dataset, file.path, likelihood=likelihood, size=size)
     data = config.data.model_copy(update={"label_column": label_column})

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.hierarchy.gaussian import Gaussian
 
 
@@ -90,7 +90,12 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
 
         Returns:
             h, (..., layer, unit).
+
+        Raises:
+            InvalidInputError: If zeta has another shape or is not floating-point.
         """
+        like = next(self.parameters())
+        zeta = check_tensor("zeta", zeta, (..., self.num_latents)).to(like.dtype)
         h = zeta.new_zeros(*zeta.shape[:-1], 0, self.num_units)
         for _ in range(self.num_layers):
             drawn = self.next_layer(zeta, h).rsample(generator=generator)

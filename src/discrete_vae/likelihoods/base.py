@@ -261,6 +261,13 @@ class Likelihood(nn.Module, ABC):
         """
         return self.distribution(parameters).mode
 
+    def _drawable(self, parameters: Tensor) -> Tensor:
+        """The parameters, if none is NaN where they can be read: no bit, code or count shows that one was."""
+        if values_are_readable(parameters) and bool(parameters.isnan().any()):
+            repair = "Look for a diverged training step and restore an earlier state."
+            raise InvalidInputError("parameters", "must hold no NaN", "NaN", repair)
+        return parameters
+
     def unfold(self, parameters: Tensor) -> Tensor:
         """Split the folded axis: (..., *parameter_shape) -> (..., P, *event), float32 or wider.
 

@@ -84,10 +84,10 @@ class BernoulliLikelihood(Likelihood):
 
     def mode(self, parameters: Tensor) -> Tensor:
         """1 where the logit is positive, (..., *event)."""
-        logits = self._only(parameters)
+        logits = self._drawable(self._only(parameters))
         return (logits > 0).to(logits.dtype)
 
     @torch.no_grad()
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw bits, (..., *event)."""
-        return torch.bernoulli(self.mean(parameters), generator=generator)
+        return torch.bernoulli(self._drawable(self.mean(parameters)), generator=generator)

@@ -105,7 +105,7 @@ class CategoricalLikelihood(Likelihood):
 
     def mode(self, parameters: Tensor) -> Tensor:
         """The most probable code, (..., *event)."""
-        logits = self.unfold(parameters)
+        logits = self._drawable(self.unfold(parameters))
         return logits.argmax(self._axis).to(logits.dtype)
 
     @torch.no_grad()
@@ -115,7 +115,7 @@ class CategoricalLikelihood(Likelihood):
         The first of K exponential clocks rings, each at the rate of its code's probability: accurate for rare codes,
         where Gumbel noise from float32 uniforms is not, and without the wait that torch.multinomial brings.
         """
-        logits = self.unfold(parameters)
+        logits = self._drawable(self.unfold(parameters))
         clocks = torch.empty_like(logits).exponential_(generator=generator)
         return (logits - clocks.log()).argmax(self._axis).to(logits.dtype)
 

@@ -18,7 +18,14 @@ def check_observed(x: Tensor, observed: Tensor | None) -> None:
     """
     if observed is None:
         return
-    if not isinstance(observed, Tensor) or observed.dtype != torch.bool or observed.shape != x.shape:
+    fits = isinstance(observed, Tensor) and observed.dtype == torch.bool and observed.shape == x.shape
+    if fits and (observed.layout is not torch.strided or observed.device.type != x.device.type):
+        received = f"layout {observed.layout} on {observed.device}"
+        repair = "Make it with ~x.isnan(), or move it there."
+        raise InvalidInputError(
+            "observed", f"must be a dense tensor on {x.device}, as x is", received, repair
+        )
+    if not fits:
         received = (
             f"{observed.dtype} of shape {tuple(observed.shape)}"
             if isinstance(observed, Tensor)

@@ -151,7 +151,7 @@ class NegativeBinomialLikelihood(Likelihood):
     @torch.no_grad()
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw counts from a Poisson distribution whose rate is drawn from a gamma distribution, (..., *event)."""
-        mean = self.mean(parameters)
+        mean = self._drawable(self.mean(parameters))
         size = self._log_size().exp().to(mean.dtype).expand_as(mean)
         gamma = torch._standard_gamma(size, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
         return torch.poisson(gamma * (mean / size), generator=generator)

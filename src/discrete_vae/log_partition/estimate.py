@@ -10,11 +10,13 @@ from functools import partial
 
 from torch import Tensor
 
-from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
+from discrete_vae.checks import check_binary, check_index, check_number, check_positive_int, check_tensor
 from discrete_vae.log_partition.annealed import annealed_log_partition
 from discrete_vae.log_partition.bennett import bennett_log_partition, sample_bridge
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, exact_log_partition, num_enumerated_units
 from discrete_vae.log_partition.record import LogPartition
+from discrete_vae.noise import key_to_seed
 
 AGREEMENT = 0.1
 """Nats by which annealing may differ from the estimate before a warning."""
@@ -147,6 +149,10 @@ def estimate_log_partition(
     Returns:
         The estimate, with both directions of annealing.
 
+    Raises:
+        InvalidInputError: If an argument breaks its rule, or the energy has a parameter that is not finite or too
+            large.
+
     Warns:
         LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
         AnnealingDisagreementWarning: If annealing in a direction differs from the estimate by more than 0.1 nats and
@@ -157,6 +163,18 @@ def estimate_log_partition(
         >>> print(estimate_log_partition(RBM(3, 40)))  # 43 log 2
         log Z = 29.8053 nats (exact, enumeration)
     """
+    check_energy(energy)
+    check_number("std_error", std_error, above=0, repair="Ask for a few thousandths of a nat.")
+    for name, number in (
+        ("max_sweeps", max_sweeps),
+        ("num_chains", num_chains),
+        ("num_temperatures", num_temperatures),
+    ):
+        check_positive_int(name, number)
+    check_index("max_enumerated", max_enumerated, MAX_ENUMERATED_UNITS + 1, repair="0 never enumerates.")
+    key_to_seed(seed)
+    if chains is not None:
+        check_binary("chains", check_tensor("chains", chains, ("chain", energy.num_units)))
     if num_enumerated_units(energy) <= max_enumerated:
         return CheckedLogPartition(exact_log_partition(energy))
     best = bennett_log_partition(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from discrete_vae.checks import check_number
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 
@@ -67,8 +69,11 @@ class Elbo(ShowsShapes):
             A scalar, nats.
 
         Raises:
-            InvalidInputError: If the prior trains and nothing gives log Z a gradient.
+            InvalidInputError: If the prior trains and nothing gives log Z a gradient, or a weight is no finite number.
         """
+        if not torch.compiler.is_compiling():
+            for name, weight in (("discrete", discrete), ("continuous", continuous)):
+                check_number(name, weight, repair="Give 1 for the bound itself.")
         if not self.trains_prior:
             repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
             raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)

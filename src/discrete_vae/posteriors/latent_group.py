@@ -45,7 +45,7 @@ class LatentGroup(ShowsShapes):
         units = self.units
         if units is not None:
             fits = isinstance(units, torch.Tensor) and units.dtype == torch.int64
-            if not fits or units.shape != self.logits.shape[-1:]:
+            if not fits or units.shape != self.logits.shape[-1:] or units.is_meta:
                 rule = f"must be an int64 tensor of shape ({self.logits.shape[-1]},)"
                 received = (
                     f"{units.dtype} of shape {tuple(units.shape)}"

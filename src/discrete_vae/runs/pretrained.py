@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,7 +129,7 @@ def read_model(path: str | Path | RunDirectory) -> SavedModel:
     if isinstance(path, RunDirectory):
         return _of_run(path)
     folder = unicode_path("path", path)
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
         raise InvalidInputError(
             "path", "must be an existing folder", str(folder), "Check the path of the model."
         )
@@ -180,7 +181,7 @@ def _check_replaceable(folder: Path) -> None:
     """Check that nothing but a saved model would give way."""
     if not folder.exists():
         return
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
         raise InvalidInputError("path", "must be a folder", f"the file {folder}", "Give another folder.")
     names = sorted(entry.name for entry in folder.iterdir() if not is_temporary(entry))
     if names and names != sorted([WEIGHTS_FILE, CONFIG_FILE]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Self
 
@@ -110,7 +111,7 @@ class RunDirectory:
             InvalidInputError: If there is no such folder, or it holds no ``config.json``.
         """
         folder = unicode_path("run_dir", path)
-        if not folder.is_dir():
+        if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
             raise InvalidInputError(
                 "run_dir", "must be an existing folder", str(folder), "Check the path of the run."
             )

@@ -65,6 +65,10 @@ def train(
         >>> result.step
         0
     """
+    for name, given, wanted in (("config", config, ExperimentConfig), ("dataset", dataset, DataSplits)):
+        if not isinstance(given, wanted):
+            received, repair = f"a {type(given).__name__}", "load_experiment and load_dataset make them."
+            raise InvalidInputError(name, f"must be of type {wanted.__name__}", received, repair)
     device = check_device(device)
     check_experiment(config, dataset)
     run = _folder(run_dir)
