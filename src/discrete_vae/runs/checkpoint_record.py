@@ -14,7 +14,7 @@ from discrete_vae.runs.json_files import parse_json, to_json, write_json
 from discrete_vae.runs.regular_files import read_regular
 
 RECORD_FILE = "checkpoint.json"
-FORMAT = 2
+FORMAT = 3
 """Raised whenever what a checkpoint holds, or where, changes."""
 
 
