@@ -154,7 +154,7 @@ def test_a_best_that_cannot_be_is_refused(cli, trained, last, best, message):
             None,
             "the older format 1, written by a version that left no name. Go on with the version that wrote it",
         ),
-        (3, "9.9", "the newer format 3, written by discrete-vae 9.9. Update discrete-vae"),
+        (4, "9.9", "the newer format 4, written by discrete-vae 9.9. Update discrete-vae"),
     ],
 )
 def test_other_formats_are_not_called_damaged(refused, trained, last, verb, form, writer, message):
@@ -165,11 +165,11 @@ def test_other_formats_are_not_called_damaged(refused, trained, last, verb, form
         fields["discrete_vae"] = writer
     (last / RECORD_FILE).write_text(json.dumps(fields))
     error = refused(*verb, trained)
-    assert f"{last} must be a checkpoint of format 2; received {message}" in error
+    assert f"{last} must be a checkpoint of format 3; received {message}" in error
 
 
 @pytest.mark.parametrize(
-    "content", ["[" * 100_000, '{"a":' * 100_000, "1" * 5_000, '{"format": NaN}', "7", '{"format": 2}']
+    "content", ["[" * 100_000, '{"a":' * 100_000, "1" * 5_000, '{"format": NaN}', "7", '{"format": 3}']
 )
 def test_a_record_that_is_no_record_is_damage(cli, trained, last, content):
     (last / RECORD_FILE).write_text(content)

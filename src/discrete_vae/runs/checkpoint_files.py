@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +168,27 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         else:
             end = max(end, tensor.data_ptr() + tensor.numel() * tensor.element_size())
     return separate
+
+
+def is_intact(folder: Path, step: int) -> bool:
+    """Whether a checkpoint holds what was saved."""
+    try:
+        verify_checkpoint(folder, step)
+    except InvalidInputError:
+        return False
+    return True
+
+
+def holds(folder: Path, record: CheckpointRecord, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether a checkpoint is there, intact and equal: replacing it would only put it at risk."""
+    if not folder.exists() or not is_intact(folder, record.step):
+        return False
+    there = read_checkpoint(folder, record.step)
+    if to_json("meta", asdict(there.record)) != to_json("meta", asdict(record)):
+        return False
+    if there.tensors.keys() != tensors.keys():
+        return False
+    return all(
+        mine.dtype == there.tensors[name].dtype and mine.detach().cpu().equal(there.tensors[name])
+        for name, mine in tensors.items()
+    )

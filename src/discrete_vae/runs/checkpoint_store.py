@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +14,10 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.atomic import TEMPORARY_PREFIX, publish_directory, remove_temporaries, sync_directory
+from discrete_vae.runs.checkpoint_advice import warn_of_damage, with_advice
 from discrete_vae.runs.checkpoint_files import (
     Checkpoint,
+    holds,
     read_checkpoint,
     verify_checkpoint,
     write_checkpoint,
@@ -136,7 +136,7 @@ class CheckpointStore:
                 self.path.mkdir(parents=True)
                 sync_directory(self.path.parent)
             remove_temporaries(self.path, of_others=False)
-            if not self._holds(record, tensors):
+            if not holds(final, record, tensors):
                 with publish_directory(final, replace=True) as temporary:
                     write_checkpoint(temporary, record, tensors)
             self.repair_best()
@@ -190,7 +190,7 @@ class CheckpointStore:
         except DamagedCheckpointError as error:
             if self._choose(step) != chosen:
                 return self.load(step)
-            raise self._with_advice(error, chosen) from None
+            raise with_advice(error, chosen, self.steps(), self.folder) from None
 
     def verify(self, step: int | Literal["last", "best"]) -> None:
         """Check the sums of a checkpoint without loading it.
@@ -202,7 +202,7 @@ class CheckpointStore:
         try:
             verify_checkpoint(self.folder(chosen), chosen)
         except DamagedCheckpointError as error:
-            raise self._with_advice(error, chosen) from None
+            raise with_advice(error, chosen, self.steps(), self.folder) from None
 
     def _check_step(self, step: int) -> None:
         steps = self.steps()
@@ -225,7 +225,7 @@ class CheckpointStore:
         if record is not None and record.best is not None:
             if record.best["step"] not in steps and self.newest() != record:
                 return self._choose(step)  # the writer was faster
-            self._warn_of_damage(steps, record)
+            warn_of_damage(steps, record, self.folder)
             step = record.best["step"]
             received = f"the best, step {step}, whose folder is gone from {self.path}"
             have += " Name one of them, or restore the folder from a copy."
@@ -233,54 +233,6 @@ class CheckpointStore:
             return int(step)
         rule = "must be 'last', 'best' or the step of a checkpoint that is there"
         raise InvalidInputError("checkpoint", rule, received, have)
-
-    def _warn_of_damage(self, steps: tuple[int, ...], newest: CheckpointRecord) -> None:
-        """Warn if what is newer than the newest intact record, and may be the best, cannot say so."""
-        for step in steps:
-            if step > newest.step:
-                try:
-                    read_record(self.folder(step), step)
-                except DamagedCheckpointError:
-                    if not self.folder(step).exists():  # the writer has removed it meanwhile
-                        continue
-                    warnings.warn(
-                        f"{self.folder(step)} is damaged; the best up to step {newest.step} is taken.",
-                        stacklevel=4,
-                    )
-
-    def _with_advice(self, error: DamagedCheckpointError, chosen: int) -> DamagedCheckpointError:
-        """The same error with what can be done: no advice here may lose what can still be saved."""
-        steps = self.steps()
-        good = next((s for s in reversed(steps) if s < chosen and self._is_intact(s)), None)
-        if good is not None:
-            repair = f"Step {good}, before it, is good: name it"
-            repair += (
-                ", or move the damaged folder elsewhere to go on from it." if chosen == steps[-1] else "."
-            )
-        else:
-            repair = "There is no good one before it: restore the folder from a copy, or start a new run elsewhere."
-        return DamagedCheckpointError(error.argument, error.rule, error.received, repair)
-
-    def _is_intact(self, step: int) -> bool:
-        try:
-            verify_checkpoint(self.folder(step), step)
-        except InvalidInputError:
-            return False
-        return True
-
-    def _holds(self, record: CheckpointRecord, tensors: Mapping[str, Tensor]) -> bool:
-        """Whether the step's checkpoint is intact and equal: replacing it would only put it at risk."""
-        if not self.folder(record.step).exists() or not self._is_intact(record.step):
-            return False
-        there = read_checkpoint(self.folder(record.step), record.step)
-        if to_json("meta", asdict(there.record)) != to_json("meta", asdict(record)):
-            return False
-        if there.tensors.keys() != tensors.keys():
-            return False
-        return all(
-            mine.dtype == there.tensors[name].dtype and mine.detach().cpu().equal(there.tensors[name])
-            for name, mine in tensors.items()
-        )
 
     def _prune(self, newest: CheckpointRecord) -> None:
         """Remove what is neither among the newest nor the best nor damaged."""

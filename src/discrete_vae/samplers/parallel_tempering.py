@@ -12,13 +12,14 @@ from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed
-from discrete_vae.samplers.chains import MarkovChains, check_entry
+from discrete_vae.samplers.chains import MarkovChains
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.samplers.ladder import check_ladder, retuned_ladder, start_ladder
 from discrete_vae.samplers.mode_jumps import ModeJumps
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
 from discrete_vae.samplers.swaps import SwapUniforms, count_trips, exchanged_order, swap_probabilities
+from discrete_vae.samplers.tempering_state import check_tempering_state
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
@@ -238,21 +239,7 @@ class ParallelTempering(MarkovChains):
         return {"z": packed} | {name: getattr(self, buffer).clone() for name, buffer in _ENTRIES.items()}
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        ladder = state["inverse_temperatures"]
-        replicas = len(ladder) if isinstance(ladder, Tensor) and ladder.ndim == 1 else 1
-        chains, num_bytes = self.num_chains, (self.energy.num_units + 7) // 8
-        for entry, dtype, shape in (
-            ("inverse_temperatures", torch.float64, (replicas,)),
-            ("z", torch.uint8, (chains * replicas, num_bytes)),
-            ("order", torch.int64, (chains, replicas)),
-            ("last_end", torch.uint8, (chains, replicas)),
-            ("round_trips", torch.int64, (chains,)),
-            ("swap_sum", torch.float64, (replicas - 1,)),
-        ):
-            check_entry(name(entry), state[entry], dtype, shape)
-        check_ladder(ladder)
-        if not torch.equal(state["order"].sort(1).values.cpu(), torch.arange(replicas).repeat(chains, 1)):
-            raise InvalidInputError(name("order"), "must hold permutations", "others", "Load the right file.")
+        check_tempering_state(state, name, num_chains=self.num_chains, num_units=self.energy.num_units)
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
         super()._take_integers(values)
