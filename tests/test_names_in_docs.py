@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from discrete_vae.commands.settings import settings, slots
 from discrete_vae.commands.verbs import VERBS
+from discrete_vae.experiments.settings import settings, slots
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/discrete_vae"

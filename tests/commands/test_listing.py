@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from discrete_vae.commands.settings import slots
 from discrete_vae.experiments import experiment_names
+from discrete_vae.experiments.settings import slots
 
 
 def too_long(out, columns=80):

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from discrete_vae.commands.overrides import apply_overrides
-from discrete_vae.commands.settings import Setting, slots, walk
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.experiments import SIZES, load_experiment
+from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.experiments.own_data import own_data
+from discrete_vae.experiments.settings import Setting, slots, walk
 from discrete_vae.experiments.swapped_sizes import RULES
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.loop import run_steps

@@ -2,8 +2,8 @@
 
 import torch
 
-from discrete_vae.commands.overrides import apply_overrides
 from discrete_vae.config import ParallelTemperingConfig
+from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.samplers.parallel_tempering import ParallelTempering
 from discrete_vae.training.load import load_run
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly

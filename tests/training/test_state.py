@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from discrete_vae.commands.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.training.state import TrainingState, initial_model
 from tests.training.tiny import CONFIG
 

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from discrete_vae.commands.layout import hanging, width
-from discrete_vae.commands.overrides import read_value, settings_of
-from discrete_vae.commands.settings import Slot, slots
 from discrete_vae.commands.verbs import verb
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.experiments import experiment_function, experiment_names
+from discrete_vae.experiments.overrides import read_value, settings_of
+from discrete_vae.experiments.settings import Slot, slots
 
 _INDENT = 26
 _MEANING = 59  # column of the meanings where the terminal leaves room for them, else they go below

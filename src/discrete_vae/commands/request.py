@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discrete_vae.commands.options import data_dir_option, option, seed, size, together
+from discrete_vae.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from discrete_vae.commands.overrides import Override
     from discrete_vae.config import ExperimentConfig
     from discrete_vae.data.dataset import DataSplits
     from discrete_vae.experiments import Size
+    from discrete_vae.experiments.overrides import Override
 
 EXPLAINED = "EXPERIMENT is a name that dvae list shows."
 EPILOG = (
@@ -54,11 +55,9 @@ class Request:
         Raises:
             InvalidInputError: If there is neither an experiment nor a file, or a value breaks its rule.
         """
-        from discrete_vae.commands.overrides import apply_overrides
-        from discrete_vae.commands.suggestions import check_experiment_name
         from discrete_vae.config import FileDataConfig
-        from discrete_vae.errors import InvalidInputError
         from discrete_vae.experiments import load_experiment
+        from discrete_vae.experiments.overrides import apply_overrides
         from discrete_vae.experiments.own_data import own_data
 
         if (self.experiment is None) == (self.data is None):
@@ -69,7 +68,6 @@ class Request:
         given: list[Override] = [] if self.seed is None else [("seed", [str(self.seed)])]
         given += self.overrides
         if self.experiment is not None:
-            check_experiment_name(self.experiment)
             config = apply_overrides(load_experiment(self.experiment, of_size), given)
             return config, lambda: self.load(config)
         assert self.data is not None

@@ -6,8 +6,8 @@ import hashlib
 import re
 from functools import cache
 
-from discrete_vae.commands.overrides import Override, check_known
-from discrete_vae.commands.settings import settings, slots
+from discrete_vae.experiments.overrides import Override, check_known
+from discrete_vae.experiments.settings import settings, slots
 
 _MAX_LENGTH, _DIGEST = 80, 8  # characters
 

@@ -16,7 +16,6 @@ from discrete_vae.paths import user_path
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
     from torch import Tensor
 
@@ -157,9 +156,7 @@ def _samples(
 
 def _chains(loaded: LoadedRun, shown: Shown, num_fresh: int) -> Sampler:
     """The chains of training, as many fresh ones, or those that start at the states of a file."""
-    import torch
-
-    from discrete_vae.data.read_arrays import read_npy
+    from discrete_vae.data.states import read_states
     from discrete_vae.samplers.block_gibbs import BlockGibbs
 
     if shown.start == "training":
@@ -168,25 +165,11 @@ def _chains(loaded: LoadedRun, shown: Shown, num_fresh: int) -> Sampler:
     option, count, repair = "--num-chains", shown.num_chains or num_fresh, "Use fewer chains."
     if shown.start != "fresh":
         option, repair = "--start", "Give fewer chains."
-        states = _checked_states(read_npy(path := user_path(option, shown.start)), path, prior.num_units)
+        states = read_states(user_path(option, shown.start), prior.num_units, argument=option)
         count = len(states)
     check_memory(option, count * prior.num_units * _BYTES, repair)
     with allocating(option, repair):
-        # float32 whatever the states' width and byte order
-        start = None if states is None else torch.from_numpy(states.astype("float32"))
-        return BlockGibbs(prior, count, seed=shown.seed, start=start)
-
-
-def _checked_states(states: np.ndarray, path: Path, num_units: int) -> np.ndarray:
-    """States (chain, unit) in {0,1}."""
-    received = f"shape {states.shape} of {states.dtype} in {path}"
-    fits = states.dtype.kind in "buif" and states.ndim == 2 and states.shape[1] == num_units
-    if fits and not bool(((states == 0) | (states == 1)).all()):
-        fits, received = False, f"other values in {path}"
-    if not fits or len(states) == 0:
-        rule = f"must hold states of the prior, (chain, {num_units} units) in {{0,1}}"
-        raise InvalidInputError("--start", rule, received, "Save such an array with numpy.save.")
-    return states
+        return BlockGibbs(prior, count, seed=shown.seed, start=states)
 
 
 def _title(config: ExperimentConfig, dataset: DataSplits) -> str:

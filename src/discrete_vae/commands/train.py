@@ -34,13 +34,13 @@ def run_train(
     from discrete_vae.commands.device import choose_device
     from discrete_vae.commands.headline import headline
     from discrete_vae.commands.interrupts import stop_on_signals
-    from discrete_vae.commands.suggestions import open_run
-    from discrete_vae.commands.threads import training_threads
+    from discrete_vae.commands.trained import open_run
     from discrete_vae.runs.lock import sole_writer
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.loop import run_steps
     from discrete_vae.training.run import check_same_data, prepare_run
     from discrete_vae.training.state import check_experiment
+    from discrete_vae.training.threads import training_threads
 
     # everything that can be wrong is found before the folder is made
     where = choose_device(device)
@@ -145,8 +145,8 @@ def _run_dir(request: Request, resume: bool = False) -> str:
 
 def _resumed_config(run: RunDirectory, request: Request, accept_changed_config: bool) -> ExperimentConfig:
     """The config of the run to go on with, which the command line must not contradict."""
-    from discrete_vae.commands.overrides import apply_overrides
     from discrete_vae.config import FileDataConfig
+    from discrete_vae.experiments.overrides import apply_overrides
     from discrete_vae.runs.changed_config import check_config
 
     stored = run.read_experiment()

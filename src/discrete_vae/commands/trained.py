@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
@@ -50,6 +52,27 @@ _OPTIONS = together(
 )
 
 
+def open_run(word: str) -> RunDirectory:
+    """Open the folder of a run; for a word that is none, say which run may have been meant.
+
+    Raises:
+        InvalidInputError: If there is no such folder, or it holds no run.
+    """
+    from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
+
+    if Path(word).expanduser().exists():
+        return RunDirectory.open(word)
+    folder = Path(word).parent if Path(word).parent != Path() else Path("runs")
+    runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
+    name = Path(word).name
+    found = [run for run in runs if run.startswith(name)] or get_close_matches(name, runs, n=3)
+    if found:
+        repair = f"Did you mean {' or '.join(str(folder / run) for run in found[:3])}?"
+    else:
+        repair = "Check the path; dvae train prints it in its last line."
+    raise InvalidInputError("run_dir", "must be an existing folder", word, repair)
+
+
 @dataclass(frozen=True)
 class AskedRun:
     """The run that the command line names.
@@ -84,7 +107,6 @@ def takes_run(function: Callable[..., int]) -> Callable[..., int]:
     @wraps(function)
     def run(run: str, checkpoint: Any, device: str, accept_changed_config: bool, **given: Any) -> int:
         from discrete_vae.commands.device import choose_device
-        from discrete_vae.commands.suggestions import open_run
 
         where = choose_device(device)
         return function(AskedRun(open_run(run), checkpoint, where, accept_changed_config), **given)

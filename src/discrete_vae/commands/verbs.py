@@ -68,7 +68,7 @@ class Verb(_Parsed):
         """
         overrides: list[tuple[str, list[str]]] = []
         if self.takes_settings and any("." in word.partition("=")[0] for word in args if word[:2] == "--"):
-            from discrete_vae.commands.overrides import split_overrides  # here, since it loads the configs
+            from discrete_vae.experiments.overrides import split_overrides  # here, since it loads the configs
 
             args, overrides = split_overrides(args)
         valued = {name for option in self.params if _takes_value(option) for name in option.opts}
@@ -166,7 +166,7 @@ def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> InvalidInp
     close = longer or get_close_matches(word, known, n=1, cutoff=0.75 if settings else 0.6)
     repair = f"Did you mean {close[0]}?" if close else f"See {ctx.command_path} --help."
     if settings and not close:
-        from discrete_vae.commands.suggestions import suggest_setting  # here, since it loads the configs
+        from discrete_vae.experiments.suggestions import suggest_setting  # here, since it loads the configs
 
         repair = suggest_setting(word.removeprefix("--"))
     return InvalidInputError(word, f"must be an option of {ctx.command_path}", "an unknown name", repair)

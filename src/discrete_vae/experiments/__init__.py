@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
 from typing import Literal, get_args
 
 from discrete_vae.config import ExperimentConfig
@@ -34,10 +36,21 @@ def experiment_function(name: str) -> Callable[[Size], ExperimentConfig]:
         InvalidInputError: If there is no such experiment.
     """
     if not isinstance(name, str) or name not in _MODULES:
-        repair = "For data of your own: dvae train --data FILE."
-        raise InvalidInputError("experiment", f"must be one of {', '.join(_MODULES)}", repr(name), repair)
+        rule = f"must be one of {', '.join(_MODULES)}"
+        raise InvalidInputError("experiment", rule, repr(name), _meant(str(name)))
     module = importlib.import_module(f"discrete_vae.experiments.{_MODULES[name]}")
     return getattr(module, _MODULES[name])
+
+
+def _meant(word: str) -> str:
+    """What to do about a word that is no experiment's name; a file is recognized as one."""
+    close = [name for name in _MODULES if name.startswith(word)]
+    close = close or get_close_matches(word, _MODULES, n=1)
+    if Path(word).suffix in {".npy", ".npz", ".csv", ".parquet"}:
+        return f"Did you mean --data {word}?"
+    if close and word:
+        return f"Did you mean {' or '.join(close[:3])}?"
+    return "dvae list shows what they are; for data of your own: --data FILE."
 
 
 def load_experiment(name: str, size: Size = "short") -> ExperimentConfig:

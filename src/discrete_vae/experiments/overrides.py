@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from discrete_vae.commands.settings import Setting, Slot, settings, slots, walk
-from discrete_vae.commands.suggestions import suggest_setting
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments.settings import Setting, Slot, settings, slots, walk
+from discrete_vae.experiments.suggestions import suggest_setting
 from discrete_vae.experiments.swapped_sizes import swapped_sizes
 
 Override = tuple[str, list[str]]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from discrete_vae.commands.overrides import apply_overrides, split_overrides
-from discrete_vae.commands.settings import slots
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments import load_experiment
+from discrete_vae.experiments.overrides import apply_overrides, split_overrides
+from discrete_vae.experiments.settings import slots
 
 HIERARCHY = ["--model.hierarchy", "gaussian", "--model.hierarchy.num-layers", "4"]
 

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, create_model
 
-from discrete_vae.commands.overrides import apply_overrides, read_value, settings_of, split_overrides
-from discrete_vae.commands.settings import Setting, settings, slots
 from discrete_vae.config import SpikeSlabConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments import load_experiment
+from discrete_vae.experiments.overrides import apply_overrides, read_value, settings_of, split_overrides
+from discrete_vae.experiments.settings import Setting, settings, slots
 
 DIGITS = load_experiment("digits")
 

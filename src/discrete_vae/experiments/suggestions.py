@@ -1,17 +1,10 @@
-"""What a mistyped word may have meant: a setting, an experiment, a file, a run."""
+"""What a mistyped setting may have meant."""
 
 from __future__ import annotations
 
 from difflib import get_close_matches
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from discrete_vae.commands.settings import settings, slots
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments import experiment_names
-
-if TYPE_CHECKING:
-    from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.experiments.settings import settings, slots
 
 _SHOWN = 3
 # words that other programs use for what a setting here calls otherwise
@@ -68,43 +61,3 @@ def _by_word(word: str, known: list[str]) -> list[str]:
             top = min(name.count(".") for name in found)
             return [name for name in found if name.count(".") == top]
     return []
-
-
-def check_experiment_name(word: str) -> None:
-    """Refuse what is not the name of an experiment; a file is recognized as one.
-
-    Raises:
-        InvalidInputError: If there is no such experiment.
-    """
-    names = experiment_names()
-    if word in names:
-        return
-    close = [name for name in names if name.startswith(word)] or get_close_matches(word, names, n=1)
-    if Path(word).is_file() or Path(word).suffix in {".npy", ".npz"}:
-        repair = f"Did you mean --data {word}?"
-    elif close:
-        repair = f"Did you mean {' or '.join(close[:_SHOWN])}?"
-    else:
-        repair = "dvae list shows what they are; for data of your own: --data FILE."
-    raise InvalidInputError("experiment", f"must be one of {', '.join(names)}", repr(word), repair)
-
-
-def open_run(word: str) -> RunDirectory:
-    """Open the folder of a run; for a word that is none, say which run may have been meant.
-
-    Raises:
-        InvalidInputError: If there is no such folder, or it holds no run.
-    """
-    from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
-
-    if Path(word).expanduser().exists():
-        return RunDirectory.open(word)
-    folder = Path(word).parent if Path(word).parent != Path() else Path("runs")
-    runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
-    name = Path(word).name
-    found = [run for run in runs if run.startswith(name)] or get_close_matches(name, runs, n=_SHOWN)
-    if found:
-        repair = f"Did you mean {' or '.join(str(folder / run) for run in found[:_SHOWN])}?"
-    else:
-        repair = "Check the path; dvae train prints it in its last line."
-    raise InvalidInputError("run_dir", "must be an existing folder", word, repair)

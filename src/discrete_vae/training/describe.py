@@ -1,0 +1,121 @@
+"""What an experiment takes: sizes, parameters, memory and the time of a step, without training it."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.data.chosen import chosen_examples
+from discrete_vae.data.dataset import PARTS, DataSplits
+from discrete_vae.devices import check_device
+from discrete_vae.training.loop import training_step
+from discrete_vae.training.parameter_table import ParameterRow, parameter_rows
+from discrete_vae.training.state import TrainingState, check_experiment
+
+TIMED_STEPS = 3
+_WITH_ADAM = 16  # bytes per parameter: weight, gradient and two moments in float32
+
+
+@dataclass(frozen=True)
+class ExperimentDescription:
+    """What an experiment takes.
+
+    Attributes:
+        num_examples: Examples that training and validation see.
+        num_steps: Steps of the whole run.
+        steps_per_epoch: Steps of an epoch.
+        num_chains: Persistent chains.
+        num_units: Binary units of the prior.
+        num_groups: Groups of the posterior.
+        num_layers: Continuous layers.
+        units_per_layer: Units of each.
+        decoder_size: Values that the decoder reads.
+        parameters: The model's networks and tensors.
+        weight_bytes: Memory of weights, gradients and Adam.
+        data_bytes: Memory of the data.
+        peak_bytes: What the process, or on CUDA the device, has taken at most, libraries included; None where the
+            system does not tell.
+        seconds_per_step: The shortest time of a few real steps.
+    """
+
+    num_examples: tuple[int, int]
+    num_steps: int
+    steps_per_epoch: int
+    num_chains: int
+    num_units: int
+    num_groups: int
+    num_layers: int
+    units_per_layer: int
+    decoder_size: int
+    parameters: tuple[ParameterRow, ...]
+    weight_bytes: int
+    data_bytes: int
+    peak_bytes: int | None
+    seconds_per_step: float
+
+
+def describe_experiment(
+    config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu"
+) -> ExperimentDescription:
+    """Build the model of an experiment and take a few steps; nothing is written.
+
+    Args:
+        config: The experiment.
+        dataset: Its data.
+        device: Where to compute.
+
+    Raises:
+        InvalidInputError: If the experiment cannot be trained on the data, or the device is not there.
+    """
+    where, num_steps = check_device(device), check_experiment(config, dataset)
+    chosen = chosen_examples(dataset, config.training)
+    batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed, device=where)
+    state = TrainingState.initial(config, chosen.train, device=where)
+    model, parts = state.model, [getattr(dataset, part) for part in PARTS]
+    seconds = _seconds_per_step(state, config, batches)
+    return ExperimentDescription(
+        num_examples=(len(chosen.train), len(chosen.valid)),
+        num_steps=num_steps,
+        steps_per_epoch=batches.steps_per_epoch,
+        num_chains=state.chains.num_chains,
+        num_units=model.prior.num_units,
+        num_groups=model.posterior.num_groups,
+        num_layers=model.hierarchy.num_layers,
+        units_per_layer=model.hierarchy.num_units,
+        decoder_size=model.hierarchy.decoder_size,
+        parameters=tuple(parameter_rows(model)),
+        weight_bytes=_WITH_ADAM * sum(parameter.numel() for parameter in model.parameters()),
+        data_bytes=sum(part.numel() * part.element_size() for part in parts),
+        peak_bytes=_peak_bytes(where),
+        seconds_per_step=seconds,
+    )
+
+
+def _seconds_per_step(state: TrainingState, config: ExperimentConfig, batches: TrainingBatches) -> float:
+    """The state is of no use afterwards."""
+    best = math.inf
+    for step in range(TIMED_STEPS):
+        start = time.perf_counter()
+        x = batches.batch(step)
+        training_step(state, config, x, 0.0, 0.0)
+        if x.is_cuda:
+            torch.cuda.synchronize(x.device)
+        best = min(best, time.perf_counter() - start)
+        state.step += 1
+    return best
+
+
+def _peak_bytes(device: torch.device) -> int | None:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
