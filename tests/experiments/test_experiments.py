@@ -57,3 +57,21 @@ def test_unknown_names():
         load_experiment("x")
     with pytest.raises(InvalidInputError, match="size must be one of smoke, short, paper; received 'huge'"):
         load_experiment("digits", "huge")
+
+
+@pytest.mark.parametrize(
+    ("name", "repair"),
+    [
+        ("digit", "Did you mean digits?"),
+        ("omniglott", "Did you mean omniglot?"),
+        ("mine.csv", "Did you mean --data mine.csv?"),
+        ("", "dvae list shows what they are"),
+        (None, "dvae list shows what they are"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_what_was_meant(name, repair):
+    with pytest.raises(
+        InvalidInputError, match=r"^experiment must be one of digits, .*; received "
+    ) as caught:
+        load_experiment(name)
+    assert repair in str(caught.value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,7 @@ from discrete_vae.commands.trained import EXPLAINED, AskedRun, keep, takes_run
 from discrete_vae.commands.verbs import verb
 
 if TYPE_CHECKING:
-    from discrete_vae.data.dataset import DataSplits
-    from discrete_vae.runs.run_directory import RunDirectory
+    pass
 
 
 @verb("evaluate", EXPLAINED)
@@ -54,6 +52,7 @@ def _evaluate(
     from discrete_vae.evaluation.evaluate import evaluate_model
     from discrete_vae.runs.columns import check_columns_path, write_columns
     from discrete_vae.runs.results import ResultFile, kept_evaluations
+    from discrete_vae.training.run import warn_of_other_data
 
     run = asked.directory
     # what cannot be written is found before the hours that it would cost
@@ -65,7 +64,7 @@ def _evaluate(
     given = {name: value for name, value in sizes.items() if value is not None}
     config = EvaluationConfig(**(loaded.config.evaluation.model_dump() | given))
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
-    _warn_of_other_data(run, dataset)
+    warn_of_other_data(run, dataset)
     indices = chosen_test_examples(len(dataset.test), config.num_examples, argument="--num-examples")
     say_device(asked.device)
     with _progress(len(indices), shown=rank() == 0) as report:
@@ -108,14 +107,4 @@ def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int, float], Non
         task = bar.add_task("log Z", total=total, status="")
         yield lambda done, mean: bar.update(
             task, description="log-likelihood", completed=done, status=f"{mean:.2f} nats"
-        )
-
-
-def _warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
-    trained = run.read_environment().get("data", {}).get("sha256")
-    if trained is not None and trained != dataset.description.sha256:
-        warnings.warn(
-            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
-            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
-            stacklevel=2,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import textwrap
+from typing import Any
 
 _NARROWEST = 60
 
@@ -26,14 +27,7 @@ def hanging(text: str, first: str = "", *, indent: int | None = None) -> str:
         Numbers  one two three four one two three four one two three four one two three
                  four
     """
-    columns = len(first) if indent is None else indent
-    lines = textwrap.wrap(
-        text,
-        width(),
-        initial_indent=first,
-        subsequent_indent=" " * columns,
-        break_long_words=False,
-        break_on_hyphens=False,
-        drop_whitespace=True,
-    )
+    further = " " * (len(first) if indent is None else indent)
+    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    lines = textwrap.wrap(text, width(), initial_indent=first, subsequent_indent=further, **whole)
     return "\n".join(lines) or first.rstrip()

@@ -12,7 +12,6 @@ from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
 
 if TYPE_CHECKING:
-    from discrete_vae.evaluation.chain_health import ChainHealth
     from discrete_vae.log_partition.record import LogPartition
 
 
@@ -78,7 +77,7 @@ def run_log_partition(
     )
     repeated = found.repeated
     print(hanging(_ladder(repeated.estimates[-1]), "tempering: "))
-    print(hanging(_health(found.chains), "training chains: ", indent=11))
+    print(hanging(str(found.chains), "training chains: ", indent=11))
     if repeats > 1:
         print(
             f"mean {repeated.mean:.4f}, spread {repeated.std:.4f} nats over {repeats} repeats "
@@ -105,13 +104,4 @@ def _ladder(found: LogPartition) -> str:
         f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}, "
         f"{found.round_trips:.0f} round trips per chain, {found.effective_samples:.0f} effective samples per replica "
         f"in {found.num_sweeps} sweeps"
-    )
-
-
-def _health(health: ChainHealth) -> str:
-    """The persistent chains of training."""
-    return (
-        f"{health.num_chains}, {health.num_sweeps} sweeps of each looked at: autocorrelation time "
-        f"{health.autocorrelation_time:.1f} sweeps, R-hat {health.r_hat:.3f}, "
-        f"{health.effective_samples:.0f} effective samples"
     )

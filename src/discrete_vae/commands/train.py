@@ -110,13 +110,9 @@ def _print_baseline(dataset: DataSplits, config: ExperimentConfig, elbo: float) 
     """What independent features reach, and whether the model has learned more."""
     from discrete_vae.commands.evaluation_table import below_baseline
     from discrete_vae.commands.layout import hanging
-    from discrete_vae.config import instantiate
-    from discrete_vae.data.chosen import chosen_examples
-    from discrete_vae.evaluation.independent_features import independent_features
+    from discrete_vae.training.run import validation_baseline
 
-    chosen = chosen_examples(dataset, config.training)
-    likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
-    baseline = independent_features(likelihood, chosen.train, chosen.valid)
+    baseline = validation_baseline(config, dataset)
     print(f"Independent features: {baseline.value:.2f} nats (validation).")
     if warning := below_baseline("validation ELBO", elbo, baseline):
         print(hanging(f"{warning} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))

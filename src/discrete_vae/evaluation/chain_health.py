@@ -38,6 +38,13 @@ class ChainHealth:
     num_chains: int
     num_sweeps: int
 
+    def __str__(self) -> str:
+        return (
+            f"{self.num_chains}, {self.num_sweeps} sweeps of each looked at: autocorrelation time "
+            f"{self.autocorrelation_time:.1f} sweeps, R-hat {self.r_hat:.3f}, "
+            f"{self.effective_samples:.0f} effective samples"
+        )
+
 
 def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
     """Advance persistent chains and look at the energies on their way.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.config import ExperimentConfig, instantiate
+from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.devices import check_device
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.independent_features import IndependentFeatures, independent_features
 from discrete_vae.paths import unicode_path
 from discrete_vae.runs.environment import describe_environment
 from discrete_vae.runs.json_files import write_json
@@ -124,6 +127,24 @@ def check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
         repair = "Bring the file back, or start a new run in another --run-dir."
         raise InvalidInputError(
             "data", f"must be those that {run.environment_path} names, SHA-256 {before}", received, repair
+        )
+
+
+def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> IndependentFeatures:
+    """What independent features, fitted to the examples that a run trains on, reach on those it validates with."""
+    chosen = chosen_examples(dataset, config.training)
+    likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
+    return independent_features(likelihood, chosen.train, chosen.valid)
+
+
+def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
+    """Warn where data are not those that a run was trained on."""
+    trained = run.read_environment().get("data", {}).get("sha256")
+    if trained is not None and trained != dataset.description.sha256:
+        warnings.warn(
+            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
+            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
+            stacklevel=2,
         )
 
 
