@@ -13,11 +13,19 @@ VALUES = {"bits": RANDOM.random((60, 12)) < 0.3, "probabilities": RANDOM.random(
 VALUES["with gaps"] = np.where(RANDOM.random((60, 12)) < 0.2, np.nan, VALUES["probabilities"])
 
 
+def request(path, overrides):
+    """What `dvae train --data PATH` asks for."""
+    given = dict.fromkeys(Request.__dataclass_fields__)
+    return Request(**given | {"verb": "train", "data": str(path), "overrides": overrides})
+
+
 @pytest.fixture
 def reads(monkeypatch):
     """Counts how often a file is read."""
     count, read = [], from_file.read_own_arrays
-    monkeypatch.setattr(from_file, "read_own_arrays", lambda file: count.append(file) or read(file))
+    monkeypatch.setattr(
+        from_file, "read_own_arrays", lambda file, **more: count.append(file) or read(file, **more)
+    )
     return count
 
 
@@ -28,7 +36,7 @@ def reads(monkeypatch):
 def test_a_file_is_read_once_however_its_values_are_read(tmp_path, reads, kind, more):
     path = tmp_path / "mine.npy"
     np.save(path, VALUES[kind])
-    config, data = Request("train", None, str(path), None, None, None, more).resolve()
+    config, data = request(path, more).resolve()
     found = data()
     assert len(reads) == 1
     assert config.data.binarize == (kind != "bits")
@@ -49,6 +57,6 @@ def test_what_else_the_settings_say_is_read_anew(tmp_path, reads):
     path = tmp_path / "mine.npy"
     np.save(path, VALUES["probabilities"])
     words = [("model.likelihood", ["gaussian"]), ("data.binarize", ["false"])]
-    config, data = Request("train", None, str(path), None, None, None, words).resolve()
+    config, data = request(path, words).resolve()
     assert not config.data.binarize
     assert torch.equal(data().train, instantiate(config.data, data_dir=None).train)
