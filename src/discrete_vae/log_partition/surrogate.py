@@ -37,6 +37,7 @@ def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = 
         InvalidInputError: If z is not a floating-point tensor of that shape, in [0, 1].
 
     Examples:
+        >>> import torch
         >>> from discrete_vae import RBM
         >>> rbm, z = RBM(1, 1), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
         >>> log_partition_surrogate(rbm, z).backward()
