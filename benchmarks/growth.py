@@ -1,11 +1,13 @@
-"""How the time grows with units, chains, sweeps and threads."""
+"""How the time grows: of sampling with units, chains, sweeps and threads; of a training step with the model's sizes."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from contest import PAUSE, Case, Worker
 from results import table
@@ -14,6 +16,21 @@ BASE = Case(64, 64)
 UNITS = [replace(BASE, num_left=n, num_right=n, num_sweeps=25) for n in (16, 32, 64, 128, 256, 512)]
 CHAINS = [replace(BASE, num_chains=n) for n in (500, 1000, 2000, 4000, 8000)]
 SWEEPS = [replace(BASE, num_sweeps=n) for n in (25, 50, 100, 200, 400)]
+STEP_CASES = {
+    "units on each side": {
+        n: ["--model.prior.num-left", str(n), "--model.prior.num-right", str(n)] for n in (16, 64, 256)
+    },
+    "groups": {n: ["--model.posterior.groups", str(n)] for n in (1, 2, 4, 8)},
+    "Gaussian layers": {n: ["--model.hierarchy.num-layers", str(n)] for n in (1, 4, 16)},
+    "width of the posterior's networks": {
+        n: [
+            *("--model.posterior.hidden", str(n), str(n)),
+            *("--model.hierarchy.posterior-hidden", str(n), str(n)),
+        ]
+        for n in (100, 400, 1600)
+    },
+    "examples per batch": {n: ["--training.batch-size", str(n)] for n in (25, 100, 400)},
+}
 
 
 def measure(module: str, cases: list[Case], *, threads: list[int], seconds: float) -> dict[int, list[float]]:
@@ -65,6 +82,28 @@ def growth_table(
     speeds = [f"10⁹ updates/s, {_threads(count)}" for count in sorted(best)]
     ratios = [f"times torch, {_threads(count)}" for count in sorted(floor or {})]
     return table([what, f"ms, {_threads(most)}", *speeds, "time per update, relative", *ratios], rows)
+
+
+def step_growth_table(what: str, measured: Mapping[int, Sequence[Mapping[str, Any]]]) -> str:
+    """Times of a training step, one row per value and one group of columns per precision."""
+    rows = []
+    for value, found in measured.items():
+        row = [str(value), f"{found[0]['num_weights'] / 1e6:.2f}"]
+        for each in found:
+            rest = each["step_ms"] - each["chains_ms"]
+            row += [f"{each['step_ms']:.1f}", f"{each['chains_ms']:.1f}", f"{each['floor_ms']:.1f}"]
+            row += [f"{rest / each['floor_ms']:.2f}", str(each["peak_memory_mib"])]
+        rows.append(row)
+    head = [what, "M weights"]
+    for each in next(iter(measured.values())):
+        head += [
+            f"ms per step, {each['precision']}",
+            "of it chains",
+            "floor",
+            "rest / floor",
+            "peak memory, MiB",
+        ]
+    return table(head, rows)
 
 
 def _threads(count: int) -> str:

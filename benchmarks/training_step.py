@@ -1,89 +1,47 @@
-"""Cost of a training step: against its floor, and with other ways of running the chains.
+"""Cost of a training step: against its floor, and against plain PyTorch of the same model.
 
-The floor is the step's own list of matrix products, each timed on matrices of its shapes, and one pass of fused Adam.
-All contenders run in turn, round after round, on random images. Writes a section of RESULTS.md beside this file.
+The floor is the step's own list of matrix products, timed alone in the precision asked for, and one streaming pass of
+Adam over weights, moments and gradients. With an EXPERIMENT it measures that one and prints what it found, as one line
+of JSON with --json; settings can be changed as in `dvae train`, --model.posterior.groups 8 for example. Without one it
+measures the usual experiments, each contender in processes of its own that take turns, and writes a section of
+RESULTS.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import numba
 import torch
+from contenders.plain_vae import PlainTraining
+from growth import STEP_CASES, step_growth_table
 from results import describe_machine, table, write_section
+from step_floor import DTYPES, optimizer_pass, products_of
 
-from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.commands.overrides import apply_overrides, split_overrides
+from discrete_vae.commands.threads import training_threads
 from discrete_vae.config import ExperimentConfig
+from discrete_vae.contention import yielding_threads
 from discrete_vae.experiments import load_experiment
-from discrete_vae.samplers.kernels import torch_reference
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 
 EXPERIMENTS = ["digits", "mnist-static-rbm128", "mnist-static"]
-_PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm"}
-
-
-class Chains:
-    """Chains of a state's prior that are run in one of several ways."""
-
-    def __init__(
-        self, state: TrainingState, run: Callable[[RBM, torch.Tensor, int, int], torch.Tensor]
-    ) -> None:
-        self.energy, self.num_chains = state.model.prior, state.chains.num_chains
-        self._run, self._sweep = run, 0
-        self._z = fair_coins(self.num_chains, self.energy.num_units, key=1)
-
-    def step(self, num_sweeps: int) -> torch.Tensor:
-        assert isinstance(self.energy, RBM)
-        self._z = self._run(self.energy, self._z, num_sweeps, self._sweep + 1)
-        self._sweep += num_sweeps
-        return self._z
-
-
-@torch.no_grad()
-def eager(energy: RBM, z: torch.Tensor, num_sweeps: int, first_sweep: int) -> torch.Tensor:
-    """The fastest plain form: a product, a logistic, a uniform number and a comparison for each side."""
-    left, right = z[:, : energy.num_left], z[:, energy.num_left :]
-    bias_left, bias_right = energy.bias.split([energy.num_left, energy.num_right])
-    noise = [torch.empty_like(left), torch.empty_like(right)]
-    for _ in range(num_sweeps):
-        logits = torch.addmm(bias_left, right, energy.weight.T)
-        left = (noise[0].uniform_() < logits.sigmoid_()).float()
-        logits = torch.addmm(bias_right, left, energy.weight)
-        right = (noise[1].uniform_() < logits.sigmoid_()).float()
-    return torch.cat([left, right], 1)
-
-
-def reference(energy: RBM, z: torch.Tensor, num_sweeps: int, first_sweep: int) -> torch.Tensor:
-    return run_sweeps(energy, z, num_sweeps, key=2, first_sweep=first_sweep, kernel=torch_reference.run)
-
-
-def compiled(energy: RBM, z: torch.Tensor, num_sweeps: int, first_sweep: int) -> torch.Tensor:
-    return run_sweeps(energy, z, num_sweeps, key=2, first_sweep=first_sweep)
-
-
-WAYS = {"compiled kernel": compiled, "torch, plain": eager, "torch reference": reference}
-
-
-def products_of(step: Callable[[], object]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Matrices of the shapes that a step multiplies, in its order."""
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True
-    ) as profiler:
-        step()
-    pairs = []
-    for event in profiler.events():
-        if event.name in _PRODUCTS:
-            shapes = [shape for shape in event.input_shapes if len(shape) >= 2][-2:]
-            pairs.append((torch.randn(*shapes[0]), torch.randn(*shapes[1])))
-    return pairs
+CONTENDERS = {"discrete-vae": "ours", "plain PyTorch": "plain"}
+NOTE = (
+    "Batches of random images; the data do not matter to the time. Products and Adam are those of the step, each timed "
+    "alone; the floor is their sum, the rest the step less its chains. Plain PyTorch is the same model written in the "
+    "obvious way, its bfloat16 autocast. Memory is the peak of the whole process, torch itself included."
+)
 
 
 def seconds_of(call: Callable[[], object]) -> float:
@@ -92,98 +50,172 @@ def seconds_of(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def step_table(config: ExperimentConfig, *, seconds: float) -> str:
-    """A table of one experiment: each way of running the chains, and the floor."""
-    torch.manual_seed(0)
-    x = torch.bernoulli(torch.full((config.training.batch_size, config.model.num_values), 0.2))
-    state = TrainingState.initial(config, x)
-    ways = {name: Chains(state, run) for name, run in WAYS.items()}
-    sweeps = config.training.num_sweeps
-    halfway = config.training.num_epochs / 2
-
-    def step() -> None:
-        training_step(state, config, x, halfway, 0.5)
-        state.step += 1
-
-    def step_with(chains: Chains) -> Callable[[], None]:
-        def run() -> None:
-            state.chains = chains  # pyright: ignore[reportAttributeAccessIssue]
-            step()
-
-        return run
-
-    for chains in ways.values():
-        step_with(chains)()
-    state.chains = ways["compiled kernel"]  # pyright: ignore[reportAttributeAccessIssue]
-    pairs = products_of(step)
-
-    def floor() -> None:
-        for left, right in pairs:
-            left @ right
-        state.optimizer.step()
-
-    calls: dict[str, Callable[[], object]] = {"floor": floor}
-    for name, chains in ways.items():
-        calls[name] = step_with(chains)
-        calls[f"chains: {name}"] = lambda chains=chains: chains.step(sweeps)
+def interleaved(calls: dict[str, Callable[[], object]], *, seconds: float) -> dict[str, list[float]]:
+    """Seconds of each call; one of each, round after round, after two rounds that do not count."""
     times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in [*calls.values()] * 2:
+        call()
     end = time.monotonic() + seconds
-    while time.monotonic() < end or len(times["floor"]) < 5:
+    while time.monotonic() < end or min(map(len, times.values())) < 5:
         for name, call in calls.items():
             times[name].append(seconds_of(call))
+    return times
 
-    def best(name: str) -> float:
-        return 1e3 * min(times[name])
 
-    def middle(name: str) -> float:
-        return 1e3 * statistics.median(times[name])
+def measure(
+    config: ExperimentConfig, precision: str, *, contender: str = "ours", seconds: float
+) -> dict[str, Any]:
+    """Milliseconds of one experiment's step and its parts, best and median."""
+    torch.manual_seed(0)
+    x = torch.bernoulli(torch.full((config.training.batch_size, config.model.num_values), 0.2))
+    if contender == "plain":
+        training = PlainTraining(config, precision)
+        own: dict[str, Callable[[], object]] = {
+            "step": lambda: training.step(x),
+            "chains": training.run_chains,
+        }
+        floor, count = {}, {"num_weights": sum(p.numel() for p in training.model.parameters())}
+    else:
+        state = TrainingState.initial(config, x)
+        halfway = config.training.num_epochs / 2
 
+        def step() -> None:
+            state.sums.add(training_step(state, config, x, halfway, 0.5))
+            state.step += 1
+
+        own = {"step": step, "chains": lambda: state.chains.step(config.training.num_sweeps)}
+        num_weights = sum(parameter.numel() for parameter in state.model.parameters())
+        products = [product.call(precision) for product in products_of(state, step)]
+        floor = {"products": lambda: [call() for call in products], "optimizer": optimizer_pass(num_weights)}
+        count = {"num_weights": num_weights, "num_products": len(products)}
+    times = interleaved(own | floor, seconds=seconds)
+    found: dict[str, Any] = {"experiment": config.name, "size": config.size, "precision": precision}
+    found |= {"threads": torch.get_num_threads(), **count}
+    for suffix, summary in {"": min, "_median": statistics.median}.items():
+        found |= {f"{name}_ms{suffix}": round(1e3 * summary(values), 4) for name, values in times.items()}
+        if floor:
+            found[f"floor_ms{suffix}"] = round(
+                found[f"products_ms{suffix}"] + found[f"optimizer_ms{suffix}"], 4
+            )
+    found["rounds"] = len(times["step"])
+    found["peak_memory_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return found
+
+
+def ask(experiment: str, *words: str, options: argparse.Namespace) -> dict[str, Any]:
+    """`measure` in a process of its own."""
+    command = [sys.executable, __file__, experiment, "--json", "--seconds", str(options.seconds), *words]
+    command += [] if options.threads is None else ["--threads", str(options.threads)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def merged(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """The best of the best times of several processes, and the median of their medians."""
+    whole = dict(rounds[0])
+    for name in whole:
+        values = [each[name] for each in rounds]
+        if name.endswith("_median"):
+            whole[name] = statistics.median(values)
+        elif name.endswith("_ms"):
+            whole[name] = min(values)
+    if "floor_ms" in whole:
+        whole["floor_ms"] = whole["products_ms"] + whole["optimizer_ms"]
+    return whole
+
+
+def step_table(experiment: str, options: argparse.Namespace) -> str:
+    """A table of one experiment: both contenders in both precisions."""
+    cases = [(name, precision) for name in CONTENDERS for precision in DTYPES]
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {case: [] for case in cases}
+    for _ in range(options.rounds):
+        for name, precision in cases:
+            words = ["--precision", precision, "--contender", CONTENDERS[name]]
+            found[name, precision].append(ask(experiment, *words, options=options))
     rows = []
-    for name in ways:
-        own = middle(name) - middle(f"chains: {name}")
+    for name, precision in cases:
+        times = merged(found[name, precision])
+        floor = merged(found["discrete-vae", precision])
+        rest = times["step_ms"] - times["chains_ms"]
+        parts = [
+            f"{times[f'{part}_ms']:.2f}" if f"{part}_ms" in times else ""
+            for part in ("products", "optimizer")
+        ]
         rows.append(
             [
-                name,
-                f"{best(name):.1f}",
-                f"{middle(name):.1f}",
-                f"{middle(f'chains: {name}'):.1f}",
-                f"{own / middle('floor'):.2f}",
-                f"{middle(name) / middle('compiled kernel'):.2f}",
+                f"{name}, {precision}",
+                f"{times['step_ms']:.2f}",
+                f"{times['step_ms_median']:.2f}",
+                f"{times['chains_ms']:.2f}",
+                *parts,
+                f"{rest / floor['floor_ms']:.2f}",
+                f"{times['step_ms'] / floor['floor_ms']:.2f}",
+                str(times["peak_memory_mib"]),
             ]
         )
-    rows.append(
-        [
-            f"floor: {len(pairs)} products and Adam",
-            f"{best('floor'):.1f}",
-            f"{middle('floor'):.1f}",
-            "—",
-            "1.00",
-            "—",
-        ]
-    )
-    title = f"{config.name}, size {config.size}"
-    return table([title, "ms per step, best", "median", "of it chains", "rest / floor", "times ours"], rows)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=15, help="seconds of rounds for each table")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of each contender")
-    parser.add_argument(
-        "--page", type=Path, default=Path(__file__).with_name("RESULTS.md"), help="page to write"
-    )
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    numba.set_num_threads(min(options.threads, numba.config.NUMBA_NUM_THREADS))
-    parts = [
-        describe_machine(options.threads),
-        "Batches of random images; the data do not matter to the time.",
+    weights = found["discrete-vae", "float32"][0]["num_weights"]
+    head = [
+        f"{experiment}, size short, {weights / 1e6:.2f} M weights",
+        "ms per step, best",
+        "median",
+        "of it chains",
     ]
-    for name in EXPERIMENTS:
-        parts.append(step_table(load_experiment(name, "short"), seconds=options.seconds))
+    head += ["products alone", "Adam alone", "rest / floor", "step / floor", "peak memory, MiB"]
+    return table(head, rows)
+
+
+def write_page(options: argparse.Namespace) -> None:
+    parts = [describe_machine(options.threads or os.cpu_count() or 1), NOTE]
+    for experiment in EXPERIMENTS:
+        parts.append(step_table(experiment, options))
+        print(parts[-1], end="\n\n", flush=True)
+    for what, cases in STEP_CASES.items():
+        measured = {
+            value: [
+                ask("mnist-static", "--precision", precision, *words, options=options) for precision in DTYPES
+            ]
+            for value, words in cases.items()
+        }
+        parts.append(step_growth_table(f"mnist-static, size short: {what}", measured))
         print(parts[-1], end="\n\n", flush=True)
     write_section(options.page, "Training step", "\n\n".join(parts))
     print(f"Written to {options.page}")
+
+
+def main() -> None:
+    words, overrides = split_overrides(sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="a name that dvae list shows")
+    parser.add_argument("--size", default="short", help="smoke, short (default) or paper")
+    parser.add_argument(
+        "--precision", choices=DTYPES, default="float32", help="precision of the networks' products"
+    )
+    parser.add_argument(
+        "--contender", choices=CONTENDERS.values(), default="ours", help="ours or plain PyTorch"
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    parser.add_argument("--seconds", type=float, default=6, help="seconds of rounds per process")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each contender on the page")
+    parser.add_argument("--threads", type=int, help="threads; as many as dvae train would take if not given")
+    parser.add_argument(
+        "--page", type=Path, default=Path(__file__).with_name("RESULTS.md"), help="page to write"
+    )
+    options = parser.parse_args(words)
+    if options.experiment is None:
+        write_page(options)
+        return
+    config = apply_overrides(load_experiment(options.experiment, options.size), overrides)
+    with yielding_threads(), training_threads(config, {}):
+        if options.threads is not None:
+            torch.set_num_threads(options.threads)
+        found = measure(config, options.precision, contender=options.contender, seconds=options.seconds)
+    print(
+        json.dumps(found)
+        if options.json
+        else "\n".join(f"{name:20} {value}" for name, value in found.items())
+    )
 
 
 if __name__ == "__main__":

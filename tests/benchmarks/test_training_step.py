@@ -1,0 +1,121 @@
+"""The benchmark of training steps on a tiny model: its products, its contender, its line of JSON."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from discrete_vae.config import (
+    BlockGibbsConfig,
+    GaussianHierarchyConfig,
+    HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
+    ModelConfig,
+    RBMConfig,
+)
+from discrete_vae.experiments import load_experiment
+from discrete_vae.training.loop import training_step
+from discrete_vae.training.state import TrainingState
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+ROWS, X, LEFT, RIGHT, CHAINS = 6, 10, 3, 5, 7
+
+
+@pytest.fixture(autouse=True)
+def benchmarks_on_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def tiny_experiment():
+    config = load_experiment("digits", "smoke")
+    model = ModelConfig(
+        num_features=X,
+        prior=RBMConfig(num_left=LEFT, num_right=RIGHT),
+        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(11,)),
+        hierarchy=GaussianHierarchyConfig(
+            num_layers=2, num_units=2, posterior_hidden=(12,), prior_hidden=(13,)
+        ),
+        decoder=MLPDecoderConfig(hidden=(14,)),
+    )
+    training = config.training.model_copy(
+        update={"sampler": BlockGibbsConfig(num_chains=CHAINS), "batch_size": ROWS, "num_sweeps": 2}
+    )
+    return config.model_copy(update={"model": model, "training": training})
+
+
+def step_of(config):
+    x = torch.bernoulli(torch.full((ROWS, X), 0.3), generator=torch.Generator().manual_seed(0))
+    state = TrainingState.initial(config, x)
+    return state, lambda: training_step(state, config, x, 1.0, 0.5)
+
+
+def test_products_are_those_of_the_model():
+    from step_floor import products_of
+
+    products = products_of(*step_of(tiny_experiment()))
+    # what each network reads, how much of it wants a gradient, and its widths
+    networks = [
+        *((X, 0, 11, 4), (X + 4, 4, 11, 4)),  # posterior
+        *((X + 8, 8, 12, 4), (X + 10, 10, 12, 4)),  # Gaussian layers
+        *((8, 8, 13, 4), (10, 10, 13, 4)),  # their priors
+        (12, 12, 14, X),  # decoder
+    ]
+    expected = []
+    for given, wanted, hidden, outputs in networks:
+        expected += [(ROWS, given, hidden), (hidden, ROWS, given), (ROWS, hidden, wanted)]
+        expected += [(ROWS, hidden, outputs), (outputs, ROWS, hidden), (ROWS, outputs, hidden)]
+    expected.remove((ROWS, 11, 0))  # x wants none
+    assert sorted(product.shape for product in products if not product.energy) == sorted(expected)
+    assert sorted(product.shape for product in products if product.energy) == sorted(
+        [
+            (ROWS, LEFT, RIGHT),
+            (ROWS, RIGHT, LEFT),
+            (LEFT, ROWS, RIGHT),
+            (CHAINS, LEFT, RIGHT),
+            (LEFT, CHAINS, RIGHT),
+        ]
+    )
+    for product in products:
+        rows, inner, columns = product.shape
+        found = product.call("float32")()
+        assert (found.shape, product.flops) == ((rows, columns), 2 * rows * inner * columns)
+
+
+def test_plain_contender_has_the_same_weights():
+    from contenders.plain_vae import PlainTraining
+
+    config = tiny_experiment()
+    state, _ = step_of(config)
+    plain = PlainTraining(config, "float32")
+
+    def shapes(model):
+        return sorted(tuple(parameter.shape) for parameter in model.parameters())
+
+    assert shapes(plain.model) == shapes(state.model)
+
+
+def test_plain_contender_trains():
+    """Its loss falls to that of ours on data that both can learn: all bits alike."""
+    from contenders.plain_vae import PlainTraining
+
+    torch.manual_seed(0)
+    plain = PlainTraining(tiny_experiment(), "float32")
+    x = torch.bernoulli(torch.full((ROWS, 1), 0.5)).expand(ROWS, X).contiguous()
+    losses = [plain.step(x) for _ in range(150)]
+    assert sum(losses[-20:]) < sum(losses[:20]) - 20 * 2
+
+
+def test_one_line_of_json(capsys, monkeypatch):
+    import training_step as benchmark
+
+    monkeypatch.setattr(
+        sys, "argv", ["training_step.py", "digits", "--size", "smoke", "--json", "--seconds", "0"]
+    )
+    benchmark.main()
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert found["floor_ms"] == pytest.approx(found["products_ms"] + found["optimizer_ms"], abs=2e-4)
+    assert found["step_ms"] > found["chains_ms"] > 0
+    assert found["step_ms_median"] >= found["step_ms"]
