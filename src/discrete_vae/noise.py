@@ -7,6 +7,8 @@ re-chunked run therefore needs no generator state. Markov chains have counters o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -127,22 +129,25 @@ def draw_key(generator: torch.Generator | None = None) -> int:
     return int(torch.randint((1 << 63) - 1, (), generator=generator, device=device))
 
 
-def open_uniform(like: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """Draw from the *open* unit interval, in the shape, dtype and on the device of a tensor.
+def open_uniform(
+    like: Tensor, *, shape: Sequence[int] | None = None, generator: torch.Generator | None = None
+) -> Tensor:
+    """Draw from the *open* unit interval, in the dtype and on the device of a tensor.
 
     torch.rand returns exactly 0 once in 2^24 draws, where inverse CDFs with unbounded support are infinite; that
     draw becomes 2^-25.
 
     Args:
         like: Any floating-point tensor.
+        shape: Shape of the draws; None means that of ``like``.
         generator: Source of the noise; None means torch's global generator.
 
     Returns:
-        A tensor with the shape of ``like``, values in [2^-25, 1).
+        A tensor of that shape, values in [2^-25, 1).
 
     Raises:
         InvalidInputError: If the generator draws on another device.
     """
     check_generator(generator, like.device)
-    draws = torch.rand(like.shape, dtype=like.dtype, device=like.device, generator=generator)
+    draws = torch.rand(like.shape if shape is None else shape, dtype=like.dtype, device=like.device, generator=generator)
     return draws.clamp_min_(2.0**-25)

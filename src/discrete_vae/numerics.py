@@ -231,4 +231,14 @@ class _Bounded(torch.autograd.Function):
         """Descent moves against the gradient: outward where it has the sign that the excess has not."""
         (excess,) = ctx.saved_tensors
         (gradient,) = gradients
-        return gradient.masked_fill(excess * gradient < 0, 0), None, None
+        return not_outward(gradient, excess), None, None
+
+
+def not_outward(gradient: Tensor, excess: Tensor) -> Tensor:
+    """The gradient of `bounded`: 0 where descent along it would push a parameter further out.
+
+    Args:
+        gradient: By the bounded value.
+        excess: The parameter less the bounded value.
+    """
+    return gradient.masked_fill(excess * gradient < 0, 0)

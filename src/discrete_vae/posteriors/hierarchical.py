@@ -13,6 +13,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.network import NetworkFactory
+from discrete_vae.noise import open_uniform
 from discrete_vae.posteriors.base import Posterior, PosteriorSample
 from discrete_vae.posteriors.groups import check_groups, contiguous_groups
 from discrete_vae.smoothing.base import Smoothing
@@ -80,6 +81,7 @@ class HierarchicalPosterior(Posterior):
         )
         super().__init__(num_features, position[to_prior_order], smoothing)
         self.groups = groups
+        self._sizes = sizes
         self._in_order = order.tolist() == list(range(len(order)))
         self.register_buffer("_to_prior_order", to_prior_order, persistent=False)
         make = partial(MLP, hidden=hidden, bias=False) if network is None else network
@@ -100,16 +102,17 @@ class HierarchicalPosterior(Posterior):
             next(self.norms.parameters()).dtype
         )
         front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
+        shape = (*front, len(features), self.num_units)
+        noise = open_uniform(features, shape=shape, generator=generator).split(self._sizes, -1)
         zetas: list[Tensor] = []
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
-        for network, norm in zip(self.networks, self.norms, strict=True):
+        for network, norm, rho in zip(self.networks, self.norms, noise, strict=True):
             logits = norm(network(features, *zetas))
-            if not zetas:
-                logits = logits.expand(*front, *logits.shape)
-            zeta = self.smoothing.rsample(logits, generator=generator)
-            z = self.smoothing.sample_z(zeta, logits, generator=generator)
-            zetas.append(zeta)
-            parts.append((z, logits, self.smoothing.bits(zeta, logits)))
+            if logits.shape != rho.shape:  # the first group's are shared by all samples
+                logits = logits.expand(rho.shape)
+            drawn = self.smoothing.draw(rho, logits, generator=generator)
+            zetas.append(drawn.zeta)
+            parts.append((drawn.z, logits, drawn.bits))
         z, logits, bits = (self._gather(part) for part in zip(*parts, strict=True))
         return PosteriorSample(z, self._gather(zetas), logits, bits, self.group_of_unit)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import EllipsisType
 
 import torch
@@ -12,6 +13,22 @@ from torch import Tensor, nn
 from discrete_vae.checks import Axis, check_tensor, check_unit_interval, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import open_uniform
+from discrete_vae.records import ShowsShapes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SmoothedDraw(ShowsShapes):
+    """A draw of units and what the objective needs of it; all tensors (..., unit).
+
+    Attributes:
+        z: In {0,1}, without gradient.
+        zeta: From its marginal, with the gradient of the inverse CDF.
+        bits: E[z | zeta, l], see `Smoothing.bits`.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    bits: Tensor
 
 
 class Smoothing(nn.Module, ABC):
@@ -99,6 +116,19 @@ class Smoothing(nn.Module, ABC):
         """
         self._check_pair("zeta", zeta, logits)
         return self._bits(zeta, logits)
+
+    def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
+        """`icdf`, `sample_z` and `bits` together, of checked arguments, as posteriors draw.
+
+        Args:
+            rho: (..., unit), in the open unit interval.
+            logits: (..., unit), of rho's shape and dtype.
+            generator: Source of further noise, where zeta leaves z open.
+        """
+        zeta = self._icdf(rho, logits)
+        return SmoothedDraw(
+            self.sample_z(zeta, logits, generator=generator), zeta, self._bits(zeta, logits)
+        )
 
     @abstractmethod
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from discrete_vae.smoothing.spike import SpikeSmoothing
@@ -20,8 +21,11 @@ class SharpLimit(SpikeSmoothing):
         tensor([0., 1.])
     """
 
-    def _inverse_survival(self, v: Tensor) -> Tensor:
+    def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
         return 1 + 0 * v  # keeps a NaN
+
+    def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+        return torch.zeros_like(v), None
 
     def _survival(self, zeta: Tensor) -> Tensor:
         return (zeta < 1).to(zeta.dtype)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from discrete_vae.checks import check_binary, check_tensor
 from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import softplus
-from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.numerics import bounded, not_outward, softplus
+from discrete_vae.smoothing.base import SmoothedDraw, Smoothing
 
 
 class SpikeSmoothing(Smoothing):
@@ -33,24 +35,40 @@ class SpikeSmoothing(Smoothing):
             InvalidInputError: If z is not a floating-point tensor of zeros and ones.
         """
         check_binary("z", check_tensor("z", z, (...,)))
-        return self._inverse_survival(open_uniform(z, generator=generator)) * z
+        parameter, bounds = self._parameter(), self._bounds()
+        if parameter is not None and bounds is not None:
+            parameter = bounded(parameter, *bounds)
+        return self._inverse_survival(open_uniform(z, generator=generator), parameter) * z
+
+    def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
+        """Zeta, z and its bits in one step with one backward pass; see `Smoothing.draw`."""
+        zeta, bits = _Draw.apply(rho, logits, self._parameter(), self)
+        return SmoothedDraw(bits.detach(), zeta, bits)
+
+    def _parameter(self) -> Tensor | None:
+        """The density's parameter, a scalar, if it has one."""
+        return None
+
+    def _bounds(self) -> tuple[float, float] | None:
+        """Where the parameter is kept, see `discrete_vae.numerics.bounded`; None is nowhere."""
+        return None
 
     @abstractmethod
-    def _inverse_survival(self, v: Tensor) -> Tensor:
-        """zeta > 0 at which 1 - F(zeta | z=1) = v, for v in (0, 1)."""
+    def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+        """zeta > 0 at which 1 - F(zeta | z=1) = v, for v in [0, 1); a new tensor."""
+
+    @abstractmethod
+    def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Derivatives of `_inverse_survival` by v and by the parameter; the latter is 0 at zeta = 0."""
 
     @abstractmethod
     def _survival(self, zeta: Tensor) -> Tensor:
         """1 - F(zeta | z=1), for zeta in [0, 1]."""
 
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
-        # log v is finite for every finite logit, so no branch can turn a masked infinity into a NaN gradient
-        log_v = torch.log1p(-rho) + softplus(-logits)
-        # the *rounded* v decides: a log just below 0 rounds to v = 1, where the density's inverse is singular
-        # (asked so that a NaN is no spike: it must come out, or a broken network would look like z = 0)
-        spike = torch.exp(log_v.detach()) >= 1
-        v = torch.exp(torch.where(spike, -1.0, log_v))
-        return torch.where(spike, 0.0, self._inverse_survival(v))
+        rho, logits = torch.broadcast_tensors(rho, logits)
+        wide = torch.promote_types(rho.dtype, logits.dtype)
+        return _Draw.apply(rho.to(wide), logits.to(wide), self._parameter(), self)[0]
 
     def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
         inside = torch.sigmoid(-logits) + torch.sigmoid(logits) * (1 - self._survival(zeta.clamp(0, 1)))
@@ -67,3 +85,61 @@ class SpikeSmoothing(Smoothing):
 def _read_z(zeta: Tensor) -> Tensor:
     """1 where zeta is not 0; a NaN comes out, or a broken network would look like z = 1."""
     return torch.where(zeta.abs() > 0, 1.0, zeta)
+
+
+class _Draw(torch.autograd.Function):
+    """zeta and the bits of z by v = (1 - rho)/q, where z = 1 exactly when v < 1.
+
+    With p = 1 - q: d v/d l = -v p, so d zeta/d l = -v p d zeta/d v. The bits have the value z and the gradient
+    (1 - z)/(1 - q) dq/dl = (1 - z) q (eq. J-gradient-z-0). v is finite wherever z = 1: there e^-l is at most 1/rho.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, rho: Tensor, logits: Tensor, parameter: Tensor | None, smoothing: SpikeSmoothing
+    ) -> tuple[Tensor, Tensor]:
+        """The values; what the backward pass multiplies is worked out here too."""
+        bounds = smoothing._bounds()
+        inside = parameter if parameter is None or bounds is None else parameter.clamp(*bounds)
+        inverse_q = torch.exp(-logits).add_(1)
+        v = (1 - rho).mul_(inverse_q)
+        # the *rounded* v decides; asked so that a NaN is no spike: it must come out, or a broken network would look
+        # like z = 0
+        spike = v >= 1
+        v.masked_fill_(spike, 0)
+        zeta = smoothing._inverse_survival(v, inside).masked_fill_(spike, 0)
+        bits = zeta.ceil()  # zeta is in (0, 1] where z = 1; a NaN comes out here too
+        ctx.set_materialize_grads(False)
+        if any(ctx.needs_input_grad):
+            by_v, by_parameter = smoothing._slopes(v, zeta, inside)
+            by_logits = torch.sigmoid(-logits).mul_(v).mul_(by_v).neg_()
+            ctx.has_parameter = ctx.needs_input_grad[2] and by_parameter is not None
+            saved = [by_logits, torch.sigmoid(logits).mul_(spike)]
+            if ctx.needs_input_grad[0]:
+                saved.append((by_v * inverse_q).neg_().masked_fill_(spike, 0))
+            if ctx.has_parameter:
+                assert parameter is not None and inside is not None and by_parameter is not None
+                saved += [by_parameter, parameter - inside]
+            ctx.save_for_backward(*saved)
+        return zeta, bits
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        """See the class."""
+        of_zeta, of_bits = gradients
+        by_logits, bits_by_logits, *more = ctx.saved_tensors
+        parts = []
+        if of_zeta is not None:
+            parts.append(of_zeta * by_logits)
+        if of_bits is not None:
+            parts.append(of_bits * bits_by_logits)
+        of_logits = parts[0] if len(parts) == 1 else parts[0].add_(parts[1])
+        of_rho = of_parameter = None
+        if of_zeta is not None:
+            if ctx.needs_input_grad[0]:
+                of_rho = of_zeta * more[0]
+            if ctx.has_parameter:
+                by_parameter, excess = more[-2:]
+                of_parameter = not_outward((of_zeta * by_parameter).sum().to(excess.dtype), excess)
+        return of_rho, of_logits, of_parameter, None

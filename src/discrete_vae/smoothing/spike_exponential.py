@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, values_are_known
-from discrete_vae.numerics import bounded, project_, replace_gradient
+from discrete_vae.numerics import bounded, project_
 from discrete_vae.smoothing.spike import SpikeSmoothing
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
@@ -73,16 +73,28 @@ class SpikeExponential(SpikeSmoothing):
         """Bring the parameter beta back between 0.01 and the bound."""
         project_(self.beta, _MIN_BETA, self.max_beta)
 
-    def _bounded_beta(self) -> Tensor:
-        return bounded(self.beta, _MIN_BETA, self.max_beta) if self.beta.requires_grad else self.beta
+    def _parameter(self) -> Tensor:
+        return self.beta
 
-    def _inverse_survival(self, v: Tensor) -> Tensor:
-        beta = self._bounded_beta()
-        zeta = 1 + torch.log1p(v * torch.expm1(-beta)) / beta
+    def _bounds(self) -> tuple[float, float] | None:
+        return (_MIN_BETA, self.max_beta) if self.beta.requires_grad else None
+
+    def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+        assert parameter is not None
+        zeta = torch.log1p(v * torch.expm1(-parameter)) / parameter + 1
         # v a rounding below 1 can round zeta to 0 or less, but z is read back as zeta != 0
-        return replace_gradient(zeta.clamp_min(torch.finfo(zeta.dtype).tiny), zeta)
+        return zeta.clamp_min(torch.finfo(zeta.dtype).tiny)
+
+    def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor]:
+        # by v: -c / (beta (1 - v c)); by beta: ((1 - e^(-beta zeta)) / c - zeta) / beta, between 0 and 1/8
+        assert parameter is not None
+        minus_c = torch.expm1(-parameter)
+        by_v = minus_c / torch.add(1, v * minus_c).mul_(parameter)
+        by_beta = torch.expm1(-parameter * zeta).div_(minus_c).sub_(zeta).div_(parameter)
+        return by_v, by_beta
 
     def _survival(self, zeta: Tensor) -> Tensor:
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
-        beta = self._bounded_beta()
+        bounds = self._bounds()
+        beta = self.beta if bounds is None else bounded(self.beta, *bounds)
         return torch.expm1(-beta * (1 - zeta)) / torch.expm1(-beta)

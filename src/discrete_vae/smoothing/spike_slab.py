@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from discrete_vae.smoothing.spike import SpikeSmoothing
@@ -20,8 +21,11 @@ class SpikeSlab(SpikeSmoothing):
         tensor([0.0000, 0.6000])
     """
 
-    def _inverse_survival(self, v: Tensor) -> Tensor:
+    def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
         return 1 - v
+
+    def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+        return torch.full_like(v, -1), None
 
     def _survival(self, zeta: Tensor) -> Tensor:
         return 1 - zeta
