@@ -281,6 +281,6 @@ def test_a_loop_that_forgets_to_project_keeps_the_bounds(model, x):
             offset, above = norm(torch.tensor([[0.0], [1.0]]).expand(2, norm.num_features))
             assert bool(((above - offset > 2 - 1e-4) & (above - offset < 3 + 1e-4)).all())
             assert bool((offset.abs() <= above - offset + 1e-4).all())
-        assert 0.0099 <= model.smoothing._bounded_beta().item() <= 3.5
+        assert 0.0099 <= model.smoothing._bounded_parameter().item() <= 3.5
     outside = torch.cat([norm.scale.detach() for norm in norms])
     assert bool(((outside < 2) | (outside > 3)).any())  # the parameters themselves did leave

@@ -149,5 +149,24 @@ def open_uniform(
         InvalidInputError: If the generator draws on another device.
     """
     check_generator(generator, like.device)
-    draws = torch.rand(like.shape if shape is None else shape, dtype=like.dtype, device=like.device, generator=generator)
+    draws = torch.rand(
+        like.shape if shape is None else shape, dtype=like.dtype, device=like.device, generator=generator
+    )
     return draws.clamp_min_(2.0**-25)
+
+
+def standard_normal(
+    like: Tensor, *, shape: Sequence[int], generator: torch.Generator | None = None
+) -> Tensor:
+    """Draw standard normal numbers in the dtype and on the device of a tensor.
+
+    Args:
+        like: Any floating-point tensor.
+        shape: Shape of the draws.
+        generator: Source of the noise; None means torch's global generator.
+
+    Raises:
+        InvalidInputError: If the generator draws on another device.
+    """
+    check_generator(generator, like.device)
+    return torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)

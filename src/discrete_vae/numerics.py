@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 
 class RoundedProductsWarning(UserWarning):
@@ -107,19 +108,6 @@ def softplus_sum(x: Tensor) -> Tensor:
     return x.clamp_min(0).sum(-1) + logs.sum(-1)
 
 
-def sigmoid(logits: Tensor) -> Tensor:
-    """The logistic function, with a gradient q p that stays right in float32 where q rounds to 1.
-
-    torch's own takes 1 - q for p, which loses half its digits at l = 9 and is 0 from l = 17.
-
-    Examples:
-        >>> x = torch.tensor([20.0], requires_grad=True)
-        >>> [torch.autograd.grad(f(x), x)[0].item() for f in (sigmoid, torch.sigmoid)]
-        [2.061...e-09, 0.0]
-    """
-    return replace_gradient(torch.sigmoid(logits), F.logsigmoid(logits).exp())
-
-
 def bernoulli_entropy(logits: Tensor) -> Tensor:
     """Entropy of Bernoulli(sigmoid(l)), H = softplus(-|l|) + |l| sigmoid(-|l|).
 
@@ -133,6 +121,47 @@ def bernoulli_entropy(logits: Tensor) -> Tensor:
     """
     magnitude = logits.abs()
     return softplus(-magnitude) + magnitude * torch.sigmoid(-magnitude)
+
+
+def mean_and_entropy(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """q = sigmoid(l), and the `bernoulli_entropy` of all units together, with one backward pass.
+
+    dq/dl = q p and dH/dl = -l q p, with p = sigmoid(-l), so both keep their digits in float32 where q rounds to 1. They
+    can be differentiated once.
+
+    Args:
+        logits: (..., unit).
+
+    Returns:
+        q, (..., unit), and the sum of H over the units, (...), nats.
+    """
+    return _MeanAndEntropy.apply(logits)
+
+
+class _MeanAndEntropy(torch.autograd.Function):
+    """See `mean_and_entropy`."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """H = softplus(-|l|) + |l| sigmoid(-|l|), whose last factor is the smaller one of q and p."""
+        mean, other, magnitude = torch.sigmoid(logits), torch.sigmoid(-logits), logits.abs()
+        entropy = torch.minimum(mean, other).mul_(magnitude).sub_(F.logsigmoid(magnitude))
+        ctx.save_for_backward(logits, other.mul_(mean))
+        ctx.set_materialize_grads(False)
+        return mean, entropy.sum(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor | None
+    ) -> Tensor:
+        """q p (g_q - l g_H)."""
+        logits, slope = ctx.saved_tensors
+        of_mean, of_entropy = gradients
+        total = torch.zeros_like(logits) if of_mean is None else of_mean
+        if of_entropy is not None:
+            total = torch.addcmul(total, logits, of_entropy.unsqueeze(-1), value=-1)
+        return total * slope
 
 
 def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
@@ -221,10 +250,9 @@ class _Bounded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
         """Clamp."""
-        inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
-        excess = value - inside
+        inside, excess = clamped(value, low, high)
         ctx.save_for_backward(excess)
-        return inside + 0 * excess  # NaN where the excess is infinite, or the value and its bound both are
+        return inside
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -232,6 +260,13 @@ class _Bounded(torch.autograd.Function):
         (excess,) = ctx.saved_tensors
         (gradient,) = gradients
         return not_outward(gradient, excess), None, None
+
+
+def clamped(value: Tensor, low: Tensor | float, high: Tensor | float) -> tuple[Tensor, Tensor]:
+    """What `bounded` gives, without gradient, and by how much the value exceeds it."""
+    inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    excess = value - inside
+    return inside + 0 * excess, excess  # NaN where the excess is infinite, or the value and its bound both are
 
 
 def not_outward(gradient: Tensor, excess: Tensor) -> Tensor:

@@ -183,7 +183,8 @@ class TestPlantedFaults:
     def test_a_reversed_posterior_and_an_exchanged_kl(self, faulty, scramble):
         prior = CompleteSharing(**SIZES, hidden=(7,))
         with pytest.raises(AssertionError, match="standard errors apart"):
-            check_closed_form_kl(scramble(faulty(6, prior, (7,))), X, ZETA)
+            # of these parameters the difference is some 20 standard errors whatever the noise
+            check_closed_form_kl(scramble(faulty(6, prior, (7,)), seed=1), X, ZETA)
 
 
 class TestErrors:

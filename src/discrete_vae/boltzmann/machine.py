@@ -14,7 +14,7 @@ from discrete_vae.boltzmann.temperature import check_temperature
 from discrete_vae.checks import check_index, check_states, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.forks import guard_forks
-from discrete_vae.numerics import full_precision, softplus
+from discrete_vae.numerics import full_precision, replace_gradient, softplus
 
 
 class BoltzmannMachine(nn.Module, ABC):
@@ -192,6 +192,15 @@ class BoltzmannMachine(nn.Module, ABC):
             logits, energy = inverse_temperature * logits, inverse_temperature * energy
         return energy - softplus(logits).sum(-1)
 
+    def compute_negative_phase(self, z: Tensor) -> Tensor:
+        """A scalar of value 0 with the gradient -E_p[dE/dtheta] of log Z, the last block summed out.
+
+        Args:
+            z: (chain, unit), checked samples.
+        """
+        surrogate = -self.compute_free_energy(z).mean()
+        return replace_gradient(torch.zeros_like(surrogate), surrogate)
+
     def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
         """E of checked states with the units of one block set to 0."""
         z = self._widen(z)
@@ -214,6 +223,7 @@ _COMPUTING = (
     "compute_energy_without",
     "compute_block_logits",
     "compute_free_energy",
+    "compute_negative_phase",
     "expected_energy",
 )
 

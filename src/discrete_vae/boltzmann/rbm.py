@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from discrete_vae.boltzmann.ising import Array, IsingModel, finite_numbers, set_from_ising_, to_ising
 from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.rbm_gradients import CASES, ExpectedEnergy, NegativePhase
 from discrete_vae.boltzmann.temperature import check_temperature
 from discrete_vae.checks import check_positive_int, check_states
 from discrete_vae.noise import open_uniform
@@ -238,36 +239,28 @@ class RBM(BoltzmannMachine):
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
         """See `BoltzmannMachine.expected_energy`; one product for each order that occurs among the pairs."""
         assert isinstance(order, _PairOrder)
-        sides = {
-            "bit": bits.split([self.num_left, self.num_right], -1),
-            "mean": probabilities.split([self.num_left, self.num_right], -1),
-        }
-        linear = probabilities @ self.bias.to(probabilities.dtype)
-        pairs = torch.zeros_like(linear)
-        for of_left, of_right, chosen in order.terms():
-            weight = self.weight if chosen is None else self.weight * chosen
-            left, right = sides[of_left][0], sides[of_right][1]
-            pairs = pairs + (left @ weight.to(left.dtype) * right).sum(-1)
-        return -(pairs + linear)
+        weight, bias = self.weight.to(probabilities.dtype), self.bias.to(probabilities.dtype)
+        rows = bits.reshape(-1, self.num_units), probabilities.reshape(-1, self.num_units)
+        energy = ExpectedEnergy.apply(*rows, weight, bias, *order.cases())
+        return energy.view(probabilities.shape[:-1])
+
+    def compute_negative_phase(self, z: Tensor) -> Tensor:
+        """See `BoltzmannMachine.compute_negative_phase`."""
+        z = self._widen(z)
+        return NegativePhase.apply(self.weight.to(z.dtype), self.bias.to(z.dtype), z[:, : self.num_left])
 
 
 class _PairOrder(nn.Module):
     """Which pairs of the two sides take the bit of which side: a mask for each case that occurs, None if all do."""
 
-    _CASES = (("bit", "mean"), ("mean", "bit"), ("mean", "mean"))
-
     def __init__(self, group_left: Tensor, group_right: Tensor) -> None:
         super().__init__()
         masks = (group_left < group_right, group_left > group_right, group_left == group_right)
-        self._present = [case for case, mask in enumerate(masks) if bool(mask.any())]
-        self._all = [case for case in self._present if bool(masks[case].all())]
+        self._present = tuple(case for case in CASES if bool(masks[case].any()))
         for case in self._present:
-            if case not in self._all:
-                self.register_buffer(f"mask{case}", masks[case], persistent=False)
+            mask = None if bool(masks[case].all()) else masks[case]
+            self.register_buffer(f"mask{case}", mask, persistent=False)
 
-    def terms(self) -> list[tuple[str, str, Tensor | None]]:
-        """What the left and the right unit give, and for which pairs."""
-        return [
-            (*self._CASES[case], None if case in self._all else self.get_buffer(f"mask{case}"))
-            for case in self._present
-        ]
+    def cases(self) -> tuple[tuple[int, ...], *tuple[Tensor | None, ...]]:
+        """The cases that occur, and of each the pairs that it is for, None if it is for all."""
+        return self._present, *(self._buffers[f"mask{case}"] for case in self._present)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from discrete_vae.noise import check_generator
+from discrete_vae.noise import standard_normal
 from discrete_vae.records import ShowsShapes
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -43,10 +45,7 @@ class Gaussian(ShowsShapes):
         Raises:
             InvalidInputError: If the generator draws on another device.
         """
-        check_generator(generator, self.mean.device)
-        noise = torch.randn(
-            self.mean.shape, dtype=self.mean.dtype, device=self.mean.device, generator=generator
-        )
+        noise = standard_normal(self.mean, shape=self.mean.shape, generator=generator)
         return self.mean + self.log_std.exp() * noise
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -63,6 +62,35 @@ class Gaussian(ShowsShapes):
         Args:
             other: Gaussian of the same shape.
         """
-        log_ratio = self.log_std - other.log_std
-        distance = (self.mean - other.mean) * torch.exp(-other.log_std)
-        return 0.5 * (torch.expm1(2 * log_ratio) - 2 * log_ratio + distance.square())
+        return _KL.apply(self.mean, self.log_std, other.mean, other.log_std)
+
+
+class _KL(torch.autograd.Function):
+    """The divergence of each element, with a closed gradient.
+
+    With r the difference of log standard deviations and d that of means over the other's standard deviation s:
+    KL = (e^(2r) - 1 - 2r + d^2) / 2, so by the first mean d/s, by its log standard deviation e^(2r) - 1, by the other
+    mean -d/s, by its log standard deviation 1 - e^(2r) - d^2. It can be differentiated once.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
+        """Each element's divergence."""
+        twice = (log_std - other_log_std).mul_(2)
+        precision = torch.exp(-other_log_std)
+        distance, rise = (mean - other_mean).mul_(precision), torch.expm1(twice)
+        squared = distance.square()
+        if any(ctx.needs_input_grad):
+            ctx.save_for_backward(distance.mul_(precision), rise, rise + squared)
+        return (rise - twice).add_(squared).mul_(0.5)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """See the class."""
+        by_mean, by_log_std, minus_by_other = ctx.saved_tensors
+        (gradient,) = gradients
+        of_mean = gradient * by_mean
+        return of_mean, gradient * by_log_std, -of_mean, gradient * -minus_by_other

@@ -11,9 +11,10 @@ from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.config import SharingConfig, instantiate
 from discrete_vae.hierarchy.base import Hierarchy, HierarchySample
 from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
+from discrete_vae.hierarchy.gaussian_network import GaussianNetwork, gaussian_networks
 from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 from discrete_vae.nets.network import NetworkFactory
+from discrete_vae.noise import standard_normal
 
 
 class GaussianHierarchy(Hierarchy):
@@ -89,10 +90,11 @@ class GaussianHierarchy(Hierarchy):
         dtype = next(self.parameters()).dtype
         features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
         zeta = check_tensor("zeta", zeta, (..., len(features), self.num_latents)).to(dtype)
+        shape = (*zeta.shape[:-1], self.num_layers, self.num_units)
+        noise = standard_normal(zeta, shape=shape, generator=generator)
         joint, drawn, made = zeta, [], []
-        for network in self.posterior:
-            layer = network(features, joint)
-            h = layer.rsample(generator=generator)
+        for network, of_layer in zip(gaussian_networks(self.posterior), noise.unbind(-2), strict=True):
+            layer, h = network.rsample(features, joint, noise=of_layer)
             joint = torch.cat([joint, h], dim=-1)
             drawn.append(h)
             made.append(layer)

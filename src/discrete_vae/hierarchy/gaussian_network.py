@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.hierarchy.gaussian import Gaussian
@@ -64,14 +66,84 @@ class GaussianNetwork(nn.Module):
         Returns:
             The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast.
         """
+        return self.gaussian(self.output(*inputs))
+
+    def rsample(self, *inputs: Tensor, noise: Tensor) -> tuple[Gaussian, Tensor]:
+        """Apply the network and draw h = mean + std * noise, which carries the gradient of both.
+
+        Args:
+            inputs: As in `forward`.
+            noise: Standard normal, (..., unit).
+
+        Returns:
+            The layer's Gaussian and h, (..., unit).
+        """
+        mean, log_std, h = _Head.apply(self.output(*inputs), noise, self.log_std_bound)
+        return Gaussian(mean, log_std), h
+
+    def output(self, *inputs: Tensor) -> Tensor:
+        """What the network makes of its inputs, (..., 2 unit), at least in the parameters' precision."""
         # under autocast the output is rounded, but latents and KL terms keep the parameters' precision
         output = self.network(*inputs)
-        mean, log_std = output.to(self._dtype(output.dtype)).chunk(2, dim=-1)
-        if self.log_std_bound is not None:
-            log_std = self.log_std_bound * torch.tanh(log_std / self.log_std_bound)
+        return output.to(self._dtype(output.dtype))
+
+    def gaussian(self, output: Tensor) -> Gaussian:
+        """The Gaussian that an output stands for; one call serves the outputs of many layers with the same bound."""
+        mean, log_std, _ = _Head.apply(output, None, self.log_std_bound)
         return Gaussian(mean, log_std)
 
     def _dtype(self, computed: torch.dtype) -> torch.dtype:
         """The wider of what the network computed in and its parameters."""
         own = next(self.network.parameters(), None)
         return computed if own is None else torch.promote_types(computed, own.dtype)
+
+
+def gaussian_networks(modules: nn.ModuleList) -> list[GaussianNetwork]:
+    """The Gaussian networks of a list of modules."""
+    return [module for module in modules if isinstance(module, GaussianNetwork)]
+
+
+class _Head(torch.autograd.Function):
+    """Mean m and log standard deviation s = b tanh(u / b) of an output [m, u], and a draw h = m + e^s noise.
+
+    ds/du = 1 - tanh(u / b)^2, dh/ds = e^s noise. It can be differentiated once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, output: Tensor, noise: Tensor | None, bound: float | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Mean, log standard deviation and, where there is noise, the draw."""
+        # copies, since what a function returns must not be a view of what it was given
+        mean, raw = (part.clone(memory_format=torch.contiguous_format) for part in output.chunk(2, -1))
+        slope = spread = h = None
+        if bound is None:
+            log_std = raw
+        else:
+            bent = (raw / bound).tanh_()
+            log_std, slope = bent * bound, bent.square_().neg_().add_(1)
+        if noise is not None:
+            spread = torch.exp(log_std).mul_(noise)
+            h = mean + spread
+        ctx.save_for_backward(slope, spread)
+        ctx.set_materialize_grads(False)
+        return mean, log_std, h
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor | None
+    ) -> tuple[Tensor | None, None, None]:
+        """See the class."""
+        slope, spread = ctx.saved_tensors
+        of_mean, of_log_std, of_h = gradients
+        if of_h is not None:
+            of_mean = of_h if of_mean is None else of_mean + of_h
+            through_h = of_h * spread
+            of_log_std = through_h if of_log_std is None else through_h.add_(of_log_std)
+        known = of_mean if of_mean is not None else of_log_std
+        if known is None:
+            return None, None, None
+        of_mean = torch.zeros_like(known) if of_mean is None else of_mean
+        of_log_std = torch.zeros_like(known) if of_log_std is None else of_log_std
+        return torch.cat([of_mean, of_log_std if slope is None else of_log_std * slope], -1), None, None

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
+from discrete_vae.hierarchy.gaussian_network import GaussianNetwork, gaussian_networks
 from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 
 
@@ -80,14 +80,12 @@ class GroupSharing(AutoregressiveGaussianPrior):
         """One call per group, all of its layers at their own running sums."""
         start = self.zeta_map(zeta).unsqueeze(-2)
         sums = start + torch.cat([torch.zeros_like(start), h[..., :-1, :].cumsum(-2)], dim=-2)
-        made = [
-            network(part)
-            for network, part in zip(self.networks, sums.split(self.group_size, dim=-2), strict=True)
+        networks = gaussian_networks(self.networks)
+        outputs = [
+            network.output(part)
+            for network, part in zip(networks, sums.split(self.group_size, dim=-2), strict=True)
         ]
-        return Gaussian(
-            torch.cat([group.mean for group in made], dim=-2),
-            torch.cat([group.log_std for group in made], dim=-2),
-        )
+        return networks[0].gaussian(torch.cat(outputs, dim=-2))
 
 
 class CompleteSharing(GroupSharing):

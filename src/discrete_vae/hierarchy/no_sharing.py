@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
+from discrete_vae.hierarchy.gaussian_network import GaussianNetwork, gaussian_networks
 from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 
 
@@ -64,11 +64,9 @@ class NoSharing(AutoregressiveGaussianPrior):
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
         """Each network at its own part of the concatenation."""
         joint = torch.cat([zeta, h[..., :-1, :].flatten(-2)], dim=-1)
-        made = [
-            network(joint[..., : self.num_latents + index * self.num_units])
-            for index, network in enumerate(self.networks)
+        networks = gaussian_networks(self.networks)
+        outputs = [
+            network.output(joint[..., : self.num_latents + index * self.num_units])
+            for index, network in enumerate(networks)
         ]
-        return Gaussian(
-            torch.stack([layer.mean for layer in made], dim=-2),
-            torch.stack([layer.log_std for layer in made], dim=-2),
-        )
+        return networks[0].gaussian(torch.stack(outputs, dim=-2))

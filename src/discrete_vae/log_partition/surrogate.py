@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import SupportsFloat
 
-import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
@@ -16,7 +15,6 @@ from discrete_vae.log_partition.exact import (
     enumerate_log_partition,
     num_enumerated_units,
 )
-from discrete_vae.numerics import replace_gradient
 
 
 def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = math.nan) -> Tensor:
@@ -45,13 +43,7 @@ def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = 
         >>> rbm.bias.grad  # of the left unit's mean, and of the right one's given the left
         tensor([0.5000, 0.5000])
     """
-    return negative_phase_gradient(energy, check_states("z", z, ("chain", energy.num_units))) + value
-
-
-def negative_phase_gradient(energy: BoltzmannMachine, z: Tensor) -> Tensor:
-    """A scalar of value 0 with the gradient of `log_partition_surrogate`, of checked samples."""
-    surrogate = -energy.compute_free_energy(z.detach()).mean()
-    return replace_gradient(torch.zeros_like(surrogate), surrogate)
+    return energy.compute_negative_phase(check_states("z", z, ("chain", energy.num_units)).detach()) + value
 
 
 def gradient_and_value(
@@ -77,7 +69,7 @@ def gradient_and_value(
             return None, None
         log_partition = enumerate_log_partition(energy)
     value = None if log_partition is None else check_log_partition(log_partition)
-    gradient = None if negative_phase is None else negative_phase_gradient(energy, negative_phase)
+    gradient = None if negative_phase is None else energy.compute_negative_phase(negative_phase.detach())
     if isinstance(value, Tensor) and value.requires_grad:
         if gradient is not None:
             repair = "Give the negative phase, or a log Z that carries a gradient, not both."

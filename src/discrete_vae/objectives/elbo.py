@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -77,5 +78,27 @@ class Elbo(ShowsShapes):
         if not self.trains_prior:
             repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
             raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)
-        kl = self.kl_relative if self.log_partition is None else self.kl_discrete
-        return (discrete * kl + continuous * self.kl_continuous - self.reconstruction).mean()
+        parts = self.reconstruction, self.kl_relative, self.kl_continuous
+        loss = _WeightedLoss.apply(*parts, discrete, continuous)
+        value = self.log_partition
+        if value is None:
+            return loss
+        return loss + discrete * (value.to(loss.dtype) if isinstance(value, Tensor) else value)
+
+
+class _WeightedLoss(torch.autograd.Function):
+    """The mean of v KL + w KL_h - log p(x | zeta, h) over the examples, whose gradients are v/n, w/n and -1/n."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, reconstruction: Tensor, discrete: Tensor, continuous: Tensor, v: float, w: float
+    ) -> Tensor:
+        """The mean."""
+        ctx.shape, ctx.weights = discrete.shape, (-1.0, v, w)
+        return torch.add(discrete * v, continuous, alpha=w).sub_(reconstruction).mean()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """One number for all examples of each part."""
+        of_example = gradients[0] / max(ctx.shape.numel(), 1)
+        return *((of_example * weight).expand(ctx.shape) for weight in ctx.weights), None, None

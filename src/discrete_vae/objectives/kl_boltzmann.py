@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_log_partition
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.numerics import bernoulli_entropy, sigmoid
+from discrete_vae.numerics import mean_and_entropy
 from discrete_vae.posteriors.latent_group import LatentGroup
 
 
@@ -71,7 +71,8 @@ def kl_without_log_partition(
     Returns:
         (...), nats.
     """
-    return energy.expected_energy(bits, sigmoid(logits), order) - bernoulli_entropy(logits).sum(-1)
+    mean, entropy = mean_and_entropy(logits)
+    return energy.expected_energy(bits, mean, order) - entropy
 
 
 def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tensor | None]:

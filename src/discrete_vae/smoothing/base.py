@@ -126,9 +126,7 @@ class Smoothing(nn.Module, ABC):
             generator: Source of further noise, where zeta leaves z open.
         """
         zeta = self._icdf(rho, logits)
-        return SmoothedDraw(
-            self.sample_z(zeta, logits, generator=generator), zeta, self._bits(zeta, logits)
-        )
+        return SmoothedDraw(self.sample_z(zeta, logits, generator=generator), zeta, self._bits(zeta, logits))
 
     @abstractmethod
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:

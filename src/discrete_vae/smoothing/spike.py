@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from discrete_vae.checks import check_binary, check_tensor
 from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import bounded, not_outward, softplus
+from discrete_vae.numerics import bounded, clamped, not_outward, softplus
 from discrete_vae.smoothing.base import SmoothedDraw, Smoothing
 
 
@@ -35,10 +35,7 @@ class SpikeSmoothing(Smoothing):
             InvalidInputError: If z is not a floating-point tensor of zeros and ones.
         """
         check_binary("z", check_tensor("z", z, (...,)))
-        parameter, bounds = self._parameter(), self._bounds()
-        if parameter is not None and bounds is not None:
-            parameter = bounded(parameter, *bounds)
-        return self._inverse_survival(open_uniform(z, generator=generator), parameter) * z
+        return self._inverse_survival(open_uniform(z, generator=generator), self._bounded_parameter()) * z
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
         """Zeta, z and its bits in one step with one backward pass; see `Smoothing.draw`."""
@@ -52,6 +49,11 @@ class SpikeSmoothing(Smoothing):
     def _bounds(self) -> tuple[float, float] | None:
         """Where the parameter is kept, see `discrete_vae.numerics.bounded`; None is nowhere."""
         return None
+
+    def _bounded_parameter(self) -> Tensor | None:
+        """The parameter, kept inside its bounds."""
+        parameter, bounds = self._parameter(), self._bounds()
+        return parameter if parameter is None or bounds is None else bounded(parameter, *bounds)
 
     @abstractmethod
     def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
@@ -100,7 +102,9 @@ class _Draw(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """The values; what the backward pass multiplies is worked out here too."""
         bounds = smoothing._bounds()
-        inside = parameter if parameter is None or bounds is None else parameter.clamp(*bounds)
+        inside, excess = parameter, None
+        if parameter is not None and bounds is not None:
+            inside, excess = clamped(parameter, *bounds)
         inverse_q = torch.exp(-logits).add_(1)
         v = (1 - rho).mul_(inverse_q)
         # the *rounded* v decides; asked so that a NaN is no spike: it must come out, or a broken network would look
@@ -118,14 +122,16 @@ class _Draw(torch.autograd.Function):
             if ctx.needs_input_grad[0]:
                 saved.append((by_v * inverse_q).neg_().masked_fill_(spike, 0))
             if ctx.has_parameter:
-                assert parameter is not None and inside is not None and by_parameter is not None
-                saved += [by_parameter, parameter - inside]
+                assert by_parameter is not None
+                saved += [by_parameter, excess]
             ctx.save_for_backward(*saved)
         return zeta, bits
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         """See the class."""
         of_zeta, of_bits = gradients
         by_logits, bits_by_logits, *more = ctx.saved_tensors
@@ -141,5 +147,7 @@ class _Draw(torch.autograd.Function):
                 of_rho = of_zeta * more[0]
             if ctx.has_parameter:
                 by_parameter, excess = more[-2:]
-                of_parameter = not_outward((of_zeta * by_parameter).sum().to(excess.dtype), excess)
+                of_parameter = (of_zeta * by_parameter).sum()
+                if excess is not None:
+                    of_parameter = not_outward(of_parameter, excess)
         return of_rho, of_logits, of_parameter, None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, values_are_known
-from discrete_vae.numerics import bounded, project_
+from discrete_vae.numerics import project_
 from discrete_vae.smoothing.spike import SpikeSmoothing
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
@@ -95,6 +95,6 @@ class SpikeExponential(SpikeSmoothing):
 
     def _survival(self, zeta: Tensor) -> Tensor:
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
-        bounds = self._bounds()
-        beta = self.beta if bounds is None else bounded(self.beta, *bounds)
+        beta = self._bounded_parameter()
+        assert beta is not None
         return torch.expm1(-beta * (1 - zeta)) / torch.expm1(-beta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 import torch
@@ -22,7 +23,7 @@ class ElboSums:
     """
 
     def __init__(self) -> None:
-        self._parts = torch.zeros(len(_PARTS), dtype=torch.float64)
+        self._parts = [0.0] * len(_PARTS)
         self._count = 0
 
     @classmethod
@@ -33,18 +34,20 @@ class ElboSums:
             InvalidInputError: If it is damaged.
         """
         sums = cls()
-        parts, sums._count = _checked(state)
-        sums._parts = torch.tensor(parts, dtype=torch.float64)
+        sums._parts, sums._count = _checked(state)
         return sums
 
     def state(self) -> dict[str, Any]:
         """The sums as plain values, to the last bit."""
-        return {"parts": self._parts.tolist(), "count": self._count}
+        return {"parts": self._parts, "count": self._count}
 
     def add(self, elbo: Elbo) -> None:
         """Count one step's bound."""
-        parts = (elbo.value, elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous)
-        self._parts += torch.stack([part.detach().mean() for part in parts]).double().cpu()
+        parts = torch.stack([elbo.reconstruction, elbo.kl_relative, elbo.kl_continuous]).detach()
+        reconstruction, discrete, continuous = parts.mean(1).tolist()
+        discrete += math.nan if elbo.log_partition is None else float(elbo.log_partition)
+        means = (reconstruction - discrete - continuous, reconstruction, discrete, continuous)
+        self._parts = [total + mean for total, mean in zip(self._parts, means, strict=True)]
         self._count += 1
 
     def means(self, log_partition_change: float) -> dict[str, float]:
@@ -54,7 +57,7 @@ class ElboSums:
             log_partition_change: log Z after these steps minus that before, which they were counted with; it is taken
                 to have changed evenly.
         """
-        means: dict[str, float] = dict(zip(_PARTS, (self._parts / self._count).tolist(), strict=True))
+        means = {name: total / self._count for name, total in zip(_PARTS, self._parts, strict=True)}
         means["elbo"] -= log_partition_change / 2
         means["kl_discrete"] += log_partition_change / 2
         return means
