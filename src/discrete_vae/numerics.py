@@ -266,7 +266,10 @@ def clamped(value: Tensor, low: Tensor | float, high: Tensor | float) -> tuple[T
     """What `bounded` gives, without gradient, and by how much the value exceeds it."""
     inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
     excess = value - inside
-    return inside + 0 * excess, excess  # NaN where the excess is infinite, or the value and its bound both are
+    return (
+        inside + 0 * excess,
+        excess,
+    )  # NaN where the excess is infinite, or the value and its bound both are
 
 
 def not_outward(gradient: Tensor, excess: Tensor) -> Tensor:
