@@ -7,16 +7,19 @@ import warnings
 from discrete_vae.errors import KernelWarning
 
 
-def warn_of_failure(what: str, error: Exception, instead: str, *, where: str = "") -> None:
+def warn_of_failure(
+    what: str, error: Exception, instead: str, *, where: str = "", package: str = "numba"
+) -> None:
     """Warn that something compiled does not work here.
 
-    numba's interface is not a stable one in all that is used of it, so a release of numba may break a loop.
+    A compiler's interface is not a stable one in all that is used of it, so a release of it may break a loop.
 
     Args:
         what: What does not work.
         error: What was raised.
         instead: What is used in its place.
         where: Under which circumstances it does not work.
+        package: The compiler.
 
     Warns:
         KernelWarning: Always.
@@ -24,8 +27,8 @@ def warn_of_failure(what: str, error: Exception, instead: str, *, where: str = "
     message = str(error).strip()
     reason = f"{type(error).__name__}: {message.splitlines()[0] if message else 'no message'}"
     warnings.warn(
-        f"{what} does not work{where} with this numba ({reason}); {instead}. "
-        "Install a version of numba that is known to work.",
+        f"{what} does not work{where} with this {package} ({reason}); {instead}. "
+        f"Install a version of {package} that is known to work.",
         KernelWarning,
         stacklevel=3,
     )

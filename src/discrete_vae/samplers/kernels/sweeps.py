@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine, check_parameters
-from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
+from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.checks import check_positive_int, check_tensor, values_are_known, values_are_readable
 from discrete_vae.compiled.threads import threads_for
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.kernels import torch_device, torch_reference
 from discrete_vae.samplers.kernels.torch_reference import SweepCall
-from discrete_vae.samplers.kernels.trial import COMPILED, Kernel, tried_kernel
+from discrete_vae.samplers.kernels.trial import COMPILED, Kernel, tried_device_kernel, tried_kernel
 
 LARGEST_INVERSE_TEMPERATURE = 1e6
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
@@ -32,10 +35,10 @@ def run_sweeps(
 ) -> Tensor:
     """Run block-Gibbs sweeps; each draws the blocks in the order of ``energy.blocks``, given all others.
 
-    A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u, on the CPU,
-    the uniform of (key, sweep, chain, unit) as `discrete_vae.samplers.kernels.philox` defines it. The answer
-    therefore depends neither on the number of threads nor on how sweeps and chains are divided among calls. On other
-    devices the uniforms are the device's own, see `torch_device`; values are not looked at there.
+    A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u, on the CPU and
+    where `triton_bipartite` runs, the uniform of (key, sweep, chain, unit) as `discrete_vae.samplers.kernels.philox`
+    defines it. The answer therefore depends neither on the number of threads nor on how sweeps and chains are divided
+    among calls. Elsewhere the uniforms are the device's own, see `torch_device`. Only on the CPU are values looked at.
 
     Args:
         energy: The machine, with finite parameters on the device of z.
@@ -90,24 +93,40 @@ def run_sweeps(
 def choose_kernel(energy: BoltzmannMachine, *, parallel: bool = False) -> Kernel:
     """The fastest kernel for a machine where it lies.
 
-    On the CPU that is a compiled one for an RBM or a graph, else the reference; elsewhere `torch_device`. A float64
-    machine keeps its precision and so takes the reference.
+    On the CPU that is a compiled one for an RBM or a graph, else the reference. On a CUDA device it is a compiled one
+    for an RBM of up to 128 + 128 units where Triton is installed, else `torch_device`, which other devices take too. A
+    float64 machine keeps its precision and so takes the reference or `torch_device`.
 
     Args:
         energy: The machine.
         parallel: Whether the kernel is to run on several threads.
 
     Warns:
-        KernelWarning: If the compiled kernel does not work here; the reference then takes its place.
+        KernelWarning: If the compiled kernel does not work here; the reference or `torch_device` takes its place.
     """
     if energy.bias.device.type != "cpu":
-        return torch_device.run
+        return _device_kernel(energy)
     return tried_kernel(type(energy), parallel=parallel) if _compiles(energy) else torch_reference.run
 
 
 def _compiles(energy: BoltzmannMachine) -> bool:
     bias = energy.bias
     return type(energy) in COMPILED and bias.device.type == "cpu" and bias.dtype != torch.float64
+
+
+def _device_kernel(energy: BoltzmannMachine) -> Kernel:
+    bias = energy.bias
+    if type(energy) is not RBM or bias.device.type != "cuda" or bias.dtype == torch.float64:
+        return torch_device.run
+    if not values_are_known(bias) or find_spec("triton") is None:
+        return torch_device.run
+    if torch.cuda.get_device_capability(bias.device) < (8, 0):  # tensor cores that multiply bfloat16
+        return torch_device.run
+    from discrete_vae.samplers.kernels import triton_bipartite  # takes a while
+
+    if not triton_bipartite.fits(energy):
+        return torch_device.run
+    return tried_device_kernel(bias.device, *triton_bipartite.padded_sides(energy))
 
 
 def _check_range(name: str, value: object, low: int, end: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.compiled.trial import warn_of_failure
-from discrete_vae.samplers.kernels import torch_reference
+from discrete_vae.samplers.kernels import torch_device, torch_reference
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.torch_reference import SweepCall
 
@@ -61,6 +61,52 @@ def tried_kernel(kind: type, *, parallel: bool) -> Kernel:
         )
         return _on_one_thread(kind) if parallel else torch_reference.run
     return kernel
+
+
+@cache
+def tried_device_kernel(device: torch.device, left: int, right: int) -> Kernel:
+    """The CUDA kernel for RBMs, if it gives the reference's states for sides of these sizes on this device.
+
+    Waits for the device, once per size.
+
+    Args:
+        device: A CUDA device.
+        left: A power of two, the padded size of the left side.
+        right: Likewise.
+
+    Returns:
+        The kernel; where it fails, `torch_device.run`.
+
+    Warns:
+        KernelWarning: If it fails.
+    """
+    try:
+        kernel: Kernel = importlib.import_module(f"{__package__}.triton_bipartite").run
+        _try_on_device(kernel, device, left, right)
+    except Warning:
+        raise
+    except Exception as error:
+        what = f"The compiled sampler for RBM of {left} + {right} units on {device}"
+        warn_of_failure(what, error, "plain torch is used, with 12 launches per sweep", package="triton")
+        return torch_device.run
+    return kernel
+
+
+def _try_on_device(kernel: Kernel, device: torch.device, left: int, right: int) -> None:
+    """Run a machine of this size with a few chains.
+
+    Raises:
+        RuntimeError: If more states than rounding explains are not those of the reference.
+    """
+    with torch.device("cpu"), torch.no_grad():
+        energy, generator = RBM(left, right).float(), torch.Generator().manual_seed(1)
+        energy.weight.normal_(0, 2 * (left + right) ** -0.5, generator=generator)
+        call, start = SweepCall(2, 1, 1, 0, None, None), fair_coins(20, left + right, key=1)
+        expected = torch_reference.run(energy, start, call)
+    found = kernel(energy.to(device), start.to(device), call).cpu()
+    # a draw in a million is within rounding, and then changes what comes after it
+    if float((found != expected).float().mean()) > 0.01:
+        raise RuntimeError("its states are wrong")
 
 
 def _on_one_thread(kind: type) -> Kernel:

@@ -1,0 +1,216 @@
+"""The CUDA kernel: interpreted and compiled without a GPU, its choice and what happens where it fails, and on a GPU."""
+
+import os
+import re
+import subprocess
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+
+from discrete_vae import RBM, BlockGibbs, GraphBoltzmann
+from discrete_vae.errors import KernelWarning
+from discrete_vae.samplers.kernels import sweeps, torch_device, torch_reference, trial
+from discrete_vae.samplers.kernels.philox import fair_coins
+from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+from discrete_vae.testing.transitions import check_sweeps
+from tests.samplers.kernels.test_law import make_rbm
+
+pytest.importorskip("triton", reason="triton is not installed; it comes with CUDA builds of torch")
+from discrete_vae.samplers.kernels import triton_bipartite
+from discrete_vae.samplers.kernels.triton_bipartite import split_weights
+
+CUDA = torch.device("cuda", 0)
+on_gpu = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+
+
+@pytest.fixture(autouse=True)
+def untried():
+    """Each test tries anew, and leaves nothing behind."""
+    trial.tried_device_kernel.cache_clear()
+    yield
+    trial.tried_device_kernel.cache_clear()
+
+
+def test_the_kernel_is_right_in_the_interpreter():
+    """Triton reads the variable when the kernel is defined, hence the process."""
+    cases = Path(__file__).with_name("triton_cases.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(cases)],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert re.search(r"1[0-9] passed", done.stdout)
+
+
+def compiled(left: int, right: int, capability: int, cache: Path):
+    """The kernel as a GPU would run it, for which no GPU is needed."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    names = triton_bipartite._run.arg_names
+    pointers = {"after": "fp32", "before": "fp32", "parts": "bf16", "bias": "fp32", "clamped": "u8"}
+    pointers["inverse_temperatures"] = "fp32"
+    types = {name: "constexpr" if name.isupper() else "i32" for name in names}
+    types |= {name: f"*{kind}" for name, kind in pointers.items()}
+    types |= {"first_chain": "u32", "first_sweep": "u64", "key": "u64"}
+    constants = {"LEFT": left, "RIGHT": right, "CHAINS": triton_bipartite.tile_of(left, right)}
+    source = ASTSource(
+        fn=triton_bipartite._run,
+        signature=types,
+        constexprs=constants | {"CLAMPED": True, "TEMPERED": True},
+        attrs={(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name in pointers},
+    )
+    with triton.knobs.cache.scope():
+        triton.knobs.cache.dir = str(cache)
+        options = {"num_warps": 4, "enable_fp_fusion": True}
+        return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+
+
+@pytest.mark.parametrize(
+    ("side", "capability", "shared_memory"),
+    [
+        (64, 80, 163 << 10),
+        (64, 86, 99 << 10),
+        pytest.param(64, 90, 227 << 10, marks=pytest.mark.slow),
+        pytest.param(128, 90, 227 << 10, marks=pytest.mark.slow),
+    ],
+)
+def test_the_kernel_compiles_for_tensor_cores(side, capability, shared_memory, tmp_path):
+    kernel = compiled(side, side, capability, tmp_path)
+    assert kernel.metadata.shared <= shared_memory
+    assert re.search(r"(mma\.sync|wgmma\.mma_async).*\.f32\.bf16\.bf16", kernel.asm["ptx"])
+    assert "tf32" not in kernel.asm["ptx"]
+    assert kernel.asm["cubin"]
+
+
+def test_weights_are_the_sum_of_their_parts():
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(50, 40, generator=generator) * torch.logspace(-20, 20, 40)
+    weight[0, :4] = torch.tensor([0.0, -1.0, 1 + 2.0**-23, -(2 - 2.0**-23)])
+    parts = split_weights(weight, 64, 64, first=3)
+    assert parts.shape == (3, 64, 64)
+    assert torch.equal(parts.bfloat16().float(), parts)
+    assert torch.equal(parts.double().sum(0)[:50, 3:43], weight.double())
+    assert torch.equal(parts.sum(0)[:50, 3:43], weight)
+    assert int((parts != 0).any(0).sum()) == int((weight != 0).sum())
+    # two parts would not do
+    assert not torch.equal(parts[1:].double().sum(0)[:50, 3:43], weight.double())
+
+
+def test_sizes():
+    assert triton_bipartite.padded_sides(RBM(100, 64)) == (128, 64)
+    assert triton_bipartite.padded_sides(RBM(61, 37)) == (64, 64)
+    assert triton_bipartite.padded_sides(RBM(61, 64)) == (64, 128)  # the first counter holds a left unit too
+    assert triton_bipartite.fits(RBM(128, 128))
+    assert not triton_bipartite.fits(RBM(129, 128))
+
+
+def fake_cuda(machine: torch.nn.Module, *, dtype: torch.dtype = torch.float32):
+    """A machine whose parameters claim to lie on a GPU."""
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for name, parameter in list(machine.named_parameters()):
+            setattr(machine, name, torch.nn.Parameter(parameter.detach().to(CUDA, dtype)))
+    return machine
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Fake parameters are taken for those of a GPU on which the kernel passes its trial."""
+    monkeypatch.setattr(sweeps, "values_are_known", lambda bias: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(trial, "_try_on_device", lambda kernel, device, left, right: None)
+    return monkeypatch
+
+
+def test_the_kernel_is_chosen_for_what_it_can_do(gpu):
+    assert choose_kernel(fake_cuda(RBM(100, 60))) is triton_bipartite.run
+    assert choose_kernel(fake_cuda(RBM(5, 3), dtype=torch.bfloat16)) is triton_bipartite.run
+    assert choose_kernel(fake_cuda(RBM(129, 128))) is torch_device.run
+    assert choose_kernel(fake_cuda(RBM(5, 3), dtype=torch.float64)) is torch_device.run
+    assert choose_kernel(fake_cuda(GraphBoltzmann(5, "complete"))) is torch_device.run
+    assert choose_kernel(RBM(5, 3).to("meta")) is torch_device.run
+    gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    assert choose_kernel(fake_cuda(RBM(5, 3))) is torch_device.run
+    gpu.undo()
+    assert choose_kernel(fake_cuda(RBM(5, 3))) is torch_device.run  # fake, compiled or traced
+
+
+def test_without_triton_plain_torch_is_used(gpu):
+    gpu.setattr(sweeps, "find_spec", lambda name: None)
+    assert choose_kernel(fake_cuda(RBM(5, 3))) is torch_device.run
+
+
+@pytest.mark.parametrize("error", [RuntimeError("out of shared memory\nand more"), None])
+def test_a_kernel_that_fails_gives_way_with_one_warning(gpu, error):
+    """On the CPU the trial is the same; there the kernel is replaced by one that fails, or that draws wrong states."""
+    gpu.undo()
+    gpu.setattr(sweeps, "values_are_known", lambda bias: True)
+    gpu.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+
+    def broken(energy, z, call):
+        if error is not None:
+            raise error
+        return 1 - torch_reference.run(energy, z, call)
+
+    gpu.setattr(triton_bipartite, "run", broken)
+    gpu.setattr(trial, "_try_on_device", partial(try_on_cpu, trial._try_on_device))
+    message = "out of shared memory" if error else "its states are wrong"
+    with pytest.warns(
+        KernelWarning, match=rf"64 \+ 16 units on cuda:0 .* this triton \(RuntimeError: {message}\)"
+    ):
+        assert choose_kernel(fake_cuda(RBM(60, 5))) is torch_device.run
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert choose_kernel(fake_cuda(RBM(50, 7))) is torch_device.run
+
+
+def try_on_cpu(attempt, kernel, device, left, right):
+    attempt(kernel, torch.device("cpu"), left, right)
+
+
+def test_the_trial_passes_the_reference():
+    trial._try_on_device(torch_reference.run, torch.device("cpu"), 64, 16)
+
+
+class TestOnGpu:
+    pytestmark = on_gpu
+
+    @pytest.mark.parametrize("shape", [(1, 1), (5, 3), (61, 37), (64, 64), (100, 100), (128, 128)], ids=str)
+    def test_states_are_those_of_the_cpu(self, shape):
+        rbm, start = make_rbm(*shape, scale=0.4), fair_coins(333, sum(shape), key=1)
+        options = {"clamped": fair_coins(333, sum(shape), key=3).bool()}
+        options["inverse_temperature"] = torch.linspace(0, 2, 333)
+        for chosen in ({}, options):
+            expected = run_sweeps(rbm, start, 2, key=2, first_sweep=1, **chosen)
+            chosen = {name: value.to(CUDA) for name, value in chosen.items()}
+            found = run_sweeps(rbm.to(CUDA), start.to(CUDA), 2, key=2, first_sweep=1, **chosen).cpu()
+            rbm.to("cpu")
+            assert float((found != expected).float().mean()) < 1e-3  # draws within rounding
+
+    def test_law(self):
+        rbm = make_rbm(3, 2).to(CUDA)
+        assert choose_kernel(rbm) is triton_bipartite.run
+
+        def step(z):
+            return run_sweeps(rbm, z.to(CUDA), 1, key=7, first_sweep=1).cpu()
+
+        check_sweeps(make_rbm(3, 2), step, repeats=3000)
+
+    def test_chains_go_on_where_they_ended(self):
+        rbm = make_rbm(20, 30).to(CUDA)
+        whole, parts = BlockGibbs(rbm, 100, seed=1), BlockGibbs(rbm, 100, seed=1)
+        parts.step(3)
+        assert torch.equal(whole.step(7), parts.step(4))
+
+    def test_a_larger_machine_takes_plain_torch(self):
+        assert choose_kernel(RBM(300, 200).to(CUDA)) is torch_device.run
