@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, NonNegativeFloat
 
 from discrete_vae.config.base import Record
@@ -70,6 +72,10 @@ class TrainingConfig(Record):
     num_validation_examples: Count | None = Field(
         default=None, description="Validation examples, a fixed random choice; none means all."
     )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description="Of the networks' matrix products; auto is bfloat16 where processor and networks gain by it.",
+    )
     optimizer: OptimizerConfig = OptimizerConfig()
     warm_up: WarmUpConfig = WarmUpConfig()
     beta_bound: BetaBoundConfig = BetaBoundConfig()
@@ -94,6 +100,10 @@ class EvaluationConfig(Record):
         default=512.0,
         gt=0.0,
         description="Memory that evaluation may take for the networks' intermediate values, MiB.",
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        default="float32",
+        description="Of the networks' matrix products in evaluation; log weights are sums in float64 either way.",
     )
     log_partition_std_error: Factor = Field(
         default=0.003, ge=1e-6, description="Standard error of log Z that bridge sampling goes for, nats."
