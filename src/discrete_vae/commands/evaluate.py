@@ -62,7 +62,8 @@ def _evaluate(
         compute_on_rank_zero(lambda: check_columns_path("--per-example", per_example))
     loaded = asked.load()
     given = {name: value for name, value in sizes.items() if value is not None}
-    config = EvaluationConfig(**(loaded.config.evaluation.model_dump() | given))
+    fields: dict[str, Any] = loaded.config.evaluation.model_dump() | given
+    config = EvaluationConfig(**fields)
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     warn_of_other_data(run, dataset)
     indices = chosen_test_examples(len(dataset.test), config.num_examples, argument="--num-examples")
