@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
     from discrete_vae.data.dataset import DataSplits
+    from discrete_vae.training.precision import Precision
 
 
 def headline(
@@ -21,6 +22,7 @@ def headline(
     done: int,
     num_steps: int,
     device: torch.device,
+    precision: Precision,
 ) -> str:
     """Data, steps, folder, how values are read, and where it computes.
 
@@ -31,6 +33,7 @@ def headline(
         done: Steps done already.
         num_steps: Steps of the whole run.
         device: Where it computes.
+        precision: In which precision.
     """
     chosen = config.training.num_examples
     count = f"{len(dataset.train)}" if chosen is None else f"{chosen} of {len(dataset.train)}"
@@ -53,4 +56,5 @@ def headline(
             "which are there, and learns from these."
         )
     lines.append(computing_on(device))
+    lines.append(f"Products of the networks in {precision.name}: {precision.reason}.")
     return "\n".join(lines)

@@ -38,6 +38,7 @@ def run_train(
     from discrete_vae.runs.lock import sole_writer
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.loop import run_steps
+    from discrete_vae.training.precision import choose_precision
     from discrete_vae.training.run import check_same_data, prepare_run
     from discrete_vae.training.state import check_experiment
     from discrete_vae.training.threads import training_threads
@@ -69,7 +70,8 @@ def run_train(
             print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
         if done < num_steps:
             _say_other_device(begun, where)
-            print(headline(config, dataset, run, done, num_steps, where), file=sys.stderr)
+            precision = choose_precision(config, device=where, begun=begun)
+            print(headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
         try:
             result = run_steps(
                 config,

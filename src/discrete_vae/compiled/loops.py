@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any
 
 from numba import njit, prange
 from numba.core.caching import FunctionCache
 
+from discrete_vae.compiled import team
+from discrete_vae.compiled.team import has_team, on_team, share
 from discrete_vae.compiled.threads import numba_threads
 from discrete_vae.errors import KernelWarning
 
@@ -21,32 +23,61 @@ _REPAIR = "Set the environment variable NUMBA_CACHE_DIR to a folder that is writ
 
 
 class ChunkLoop:
-    """A loop over chunks of independent work in two forms, on the calling thread and divided among numba's threads.
-
-    numba's cache notices a change of the loop's own file only. What the loop calls in other files must enter the
-    cache's key as a variable of its closure: `source_digest` of those files.
+    """A loop over chunks of independent work: on the calling thread, or divided among torch's threads, else numba's.
 
     Args:
-        make: Takes `range` or `numba.prange` and returns the function with the loop over it. The function must not
-            touch Python objects: it runs without the interpreter's lock.
+        make: Takes `range`, `numba.prange` or another way to divide ``range(n)`` and returns the function with the loop
+            over it. The function must not touch Python objects, as it runs without the interpreter's lock, nor raise.
+            Every thread runs what stands around the loop. It returns an integer.
+        prepare: Function to compile that takes the same arguments and is called once before the loop.
+        sources: Further modules that the loop's machine code depends on, so that a change of them compiles it anew; that
+            of the loop itself is among them.
     """
 
-    def __init__(self, make: Callable[[Any], Callable[..., Any]]) -> None:
-        self._serial = _compile(make(range), parallel=False)
-        self._parallel = _compile(make(prange), parallel=True)
+    def __init__(
+        self,
+        make: Callable[[Any], Callable[..., Any]],
+        *,
+        prepare: Callable[..., Any] | None = None,
+        sources: Sequence[ModuleType] = (),
+    ) -> None:
+        self._make, self._sources = make, sources
+        self._prepare = None if prepare is None else _compile(prepare, self._key("prepare"))
+        self._serial = _compile(make(range), self._key("serial"))
 
     def __call__(self, num_threads: int, *arguments: Any) -> Any:
         """Run the loop; the first call of each form compiles it, or loads it from the cache."""
+        if self._prepare is not None:
+            self._prepare(*arguments)
         if num_threads == 1:
             return self._serial(*arguments)
+        if has_team():
+            return self._on_team(num_threads, *arguments)
         with numba_threads(num_threads):
             return self._parallel(*arguments)
 
+    @cached_property
+    def _on_team(self) -> Any:
+        return _compile(on_team(self._make(share)), self._key("team"))
 
-def _compile(function: Callable[..., Any], *, parallel: bool) -> Any:
+    @cached_property
+    def _parallel(self) -> Any:
+        return _compile(self._make(prange), self._key("parallel"), parallel=True)
+
+    def _key(self, form: str) -> tuple[Any, ...]:
+        """What, beside the types of the arguments and the processor, the machine code depends on."""
+        function = self._make(range)
+        cells = [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents is not range]
+        constants = [value for value in cells if isinstance(value, (int, float))]
+        own = inspect.getmodule(self._make)
+        modules = (*self._sources, team, *([] if own is None else [own]))
+        return form, function.__qualname__, tuple(constants), source_digest(*modules)
+
+
+def _compile(function: Callable[..., Any], key: tuple[Any, ...], *, parallel: bool = False) -> Any:
     compiled = njit(nogil=True, parallel=parallel)(function)
     try:
-        compiled._cache = _KernelCache(function)  # pyright: ignore[reportAttributeAccessIssue]
+        compiled._cache = _KernelCache(function, key)  # pyright: ignore[reportAttributeAccessIssue]
     except RuntimeError:  # numba found no folder that is writable
         _warn_without_cache("numba finds no writable folder for its cache")
     return compiled
@@ -58,7 +89,20 @@ def source_digest(*modules: ModuleType) -> int:
 
 
 class _KernelCache(FunctionCache):
-    """numba's cache, for which damaged files are missing files and a full disk is no reason to stop."""
+    """numba's cache, for which damaged files are missing files and a full disk is no reason to stop.
+
+    Args:
+        function: What is compiled.
+        key: Takes the place of the function's code and closure, which numba looks at; what the function calls may differ
+            from process to process in the eyes of pickle.
+    """
+
+    def __init__(self, function: Callable[..., Any], key: tuple[Any, ...]) -> None:
+        super().__init__(function)
+        self._key = key
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        return sig, codegen.magic_tuple(), self._key
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:

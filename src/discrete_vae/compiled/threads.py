@@ -45,8 +45,12 @@ def threads_for(work: int, smallest: int | None = None) -> int:
     import numba  # takes a while
     from numba.core import config
 
+    from discrete_vae.compiled.team import has_team
+
     if getattr(config, _LIMIT) == 1:
         return 1
+    if has_team():
+        return min(threads, getattr(config, _LIMIT))
     _launch()
     return min(threads, numba.get_num_threads()) if _process_of_threads == os.getpid() else 1
 

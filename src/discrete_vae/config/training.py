@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, NonNegativeFloat
 
 from discrete_vae.config.base import Record
@@ -69,6 +71,10 @@ class TrainingConfig(Record):
     )
     num_validation_examples: Count | None = Field(
         default=None, description="Validation examples, a fixed random choice; none means all."
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description="Of the networks' matrix products; auto is bfloat16 where processor and networks gain by it.",
     )
     optimizer: OptimizerConfig = OptimizerConfig()
     warm_up: WarmUpConfig = WarmUpConfig()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_positive_int
+from discrete_vae.nets.kernels.choice import are_plain, has_hooks, is_ordinary, works
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.mlp_parts import MLPParts
+from discrete_vae.nets.working_weight import WorkingWeight
+
+SMALLEST_FUSED = 100_000
+"""Activations of a layer from which a network is fused where statistics are given: below, torch's operations do."""
 
 
 class ConcatLinear(nn.Linear):
@@ -17,22 +24,47 @@ class ConcatLinear(nn.Linear):
 
     Inputs whose leading axes differ but broadcast are multiplied on their own and added, so what many samples
     share (x, in importance sampling) is multiplied once.
+
+    Attributes:
+        working: What products read in place of the weight, with memory for the gradient; None for the weight itself.
+            `discrete_vae.nets.precision` sets it.
     """
 
     def __init__(self, input_sizes: Sequence[int], num_outputs: int, *, bias: bool = True) -> None:
         super().__init__(sum(input_sizes), num_outputs, bias=bias)
         self.input_sizes = tuple(input_sizes)
+        self.working: WorkingWeight | None = None
 
     def forward(self, *inputs: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Map inputs of shapes (..., size) to (..., output)."""
+        """Map inputs of shapes (..., size) to (..., output), in the bias's precision if there is one."""
+        weight = self.product_weight()
+        if self.working is not None:
+            inputs = tuple(value.to(weight.dtype) for value in inputs)
         if all(value.shape[:-1] == inputs[0].shape[:-1] for value in inputs):
             joint = inputs[0] if len(inputs) == 1 else torch.cat(inputs, dim=-1)
-            return F.linear(joint, self.weight, self.bias)
-        parts = self.weight.split(self.input_sizes, dim=1)
-        total = F.linear(inputs[0], parts[0], self.bias)
-        for value, part in zip(inputs[1:], parts[1:], strict=True):
-            total = total + F.linear(value, part)
-        return total
+            if self.working is None:
+                return F.linear(joint, weight, self.bias)
+            total = F.linear(joint, weight)
+        else:
+            parts = weight.split(self.input_sizes, dim=1)
+            total = F.linear(inputs[0], parts[0])
+            for value, part in zip(inputs[1:], parts[1:], strict=True):
+                total = total + F.linear(value, part)
+        return total if self.bias is None else total + self.bias
+
+    def product_weight(self) -> Tensor:
+        """What the products read."""
+        working = self.working
+        return self._parameters["weight"] if working is None else working.current()  # pyright: ignore[reportReturnType]
+
+    def gradient_memory(self) -> Tensor | None:
+        """Memory for the gradient of `product_weight`, if some is kept and free."""
+        return None if self.working is None else self.working.lend_memory()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moved or in another precision, the layer has no working copy any more."""
+        self.working = None
+        return super()._apply(fn, recurse)
 
 
 class MLP(nn.Module):
@@ -84,10 +116,37 @@ class MLP(nn.Module):
         Returns:
             (..., output).
         """
+        parts = self._fused_parts(inputs)
+        if parts is not None:
+            from discrete_vae.nets.fused_mlp import fused_mlp
+
+            return fused_mlp(parts, inputs)
         for index in range(0, len(self.layers), 2):
             linear, norm = self.layers[index], self.layers[index + 1]
             inputs = (torch.relu(norm(linear(*inputs))),)
-        return self.output(*inputs)
+        out = self.output(*inputs)
+        return out if self.output.working is None else out.to(self.output.weight.dtype)
+
+    def _fused_parts(self, inputs: tuple[Tensor, ...]) -> MLPParts | None:
+        """What one operation needs to know of the network; None where it cannot take its place, or does not gain."""
+        if not is_ordinary() or not are_plain(inputs):
+            return None
+        layers = [*self.layers._modules.values()]  # slices of a ModuleList are modules, made anew
+        linears, norms, training = [*layers[::2], self.output], layers[1::2], self.training
+        for linear in linears:
+            if type(linear) is not ConcatLinear:
+                return None
+        for norm in norms:
+            if type(norm) is not L1BatchNorm or norm.training != training:
+                return None
+        if not training:
+            rows = max(value.numel() // max(value.shape[-1], 1) for value in inputs)
+            if rows * linears[0].out_features < SMALLEST_FUSED:
+                return None
+        if has_hooks(layers) or has_hooks((self.output,)):
+            return None
+        parts = MLPParts.of(linears, norms, training)  # pyright: ignore[reportArgumentType]
+        return parts if parts.are_plain() and works() else None
 
     @torch.no_grad()
     def initialize_output_(self, start: Tensor | float, scale: float = 1.0) -> None:

@@ -24,6 +24,7 @@ from discrete_vae.training import schedules
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.finite import check_finite, non_finite_term, non_finite_weight
 from discrete_vae.training.log_metrics import Clock, is_due, state_metrics, validates
+from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run_checkpoints import RunCheckpoints
 from discrete_vae.training.selection import validation_score
@@ -95,7 +96,8 @@ def run_steps(
     dataset = chosen_examples(dataset, settings)
     batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device)
     valid = dataset.valid.to(device)
-    state = TrainingState.initial(config, dataset.train, device=device)
+    precision = choose_precision(config, device=device, begun=run.read_environment())
+    state = TrainingState.initial(config, dataset.train, device=device, precision=precision.dtype)
     metrics = run.metrics()
     checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
     store = checkpoints.store

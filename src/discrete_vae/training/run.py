@@ -21,6 +21,7 @@ from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.lock import sole_writer
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.loop import TrainingResult, run_steps
+from discrete_vae.training.precision import KEY, choose_precision
 from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.state import check_experiment
 
@@ -112,7 +113,8 @@ def prepare_run(
     if not run.environment_path.exists():  # a kill may have come between the two
         environment = describe_environment(seed=config.seed, device=device)
         data = {"name": dataset.name, **asdict(dataset.description)}
-        write_json(run.environment_path, environment | {"data": data})
+        precision = choose_precision(config, device=device).name
+        write_json(run.environment_path, environment | {"data": data, KEY: precision})
 
 
 def check_same_data(run: RunDirectory, dataset: DataSplits) -> None:

@@ -18,10 +18,12 @@ from discrete_vae.data.readable import check_readable
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.precision import set_precision
 from discrete_vae.nets.saved_weights import check_weights, load_weights
 from discrete_vae.noise import key_to_seed
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
 from discrete_vae.samplers.protocol import Sampler
+from discrete_vae.training.adam import Adam
 from discrete_vae.training.checkpoint_checks import (
     MOMENTS,
     check_chains,
@@ -31,6 +33,7 @@ from discrete_vae.training.checkpoint_checks import (
 )
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.feasible import check_feasible
+from discrete_vae.training.precision import choose_precision
 
 _INIT_STREAM = 0x696E6974
 _LOG_Z_STREAM = 0x6C6F677A
@@ -53,7 +56,7 @@ class TrainingState:
     """
 
     model: DiscreteVAE
-    optimizer: torch.optim.Adam
+    optimizer: Adam
     chains: Sampler
     seed: int
     step: int = 0
@@ -63,15 +66,32 @@ class TrainingState:
 
     @classmethod
     def initial(
-        cls, config: ExperimentConfig, train: Tensor, *, device: torch.device | str = "cpu"
+        cls,
+        config: ExperimentConfig,
+        train: Tensor,
+        *,
+        device: torch.device | str = "cpu",
+        precision: torch.dtype | None = None,
     ) -> TrainingState:
-        """The state before the first step; depends on the config and the statistics of the training data alone."""
+        """The state before the first step; depends on the config and the statistics of the training data alone.
+
+        Args:
+            config: The experiment.
+            train: Its training data.
+            device: Where to compute.
+            precision: Of the networks' products; None means what the config asks for on this device.
+        """
+        if precision is None:
+            precision = choose_precision(config, device=device).dtype
         model = initial_model(config)
         model.initialize_(train)
         model.to(device)
         settings = config.training.optimizer
-        optimizer = torch.optim.Adam(
-            model.parameters(), lr=settings.learning_rate, eps=settings.eps, fused=True
+        optimizer = Adam(
+            model.parameters(),
+            lr=settings.learning_rate,
+            eps=settings.eps,
+            working=set_precision(model, precision),
         )
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
         state = cls(model, optimizer, chains, config.seed)

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from discrete_vae.compiled.loops import ChunkLoop, source_digest
-from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins
+from discrete_vae.compiled import vector_ir
+from discrete_vae.compiled.loops import ChunkLoop
+from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_spins
 from discrete_vae.samplers.kernels.bipartite_intrinsics import (
     BLOCK,
     GROUP,
@@ -208,9 +209,19 @@ def run_chunk(
     return True
 
 
+def _prepare(
+    after, before, binary, weight, bias, units, tables, weights, biases, counters, clamped, inverse_temperature,
+    num_sweeps, key, first_sweep, first_chain,
+):  # fmt: skip
+    """Scale both sides' weights and make whole tables; the arguments are those of the loop."""
+    for side in range(2):
+        scale_side(weights[side], biases[side], weight, bias, units[side], units[1 - side])
+        for pair in range(tables[side].shape[0]):
+            fill_rows(tables[side], pair, weights[side], pair)  # pyright: ignore[reportCallIssue]
+
+
 def _make(chunks: Any) -> Callable[..., Any]:
     """The loop over chunks that `chunks`, range or prange, divides."""
-    version = source_digest(bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins)
 
     def run_chunks(
         after, before, binary, weight, bias, units, tables, weights, biases, counters, clamped, inverse_temperature,
@@ -239,10 +250,6 @@ def _make(chunks: Any) -> Callable[..., Any]:
             first_sweep: uint64, number of the first sweep.
             first_chain: uint64, number of the first chain.
         """
-        for side in range(2):
-            scale_side(weights[side], biases[side], weight, bias, units[side], units[1 - side])
-            for pair in range(tables[side].shape[0]):
-                fill_rows(tables[side], pair, weights[side], pair)  # pyright: ignore[reportCallIssue]
         num_chains, num_chunks = before.shape[0], binary.shape[0]
         for c in chunks(num_chunks):
             binary[c] = run_chunk(
@@ -250,9 +257,11 @@ def _make(chunks: Any) -> Callable[..., Any]:
                 num_sweeps, key, first_sweep, first_chain, c * num_chains // num_chunks,
                 (c + 1) * num_chains // num_chunks,
             )  # fmt: skip
-        return version
+        return 0
 
     return run_chunks
 
 
-run_chunks = ChunkLoop(_make)
+run_chunks = ChunkLoop(
+    _make, prepare=_prepare, sources=(bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins)
+)

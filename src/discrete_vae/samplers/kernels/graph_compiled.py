@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from discrete_vae.compiled.loops import ChunkLoop, source_digest
-from discrete_vae.samplers.kernels import graph_intrinsics, vector_ir, vector_spins
+from discrete_vae.compiled import vector_ir
+from discrete_vae.compiled.loops import ChunkLoop
+from discrete_vae.samplers.kernels import graph_intrinsics, vector_spins
 from discrete_vae.samplers.kernels.graph_intrinsics import LANES, decide, draw_words
 
 _STRICT = {"contract", "nnan", "ninf", "nsz"}  # no reassociation: results must not depend on the loop's shape
@@ -112,16 +113,18 @@ def _run_chunk(after, before, graph, num_sweeps, key, first_sweep, first_chain, 
 
 def _make(chunks: Any) -> Callable[..., Any]:
     """The loop over chunks that `chunks`, range or prange, divides."""
-    version = source_digest(graph_intrinsics, vector_ir, vector_spins)
 
     def run_chunks(
-        after, before, graph, num_sweeps, key, first_sweep, first_chain, inverse_temperature, clamped, chunk
-    ):
+        after, before, binary, graph, num_sweeps, key, first_sweep, first_chain, inverse_temperature, clamped,
+        chunk,
+    ):  # fmt: skip
         """Run the sweeps with the chains split in chunks.
 
         Args:
             after: (chain, unit) float32, receives the states.
             before: (chain, unit) float32.
+            binary: (chunk,) bool, receives whether all states of a chunk were 0 or 1; if not, ``after`` is not
+                complete.
             graph: order (unit,), start (unit + 1,) and neighbor (entry,) int64, as `GraphBoltzmann` has them; the
                 weight (entry,) and bias (unit,) float32, both times -log2(e).
             num_sweeps: Number of sweeps.
@@ -131,16 +134,12 @@ def _make(chunks: Any) -> Callable[..., Any]:
             inverse_temperature: (chain,) or (0,) float32, inverse temperatures; none means 1.
             clamped: (chain, unit), (1, unit) or (0, unit) bool, True where a unit keeps its value.
             chunk: Chains per chunk.
-
-        Returns:
-            Whether all states were binary; if not, ``after`` is not complete. Beside it the digest of the sources.
         """
         num_chunks = (before.shape[0] + chunk - 1) // chunk
-        others = 0
         for n in chunks(num_chunks):
             first = n * chunk
             last = min(first + chunk, before.shape[0])
-            binary = _run_chunk(
+            binary[n] = _run_chunk(
                 after[first:last],
                 before[first:last],
                 graph,
@@ -151,10 +150,9 @@ def _make(chunks: Any) -> Callable[..., Any]:
                 inverse_temperature[first:last],
                 clamped[first:last] if clamped.shape[0] > 1 else clamped,
             )
-            others += 0 if binary else 1
-        return others == 0, version
+        return 0
 
     return run_chunks
 
 
-run_chunks = ChunkLoop(_make)
+run_chunks = ChunkLoop(_make, sources=(graph_intrinsics, vector_ir, vector_spins))

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from discrete_vae.samplers.kernels.vector_ir import (
+from discrete_vae.compiled.vector_ir import (
     FLOAT32,
     INT32,
     INT64,

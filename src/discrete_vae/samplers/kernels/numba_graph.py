@@ -33,10 +33,13 @@ def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
     """
     num_chains, num_units = z.shape
     after = np.empty((num_chains, num_units), np.float32)
-    binary, _ = graph_compiled.run_chunks(
+    size = chunk_size(num_chains, num_units, call.num_threads)
+    binary = np.empty(-(-num_chains // size), np.bool_)
+    graph_compiled.run_chunks(
         call.num_threads,
         after,
         z.contiguous().numpy(),
+        binary,
         _graph(energy),
         call.num_sweeps,
         np.uint64(call.key),
@@ -46,9 +49,9 @@ def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
         if call.inverse_temperature is None
         else call.inverse_temperature.float().contiguous().numpy(),
         np.empty((0, num_units), np.bool_) if call.clamped is None else call.clamped.contiguous().numpy(),
-        chunk_size(num_chains, num_units, call.num_threads),
+        size,
     )
-    return check_binary("z", z) if not binary else torch.from_numpy(after)
+    return torch.from_numpy(after) if binary.all() else check_binary("z", z)
 
 
 def chunk_size(num_chains: int, num_units: int, threads: int) -> int:

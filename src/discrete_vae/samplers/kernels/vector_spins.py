@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from discrete_vae.samplers.kernels.vector_ir import FLOAT32, INT32, Vector, constant, splat
+from discrete_vae.compiled.vector_ir import FLOAT32, INT32, Vector, constant, splat
 
 LOW = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

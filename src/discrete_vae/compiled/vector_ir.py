@@ -47,6 +47,9 @@ class Vector:
     def __mul__(self, other: Vector | float) -> Vector:
         return self._apply("mul", other, "fmul")
 
+    def __truediv__(self, other: Vector | float) -> Vector:
+        return Vector(self.builder, self.builder.fdiv(self.value, self._operand(other)))
+
     def __xor__(self, other: Vector | int) -> Vector:
         return self._apply("xor", other)
 
@@ -65,6 +68,19 @@ class Vector:
     def below(self, other: Vector | float) -> Vector:
         """One bit an element: whether the float is below the other; false for NaN."""
         return Vector(self.builder, self.builder.fcmp_ordered("<", self.value, self._operand(other)))
+
+    def square_root(self) -> Vector:
+        """The square root of each float."""
+        kind = self.value.type
+        function = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(kind, [kind]), f"llvm.sqrt.v{kind.count}f32"
+        )
+        return Vector(self.builder, self.builder.call(function, [self.value]))
+
+    def where(self, condition: Vector, other: Vector | float) -> Vector:
+        """Each element where its bit of the condition is set, elsewhere that of the other."""
+        chosen = self.builder.select(condition.value, self.value, self._operand(other))
+        return Vector(self.builder, chosen)
 
     def at_most(self, bound: float) -> Vector:
         """The smaller of each float and a number."""

@@ -1,0 +1,84 @@
+"""The precision in which the products of networks are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from discrete_vae.nets.mlp import ConcatLinear
+from discrete_vae.nets.working_weight import WorkingWeight
+
+
+def set_precision(module: nn.Module, dtype: torch.dtype) -> list[WorkingWeight]:
+    """Let the products of all multilayer perceptrons in a module be computed in a precision.
+
+    Parameters and the state stay float32: products read copies beside them, which follow their changes. What enters
+    a product is rounded, and so is what comes out; sums inside are float32. Networks of other kinds are left alone.
+
+    Args:
+        module: The model.
+        dtype: float32 or bfloat16.
+
+    Returns:
+        The weights that products read from now on, for an optimizer that keeps them.
+    """
+    found = []
+    for part in module.modules():
+        if type(part) is ConcatLinear:
+            part.working = WorkingWeight(part.weight, dtype)  # pyright: ignore[reportArgumentType]
+            found.append(part.working)
+    return found
+
+
+@contextmanager
+def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[None]:
+    """Within the block, the products of a module's multilayer perceptrons are computed in a precision.
+
+    Args:
+        module: The model.
+        dtype: float32 or bfloat16.
+    """
+    before = [(part, part.working) for part in module.modules() if isinstance(part, ConcatLinear)]
+    set_precision(module, dtype)
+    try:
+        yield
+    finally:
+        for part, working in before:
+            part.working = working
+
+
+WIDE = 256
+"""Inputs and outputs of a layer from which bfloat16 gains on a processor that has instructions for it.
+
+Below, the time goes into the calls, and those of bfloat16 cost more.
+"""
+
+
+def gains_by_bfloat16(module: nn.Module) -> bool:
+    """Whether at least half of the weights of a module's multilayer perceptrons lie in wide layers.
+
+    Args:
+        module: The model; its weights may be on the meta device.
+    """
+    weights = [part.weight for part in module.modules() if type(part) is ConcatLinear]
+    wide = sum(weight.numel() for weight in weights if min(weight.shape) >= WIDE)
+    return wide > 0 and 2 * wide >= sum(weight.numel() for weight in weights)
+
+
+def has_fast_bfloat16(device: torch.device | str = "cpu") -> bool:
+    """Whether the processor has instructions for products of bfloat16.
+
+    Args:
+        device: Where products are computed.
+    """
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    if kind != "cpu":
+        return False
+    if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported():
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return False

@@ -1,0 +1,64 @@
+"""What the products of a layer read while a model trains: its weight, or a bfloat16 copy of it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class WorkingWeight:
+    """A weight as products read it, with memory for its gradient.
+
+    The parameter, the master, stays as it is: float32, and the only one of the state. A copy in bfloat16 is a leaf of
+    the graph in its place, so that its gradient arrives in bfloat16 and the optimizer, which keeps both, reads half.
+    Whatever else changes the master is noticed by its version.
+
+    Memory of the gradient is kept from step to step: fresh memory of megabytes costs more than writing it.
+
+    Args:
+        master: The parameter.
+        dtype: What products are computed in.
+
+    Attributes:
+        master: The parameter.
+        dtype: What products are computed in.
+    """
+
+    def __init__(self, master: nn.Parameter, dtype: torch.dtype) -> None:
+        self.master, self.dtype = master, dtype
+        self._value = master if dtype == master.dtype else master.detach().to(dtype)
+        self._value.requires_grad_(master.requires_grad)
+        self._version = master._version
+        self._memory: Tensor | None = None
+        self._lent = False
+
+    def current(self) -> Tensor:
+        """The weight in the working precision, a leaf; copied anew if the master has changed."""
+        if self._value is not self.master and self._version != self.master._version:
+            with torch.no_grad():
+                self._value.copy_(self.master)
+            self._version = self.master._version
+        return self._value
+
+    def written(self) -> None:
+        """Say that the copy has just been brought to where the master is."""
+        self._version = self.master._version
+
+    def lend_memory(self) -> Tensor | None:
+        """Memory for the gradient, once until `clear_gradient`; None if it is lent already."""
+        if self._lent:
+            return None
+        if self._memory is None:
+            self._memory = torch.empty_like(self._value, requires_grad=False)
+        self._lent = True
+        return self._memory.detach()  # autograd keeps a gradient that nobody else holds as it is
+
+    @property
+    def gradient(self) -> Tensor | None:
+        """What the last backward passes gave, in the working precision."""
+        return self._value.grad
+
+    def clear_gradient(self) -> None:
+        """Forget the gradient; its memory may be written again."""
+        self._value.grad = None
+        self._lent = False
