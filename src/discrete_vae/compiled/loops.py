@@ -15,7 +15,6 @@ from numba import njit, prange
 from numba.core.caching import FunctionCache
 
 from discrete_vae.compiled import team
-from discrete_vae.compiled.team import has_team, on_team, share
 from discrete_vae.compiled.threads import numba_threads
 from discrete_vae.errors import KernelWarning
 
@@ -30,8 +29,8 @@ class ChunkLoop:
             over it. The function must not touch Python objects, as it runs without the interpreter's lock, nor raise.
             Every thread runs what stands around the loop. It returns an integer.
         prepare: Function to compile that takes the same arguments and is called once before the loop.
-        sources: Further modules that the loop's machine code depends on, so that a change of them compiles it anew; that
-            of the loop itself is among them.
+        sources: Modules that the machine code depends on, so that a change of them compiles it anew; the loop's own is
+            always among them.
     """
 
     def __init__(
@@ -51,14 +50,14 @@ class ChunkLoop:
             self._prepare(*arguments)
         if num_threads == 1:
             return self._serial(*arguments)
-        if has_team():
+        if team.has_team():
             return self._on_team(num_threads, *arguments)
         with numba_threads(num_threads):
             return self._parallel(*arguments)
 
     @cached_property
     def _on_team(self) -> Any:
-        return _compile(on_team(self._make(share)), self._key("team"))
+        return _compile(team.on_team(self._make(team.share)), self._key("team"))
 
     @cached_property
     def _parallel(self) -> Any:
@@ -93,8 +92,8 @@ class _KernelCache(FunctionCache):
 
     Args:
         function: What is compiled.
-        key: Takes the place of the function's code and closure, which numba looks at; what the function calls may differ
-            from process to process in the eyes of pickle.
+        key: Takes the place of the function's code and closure, which numba looks at, but which may look different in
+            each process.
     """
 
     def __init__(self, function: Callable[..., Any], key: tuple[Any, ...]) -> None:

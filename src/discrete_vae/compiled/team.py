@@ -2,8 +2,8 @@
 
 numba's OpenMP layer loads another copy of the library than torch's wheel brings along, so beside torch there are two
 teams, and the idle threads of either spin for milliseconds on the cores that the other one needs. Here the loop is run
-by `GOMP_parallel` of the copy that torch uses: a thread that still spins after torch's last operation takes its share up
-within a microsecond.
+by `GOMP_parallel` of the copy that torch uses: a thread that still spins after torch's last operation takes up its
+share within a microsecond.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _threads(_typing):
 @njit(nogil=True)
 def share(count):
     """This thread's part of ``range(count)``; the team's parts are consecutive."""
-    thread, threads = _thread(), _threads()
+    thread, threads = _thread(), _threads()  # pyright: ignore[reportCallIssue]
     return range(thread * count // threads, (thread + 1) * count // threads)
 
 
@@ -100,7 +100,8 @@ def on_team(loop: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         loop: Takes the arguments, divides its work by `share`, raises nothing and returns an integer.
     """
-    body = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(loop)
+    options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    body: Any = njit(**options)(loop)
 
     @intrinsic
     def start(_typing, num_threads, arguments):
@@ -132,6 +133,6 @@ def on_team(loop: Callable[..., Any]) -> Callable[..., Any]:
         return types.int64(types.int64, arguments), generate
 
     def call(num_threads, *arguments):
-        return start(num_threads, arguments)
+        return start(num_threads, arguments)  # pyright: ignore[reportCallIssue]
 
     return call

@@ -1,9 +1,9 @@
 """How many threads a compiled loop uses: torch's number, at most as many as numba may use.
 
-numba fixes its threading layer once per process, when the first parallel function runs. Unless the user chose a layer
+Where torch's own threads can be used (`discrete_vae.compiled.team`), numba's are never launched. Elsewhere numba fixes
+its threading layer once per process, when the first parallel function runs. Unless the user chose a layer
 (`NUMBA_THREADING_LAYER` or `numba.config.THREADING_LAYER`) or another library already launched one, OpenMP is put first
-for that moment and then the order restored: OpenMP shares its threads with torch, while numba's own pool nearly halves
-the speed beside it.
+for that moment and then the order restored: beside OpenMP, numba's own pool nearly halves the speed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ def threads_for(work: int, smallest: int | None = None) -> int:
         smallest: The least work that is divided; None means `SMALLEST_SHARED`.
 
     Returns:
-        ``torch.get_num_threads()``, or the number of `numba.set_num_threads` where that is smaller; 1 for a small
-        call, and in a forked child of a process that launched numba's threads, since GNU OpenMP ends a forked child
-        that starts threads. numba's threads are launched only if more than one is to be used.
+        ``torch.get_num_threads()``, or ``NUMBA_NUM_THREADS`` where that is smaller; 1 for a small call. Where they are
+        numba's, at most the number of `numba.set_num_threads`, and 1 in a forked child of a process that launched them,
+        since GNU OpenMP ends a forked child that starts threads; they are launched only if more than one is to be
+        used.
     """
     threads = torch.get_num_threads()
     if threads == 1 or work < (SMALLEST_SHARED if smallest is None else smallest):
@@ -45,11 +46,11 @@ def threads_for(work: int, smallest: int | None = None) -> int:
     import numba  # takes a while
     from numba.core import config
 
-    from discrete_vae.compiled.team import has_team
+    from discrete_vae.compiled import team
 
     if getattr(config, _LIMIT) == 1:
         return 1
-    if has_team():
+    if team.has_team():
         return min(threads, getattr(config, _LIMIT))
     _launch()
     return min(threads, numba.get_num_threads()) if _process_of_threads == os.getpid() else 1

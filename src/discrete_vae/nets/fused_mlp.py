@@ -151,7 +151,9 @@ class _FusedMLP(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
         plan: _Plan = ctx.plan
         parts, tensors = plan.parts, ctx.saved_tensors
         parameters, keep = tensors[: ctx.num_parameters], tensors[ctx.num_parameters :]

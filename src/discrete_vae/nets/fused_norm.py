@@ -37,7 +37,9 @@ class _FusedNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
         rows, out, scale, offset, statistics = ctx.saved_tensors
         # a copy, as the kernel writes where it reads
         gradient = torch.empty_like(rows).copy_(gradients[0].reshape(rows.shape))

@@ -76,7 +76,7 @@ def _count_step(_typing, address):
 def _prepare(addresses, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
     """Count the step of each parameter, and its two factors; the arguments are those of the loop."""
     for k in range(len(addresses)):
-        count = np.float64(_count_step(addresses[k, STEP]))
+        count = np.float64(_count_step(addresses[k, STEP]))  # pyright: ignore[reportCallIssue]
         scratch[k, 0] = np.float32(rate / (1 - beta1**count))
         scratch[k, 1] = np.float32(math.sqrt(1 - beta2**count))
 

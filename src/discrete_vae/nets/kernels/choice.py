@@ -21,7 +21,7 @@ def is_ordinary() -> bool:
     """Whether torch computes as it stands: nothing compiles, traces, transforms, intercepts or casts operations."""
     return not (
         torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
+        or torch._C._is_tracing()
         or torch.is_autocast_enabled("cpu")
         or torch._C._are_functorch_transforms_active()
         or torch._C._len_torch_dispatch_stack()
@@ -31,8 +31,8 @@ def is_ordinary() -> bool:
 
 def are_plain(tensors: Iterable[Tensor]) -> bool:
     """Whether all are ordinary tensors on the CPU, float32 or bfloat16."""
-    # the plain loop is three times as fast as all() of a generator, and runs at every step
-    for value in tensors:
+    # a plain loop is three times as fast as all() of a generator, and this runs at every step
+    for value in tensors:  # noqa: SIM110
         if type(value) not in _PLAIN or value.dtype not in _DTYPES or not value.is_cpu:
             return False
     return True
@@ -48,7 +48,7 @@ def has_hooks(modules: Iterable[nn.Module]) -> bool:
             or module._backward_pre_hooks
         ):
             return True
-    return _has_any_global_hook()
+    return bool(_has_any_global_hook())
 
 
 @cache

@@ -6,8 +6,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic
 
-from discrete_vae.samplers.kernels.bipartite_intrinsics import INNER, TILE, UNIT_ORDER
-from discrete_vae.samplers.kernels.vector_ir import (
+from discrete_vae.compiled.vector_ir import (
     FLOAT32,
     INT16,
     INT32,
@@ -17,6 +16,7 @@ from discrete_vae.samplers.kernels.vector_ir import (
     splat,
     store,
 )
+from discrete_vae.samplers.kernels.bipartite_intrinsics import INNER, TILE, UNIT_ORDER
 
 _MINUS_LOG2_E = np.float32(-1.4426950408889634)
 
