@@ -20,6 +20,7 @@ from discrete_vae.evaluation.log_likelihood import MeanLogLikelihood, evaluate_l
 from discrete_vae.evaluation.sharp_limit import has_sharp_limit, sharp_limit
 from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.precision import DTYPES, precision_of_products
 
 _ELBO_DRAWS = 20
 _STILL_RISING = 0.1  # nats by the last doubling of the samples
@@ -146,19 +147,20 @@ def evaluate_model(
             report=report,
         )
 
-    trained, limit = likelihood(model), None
-    _look_at_weights(trained)
-    if has_sharp_limit(model):
-        with sharp_limit(model):
-            limit = likelihood(model)
-    elbo = evaluate_elbo(
-        model,
-        x,
-        log_partition=log_z,
-        log_partition_std_error=log_partition.best.std_error,
-        num_samples=_ELBO_DRAWS,
-        seed=config.seed,
-    )
+    with precision_of_products(model, DTYPES[config.precision]):
+        trained, limit = likelihood(model), None
+        _look_at_weights(trained)
+        if has_sharp_limit(model):
+            with sharp_limit(model):
+                limit = likelihood(model)
+        elbo = evaluate_elbo(
+            model,
+            x,
+            log_partition=log_z,
+            log_partition_std_error=log_partition.best.std_error,
+            num_samples=_ELBO_DRAWS,
+            seed=config.seed,
+        )
     baseline = None if train is None else independent_features(model.likelihood, train, x)
     return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
 

@@ -95,11 +95,14 @@ def _first_product(plan: _Plan, matrices: Sequence[Tensor], weight: Tensor) -> T
     """The joints times their columns of the first weight, (row, width)."""
     if len(matrices) == 1:
         return torch.mm(matrices[0], weight.t())
-    total = torch.zeros((), dtype=weight.dtype)
+    total = torch.zeros(1, dtype=weight.dtype)
     for joint, matrix in zip(plan.joints, matrices, strict=True):
         share = torch.mm(matrix, weight[:, joint.start : joint.stop].t()).view(*joint.lead, -1)
-        # the larger one takes the other in
-        total = share.add_(total) if share.numel() >= total.numel() else total.add_(share)
+        # one that has all of the leading axes takes the other in
+        if share.shape[:-1] == plan.lead:
+            total = share.add_(total)
+        else:
+            total = total.add_(share) if total.shape[:-1] == plan.lead else total + share
     return total.expand(*plan.lead, -1).reshape(-1, len(weight))
 
 

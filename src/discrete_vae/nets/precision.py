@@ -11,6 +11,9 @@ from torch import nn
 from discrete_vae.nets.mlp import ConcatLinear
 from discrete_vae.nets.working_weight import WorkingWeight
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+"""What settings call the precisions."""
+
 
 def set_precision(module: nn.Module, dtype: torch.dtype) -> list[WorkingWeight]:
     """Let the products of all multilayer perceptrons in a module be computed in a precision.

@@ -11,12 +11,10 @@ import torch
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.precision import gains_by_bfloat16, has_fast_bfloat16
+from discrete_vae.nets.precision import DTYPES, gains_by_bfloat16, has_fast_bfloat16
 
 KEY = "precision"
 """Where ``environment.json`` says which one a run began with."""
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True)

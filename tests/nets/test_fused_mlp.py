@@ -1,0 +1,206 @@
+"""A network as one operation gives what its parts give, in value and in gradient, in both precisions."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.nets import mlp
+from discrete_vae.nets.kernels import norm as kernel
+from discrete_vae.nets.kernels.form import norm_form
+from discrete_vae.nets.mlp import MLP, ConcatLinear
+from discrete_vae.nets.precision import precision_of_products, set_precision
+
+EPS32, EPS16 = 2.0**-24, 2.0**-9  # half a unit in the last place
+FORMS = [((), True), ((24,), True), ((48, 37), False), ((100, 33, 9), True)]
+LEADS = [((60,), (60,)), ((60,), (7, 60)), ((1, 60), (7, 1))]
+
+
+@pytest.fixture(autouse=True)
+def every_size(monkeypatch):
+    monkeypatch.setattr(mlp, "SMALLEST_FUSED", 0)
+
+
+def plain(monkeypatch):
+    monkeypatch.setattr(MLP, "_fused_parts", lambda self, inputs: None)
+
+
+def network(hidden, bias, training):
+    torch.manual_seed(3)
+    made = MLP([20, 5, 3], 11, hidden, bias=bias).train(training)
+    with torch.no_grad():
+        for norm in made.modules():
+            if isinstance(norm, nn.Module) and hasattr(norm, "running_mean"):
+                for tensor in norm.tensors():
+                    tensor.add_(0.3 * torch.rand_like(tensor))
+    return made
+
+
+def inputs_of(leads, dtype=torch.float32):
+    torch.manual_seed(4)
+    first, others = leads
+    values = [torch.randn(*first, 20), torch.randn(*others, 5), torch.randn(*others, 3)]
+    return [value.to(dtype).requires_grad_(index > 0) for index, value in enumerate(values)]
+
+
+def figures(made, inputs):
+    """Output, gradients by inputs and parameters, and running averages."""
+    out = made(*inputs)
+    weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(6)).to(out.dtype)
+    (out * weights).sum().backward()
+    found = {"output": out.detach()}
+    found |= {f"input {i}": value.grad for i, value in enumerate(inputs) if value.requires_grad}
+    for name, part in made.named_modules():
+        for own, parameter in part.named_parameters(recurse=False):
+            working = part.working if isinstance(part, ConcatLinear) and own == "weight" else None
+            found[f"{name}.{own}"] = parameter.grad if working is None else working.gradient
+        found |= {f"{name}.{own}": buffer for own, buffer in part.named_buffers(recurse=False)}
+    return found
+
+
+def distance(one, other):
+    return float((one.double() - other.double()).norm() / other.double().norm())
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["batch", "running"])
+@pytest.mark.parametrize("leads", LEADS, ids=str)
+@pytest.mark.parametrize(("hidden", "bias"), FORMS, ids=str)
+@pytest.mark.parametrize("keeps_memory", [False, True])
+def test_float32_is_right_to_rounding(hidden, bias, leads, training, keeps_memory, monkeypatch):
+    made = network(hidden, bias, training)
+    exact = copy.deepcopy(made).double()
+    if keeps_memory:
+        set_precision(made, torch.float32)
+    found = figures(made, inputs_of(leads))
+    plain(monkeypatch)
+    right = figures(exact, inputs_of(leads, torch.float64))
+    # sums of up to 420 terms of either sign, through at most four layers and back
+    tolerance = 420**0.5 * 2 * (len(hidden) + 1) * EPS32
+    for name, value in right.items():
+        assert distance(found[name], value) < tolerance * (10 if "bias" in name else 1), name
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["batch", "running"])
+@pytest.mark.parametrize("leads", LEADS, ids=str)
+def test_bfloat16_rounds_what_enters_and_leaves_products(leads, training, monkeypatch):
+    made = network((48,), True, training)
+    with torch.no_grad():
+        made.layers[1].offset.fill_(9.0)  # the rectifier is open: at its kink a rounding has no bound
+    exact = copy.deepcopy(made).double()
+    set_precision(made, torch.bfloat16)
+    fused = figures(copy.deepcopy(made), inputs_of(leads))
+    plain(monkeypatch)
+    parts, right = figures(made, inputs_of(leads)), figures(exact, inputs_of(leads, torch.float64))
+    for name, value in right.items():
+        assert fused[name].dtype == parts[name].dtype, name
+        # each number on the way is rounded a few times, and the norm's gradient takes differences of such numbers
+        assert distance(fused[name], value) < 20 * EPS16, name
+        assert distance(parts[name], value) < 20 * EPS16, name
+    assert fused["output"].dtype == torch.float32
+    assert distance(fused["output"], right["output"]) > EPS16 / 10  # bfloat16 was used
+
+
+def test_running_averages_move_once_per_batch():
+    made = network((8,), True, True)
+    again, inputs = copy.deepcopy(made), inputs_of(LEADS[0])
+    made(*inputs)
+    hidden = torch.cat(inputs, -1) @ again.layers[0].weight.T
+    norm = again.layers[1]
+    expected = norm.running_mean.lerp(hidden.mean(0), 0.1)
+    torch.testing.assert_close(made.layers[1].running_mean, expected)
+    deviation = (hidden - hidden.mean(0)).abs().mean(0)
+    torch.testing.assert_close(made.layers[1].running_deviation, norm.running_deviation.lerp(deviation, 0.1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_gradients_of_two_calls_and_two_backward_passes_add_up(dtype):
+    made = network((8,), True, True)
+    (working, *_) = set_precision(made, dtype)
+    inputs = inputs_of(LEADS[0])
+
+    def gradient(times, calls):
+        made.zero_grad()
+        for linear in (part for part in made.modules() if isinstance(part, ConcatLinear)):
+            linear.working.clear_gradient()
+        for _ in range(times):
+            sum(made(*inputs).square().sum() for _ in range(calls)).backward()
+        return working.gradient.float().clone()  # its memory is written again
+
+    once = gradient(1, 1)
+    assert working.gradient.data_ptr() == working._memory.data_ptr()  # no copy was made
+    for times, calls in ((2, 1), (1, 2), (2, 2)):
+        torch.testing.assert_close(gradient(times, calls), times * calls * once, rtol=0.05, atol=0.05)
+    torch.testing.assert_close(gradient(1, 1), once)
+
+
+def test_working_copies_follow_the_parameters():
+    made = network((8,), True, True)
+    set_precision(made, torch.bfloat16)
+    weight, working = made.output.weight, made.output.working
+    for change in (
+        lambda: nn.init.constant_(weight, 0.3),
+        lambda: made.load_state_dict(network((8,), True, True).state_dict()),
+        lambda: made.initialize_output_(0.0, 0.1),
+    ):
+        change()
+        assert torch.equal(working.current(), weight.bfloat16())
+    assert not any("working" in name for name in made.state_dict())
+    assert made.double().output.working is None
+
+
+def test_within_a_block_products_are_rounded():
+    made, inputs = network((8,), True, False), [value.detach() for value in inputs_of(LEADS[0])]
+    made.requires_grad_(False)
+    before = made(*inputs)
+    with precision_of_products(made, torch.bfloat16):
+        assert 0 < distance(made(*inputs), before) < 20 * EPS16
+    assert torch.equal(made(*inputs), before)
+
+
+def test_hooks_and_own_layers_are_called():
+    made, seen = network((8,), True, True), []
+    made.layers[1].register_forward_hook(lambda *arguments: seen.append(1))
+    made(*inputs_of(LEADS[0]))
+    assert seen == [1]
+
+    class Own(ConcatLinear):
+        def forward(self, *inputs):
+            seen.append(2)
+            return super().forward(*inputs)
+
+    made.output = Own([8], 11)
+    made(*inputs_of(LEADS[0]))
+    assert 2 in seen
+
+
+def test_one_row_has_no_deviation():
+    with pytest.raises(InvalidInputError, match="must have at least two rows in training; received 1 rows"):
+        network((8,), True, True)(*inputs_of(((1,), (1,))))
+
+
+def passes(rows=50, width=43):
+    """Arguments of the norm's backward pass and its exact gradients."""
+    torch.manual_seed(5)
+    x, gradient = torch.randn(rows, width) + 1, torch.randn(rows, width)
+    scale, offset = torch.rand(width) + 0.5, torch.randn(width)
+    form = norm_form(1e-3, 0.1, None, True)
+    out = torch.empty_like(x)
+    statistics = kernel.normalize(x, out, (scale, offset), (torch.zeros(width), torch.ones(width)), form)
+    inside = [value.double().requires_grad_() for value in (x, scale, offset)]
+    centred = inside[0] - inside[0].mean(0)
+    right = torch.relu(centred * (inside[1] / (centred.abs().mean(0) + 1e-3)) + inside[2])
+    exact = torch.autograd.grad(right, inside, gradient.double())
+    found = kernel.normalize_backward(x, out, gradient.clone(), (scale, offset), statistics, form)
+    return found, exact, distance(out, right.detach())
+
+
+def test_the_norms_gradients_and_a_dropped_mean():
+    found, exact, forward = passes()
+    tolerance = 50 * EPS32
+    assert forward < tolerance
+    assert all(distance(one, other) < tolerance for one, other in zip(found, exact, strict=True))
+    without_mean = found[0] + torch.randn(1, found[0].shape[1]) * found[0].std() * 0.01
+    assert distance(without_mean, exact[0]) > tolerance  # the check would see a lost mean of a hundredth
+    assert float(found[0].sum(0).abs().max()) < 1e-4  # what is centred has a centred gradient

@@ -1,0 +1,167 @@
+"""Adam in one pass takes torch's steps, whatever is small, missing, or kept in bfloat16 beside."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from discrete_vae.compiled import team
+from discrete_vae.nets.working_weight import WorkingWeight
+from discrete_vae.training import adam
+from discrete_vae.training.adam import Adam
+
+SHAPES = [(130, 300), (), (1,), (31,), (33,), (64, 3), (0,), (16_500,)]
+TOLERANCE = 4 * 2.0**-24  # of numbers near 1: a few roundings a step
+
+
+def parameters():
+    torch.manual_seed(1)
+    return [nn.Parameter(torch.randn(shape).clamp(-1, 1)) for shape in SHAPES]
+
+
+def gradients(step, dtype=torch.float32):
+    torch.manual_seed(100 + step)
+    found = [
+        (10.0 ** (index - 4) * torch.randn(shape)).to(dtype).float() for index, shape in enumerate(SHAPES)
+    ]
+    return [None if index == 3 and step == 2 else value for index, value in enumerate(found)]
+
+
+def take(optimizer, step, dtype=torch.float32):
+    for group in optimizer.param_groups:
+        group["lr"] = 0.01 * 0.7**step
+    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for parameter, gradient in zip(own, gradients(step, dtype), strict=True):
+        working = getattr(optimizer, "_working", {}).get(parameter)
+        if working is None or working.dtype == torch.float32:
+            parameter.grad = gradient
+        else:
+            working.current().grad = None if gradient is None else gradient.to(dtype)
+    optimizer.step()
+
+
+def largest_difference(one, other):
+    return max(
+        float((a.detach() - b.detach()).abs().max()) for a, b in zip(one, other, strict=True) if a.numel()
+    )
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"weight_decay": 0.1}, {"eps": 1e-3, "betas": (0.8, 0.99)}], ids=str
+)
+def test_steps_are_torchs(settings):
+    mine, right = parameters(), parameters()
+    one, other = Adam(mine, **settings), torch.optim.Adam(right, **settings)
+    assert adam.works()
+    for step in range(6):
+        take(one, step)
+        take(other, step)
+        assert largest_difference(mine, right) < (step + 1) * TOLERANCE
+    for a, b in zip(mine, right, strict=True):
+        for name, value in other.state[b].items():
+            torch.testing.assert_close(one.state[a][name], value, rtol=1e-6, atol=1e-12)
+
+
+def test_moments_that_were_rounded_to_bfloat16_would_be_seen():
+    mine, right = parameters(), parameters()
+    one, other = Adam(mine), torch.optim.Adam(right)
+    for step in range(3):
+        take(one, step)
+        take(other, step)
+        for state in one.state.values():
+            state["exp_avg"].copy_(state["exp_avg"].bfloat16())
+    assert largest_difference(mine, right) > 3 * TOLERANCE
+
+
+def test_copies_are_the_masters_rounded_and_gradients_are_read_in_bfloat16():
+    mine, right = parameters(), parameters()
+    working = [WorkingWeight(parameter, torch.bfloat16) for parameter in mine[::2]]
+    one, other = Adam(mine, working=working), torch.optim.Adam(right)
+    for step in range(4):
+        take(one, step, torch.bfloat16)
+        take(other, step, torch.bfloat16)
+        assert largest_difference(mine, right) < (step + 1) * TOLERANCE
+        assert all(torch.equal(each.current(), each.master.bfloat16()) for each in working)
+    one.zero_grad()
+    assert all(each.gradient is None for each in working)
+
+
+def test_copies_are_rounded_to_nearest_even_and_keep_what_is_not_finite():
+    bits = torch.tensor(
+        [0x3F808000, 0x3F818000, 0x3F807FFF, 0x3F808001, 0x7F7FFFFF, 0x7F800000, 0x00000001, 0x7FFFFFFF]
+    )
+    values = bits.to(torch.int32).view(torch.float32).repeat(9)
+    master = nn.Parameter(values.clone())
+    working = WorkingWeight(master, torch.bfloat16)
+    optimizer = Adam([master], lr=0.0, working=[working])
+    working.current().grad = torch.zeros(72, dtype=torch.bfloat16)
+    with torch.no_grad():
+        working.current().zero_()
+    optimizer.step()
+    written = working._value.detach()
+    expected = values.bfloat16()
+    assert torch.equal(written.isnan(), expected.isnan())
+    assert torch.equal(written.nan_to_num(7.0), expected.nan_to_num(7.0))
+    truncated = ((values.view(torch.int32) >> 16) << 16).view(torch.float32).bfloat16()
+    assert not torch.equal(
+        written.nan_to_num(7.0), truncated.nan_to_num(7.0)
+    )  # a wrong rounding would be seen
+
+
+@pytest.mark.skipif(not team.has_team(), reason="torch has no OpenMP of GNU's kind here")
+def test_the_result_does_not_depend_on_threads(monkeypatch):
+    monkeypatch.setattr(adam, "SMALLEST_SHARED", 0)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(adam, "threads_for", lambda *arguments, threads=threads: threads)
+        mine = parameters()
+        optimizer = Adam(mine)
+        for step in range(3):
+            take(optimizer, step)
+        found.append(mine)
+    assert largest_difference(*found) == 0
+
+
+def test_a_state_that_was_saved_goes_on_bit_for_bit():
+    mine = parameters()
+    one = Adam(mine)
+    for step in range(3):
+        take(one, step)
+    again = [nn.Parameter(parameter.detach().clone()) for parameter in mine]
+    other = Adam(again)
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
+    for step in range(3, 5):
+        take(one, step)
+        take(other, step)
+    assert largest_difference(mine, again) == 0
+
+
+def test_a_strided_gradient_and_a_moved_parameter_are_read_where_they_are():
+    mine, right = nn.Parameter(torch.ones(6, 4)), nn.Parameter(torch.ones(6, 4))
+    one, other = Adam([mine]), torch.optim.Adam([right])
+    for step in range(3):
+        gradient = torch.arange(24.0).view(4, 6).T + step
+        mine.grad, right.grad = gradient, gradient.clone()
+        mine.data = mine.data.clone()
+        one.step()
+        other.step()
+    torch.testing.assert_close(mine, right)
+
+
+def test_float64_is_torchs_own():
+    mine = nn.Parameter(torch.ones(3, dtype=torch.float64))
+    right = nn.Parameter(mine.detach().clone())
+    for optimizer, parameter in ((Adam([mine]), mine), (torch.optim.Adam([right], fused=True), right)):
+        parameter.grad = torch.arange(3.0, dtype=torch.float64)
+        optimizer.step()
+    assert torch.equal(mine, right)
+
+
+def test_a_saved_graph_notices_the_step():
+    weight = nn.Parameter(torch.ones(3))
+    out = (weight * weight).sum()
+    weight.grad = torch.ones(3)
+    Adam([weight]).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
