@@ -61,7 +61,7 @@ def _evaluate(
     if per_example is not None:
         compute_on_rank_zero(lambda: check_columns_path("--per-example", per_example))
     loaded = asked.load()
-    given = {name: value for name, value in sizes.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in sizes.items() if value is not None}
     config = EvaluationConfig(**(loaded.config.evaluation.model_dump() | given))
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     warn_of_other_data(run, dataset)
