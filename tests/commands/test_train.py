@@ -63,6 +63,7 @@ def test_a_run_says_how_it_reads_values_and_where_it_computes(cli, tmp_path, dat
     _, _, err = cli("train", *words)
     assert "\nValues between 0 and 1 are read as probabilities: each step draws new bits with them." in err
     assert "\nComputing on cpu with 1 thread" in err
+    assert "\nProducts of the networks in float32: " in err
     _, _, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "bits", *TINY)
     assert "probabilities" not in err
 

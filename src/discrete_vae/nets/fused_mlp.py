@@ -130,11 +130,9 @@ def _forward(
         hidden = torch.mm(out, weight.t())
     if keep is not None:
         keep += saved
-    bias = parts.bias
-    if bias is None:
-        hidden = hidden.to(torch.float32)
-    else:
-        hidden = hidden.add_(bias) if hidden.dtype == bias.dtype else hidden + bias
+    hidden = hidden.to(torch.float32)
+    if parts.bias is not None:
+        hidden.add_(parts.bias)
     return hidden if len(plan.lead) == 1 else hidden.view(*plan.lead, -1)
 
 
