@@ -85,6 +85,8 @@ lint: $(STAMP) ## Check style, format, types and the order of layers.
 bench: $(STAMP) ## Time samplers and training steps against plain torch and other libraries; writes benchmarks/RESULTS.md.
 	@$(MAKE) --no-print-directory $(PEERS) || echo "Going on without the peers that are missing; the results name them." >&2
 	$(BIN)/python benchmarks/block_gibbs.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/kernel_forms.py
+	$(BIN)/python benchmarks/gpu_gibbs.py
 	$(BIN)/python benchmarks/graph_gibbs.py
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/beside_others.py
