@@ -6,8 +6,8 @@ weights are the sum of three bfloat16 numbers, w = hi + mid + lo with 8 bits of 
 tensor cores that accumulate in float32 round no weight; a plain product would round to 8 bits, TF32 to 11.
 
 The bound is the arithmetic of a draw, not memory: a spin takes one exponential, of which an H100 starts
-132 x 16 x 1.7e9 per second, 3.6e11, and a fourth of ten rounds of Philox. `benchmarks/RESULTS.md` has what to expect and, once the
-benchmark has met a GPU, what was found.
+132 x 16 x 1.7e9 per second, 3.6e11, and a fourth of ten rounds of Philox. `benchmarks/RESULTS.md` has what to expect
+and, once the benchmark has met a GPU, what was found.
 
 Triton is no dependency: CUDA builds of torch bring it along.
 """
