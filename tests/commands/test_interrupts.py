@@ -10,6 +10,7 @@ from discrete_vae.commands.interrupts import stop_on_signals
 from discrete_vae.runs.metrics import MetricsLog
 from discrete_vae.training.progress import TrainingProgress
 from tests.commands.conftest import TINY
+from tests.training.tiny import without_times
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 
@@ -42,7 +43,7 @@ def files(run):
     checkpoints = {
         f"{path.parent.name}/{path.name}": path.read_bytes() for path in run.glob("checkpoints/*/*")
     }
-    log = [record | {"seconds": 0} for record in MetricsLog(run / "metrics.jsonl").read()]
+    log = without_times(MetricsLog(run / "metrics.jsonl").read())
     return checkpoints, log, (run / "best.json").read_bytes()
 
 

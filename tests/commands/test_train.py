@@ -93,6 +93,17 @@ def test_metrics_hold_the_promised_figures(trained):
     assert [record["step"] for record in records if "validation_elbo" in record] == [2, 4, 6]
 
 
+def test_a_profile_is_left_in_the_run(cli, tmp_path, data_file):
+    words = ("--data", data_file, *TINY, "--run-dir", tmp_path / "run", "--profile", "1")
+    _, _, err = cli("train", *words)
+    path = tmp_path / "run" / "profile.json"
+    assert f"trace of step 6: {path}; open it at https://ui.perfetto.dev or in chrome://tracing" in err
+    assert json.loads(path.read_text())["traceEvents"]
+    status, _, err = cli("train", *words[:-1], "0")
+    assert status == 2
+    assert "--profile must be a whole number of at least 1; received '0'." in err
+
+
 def test_the_environment_names_seed_device_and_data(trained, data_file):
     environment = json.loads((trained / "environment.json").read_text())
     assert (environment["seed"], environment["device"]["type"]) == (0, "cpu")

@@ -14,6 +14,7 @@ def test_the_file_names_are_fixed(tmp_path):
         "best.json": run.best_path,
         "evaluation.json": run.evaluation_path,
         "figures": run.figures_path,
+        "profile.json": run.profile_path,
     }
     assert paths == {name: tmp_path / "a" / "run" / name for name in paths}
     assert run.metrics().path == run.metrics_path

@@ -15,6 +15,7 @@ from discrete_vae.data.load import load_dataset
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.loop import run_steps
 from discrete_vae.training.progress import TrainingProgress
+from discrete_vae.training.step_times import TIME_METRICS
 
 CONFIG = ExperimentConfig(
     name="tiny",
@@ -65,3 +66,8 @@ def start_run(folder, config=CONFIG):
 
 def train_quietly(run, config=CONFIG, stop_at=None, **more):
     return run_steps(config, load_dataset("digits"), run, progress=QuietProgress(stop_at), **more)
+
+
+def without_times(records):
+    """What a log says of the numbers, which a resumption leaves as they are."""
+    return [{name: value for name, value in each.items() if name not in TIME_METRICS} for each in records]

@@ -7,7 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discrete_vae.commands.options import accept_changed_config_option, device_option, option
+from discrete_vae.commands.options import (
+    accept_changed_config_option,
+    device_option,
+    option,
+    whole_number,
+)
 from discrete_vae.commands.request import EPILOG, EXPLAINED, Request, takes_experiment
 from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
@@ -25,10 +30,21 @@ if TYPE_CHECKING:
 @takes_experiment
 @option("--run-dir DIR", "new folder for the results; default: runs/EXPERIMENT-SIZE-SETTINGS")
 @option("--resume", "go on from the last checkpoint of the run in --run-dir")
+@option(
+    "--profile N",
+    "record every operation of N steps, after five that warm up, in profile.json of the run's folder, for "
+    "ui.perfetto.dev or chrome://tracing",
+    whole_number(at_most=1000),
+)
 @device_option
 @accept_changed_config_option
 def run_train(
-    request: Request, run_dir: str | None, resume: bool, device: str, accept_changed_config: bool
+    request: Request,
+    run_dir: str | None,
+    resume: bool,
+    profile: int | None,
+    device: str,
+    accept_changed_config: bool,
 ) -> int:
     """Train, or resume; returns the exit status."""
     from discrete_vae.commands.device import choose_device
@@ -40,6 +56,7 @@ def run_train(
     from discrete_vae.training.loop import run_steps
     from discrete_vae.training.run import check_same_data, prepare_run
     from discrete_vae.training.state import check_experiment
+    from discrete_vae.training.step_trace import StepTrace
     from discrete_vae.training.threads import training_threads
 
     # everything that can be wrong is found before the folder is made
@@ -78,6 +95,7 @@ def run_train(
                 device=where,
                 stop=stop,
                 accept_changed_config=accept_changed_config,
+                trace=None if profile is None else StepTrace(run.profile_path, profile),
             )
         except KeyboardInterrupt:
             return _interrupted(run, stop.status)

@@ -30,6 +30,7 @@ class RunDirectory:
         best_path: ``best.json``, the step of the best checkpoint and what made it the best.
         evaluation_path: ``evaluation.json``, the fullest evaluation; the folder ``evaluations`` has all of them.
         figures_path: ``figures``.
+        profile_path: ``profile.json``, the trace of single steps that `dvae train --profile` leaves.
 
     Examples:
         >>> import tempfile
@@ -49,6 +50,7 @@ class RunDirectory:
         self.best_path = path / "best.json"
         self.evaluation_path = path / "evaluation.json"
         self.figures_path = path / "figures"
+        self.profile_path = path / "profile.json"
 
     @classmethod
     def create(cls, path: str | Path) -> Self:

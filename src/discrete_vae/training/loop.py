@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +29,7 @@ from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run_checkpoints import RunCheckpoints
 from discrete_vae.training.selection import validation_score
 from discrete_vae.training.state import TrainingState, check_experiment
+from discrete_vae.training.step_trace import StepTrace
 
 _POSTERIOR_STREAM = 0x706F7374
 _VALIDATION_STREAM = 0x76616C6964
@@ -61,6 +63,7 @@ def run_steps(
     progress: TrainingProgress | None = None,
     stop: Callable[[], bool] | None = None,
     accept_changed_config: bool = False,
+    trace: StepTrace | None = None,
 ) -> TrainingResult:
     """Take the steps of a run, from its last checkpoint if it has one; `discrete_vae.train` prepares its folder.
 
@@ -79,6 +82,7 @@ def run_steps(
         stop: Asked before each step; once it says True, the run is saved where it is and left.
         accept_changed_config: Whether to go on, with a warning and an entry in the checkpoints, where the run's
             config.json is not the one that its last checkpoint was trained with.
+        trace: What records single steps, if any.
 
     Returns:
         How far it came and which checkpoint is the best.
@@ -102,25 +106,34 @@ def run_steps(
     metrics.drop_after(state.step)
     checkpoints.warn_of_missing_lines(settings)
     clock = Clock(metrics.read())
+    state.times.restart()
     with yielding_threads(), progress or TrainingProgress(state.step, num_steps) as shown:
         while state.step < num_steps and not (stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
             x = batches.batch(state.step)
-            elbo = training_step(state, config, x, start, state.step / num_steps, store)
+            with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
+                elbo = training_step(state, config, x, start, state.step / num_steps, store)
             state.sums.add(elbo)
             state.step += 1
             shown.advance(state.step)
+            if trace is not None and trace.is_complete():
+                shown.note(trace.write())
             epoch = state.step / batches.steps_per_epoch
             if is_due(settings, state.step, num_steps):
+                times = state.times.metrics(settings.batch_size, x.device)
                 validating = validates(settings, state.step, num_steps)
                 change = _estimate_log_partition(state, store, to_compare=validating)
-                values = state.sums.means(change) | state_metrics(state)
+                values = state.sums.means(change) | state_metrics(state) | times
                 check_finite(values, state.step, store)
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
                 shown.show(
                     state.step,
                     epoch,
-                    {name: values[name] for name in ("elbo", "kl_discrete", "beta") if name in values},
+                    {
+                        name: values[name]
+                        for name in ("elbo", "kl_discrete", "beta", *times)
+                        if name in values
+                    },
                 )
                 state.sums = ElboSums()
             if validates(settings, state.step, num_steps):
@@ -137,7 +150,11 @@ def run_steps(
                     f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {_error(estimate.total_std_error)} nats"
                     f"{' (best so far)' if better else ''}"
                 )
+            if is_due(settings, state.step, num_steps):
+                state.times.restart()  # what the line itself took is not a step's
         checkpoints.save_interim()
+        if trace is not None and not trace.written:
+            shown.note(trace.write())
     best = checkpoints.best_step, checkpoints.best_elbo
     return TrainingResult(num_steps, state.step, *best, clock.here())
 
@@ -172,7 +189,9 @@ def training_step(
         NonFiniteLossError: If a term of the loss is not finite; the parameters stay as they are.
     """
     settings, model = config.training, state.model
-    model.train()
+    state.times.begin("chains")
+    if not model.training:
+        model.train()
     model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
     for group in state.optimizer.param_groups:
         group["lr"] = schedules.learning_rate(settings.optimizer, progress)
@@ -186,6 +205,7 @@ def training_step(
         if broken is None:
             raise
         raise broken from None
+    state.times.begin("networks")
     generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step, device=x.device)
     elbo = model.elbo(x, negative_phase=z, log_partition=state.log_partition, generator=generator)
     loss = elbo.weighted_loss(discrete=weights.discrete, continuous=weights.continuous)
@@ -193,8 +213,10 @@ def training_step(
         raise non_finite_term(elbo, state.step, store)
     state.optimizer.zero_grad()
     loss.backward()
+    state.times.begin("optimizer")
     state.optimizer.step()
     model.project_()
+    state.times.end_step()
     return elbo
 
 

@@ -78,7 +78,7 @@ class TrainingProgress:
 
     def show(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
         """Show metrics: beside the bar, or as a line of their own."""
-        text = "  ".join(f"{name} {value:.2f}" for name, value in values.items())
+        text = "  ".join(_shown(name, value) for name, value in values.items())
         if self._bar is not None:
             self._bar.update(self._task, completed=step, status=text)
             return
@@ -92,3 +92,17 @@ class TrainingProgress:
     def note(self, text: str) -> None:
         """Print one line that stays."""
         self._console.print(text, highlight=False)
+
+
+def _shown(name: str, value: float) -> str:
+    """A metric in words.
+
+    Examples:
+        >>> _shown("elbo", -90.123), _shown("examples_per_second", 12345.6), _shown("chains_share", 0.104)
+        ('elbo -90.12', '12,346 examples/s', 'chains 10 %')
+    """
+    if name == "examples_per_second":
+        return f"{value:,.0f} examples/s"
+    if name.endswith("_share"):
+        return f"{name.removesuffix('_share')} {100 * value:.0f} %"
+    return f"{name} {value:.2f}"

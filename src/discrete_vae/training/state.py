@@ -31,6 +31,7 @@ from discrete_vae.training.checkpoint_checks import (
 )
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.feasible import check_feasible
+from discrete_vae.training.step_times import StepTimes
 
 _INIT_STREAM = 0x696E6974
 _LOG_Z_STREAM = 0x6C6F677A
@@ -50,6 +51,7 @@ class TrainingState:
         log_partition: log Z of the prior when it was last estimated, nats.
         log_partition_std_error: Its standard error.
         sums: What the next line of the log averages.
+        times: Where the time goes; not part of what is saved.
     """
 
     model: DiscreteVAE
@@ -60,6 +62,7 @@ class TrainingState:
     log_partition: float = 0.0
     log_partition_std_error: float = math.inf
     sums: ElboSums = field(default_factory=ElboSums)
+    times: StepTimes = field(default_factory=StepTimes)
 
     @classmethod
     def initial(

@@ -1,0 +1,62 @@
+"""A trace of single steps that viewers open."""
+
+import json
+
+import pytest
+import torch
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.training.step_trace import WARM_UP, StepTrace
+from tests.training.test_loop import assert_same_state, final_state
+from tests.training.tiny import start_run, train_quietly
+
+
+def test_a_trace_holds_the_steps_and_their_parts_and_changes_nothing(tmp_path):
+    run, plain = start_run(tmp_path / "run"), start_run(tmp_path / "plain")
+    train_quietly(run, trace=StepTrace(run.profile_path, 3))
+    train_quietly(plain)
+    assert_same_state(final_state(run), final_state(plain))
+    names = [event.get("name") for event in json.loads(run.profile_path.read_text())["traceEvents"]]
+    wanted = [f"step {WARM_UP + 1}", f"step {WARM_UP + 2}", f"step {WARM_UP + 3}"]
+    assert [name for name in names if str(name).startswith("step ")] == wanted
+    assert {"chains", "networks", "optimizer"} <= set(names)
+    assert any(str(name).startswith("aten::") for name in names)
+    assert not torch.autograd.profiler._is_profiler_enabled
+
+
+def test_a_run_that_stops_on_the_way_leaves_the_steps_that_it_has(tmp_path):
+    run = start_run(tmp_path / "run")
+    asked = iter(range(1000))
+    trace = StepTrace(run.profile_path, 100)
+    train_quietly(run, trace=trace, stop=lambda: next(asked) >= WARM_UP + 2)
+    assert trace.recorded == [WARM_UP + 1, WARM_UP + 2]
+    assert run.profile_path.is_file()
+
+
+def test_a_step_that_fails_ends_the_profile(tmp_path, monkeypatch):
+    import discrete_vae.training.loop as loop
+
+    run = start_run(tmp_path / "run")
+    original = loop.training_step
+
+    def failing(state, *arguments):
+        if state.step == WARM_UP + 1:
+            raise KeyboardInterrupt
+        return original(state, *arguments)
+
+    monkeypatch.setattr(loop, "training_step", failing)
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(run, trace=StepTrace(run.profile_path, 3))
+    assert not torch.autograd.profiler._is_profiler_enabled
+    assert not run.profile_path.exists()
+
+
+def test_a_run_that_ends_before_says_so(tmp_path):
+    trace = StepTrace(tmp_path / "profile.json", 3)
+    assert trace.write() == "no trace: it begins after 5 steps, and the run ended before"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_number(tmp_path):
+    with pytest.raises(InvalidInputError, match="num_steps must be a positive integer; received 0"):
+        StepTrace(tmp_path / "profile.json", 0)
