@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from contenders.plain_vae import PlainTraining
-from discrete_vae.commands.overrides import apply_overrides, split_overrides
+from discrete_vae.experiments.overrides import apply_overrides, split_overrides
 from growth import STEP_CASES, step_growth_table
 from results import describe_machine, table, write_section
 from step_floor import DTYPES, optimizer_pass, products_of
