@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 from contenders.plain_vae import PlainTraining
-from discrete_vae.experiments.overrides import apply_overrides, split_overrides
 from growth import STEP_CASES, step_growth_table
 from results import describe_machine, table, write_section
 from step_floor import DTYPES, optimizer_pass, products_of
@@ -31,6 +30,7 @@ from step_floor import DTYPES, optimizer_pass, products_of
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.contention import yielding_threads
 from discrete_vae.experiments import load_experiment
+from discrete_vae.experiments.overrides import apply_overrides, split_overrides
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from discrete_vae.training.threads import training_threads
