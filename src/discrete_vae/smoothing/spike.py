@@ -61,7 +61,7 @@ class SpikeSmoothing(Smoothing):
 
     @abstractmethod
     def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Derivatives of `_inverse_survival` by v and by the parameter; the latter is 0 at zeta = 0."""
+        """Derivatives of `_inverse_survival` by -v and by the parameter; the latter is 0 at zeta = 0."""
 
     @abstractmethod
     def _survival(self, zeta: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def _read_z(zeta: Tensor) -> Tensor:
 class _Draw(torch.autograd.Function):
     """zeta and the bits of z by v = (1 - rho)/q, where z = 1 exactly when v < 1.
 
-    With p = 1 - q: d v/d l = -v p, so d zeta/d l = -v p d zeta/d v. The bits have the value z and the gradient
+    With p = 1 - q: d v/d l = -v p, so d zeta/d l = v p d zeta/d(-v). The bits have the value z and the gradient
     (1 - z)/(1 - q) dq/dl = (1 - z) q (eq. J-gradient-z-0). v is finite wherever z = 1: there e^-l is at most 1/rho.
     """
 
@@ -105,8 +105,9 @@ class _Draw(torch.autograd.Function):
         inside, excess = parameter, None
         if parameter is not None and bounds is not None:
             inside, excess = clamped(parameter, *bounds)
-        inverse_q = torch.exp(-logits).add_(1)
-        v = (1 - rho).mul_(inverse_q)
+        odds, survival = torch.exp(-logits), 1 - rho  # p / q
+        inverse_q = odds + 1
+        v = survival * inverse_q
         # the *rounded* v decides; asked so that a NaN is no spike: it must come out, or a broken network would look
         # like z = 0
         spike = v >= 1
@@ -115,16 +116,15 @@ class _Draw(torch.autograd.Function):
         bits = zeta.ceil()  # zeta is in (0, 1] where z = 1; a NaN comes out here too
         ctx.set_materialize_grads(False)
         if any(ctx.needs_input_grad):
-            by_v, by_parameter = smoothing._slopes(v, zeta, inside)
-            by_logits = torch.sigmoid(-logits).mul_(v).mul_(by_v).neg_()
-            ctx.has_parameter = ctx.needs_input_grad[2] and by_parameter is not None
-            saved = [by_logits, torch.sigmoid(logits).mul_(spike)]
+            slope, by_parameter = smoothing._slopes(v, zeta, inside)
+            saved = [survival.mul_(odds).masked_fill_(spike, 0).mul_(slope)]  # v p = (1 - rho) p / q
             if ctx.needs_input_grad[0]:
-                saved.append((by_v * inverse_q).neg_().masked_fill_(spike, 0))
+                saved.append((slope * inverse_q).masked_fill_(spike, 0))
+            ctx.has_parameter = ctx.needs_input_grad[2] and by_parameter is not None
             if ctx.has_parameter:
                 assert by_parameter is not None
                 saved += [by_parameter, excess]
-            ctx.save_for_backward(*saved)
+            ctx.save_for_backward(*saved, inverse_q.reciprocal_().mul_(spike))
         return zeta, bits
 
     @staticmethod
@@ -134,7 +134,7 @@ class _Draw(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         """See the class."""
         of_zeta, of_bits = gradients
-        by_logits, bits_by_logits, *more = ctx.saved_tensors
+        by_logits, *more, bits_by_logits = ctx.saved_tensors
         parts = []
         if of_zeta is not None:
             parts.append(of_zeta * by_logits)

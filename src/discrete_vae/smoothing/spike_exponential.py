@@ -81,17 +81,18 @@ class SpikeExponential(SpikeSmoothing):
 
     def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
         assert parameter is not None
-        zeta = torch.log1p(v * torch.expm1(-parameter)) / parameter + 1
+        zeta = (torch.log1p(v * torch.expm1(-parameter)) / parameter).add_(1)
         # v a rounding below 1 can round zeta to 0 or less, but z is read back as zeta != 0
         return zeta.clamp_min(torch.finfo(zeta.dtype).tiny)
 
     def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor]:
-        # by v: -c / (beta (1 - v c)); by beta: ((1 - e^(-beta zeta)) / c - zeta) / beta, between 0 and 1/8
+        # by -v: c / (beta (1 - v c)); by beta: ((1 - e^(-beta zeta)) / c - zeta) / beta, between 0 and 1/8
         assert parameter is not None
-        minus_c = torch.expm1(-parameter)
-        by_v = minus_c / torch.add(1, v * minus_c).mul_(parameter)
-        by_beta = torch.expm1(-parameter * zeta).div_(minus_c).sub_(zeta).div_(parameter)
-        return by_v, by_beta
+        minus = -parameter
+        minus_c = torch.expm1(minus)
+        slope = minus_c / minus / (v * minus_c).add_(1)
+        by_beta = (zeta * minus).expm1_().div_(minus_c).sub_(zeta).div_(parameter)
+        return slope, by_beta
 
     def _survival(self, zeta: Tensor) -> Tensor:
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone

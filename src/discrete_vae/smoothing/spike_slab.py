@@ -25,7 +25,7 @@ class SpikeSlab(SpikeSmoothing):
         return 1 - v
 
     def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
-        return torch.full_like(v, -1), None
+        return torch.ones_like(v), None
 
     def _survival(self, zeta: Tensor) -> Tensor:
         return 1 - zeta
