@@ -76,8 +76,7 @@ def measure(
         }
         floor, count = {}, {"num_weights": sum(p.numel() for p in training.model.parameters())}
     else:
-        if "precision" in type(config.training).model_fields:
-            config = apply_overrides(config, [("training.precision", [precision])])
+        config = apply_overrides(config, [("training.precision", [precision])])
         state = TrainingState.initial(config, x)
         halfway = config.training.num_epochs / 2
 

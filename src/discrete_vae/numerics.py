@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import wraps
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 class RoundedProductsWarning(UserWarning):
@@ -123,6 +123,23 @@ def bernoulli_entropy(logits: Tensor) -> Tensor:
     return softplus(-magnitude) + magnitude * torch.sigmoid(-magnitude)
 
 
+def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the written-out backward pass of an autograd function refuse to be differentiated in its turn.
+
+    Torch's `once_differentiable` is silent where the incoming gradient is a constant: second derivatives would then
+    lack a term without a word.
+    """
+
+    @wraps(backward)
+    def checked(ctx: Any, *gradients: Any) -> Any:
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            message = "second derivatives of this function are not there; leave out create_graph=True"
+            raise NotImplementedError(message)
+        return backward(ctx, *gradients)
+
+    return checked
+
+
 def mean_and_entropy(logits: Tensor) -> tuple[Tensor, Tensor]:
     """q = sigmoid(l), and the `bernoulli_entropy` of all units together, with one backward pass.
 
@@ -151,7 +168,7 @@ class _MeanAndEntropy(torch.autograd.Function):
         return mean, entropy.sum(-1)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> Tensor:

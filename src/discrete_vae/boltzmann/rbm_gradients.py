@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from discrete_vae.numerics import differentiable_once
 
 BIT_MEAN, MEAN_BIT, MEAN_MEAN = CASES = range(3)
 """What the left and the right unit of a pair give: the bit of the one sampled earlier, the mean of the other one."""
@@ -54,7 +55,7 @@ class ExpectedEnergy(torch.autograd.Function):
         return total.neg()
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:
@@ -97,7 +98,7 @@ class NegativePhase(torch.autograd.Function):
         return left.new_zeros(())
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor, Tensor, None]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from discrete_vae.noise import standard_normal
+from discrete_vae.numerics import differentiable_once
 from discrete_vae.records import ShowsShapes
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -85,7 +85,7 @@ class _KL(torch.autograd.Function):
         return (rise - twice).add_(squared).mul_(0.5)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

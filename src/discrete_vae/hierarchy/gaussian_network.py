@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.network import NetworkFactory
+from discrete_vae.numerics import differentiable_once
 
 _HEAD_SCALE = 0.01  # of torch's start: prior and posterior begin near the standard normal, their KL near 0
 
@@ -130,7 +130,7 @@ class _Head(torch.autograd.Function):
         return mean, log_std, h
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> tuple[Tensor | None, None, None]:

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from discrete_vae.nets.kernels import norm as kernel
 from discrete_vae.nets.mlp_parts import MLPParts
+from discrete_vae.numerics import differentiable_once
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class _FusedMLP(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:

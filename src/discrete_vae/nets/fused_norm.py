@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from discrete_vae.nets.kernels import norm as kernel
 from discrete_vae.nets.kernels.norm import Form
+from discrete_vae.numerics import differentiable_once
 
 if TYPE_CHECKING:
     from discrete_vae.nets.l1_batch_norm import L1BatchNorm
@@ -36,7 +36,7 @@ class _FusedNorm(torch.autograd.Function):
         return out.view(x.shape)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from discrete_vae.nets.kernels.choice import are_plain
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.records import ShowsShapes
 
 
 class _Linear(Protocol):
@@ -23,8 +24,8 @@ class _Linear(Protocol):
     def gradient_memory(self) -> Tensor | None: ...
 
 
-@dataclass(frozen=True)
-class MLPParts:
+@dataclass(frozen=True, eq=False, repr=False)
+class MLPParts(ShowsShapes):
     """The parts of a network at one call.
 
     Attributes:

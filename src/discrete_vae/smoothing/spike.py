@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from discrete_vae.checks import check_binary, check_tensor
 from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import bounded, clamped, not_outward, softplus
+from discrete_vae.numerics import bounded, clamped, differentiable_once, not_outward, softplus
 from discrete_vae.smoothing.base import SmoothedDraw, Smoothing
 
 
@@ -128,7 +127,7 @@ class _Draw(torch.autograd.Function):
         return zeta, bits
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> tuple[Tensor | None, ...]:
