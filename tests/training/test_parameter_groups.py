@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from discrete_vae.commands.overrides import apply_overrides
+from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.parameter_groups import decay_weights, parameter_groups
 from discrete_vae.training.state import TrainingState, initial_model
@@ -60,7 +60,9 @@ def test_the_machine_takes_smaller_steps():
         before = {key: p.detach().clone() for key, p in state.model.named_parameters()}
         x = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
         training_step(state, config, x, 0.0, 0.0)
-        moved[name] = {key: float((p.detach() - before[key]).abs().max()) for key, p in state.model.named_parameters()}
+        moved[name] = {
+            key: float((p.detach() - before[key]).abs().max()) for key, p in state.model.named_parameters()
+        }
     rate = LAYERS.training.optimizer.learning_rate
     assert moved["plain"]["prior.bias"] == pytest.approx(rate, rel=1e-3)
     assert moved["quarter"]["prior.bias"] == pytest.approx(rate / 4, rel=1e-3)

@@ -3,7 +3,6 @@
 import pytest
 
 from discrete_vae import load_experiment
-from discrete_vae.commands.overrides import apply_overrides
 from discrete_vae.config import (
     BetaBoundConfig,
     ConstantRateConfig,
@@ -15,6 +14,7 @@ from discrete_vae.config import (
     WarmUpConfig,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.training import schedules
 
 
