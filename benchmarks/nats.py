@@ -163,9 +163,7 @@ def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[
         for name, options in measures.items():
             if name in unfit:
                 continue
-            folder = (
-                args.runs / f"{args.experiment}-{args.size}-{budget}" / f"{name.replace(' ', '-')}-{seed}"
-            )
+            folder = args.runs / _file_name(args, budget) / f"{name.replace(' ', '-')}-{seed}"
             folder.parent.mkdir(parents=True, exist_ok=True)
             try:
                 config = run_config(folder, base, options, seed, dataset, args)

@@ -1,6 +1,7 @@
 """The comparison of measures: pairing of seeds and examples, resumable runs, validation examples alone."""
 
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -102,3 +103,14 @@ def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
     nats.main(words)
     again = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")]
     assert again == lines
+
+
+def test_runs_of_another_base_lie_apart(tmp_path, monkeypatch):
+    import nats
+
+    folders = []
+    monkeypatch.setattr(nats, "run_config", lambda folder, *_: folders.append(folder) or sys.exit())
+    for base in ("", "--model.hierarchy gaussian", "--model.hierarchy gaussian --model.prior factorial"):
+        with pytest.raises(SystemExit):
+            nats.main(["digits", "--steps", "9", "--base", base, "--runs", str(tmp_path)])
+    assert len({folder.parent for folder in folders}) == 3
