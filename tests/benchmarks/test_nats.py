@@ -66,37 +66,15 @@ def test_the_bound_of_beta_ends_where_it_did():
 def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
     import nats
 
-    words = [
-        "digits",
-        "--size",
-        "smoke",
-        "--steps",
-        "12",
-        "--seeds",
-        "2",
-        "--measures",
-        "averaged",
-        "importance-5",
-    ]
-    words += [
-        "--add",
-        "constant",
-        "--training.optimizer.rate constant",
-        "--num-examples",
-        "9",
-        "--num-samples",
-        "5",
-    ]
+    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1", "--measures", "importance-5"]
+    words += ["--num-examples", "9", "--num-samples", "5"]
+    words += ["--add", "constant", "--training.optimizer.rate constant"]
     words += ["--runs", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")]
     nats.main(words)
     page = (tmp_path / "page.md").read_text()
     assert "importance-5 does not fit" in capsys.readouterr().out
     lines = [line for line in page.splitlines() if line.startswith("| ")]
-    assert [line.split(":")[0].strip("| ").split(" |")[0] for line in lines[2:]] == [
-        "as it is",
-        "averaged",
-        "constant",
-    ]
+    assert [line.split(":")[0].strip("| ").split(" |")[0] for line in lines[2:]] == ["as it is", "constant"]
     assert (tmp_path / "nats-digits-smoke-12-steps.png").stat().st_size > 10_000
     monkeypatch.setattr(nats, "validate", None)  # all is there
     monkeypatch.setattr("discrete_vae.training.loop.training_step", None)
