@@ -7,7 +7,7 @@ from discrete_vae import DiscreteVAE
 from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, NoHierarchyConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import NoHierarchy
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.mlp import MLP
 
 LAYERS = GaussianHierarchyConfig(num_layers=3, num_units=2, posterior_hidden=(6,), prior_hidden=(6,))
 X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_seed(0))
@@ -37,23 +37,43 @@ def test_a_hierarchy_of_ones_own_says_what_it_lacks():
         hierarchy.prior_at(torch.zeros(1, 4), torch.zeros(1, 1, 1))
 
 
-def test_running_statistics_are_updated_once_over_all_rows(monkeypatch):
+def test_each_network_runs_once_over_all_rows(monkeypatch):
     rows = {}
 
-    def counted(self, x, forward=L1BatchNorm.forward):
-        rows.setdefault(self, []).append(x.shape[:-1])
-        return forward(self, x)
+    def counted(self, *inputs, forward=MLP.forward):
+        rows.setdefault(self, []).append(max((value.shape[:-1] for value in inputs), key=len))
+        return forward(self, *inputs)
 
     model = build().train()
-    monkeypatch.setattr(L1BatchNorm, "forward", counted)
+    monkeypatch.setattr(MLP, "forward", counted)
     bound = model.elbo(X, log_partition=0.0, negative_phase=torch.zeros(3, 4), num_importance_samples=6)
     bound.loss.backward()
-    first, *later = [network.network.layers[1] for network in model.hierarchy.posterior]
+    first, *later = [network.network for network in model.hierarchy.posterior]
     assert rows[first] == [(8,)]
-    assert [rows[norm] for norm in later] == [[(6, 8)]] * 2
+    assert [rows[network] for network in later] == [[(6, 8)]] * 2
     assert all(len(calls) == 1 for calls in rows.values())
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
     assert min(float(p.grad.abs().max()) for p in model.hierarchy.parameters()) > 0
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_fused_networks_give_the_same_gradient(training, monkeypatch):
+    found = []
+    for fused in (True, False):
+        if not fused:
+            monkeypatch.setattr("discrete_vae.nets.mlp.works", lambda: False)
+        model = build().train(training)
+        bound = model.elbo(
+            X,
+            log_partition=0.0,
+            negative_phase=torch.zeros(3, 4),
+            num_importance_samples=4,
+            generator=torch.Generator().manual_seed(2),
+        )
+        bound.loss.backward()
+        found.append([bound.value.detach(), *(p.grad for p in model.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
 
 
 def test_it_draws_from_the_generator():

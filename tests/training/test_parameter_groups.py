@@ -88,14 +88,21 @@ def test_decay_shrinks_without_entering_the_moments():
     assert float(other.detach()) > float(weight.detach()) + 0.1
 
 
-def test_a_run_with_every_measure_resumes_bit_for_bit(tmp_path):
-    runs = [start_run(tmp_path / name, ALL) for name in ("unbroken", "stopped")]
-    train_quietly(runs[0], ALL)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_run_with_every_measure_resumes_bit_for_bit(tmp_path, precision):
+    config = apply_overrides(ALL, [("training.precision", [precision])])
+    runs = [start_run(tmp_path / name, config) for name in ("unbroken", "stopped")]
+    train_quietly(runs[0], config)
     for stop in (9, 25):
         with pytest.raises(KeyboardInterrupt):
-            train_quietly(runs[1], ALL, stop_at=stop)
-    train_quietly(runs[1], ALL)
+            train_quietly(runs[1], config, stop_at=stop)
+    train_quietly(runs[1], config)
     assert_same_state(final_state(runs[0]), final_state(runs[1]))
+
+
+def test_importance_samples_begin_in_the_middle_of_the_run(tmp_path):
+    runs = [start_run(tmp_path / "run", ALL)]
+    train_quietly(runs[0], ALL)
     other = apply_overrides(ALL, [("training.num-importance-samples", ["1"])])
     plain = start_run(tmp_path / "elbo", other)
     train_quietly(plain, other)
