@@ -20,6 +20,7 @@ from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
+from discrete_vae.objectives.partial_bound import partial_bound
 from discrete_vae.posteriors.base import Posterior
 from discrete_vae.pretrained import PretrainedModel
 from discrete_vae.reading import count_features, input_shape
@@ -156,6 +157,7 @@ class DiscreteVAE(PretrainedModel):
         negative_phase: Tensor | None = None,
         log_partition: Tensor | SupportsFloat | None = None,
         observed: Tensor | None = None,
+        num_importance_samples: int = 1,
         generator: torch.Generator | None = None,
     ) -> Elbo:
         """`elbo`, so that the module can be called."""
@@ -164,6 +166,7 @@ class DiscreteVAE(PretrainedModel):
             negative_phase=negative_phase,
             log_partition=log_partition,
             observed=observed,
+            num_importance_samples=num_importance_samples,
             generator=generator,
         )
 
@@ -174,9 +177,14 @@ class DiscreteVAE(PretrainedModel):
         negative_phase: Tensor | None = None,
         log_partition: Tensor | SupportsFloat | None = None,
         observed: Tensor | None = None,
+        num_importance_samples: int = 1,
         generator: torch.Generator | None = None,
     ) -> Elbo:
         """One-sample estimates of the evidence lower bound; value and gradient are unbiased given log Z.
+
+        With several importance samples it is a higher bound, which lies between the ELBO and log p(x) and rises in
+        their number: E log (1/k) sum_j p(x, h_j | zeta) / q(h_j | zeta, x) - KL[q(z, zeta | x) || p(z, zeta)], see
+        `discrete_vae.objectives.partial_bound`.
 
         Args:
             x: (batch, *event) or (batch, feature), in the likelihood's domain; NaN is an unobserved entry where the
@@ -186,6 +194,8 @@ class DiscreteVAE(PretrainedModel):
                 too. Where neither is given it is enumerated if the prior has at most 12 units outside its largest
                 block; otherwise the value is NaN, and the loss asks for the negative phase.
             observed: (batch, *event) bool, False where an entry is unobserved, whatever x holds there.
+            num_importance_samples: k, samples of the Gaussian layers for each draw of the binary latents; more than 1
+                needs such layers.
             generator: Source of the noise; None means torch's global generator.
 
         Returns:
@@ -195,21 +205,35 @@ class DiscreteVAE(PretrainedModel):
             InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule.
         """
         x, observed = self._open(x, observed)
+        check_positive_int("num_importance_samples", num_importance_samples)
         if negative_phase is not None:
             check_states("negative_phase", negative_phase, ("chain", self.prior.num_units))
         features = self._features(x, observed)
         sample = self.posterior.rsample(features, generator=generator)
-        below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
-        reconstruction = self.likelihood.log_prob(self._decode(below.decoder_input), x, observed)
+        if num_importance_samples == 1:
+            below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
+            reconstruction = self.likelihood.log_prob(self._decode(below.decoder_input), x, observed)
+            kl_continuous = below.kl()
+        else:
+            bound = partial_bound(
+                self.hierarchy,
+                features,
+                sample.zeta,
+                lambda latents: self.likelihood.log_prob(self._decode(latents), x, observed),
+                num_importance_samples,
+                generator=generator,
+            )
+            reconstruction, kl_continuous = bound.reconstruction, bound.kl_continuous
         relative = kl_without_log_partition(self.prior, sample.logits, sample.bits, self.pair_order)
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
         return Elbo(
             reconstruction,
             (relative if gradient is None else relative + gradient).to(reconstruction.dtype),
-            below.kl(),
+            kl_continuous,
             value,
             gradient is not None or not wants_gradient,
+            num_importance_samples,
         )
 
     @torch.no_grad()

@@ -13,6 +13,7 @@ UNIONS = (
     config.LikelihoodConfig,
     config.PosteriorConfig,
     config.PriorConfig,
+    config.RateConfig,
     config.SamplerConfig,
     config.SharingConfig,
     config.SmoothingConfig,

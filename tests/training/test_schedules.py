@@ -2,7 +2,19 @@
 
 import pytest
 
-from discrete_vae.config import BetaBoundConfig, OptimizerConfig, WarmUpConfig
+from discrete_vae import load_experiment
+from discrete_vae.config import (
+    BetaBoundConfig,
+    ConstantRateConfig,
+    CosineRateConfig,
+    ExponentialRateConfig,
+    OptimizerConfig,
+    StepRateConfig,
+    TrainingConfig,
+    WarmUpConfig,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.training import schedules
 
 
@@ -27,7 +39,62 @@ def test_the_bound_of_beta_is_a_line():
     assert [schedules.max_beta(config, epoch) for epoch in (0.0, 4.0, 8.0)] == [2.0, 3.0, 4.0]
 
 
-def test_the_step_size_decays_geometrically():
-    config = OptimizerConfig(learning_rate=1e-2, final_fraction=1e-2)
-    rates = [schedules.learning_rate(config, progress) for progress in (0.0, 0.5, 1.0)]
-    assert rates == pytest.approx([1e-2, 1e-3, 1e-4])
+@pytest.mark.parametrize(
+    ("rate", "shares"),
+    [
+        (ConstantRateConfig(), [1.0, 1.0, 1.0, 1.0]),
+        (ExponentialRateConfig(final_fraction=1e-2), [1.0, 0.1, 10**-1.5, 1e-2]),
+        (CosineRateConfig(final_fraction=0.2), [1.0, 0.6, 0.2 + 0.8 * (1 - 0.5**0.5) / 2, 0.2]),
+        (StepRateConfig(at=(0.5, 0.75), factor=0.5), [1.0, 0.5, 0.25, 0.25]),
+    ],
+)
+def test_shapes_of_the_step_size(rate, shares):
+    config = OptimizerConfig(learning_rate=2.0, rate=rate)
+    rates = [schedules.learning_rate(config, progress) for progress in (0.0, 0.5, 0.75, 1.0)]
+    assert rates == pytest.approx([2.0 * share for share in shares])
+
+
+def test_the_step_size_rises_on_a_line():
+    config = OptimizerConfig(learning_rate=2.0, rate=ConstantRateConfig(), rise=0.1)
+    assert [schedules.learning_rate(config, t) for t in (0.0, 0.05, 0.1, 0.5)] == [0.0, 1.0, 2.0, 2.0]
+
+
+def test_runs_from_before_there_was_a_choice_load():
+    config = OptimizerConfig.from_json('{"learning_rate": 0.01, "final_fraction": 0.5, "eps": 1e-8}')
+    assert config == OptimizerConfig(learning_rate=0.01, rate=ExponentialRateConfig(final_fraction=0.5))
+
+
+def test_importance_samples_start_after_a_share_of_the_run():
+    config = TrainingConfig(num_epochs=100, num_importance_samples=7, importance_start=0.05)
+    found = [schedules.num_importance_samples(config, t) for t in (0.0, 0.049, 0.05, 1.0)]
+    assert found == [1, 1, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            [("training.num-importance-samples", ["2"])],
+            "ExperimentConfig.training.num_importance_samples must be 1 without Gaussian layers",
+        ),
+        (
+            [("training.optimizer.layers-weight-decay", ["0.1"])],
+            "ExperimentConfig.training.optimizer.layers_weight_decay must be 0 without Gaussian layers",
+        ),
+        (
+            [("training.num-importance-samples", ["2"]), ("training.importance-start", ["0.01"])],
+            "training.importance_start must be at least 0.05, where the layers' warm-up ends; received 0.01",
+        ),
+        (
+            [("training.optimizer.rate", ["steps"]), ("training.optimizer.rate.at", ["0.5", "0.2"])],
+            "at must rise, each between 0 and 1",
+        ),
+        (
+            [("training.optimizer.rate", ["constant"]), ("training.optimizer.rate.final-fraction", ["0.5"])],
+            "needs --training.optimizer.rate exponential or cosine",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(changes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        apply_overrides(load_experiment("digits", size="short"), changes)

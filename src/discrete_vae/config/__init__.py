@@ -41,6 +41,15 @@ from discrete_vae.config.networks import (
     FlattenEncoderConfig,
     MLPDecoderConfig,
 )
+from discrete_vae.config.optimizer import (
+    AveragingConfig,
+    ConstantRateConfig,
+    CosineRateConfig,
+    ExponentialRateConfig,
+    OptimizerConfig,
+    RateConfig,
+    StepRateConfig,
+)
 from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
 from discrete_vae.config.prior import (
     FactorialBernoulliConfig,
@@ -58,12 +67,12 @@ from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfi
 from discrete_vae.config.training import (
     BetaBoundConfig,
     EvaluationConfig,
-    OptimizerConfig,
     TrainingConfig,
     WarmUpConfig,
 )
 
 __all__ = [
+    "AveragingConfig",
     "BernoulliLikelihoodConfig",
     "BetaBoundConfig",
     "BlockGibbsConfig",
@@ -71,14 +80,17 @@ __all__ = [
     "CategoricalLikelihoodConfig",
     "CompleteSharingConfig",
     "ComponentConfig",
+    "ConstantRateConfig",
     "ConvolutionalDecoderConfig",
     "ConvolutionalEncoderConfig",
+    "CosineRateConfig",
     "DataConfig",
     "DecoderConfig",
     "DigitsConfig",
     "EncoderConfig",
     "EvaluationConfig",
     "ExperimentConfig",
+    "ExponentialRateConfig",
     "FactorialBernoulliConfig",
     "FileDataConfig",
     "FlattenEncoderConfig",
@@ -102,12 +114,14 @@ __all__ = [
     "PosteriorConfig",
     "PriorConfig",
     "RBMConfig",
+    "RateConfig",
     "Record",
     "SamplerConfig",
     "SharingConfig",
     "SmoothingConfig",
     "SpikeExponentialConfig",
     "SpikeSlabConfig",
+    "StepRateConfig",
     "TrainingConfig",
     "TrajectoryTemperingConfig",
     "WarmUpConfig",

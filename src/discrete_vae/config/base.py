@@ -117,9 +117,11 @@ def _in_house_form(record: type[Record], error: ValidationError) -> InvalidInput
     more = f" {error.error_count() - 1} more problems follow." if error.error_count() > 1 else ""
     if kind == "value_error" and isinstance(context.get("error"), InvalidInputError):
         inner = context["error"]
-        return InvalidInputError(
-            f"{record.__name__}.{inner.argument}", inner.rule, inner.received, inner.repair + more
-        )
+        within = [record.__name__, *(str(part) for part in first["loc"])]
+        if within[-1] == inner.argument:  # a field's own rule names it too
+            within.pop()
+        path = ".".join([*within, inner.argument])
+        return InvalidInputError(path, inner.rule, inner.received, inner.repair + more)
     if kind == "extra_forbidden":
         names = ", ".join(name for name in record.model_fields if name != "kind")
         return InvalidInputError(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Self
+
+from pydantic import Field, model_validator
 
 from discrete_vae.config.base import Record
 from discrete_vae.config.data import DataConfig
+from discrete_vae.config.hierarchy import NoHierarchyConfig
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.numbers import Seed
 from discrete_vae.config.training import EvaluationConfig, TrainingConfig
+from discrete_vae.errors import InvalidInputError
 
 
 class ExperimentConfig(Record):
@@ -21,3 +25,17 @@ class ExperimentConfig(Record):
     model: ModelConfig
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _check_layers(self) -> Self:
+        repair = "Leave it out, or give the model layers: --model.hierarchy gaussian."
+        if isinstance(self.model.hierarchy, NoHierarchyConfig):
+            if self.training.num_importance_samples > 1:
+                rule = "must be 1 without Gaussian layers, whose samples alone are weighted"
+                given = self.training.num_importance_samples
+                raise InvalidInputError("training.num_importance_samples", rule, given, repair)
+            if self.training.optimizer.layers_weight_decay > 0:
+                rule = "must be 0 without Gaussian layers, whose prior networks decay"
+                given = self.training.optimizer.layers_weight_decay
+                raise InvalidInputError("training.optimizer.layers_weight_decay", rule, given, repair)
+        return self

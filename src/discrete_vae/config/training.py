@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from discrete_vae.config.base import Record
 from discrete_vae.config.numbers import Count, Factor, Interval, Repetitions, Seed
+from discrete_vae.config.optimizer import AveragingConfig, OptimizerConfig
 from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
+from discrete_vae.errors import InvalidInputError
 
 
 class WarmUpConfig(Record):
@@ -44,21 +46,6 @@ class BetaBoundConfig(Record):
     )
 
 
-class OptimizerConfig(Record):
-    """Adam with a decaying step size (paper section architecture)."""
-
-    learning_rate: Factor = Field(
-        default=3e-3, gt=0.0, description="Adam's step size at the start of training."
-    )
-    final_fraction: float = Field(
-        default=0.03,
-        gt=0.0,
-        le=1.0,
-        description="Share of Adam's step size that is left at the end of training; the decay is geometric.",
-    )
-    eps: Factor = Field(default=1e-8, gt=0.0, description="Adam's epsilon, which keeps its divisions finite.")
-
-
 class TrainingConfig(Record):
     """One training run."""
 
@@ -77,6 +64,17 @@ class TrainingConfig(Record):
         description="Of the networks' matrix products; auto is bfloat16 where processor and networks gain by it.",
     )
     optimizer: OptimizerConfig = OptimizerConfig()
+    averaging: AveragingConfig = AveragingConfig()
+    num_importance_samples: Count = Field(
+        default=1,
+        description="Samples of the Gaussian layers per draw of the binary ones, under one logarithm; 1 is the ELBO.",
+    )
+    importance_start: float = Field(
+        default=0.75,
+        ge=0.0,
+        lt=1.0,
+        description="Share of the run after which importance samples are taken; before it is the ELBO.",
+    )
     warm_up: WarmUpConfig = WarmUpConfig()
     beta_bound: BetaBoundConfig = BetaBoundConfig()
     sampler: SamplerConfig = BlockGibbsConfig()
@@ -89,6 +87,17 @@ class TrainingConfig(Record):
     validate_every: Interval = Field(
         default=1000, description="Training steps between two validations, each with a checkpoint."
     )
+
+    @model_validator(mode="after")
+    def _check_importance_start(self) -> Self:
+        start = self.importance_start * self.num_epochs
+        if self.num_importance_samples > 1 and start < self.warm_up.epochs:
+            rule = f"must be at least {self.warm_up.epochs / self.num_epochs:.3g}, where the layers' warm-up ends"
+            repair = (
+                "Importance weights hold the whole KL of the layers: start later, or shorten warm_up.epochs."
+            )
+            raise InvalidInputError("importance_start", rule, self.importance_start, repair)
+        return self
 
 
 class EvaluationConfig(Record):

@@ -8,6 +8,7 @@ from discrete_vae.config import (
     DataConfig,
     EvaluationConfig,
     ExperimentConfig,
+    ExponentialRateConfig,
     GaussianHierarchyConfig,
     HierarchicalPosteriorConfig,
     MLPDecoderConfig,
@@ -20,9 +21,9 @@ from discrete_vae.config import (
 )
 
 _OPTIMIZERS = {
-    "smoke": OptimizerConfig(learning_rate=1e-3, final_fraction=0.03),
-    "short": OptimizerConfig(learning_rate=4e-3, final_fraction=0.02),
-    "paper": OptimizerConfig(learning_rate=1e-3, final_fraction=0.03),
+    "smoke": OptimizerConfig(learning_rate=1e-3, rate=ExponentialRateConfig(final_fraction=0.03)),
+    "short": OptimizerConfig(learning_rate=4e-3, rate=ExponentialRateConfig(final_fraction=0.02)),
+    "paper": OptimizerConfig(learning_rate=1e-3, rate=ExponentialRateConfig(final_fraction=0.03)),
 }
 _WIDTHS = {"smoke": (100, 100), "short": (400, 400), "paper": (2000, 2000)}  # of all posterior networks
 

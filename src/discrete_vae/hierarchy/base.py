@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.hierarchy.many_draws import ManyDraws
 from discrete_vae.records import ShowsShapes
 
 
@@ -77,6 +79,42 @@ class Hierarchy(nn.Module, ABC):
             The sample, carrying the gradients of the reparameterization.
         """
 
+    def rsample_many(
+        self, features: Tensor, zeta: Tensor, num_samples: int, *, generator: torch.Generator | None = None
+    ) -> ManyDraws:
+        """Draw h from q(h | zeta, x) many times for each zeta, as `discrete_vae.objectives.partial_bound` needs it.
+
+        A hierarchy without Gaussian layers, or of another kind, leaves it out.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            zeta: (batch, latent).
+            num_samples: Draws per example.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The draws.
+
+        Raises:
+            InvalidInputError: If the hierarchy does not offer it.
+        """
+        raise _without_importance_samples(self)
+
+    def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
+        """p(h_m | h_<m, zeta) of all layers at a sample of all of them; goes with `rsample_many`.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit).
+
+        Returns:
+            (..., layer, unit).
+
+        Raises:
+            InvalidInputError: If the hierarchy does not offer it.
+        """
+        raise _without_importance_samples(self)
+
     @abstractmethod
     def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw h from p(h | zeta).
@@ -137,3 +175,15 @@ class NoHierarchy(Hierarchy):
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
         """Zeta itself."""
         return zeta
+
+
+def _without_importance_samples(hierarchy: Hierarchy) -> InvalidInputError:
+    """The error of a hierarchy that draws one sample at a time."""
+    name = type(hierarchy).__name__
+    if hierarchy.num_layers == 0:
+        rule = "must be 1 for a model without Gaussian layers, whose samples alone are weighted"
+        repair = "Leave it out, or give the model layers (--model.hierarchy gaussian)."
+    else:
+        rule = "must be 1 for a hierarchy that has no rsample_many and prior_at"
+        repair = "Leave it out, or give the hierarchy these two methods."
+    return InvalidInputError("num_importance_samples", rule, f"more, and a {name}", repair)

@@ -12,6 +12,7 @@ from discrete_vae.config import SharingConfig, instantiate
 from discrete_vae.hierarchy.base import Hierarchy, HierarchySample
 from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.hierarchy.gaussian_network import GaussianNetwork, gaussian_networks
+from discrete_vae.hierarchy.many_draws import ManyDraws, draw_many
 from discrete_vae.hierarchy.prior import AutoregressiveGaussianPrior
 from discrete_vae.nets.network import NetworkFactory
 from discrete_vae.noise import standard_normal
@@ -104,6 +105,46 @@ class GaussianHierarchy(Hierarchy):
             torch.stack([layer.log_std for layer in made], dim=-2),
         )
         return HierarchySample(h, posterior, self.prior.layers(zeta, h), self.decoder_input(zeta, h))
+
+    def rsample_many(
+        self, features: Tensor, zeta: Tensor, num_samples: int, *, generator: torch.Generator | None = None
+    ) -> ManyDraws:
+        """Draw h from q(h | zeta, x) many times for each zeta.
+
+        In training the norms of all networks but the first take their statistics over the rows of all samples and
+        examples together, as importance sampling in evaluation meets them.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            zeta: (batch, latent).
+            num_samples: Draws per example.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The draws.
+
+        Raises:
+            InvalidInputError: If features or zeta has another shape, or num_samples is not a positive integer.
+        """
+        check_positive_int("num_samples", num_samples)
+        dtype = next(self.parameters()).dtype
+        features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
+        zeta = check_tensor("zeta", zeta, (len(features), self.num_latents)).to(dtype)
+        return draw_many(
+            tuple(self.posterior), features, zeta, num_samples, num_units=self.num_units, generator=generator
+        )
+
+    def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
+        """p(h_m | h_<m, zeta) of all layers at a sample of all of them.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit).
+
+        Returns:
+            (..., layer, unit).
+        """
+        return self.prior.layers(zeta, h)
 
     def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw h from p(h | zeta), layer after layer.

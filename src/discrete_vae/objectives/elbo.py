@@ -24,9 +24,12 @@ class Elbo(ShowsShapes):
         reconstruction: log p(x | zeta, h), (batch,), nats.
         kl_relative: KL of the binary latents less the value of log Z, (batch,), nats. Its gradient is that of the KL if
             trains_prior.
-        kl_continuous: KL of the Gaussian layers, (batch,), nats; zero where there are none.
+        kl_continuous: KL of the Gaussian layers, (batch,), nats; zero where there are none. Importance samples lower it
+            by what they bring.
         log_partition: Value of log Z, nats; None where it was not given.
         trains_prior: Whether kl_relative carries the gradient of log Z, or the prior's parameters want none.
+        num_importance_samples: Samples of the Gaussian layers under one logarithm, see
+            `discrete_vae.objectives.partial_bound`; 1 is the ELBO.
     """
 
     reconstruction: Tensor
@@ -34,6 +37,7 @@ class Elbo(ShowsShapes):
     kl_continuous: Tensor
     log_partition: Tensor | float | None
     trains_prior: bool
+    num_importance_samples: int = 1
 
     @property
     def kl_discrete(self) -> Tensor:
@@ -70,11 +74,16 @@ class Elbo(ShowsShapes):
             A scalar, nats.
 
         Raises:
-            InvalidInputError: If the prior trains and nothing gives log Z a gradient, or a weight is no finite number.
+            InvalidInputError: If the prior trains and nothing gives log Z a gradient, a weight is no finite number, or
+                continuous is not 1 where the layers' KL is part of importance weights.
         """
         if not torch.compiler.is_compiling():
             for name, weight in (("discrete", discrete), ("continuous", continuous)):
                 check_number(name, weight, repair="Give 1 for the bound itself.")
+        if self.num_importance_samples > 1 and continuous != 1.0:
+            rule = f"must be 1 with {self.num_importance_samples} importance samples, whose weights hold the whole KL"
+            repair = "Take importance samples after the warm-up of the Gaussian layers."
+            raise InvalidInputError("continuous", rule, continuous, repair)
         if not self.trains_prior:
             repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
             raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)

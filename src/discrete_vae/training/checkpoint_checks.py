@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import check_number
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.nets.saved_weights import OTHER_MODEL, check_like, described
+from discrete_vae.nets.saved_weights import OTHER_MODEL, check_like, check_weights, described
 from discrete_vae.samplers.protocol import Sampler
+from discrete_vae.training.averaging import RAW_PREFIX
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -35,6 +36,19 @@ def check_moments(model: nn.Module, tensors: Mapping[str, Tensor], *, step: int)
         check_like(name, saved.get(name), wanted.get(name))
         if not bool(saved[name].isfinite().all()):
             raise InvalidInputError(name, "must be finite", "NaN or an infinity", OTHER_MODEL)
+
+
+def check_raw_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, averaged: bool) -> None:
+    """Check the weights that train where the saved model is their average, and that there are none where it is not.
+
+    Raises:
+        InvalidInputError: If one is missing or foreign, has another shape or type, or is not finite.
+    """
+    if averaged:
+        check_weights(model, tensors, prefix=RAW_PREFIX)
+    elif foreign := sorted(name for name in tensors if name.startswith(RAW_PREFIX)):
+        repair = "The run was trained with averaged weights: put training.averaging.decay back."
+        raise InvalidInputError(foreign[0], "must not be there", described(tensors[foreign[0]]), repair)
 
 
 def check_chains(chains: Sampler, state: Mapping[str, Any]) -> None:

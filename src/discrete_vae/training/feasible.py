@@ -21,8 +21,8 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.samplers.ladder import start_ladder
 from discrete_vae.samplers.rungs import SETS
 
-# Least bytes. A parameter has its value, its gradient and two moments of Adam.
-_PER_PARAMETER = 16
+# Least bytes. A parameter has its value, its gradient and two moments of Adam, and may have its average.
+_PER_PARAMETER, _PER_AVERAGE = 16, 4
 _PER_SPIN = 16  # while chains are made
 _PER_UNIT, _PER_NETWORK = 100, 10_000  # objects of Python
 _PER_EDGE = 100  # of a graph, while it is colored
@@ -116,6 +116,7 @@ def check_model_memory(config: ExperimentConfig) -> None:
             for name, child in model.named_children()
         }
         part = max(counts, key=lambda name: counts[name])
-        needed = _PER_PARAMETER * sum(counts.values())
+        bytes_each = _PER_PARAMETER + (_PER_AVERAGE if config.training.averaging.decay > 0 else 0)
+        needed = bytes_each * sum(counts.values())
     repair = "Make the networks narrower (the settings called hidden), or use fewer units."
     check_memory(part, needed, repair, what="for weights, gradients and Adam")

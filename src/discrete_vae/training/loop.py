@@ -25,6 +25,7 @@ from discrete_vae.training import schedules
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.finite import check_finite, non_finite_term, non_finite_weight
 from discrete_vae.training.log_metrics import Clock, is_due, state_metrics, validates
+from discrete_vae.training.parameter_groups import decay_weights, set_rates
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run_checkpoints import RunCheckpoints
@@ -181,7 +182,7 @@ def training_step(
         config: The experiment.
         x: (batch, *event) or (batch, feature).
         epoch: Epochs done, for warm-up and the bound of beta.
-        progress: Share of the run that is done, for the step size.
+        progress: Share of the run that is done, for the step size and the start of importance samples.
         store: Where to look for the last good checkpoint if the step fails.
 
     Returns:
@@ -195,8 +196,7 @@ def training_step(
     if not model.training:
         model.train()
     model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
-    for group in state.optimizer.param_groups:
-        group["lr"] = schedules.learning_rate(settings.optimizer, progress)
+    set_rates(state.optimizer, schedules.learning_rate(settings.optimizer, progress))
     weights = schedules.kl_weights(settings.warm_up, epoch)
 
     try:
@@ -209,15 +209,24 @@ def training_step(
         raise broken from None
     state.times.begin("networks")
     generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step, device=x.device)
-    elbo = model.elbo(x, negative_phase=z, log_partition=state.log_partition, generator=generator)
+    elbo = model.elbo(
+        x,
+        negative_phase=z,
+        log_partition=state.log_partition,
+        num_importance_samples=schedules.num_importance_samples(settings, progress),
+        generator=generator,
+    )
     loss = elbo.weighted_loss(discrete=weights.discrete, continuous=weights.continuous)
     if not math.isfinite(loss.item()):
         raise non_finite_term(elbo, state.step, store)
     state.optimizer.zero_grad()
     loss.backward()
     state.times.begin("optimizer")
+    decay_weights(state.optimizer)
     state.optimizer.step()
     model.project_()
+    if state.averages is not None:
+        state.averages.update(model, state.step + 1)
     state.times.end_step()
     return elbo
 
@@ -233,12 +242,13 @@ def _estimate_log_partition(state: TrainingState, store: CheckpointStore, *, to_
 
 
 def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore) -> MeanElbo:
-    """The validation ELBO, with the log Z of the line of the log that has just been written."""
+    """The validation ELBO, with the log Z of the log's last line or, of averaged weights, their own."""
+    log_partition, std_error = state.evaluated_log_partition()
     elbo = evaluate_elbo(
-        state.model,
+        state.evaluated,
         x,
-        log_partition=state.log_partition,
-        log_partition_std_error=state.log_partition_std_error,
+        log_partition=log_partition,
+        log_partition_std_error=std_error,
         seed=key_to_seed(seed, _VALIDATION_STREAM),
     )
     check_finite({"the validation ELBO": elbo.elbo}, state.step, store)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from discrete_vae.config import BetaBoundConfig, OptimizerConfig, WarmUpConfig
+from discrete_vae.config import BetaBoundConfig, OptimizerConfig, TrainingConfig, WarmUpConfig, instantiate
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,30 @@ def max_beta(config: BetaBoundConfig, epoch: float) -> float:
 
 
 def learning_rate(config: OptimizerConfig, progress: float) -> float:
-    """The step size after a share of the run, decaying geometrically.
+    """The step size after a share of the run: its shape, times a line from 0 to 1 at the start.
 
     Args:
-        config: Start and end.
+        config: The largest step size, the shape and the length of the rise.
         progress: Share of the run that is done, from 0 to 1.
 
     Examples:
-        >>> learning_rate(OptimizerConfig(learning_rate=0.1, final_fraction=0.01), 0.5)
+        >>> from discrete_vae.config import ExponentialRateConfig
+        >>> learning_rate(OptimizerConfig(learning_rate=0.1, rate=ExponentialRateConfig(final_fraction=0.01)), 0.5)
         0.010...
     """
-    return config.learning_rate * config.final_fraction**progress
+    shape: Callable[[float], float] = instantiate(config.rate)
+    return config.learning_rate * shape(progress) * _rise(0.0, config.rise, progress)
+
+
+def num_importance_samples(config: TrainingConfig, progress: float) -> int:
+    """Samples of the Gaussian layers after a share of the run.
+
+    Examples:
+        >>> config = TrainingConfig(num_importance_samples=10, importance_start=0.5)
+        >>> [num_importance_samples(config, progress) for progress in (0.4, 0.5)]
+        [1, 10]
+    """
+    return config.num_importance_samples if progress >= config.importance_start else 1
 
 
 def _rise(start: float, epochs: float, epoch: float) -> float:

@@ -24,20 +24,23 @@ from discrete_vae.noise import key_to_seed
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
 from discrete_vae.samplers.protocol import Sampler, TellsLogPartition
 from discrete_vae.training.adam import Adam
+from discrete_vae.training.averaging import RAW_PREFIX, AveragedWeights
 from discrete_vae.training.checkpoint_checks import (
     MOMENTS,
     check_chains,
     check_log_partition,
     check_moments,
+    check_raw_weights,
     check_step,
 )
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.feasible import check_feasible
+from discrete_vae.training.parameter_groups import parameter_groups
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.step_times import StepTimes
 
 _INIT_STREAM = 0x696E6974
-_LOG_Z_STREAM = 0x6C6F677A
+_LOG_Z_STREAM, _AVERAGED_LOG_Z_STREAM = 0x6C6F677A, 0x61766C6F677A
 _ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a quarter second
 
 
@@ -47,7 +50,7 @@ class TrainingState:
 
     Attributes:
         model: The model.
-        optimizer: Adam over all of its parameters.
+        optimizer: Adam over all of its parameters, in `parameter_groups`.
         chains: The persistent chains.
         seed: The experiment's.
         step: Steps done.
@@ -55,6 +58,7 @@ class TrainingState:
         log_partition_std_error: Its standard error.
         sums: What the next line of the log averages.
         times: Where the time goes; not part of what is saved.
+        averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
     """
 
     model: DiscreteVAE
@@ -66,6 +70,7 @@ class TrainingState:
     log_partition_std_error: float = math.inf
     sums: ElboSums = field(default_factory=ElboSums)
     times: StepTimes = field(default_factory=StepTimes)
+    averages: AveragedWeights | None = None
 
     @classmethod
     def initial(
@@ -89,27 +94,47 @@ class TrainingState:
         model = initial_model(config)
         model.initialize_(train)
         model.to(device)
-        settings = config.training.optimizer
+        settings, decay = config.training.optimizer, config.training.averaging.decay
+        averages = AveragedWeights(model, decay) if decay > 0 else None  # before it has working copies
         optimizer = Adam(
-            model.parameters(),
+            parameter_groups(model, settings),
             lr=settings.learning_rate,
             eps=settings.eps,
             working=set_precision(model, precision),
         )
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-        state = cls(model, optimizer, chains, config.seed)
+        state = cls(model, optimizer, chains, config.seed, averages=averages)
         state.estimate_log_partition()
         return state
+
+    @property
+    def evaluated(self) -> DiscreteVAE:
+        """What is validated and saved as the model: the averaged weights, or without them those that train."""
+        return self.model if self.averages is None else self.averages.model
+
+    def evaluated_log_partition(self) -> tuple[float, float]:
+        """log Z of the prior that is validated, and its standard error, nats.
+
+        Averaged weights have a prior of their own. The chains, which follow the weights that train, are no draws of it;
+        they are where bridge sampling starts, in the modes that both priors have, and it sweeps and weighs them by the
+        averaged weights.
+        """
+        if self.averages is None:
+            return self.log_partition, self.log_partition_std_error
+        seed = key_to_seed(self.seed, _AVERAGED_LOG_Z_STREAM, self.step)
+        found = comparable_log_partition(self.averages.model.prior, chains=self.chains.z, seed=seed)
+        return found.value, found.std_error
 
     def estimate_log_partition(self, *, to_compare: bool = False) -> None:
         """Estimate log Z at the prior's present weights, by the sampler if it can, else exactly or by annealing.
 
         Args:
             to_compare: Whether the value will be compared with other checkpoints': then these, of which annealing is
-                too low on average and may not know it, are not enough (`comparable_log_partition`).
+                too low on average and may not know it, are not enough (`comparable_log_partition`). With averaged
+                weights it never is compared, see `evaluated_log_partition`.
         """
         seed = key_to_seed(self.seed, _LOG_Z_STREAM, self.step)
-        if to_compare:
+        if to_compare and self.averages is None:
             found = comparable_log_partition(self.model.prior, chains=self.chains.z, seed=seed)
         elif isinstance(self.chains, TellsLogPartition):
             found = self.chains.log_partition()
@@ -125,7 +150,9 @@ class TrainingState:
 
     def capture(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values that `restore` needs."""
-        tensors = {f"{MODEL_PREFIX}{name}": value for name, value in self.model.state_dict().items()}
+        tensors = {f"{MODEL_PREFIX}{name}": value for name, value in self.evaluated.state_dict().items()}
+        if self.averages is not None:
+            tensors |= {f"{RAW_PREFIX}{name}": value for name, value in self.model.state_dict().items()}
         for name, parameter in self.model.named_parameters():
             for moment in MOMENTS:
                 if moment in self.optimizer.state[parameter]:
@@ -155,10 +182,13 @@ class TrainingState:
         with naming(source):
             step, (log_partition, std_error) = check_step(meta), check_log_partition(meta)
             sums = ElboSums.from_state(meta.get("sums"))
-            check_weights(self.model, tensors, prefix=MODEL_PREFIX)
+            check_weights(self.evaluated, tensors, prefix=MODEL_PREFIX)
+            check_raw_weights(self.model, tensors, averaged=self.averages is not None)
             check_moments(self.model, tensors, step=step)
             load_chains(self.chains, tensors)
-        load_weights(self.model, tensors, prefix=MODEL_PREFIX)
+        load_weights(self.evaluated, tensors, prefix=MODEL_PREFIX)
+        if self.averages is not None:
+            load_weights(self.model, tensors, prefix=RAW_PREFIX)
         if step > 0:
             for name, parameter in self.model.named_parameters():
                 if parameter.requires_grad:

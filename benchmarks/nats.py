@@ -1,0 +1,231 @@
+"""Nats of each measure of training: runs with and without it, compared on validation examples alone.
+
+python benchmarks/nats.py mnist-static --minutes 25 --seeds 3 --measures averaged importance-5
+python benchmarks/nats.py digits --steps 2400 --add slow "--training.optimizer.prior-learning-rate-factor 0.1"
+
+Runs lie in runs/nats and go on where they were stopped: call it again with the same words. With --minutes each measure
+has as many steps as its own speed allows, with --steps all have the same. Test examples are never read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from nats_report import Outcome, draw, read_course, report
+from results import describe_machine, write_section
+
+from discrete_vae.config import ExperimentConfig, instantiate
+from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.data.chosen import chosen_examples, chosen_test_examples
+from discrete_vae.data.dataset import DataSplits
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.elbo import evaluate_elbo
+from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.experiments import load_experiment
+from discrete_vae.experiments.overrides import apply_overrides, split_overrides
+from discrete_vae.log_partition.estimate import estimate_log_partition
+from discrete_vae.runs.json_files import write_json
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.load import load_run
+from discrete_vae.training.loop import training_step
+from discrete_vae.training.run import train
+from discrete_vae.training.state import TrainingState
+
+HERE = Path(__file__).parent
+PLAIN = "as it is"
+MEASURES = {
+    PLAIN: "",
+    "averaged": "--training.averaging.decay 0.999",
+    "averaged-0.9998": "--training.averaging.decay 0.9998",
+    "importance-5": "--training.num-importance-samples 5",
+    "importance-20-at-the-end": "--training.num-importance-samples 20 --training.importance-start 0.9",
+    "cosine": "--training.optimizer.rate cosine",
+    "steps": "--training.optimizer.rate steps",
+    "rise": "--training.optimizer.rise 0.05",
+    "prior-slow": "--training.optimizer.prior-learning-rate-factor 0.3",
+    "prior-fast": "--training.optimizer.prior-learning-rate-factor 3",
+    "layers-decay": "--training.optimizer.layers-weight-decay 0.1",
+    "batch-50": "--training.batch-size 50",
+    "batch-200": "--training.batch-size 200",
+}
+HEAD = """# Nats per measure
+
+What single measures of training bring, from runs of `benchmarks/nats.py`. Validation examples alone are read.
+"""
+_TIMED_SECONDS, _TIMED_STEPS = 4.0, 5
+_VALIDATIONS = 12
+
+
+def measured_config(base: ExperimentConfig, options: str, seed: int) -> ExperimentConfig:
+    """The experiment with further options and a seed."""
+    rest, overrides = split_overrides(shlex.split(options))
+    if rest:
+        raise InvalidInputError("measure", "must be options with a dot", " ".join(rest), "See --settings.")
+    return apply_overrides(base, overrides).model_copy(update={"seed": seed})
+
+
+def with_length(config: ExperimentConfig, dataset: DataSplits, num_steps: int) -> ExperimentConfig:
+    """The config with about so many steps, at least an epoch; the bound of beta ends where it did."""
+    settings = config.training
+    batches = TrainingBatches(chosen_examples(dataset, settings), settings.batch_size, seed=config.seed)
+    epochs = max(1, round(num_steps / batches.steps_per_epoch))
+    total = epochs * batches.steps_per_epoch
+    slope = settings.beta_bound.slope * settings.num_epochs / epochs
+    changes = [
+        ("training.num-epochs", [str(epochs)]),
+        ("training.beta-bound.slope", [repr(slope)]),
+        ("training.validate-every", [str(max(1, total // _VALIDATIONS))]),
+        ("training.log-every", [str(max(1, min(settings.log_every, total // _VALIDATIONS)))]),
+    ]
+    return apply_overrides(config, changes)
+
+
+def step_seconds(config: ExperimentConfig, dataset: DataSplits, progress: float) -> float:
+    """Time of a step at a share of the run, the median of some seconds; threads stay torch's."""
+    state = TrainingState.initial(config, dataset.train)
+    batches = TrainingBatches(dataset, config.training.batch_size, seed=config.seed)
+    times: list[float] = []
+    begin = time.monotonic()
+    while len(times) <= _TIMED_STEPS or time.monotonic() < begin + _TIMED_SECONDS:
+        start = time.perf_counter()
+        training_step(state, config, batches.batch(state.step), float(config.training.num_epochs), progress)
+        times.append(time.perf_counter() - start)
+        state.step += 1
+    return float(np.median(times[1:]))  # the first compiles
+
+
+def affordable_steps(config: ExperimentConfig, dataset: DataSplits, minutes: float) -> int:
+    """Steps that fit the time, a twentieth of which is left to validations."""
+    seconds, settings = step_seconds(config, dataset, 0.0), config.training
+    if settings.num_importance_samples > 1:
+        late = step_seconds(config, dataset, 1.0)
+        seconds = settings.importance_start * seconds + (1 - settings.importance_start) * late
+    return int(0.95 * 60 * minutes / seconds)
+
+
+def run_config(
+    folder: Path,
+    base: ExperimentConfig,
+    options: str,
+    seed: int,
+    dataset: DataSplits,
+    budget: argparse.Namespace,
+) -> ExperimentConfig:
+    """That of the run in the folder, if there is one; else a new one for the budget."""
+    if (folder / "config.json").exists():
+        return RunDirectory.open(folder).read_experiment()
+    config = measured_config(base, options, seed)
+    steps = budget.steps or affordable_steps(config, dataset, budget.minutes)
+    return with_length(config, dataset, steps)
+
+
+def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: int) -> None:
+    """Log-likelihoods of validation examples by the run's best checkpoint, into a file beside the run."""
+    loaded = load_run(folder)
+    rows = chosen_test_examples(len(dataset.valid), min(num_examples, len(dataset.valid)))
+    x = dataset.valid[torch.from_numpy(rows)]
+    log_z = estimate_log_partition(
+        loaded.model.prior, chains=loaded.chains.z, std_error=0.01, max_sweeps=10_000, num_temperatures=500
+    )
+    value, error = log_z.value, log_z.std_error
+    found = evaluate_log_likelihood(
+        loaded.model, x, log_partition=value, num_samples=num_samples, indices=rows.tolist()
+    )
+    elbo = evaluate_elbo(loaded.model, x, log_partition=value, num_samples=10)
+    assert found.examples is not None
+    write_json(
+        folder.with_suffix(".json"),
+        {
+            "step": loaded.step,
+            "elbo": elbo.elbo,
+            "num_samples": num_samples,
+            "index": rows.tolist(),
+            "log_likelihood": found.examples.value.tolist(),
+            "log_partition": value,
+            "log_partition_std_error": error,
+        },
+    )
+
+
+def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[Outcome]:
+    """Train and validate what is not there yet, seed after seed, so that a break leaves whole seeds."""
+    base = measured_config(load_experiment(args.experiment, size=args.size), args.base, 0)
+    dataset = instantiate(base.data, data_dir=args.data_dir)
+    budget = f"{args.steps}-steps" if args.steps else f"{args.minutes:g}-minutes"
+    unfit: set[str] = set()
+    for seed in range(args.seeds):
+        for name, options in measures.items():
+            if name in unfit:
+                continue
+            folder = args.runs / _file_name(args, budget) / f"{name.replace(' ', '-')}-{seed}"
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                config = run_config(folder, base, options, seed, dataset, args)
+            except InvalidInputError as error:
+                print(f"{name} does not fit: {error}", flush=True)
+                unfit.add(name)
+                continue
+            print(f"{name}, seed {seed}: {config.training.num_epochs} epochs in {folder}", flush=True)
+            result = train(config, dataset, folder)
+            if result.step < result.num_steps:
+                raise SystemExit("stopped; the same words go on")
+            wanted = args.num_samples, min(args.num_examples, len(dataset.valid))
+            found = Outcome.read(folder.with_suffix(".json"))
+            if found is None or (found.num_samples, len(found.index)) != wanted:
+                validate(folder, dataset, args.num_examples, args.num_samples)
+                found = Outcome.read(folder.with_suffix(".json"))
+            assert found is not None
+            course = read_course(RunDirectory.open(folder).metrics().read())
+            yield found.of(name, seed, result.num_steps, course)
+
+
+def _file_name(args: argparse.Namespace, budget: str) -> str:
+    """What the runs are about, as a file may be called."""
+    changed = args.base.replace("--", "").split()
+    return "-".join([args.experiment, args.size, *changed, budget]).replace("/", "-")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("experiment")
+    parser.add_argument("--size", default="short")
+    budget = parser.add_mutually_exclusive_group(required=True)
+    budget.add_argument("--minutes", type=float, help="of training, for each run")
+    budget.add_argument("--steps", type=int, help="of each run")
+    parser.add_argument("--measures", nargs="+", choices=[*MEASURES], default=[*MEASURES], metavar="NAME")
+    parser.add_argument("--add", nargs=2, action="append", default=[], metavar=("NAME", "OPTIONS"))
+    parser.add_argument("--base", default="", metavar="OPTIONS", help="of all runs, for example a hierarchy")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--num-examples", type=int, default=1000, help="validation examples")
+    parser.add_argument("--num-samples", type=int, default=500, help="importance samples per example")
+    parser.add_argument("--threads", type=int, help="of torch; default as torch has it")
+    parser.add_argument("--data-dir")
+    parser.add_argument("--runs", type=Path, default=HERE.parent / "runs" / "nats")
+    parser.add_argument("--page", type=Path, default=HERE / "NATS.md")
+    args = parser.parse_args(words)
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    measures = {PLAIN: ""} | {name: MEASURES[name] for name in args.measures} | dict(args.add)
+    found = list(outcomes(args, measures))
+    budget = f"{args.steps} steps" if args.steps else f"{args.minutes:g} minutes"
+    title = f"{args.experiment}, size {args.size}, {budget}" + (f", {args.base}" if args.base else "")
+    picture = args.page.with_name(f"nats-{_file_name(args, budget.replace(' ', '-'))}.png")
+    draw(found, PLAIN, title, picture)
+    text = f"{describe_machine(torch.get_num_threads())}\n\n{report(found, measures, PLAIN)}\n\n"
+    if not args.page.exists():
+        args.page.write_text(HEAD)
+    write_section(args.page, title, f"{text}![Validation ELBO against minutes]({picture.name})")
+    print(args.page.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""What runs with and without a measure say of it: a table of nats with errors, and nats against minutes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from results import table
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """One run on validation examples.
+
+    Attributes:
+        num_samples: Importance samples per example.
+        index: Numbers of the examples.
+        log_likelihood: Of each, nats.
+        log_partition_std_error: Of log Z, which shifts them all, nats.
+        elbo: Mean, nats.
+        measure: Name of the measure.
+        seed: Seed of the run.
+        num_steps: Its steps.
+        course: Minutes and validation ELBO, (point, 2).
+    """
+
+    num_samples: int
+    index: tuple[int, ...]
+    log_likelihood: np.ndarray
+    log_partition_std_error: float
+    elbo: float
+    measure: str = ""
+    seed: int = 0
+    num_steps: int = 0
+    course: np.ndarray | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """What `nats.validate` wrote; None if there is no such file."""
+        if not path.exists():
+            return None
+        found = json.loads(path.read_text())
+        return cls(
+            found["num_samples"],
+            tuple(found["index"]),
+            np.array(found["log_likelihood"]),
+            found["log_partition_std_error"],
+            found["elbo"],
+        )
+
+    def of(self, measure: str, seed: int, num_steps: int, course: np.ndarray) -> Self:
+        """The same with its run."""
+        return replace(self, measure=measure, seed=seed, num_steps=num_steps, course=course)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a measure brought, nats, over the seeds that both have.
+
+    Attributes:
+        value: Mean over seeds and examples of log p(x) with it less that without.
+        seed_error: Standard error over seeds; NaN with one.
+        example_error: Standard error over examples, of the means over seeds.
+        log_partition_error: Standard error from those of log Z.
+        num_seeds: Seeds.
+    """
+
+    value: float
+    seed_error: float
+    example_error: float
+    log_partition_error: float
+    num_seeds: int
+
+
+def gain(measured: Mapping[int, Outcome], plain: Mapping[int, Outcome]) -> Gain:
+    """Compare runs pair by pair: seed with seed, example with example.
+
+    Args:
+        measured: Runs with the measure, by seed.
+        plain: Runs without.
+    """
+    seeds = sorted(measured.keys() & plain.keys())
+    for seed in seeds:
+        if measured[seed].index != plain[seed].index:
+            raise ValueError("the runs were validated on other examples")
+    differences = np.array([measured[s].log_likelihood - plain[s].log_likelihood for s in seeds])
+    errors = [part[s].log_partition_std_error for s in seeds for part in (measured, plain)]
+    return Gain(
+        value=float(differences.mean()),
+        seed_error=_standard_error(differences.mean(1)),
+        example_error=_standard_error(differences.mean(0)),
+        log_partition_error=math.hypot(*errors) / len(seeds),
+        num_seeds=len(seeds),
+    )
+
+
+def _standard_error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+
+
+def by_measure(found: Iterable[Outcome]) -> dict[str, dict[int, Outcome]]:
+    """Runs by measure and seed."""
+    sorted_out: dict[str, dict[int, Outcome]] = {}
+    for outcome in found:
+        sorted_out.setdefault(outcome.measure, {})[outcome.seed] = outcome
+    return sorted_out
+
+
+def report(found: Sequence[Outcome], options: Mapping[str, str], plain: str) -> str:
+    """The table with what its columns mean."""
+    runs, rows = by_measure(found), []
+    for name, seeds in runs.items():
+        outcomes = list(seeds.values())
+        brought = ["", "", "", ""]
+        if name != plain:
+            g = gain(seeds, runs[plain])
+            brought = [
+                f"{g.value:+.3f}",
+                *map(_error, (g.seed_error, g.example_error, g.log_partition_error)),
+            ]
+        rows.append(
+            [
+                f"{name}: `{options[name]}`" if options[name] else name,
+                f"{np.mean([o.log_likelihood.mean() for o in outcomes]):.3f}",
+                *brought,
+                f"{np.mean([o.elbo for o in outcomes]):.3f}",
+                f"{np.mean([o.num_steps for o in outcomes]):.0f}",
+                f"{np.mean([_minutes(o) for o in outcomes]):.1f}",
+                str(len(outcomes)),
+            ]
+        )
+    head = [
+        "measure",
+        "log p(x)",
+        "brought",
+        "± over seeds",
+        "± over examples",
+        "± of log Z",
+        "ELBO",
+        "steps",
+        "minutes",
+        "seeds",
+    ]
+    first = found[0]
+    return (
+        f"Nats per validation example, {len(first.index)} of them with {first.num_samples} importance samples, by the "
+        "best checkpoint. What a measure brought is the mean difference from the run without it, seed by seed and "
+        "example by example, with the same noise; its errors are those over seeds, over examples (of the means over "
+        "seeds) and of log Z. Test examples were not read.\n\n" + table(head, rows)
+    )
+
+
+def _error(value: float) -> str:
+    return "unknown" if math.isnan(value) else f"{value:.3f}"
+
+
+def _minutes(outcome: Outcome) -> float:
+    course = outcome.course
+    return float(course[-1, 0]) if course is not None and len(course) else math.nan
+
+
+def read_course(records: Iterable[Mapping[str, Any]]) -> np.ndarray:
+    """Minutes and validation ELBO of each validation in metrics.jsonl, (point, 2)."""
+    points = [(r["seconds"] / 60, r["validation_elbo"]) for r in records if "validation_elbo" in r]
+    return np.array(points, float).reshape(-1, 2)
+
+
+def draw(found: Sequence[Outcome], plain: str, title: str, path: Path) -> None:
+    """Validation ELBO against minutes: a line per measure, the mean over seeds, and each seed thin behind it."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    lowest, highest = [], []
+    for place, (name, seeds) in enumerate(by_measure(found).items()):
+        courses = [o.course for o in seeds.values() if o.course is not None and len(o.course)]
+        if not courses:
+            continue
+        count = min(len(course) for course in courses)
+        mean = np.mean([course[:count] for course in courses], 0)
+        color = "black" if name == plain else f"C{place % 10}"
+        for course in courses:
+            axes.plot(course[:, 0], course[:, 1], color=color, linewidth=0.5, alpha=0.4)
+        axes.plot(mean[:, 0], mean[:, 1], color=color, label=name)
+        highest.append(mean[:, 1].max())
+        lowest.append(np.quantile(mean[:, 1], 0.25))
+    spread = max(highest) - min(lowest)
+    axes.set_ylim(min(lowest) - 0.1 * spread, max(highest) + 0.05 * max(spread, 0.1))
+    axes.set(xlabel="minutes of training", ylabel="validation ELBO, nats", title=title)
+    axes.legend(fontsize="small")
+    figure.savefig(path, dpi=120, metadata={"Software": None})

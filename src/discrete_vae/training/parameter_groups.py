@@ -1,0 +1,70 @@
+"""Which parameters take which step size and which decay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from discrete_vae.config import OptimizerConfig
+from discrete_vae.model import DiscreteVAE
+
+_FACTOR, _DECAY = "rate_factor", "decoupled_decay"  # names that torch's optimizers leave alone
+
+
+def parameter_groups(model: DiscreteVAE, settings: OptimizerConfig) -> list[dict[str, Any]]:
+    """The parameters as an optimizer takes them: networks first, then those that the settings set apart.
+
+    Only matrices of p(h | zeta) decay, not scales, offsets and biases. Settings that change nothing make one group.
+
+    Args:
+        model: The model.
+        settings: Factor of the machine's step size, decay of the Gaussian layers' prior networks.
+
+    Returns:
+        Groups; `set_rates` and `decay_weights` read what is in them beside the parameters.
+    """
+    machine: list[nn.Parameter] = []
+    decayed: list[nn.Parameter] = []
+    if settings.prior_learning_rate_factor != 1.0:
+        machine = list(model.prior.parameters())
+    prior = getattr(model.hierarchy, "prior", None)
+    if settings.layers_weight_decay > 0 and isinstance(prior, nn.Module):
+        decayed = [parameter for parameter in prior.parameters() if parameter.dim() >= 2]
+    apart = {id(parameter) for parameter in (*machine, *decayed)}
+    rest = [parameter for parameter in model.parameters() if id(parameter) not in apart]
+    groups = [
+        {"params": rest, _FACTOR: 1.0, _DECAY: 0.0},
+        {"params": machine, _FACTOR: settings.prior_learning_rate_factor, _DECAY: 0.0},
+        {"params": decayed, _FACTOR: 1.0, _DECAY: settings.layers_weight_decay},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give each group its step size.
+
+    Args:
+        optimizer: Made with `parameter_groups`.
+        rate: Step size of the networks.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group[_FACTOR]
+
+
+@torch.no_grad()
+def decay_weights(optimizer: torch.optim.Optimizer) -> None:
+    """Shrink the weights of groups that decay by 1 - step size * decay; call it before a step of the optimizer.
+
+    It never enters Adam's moments.
+
+    Source: Loshchilov & Hutter 2019, algorithm 2.
+
+    Args:
+        optimizer: Made with `parameter_groups`.
+    """
+    for group in optimizer.param_groups:
+        if group[_DECAY] > 0:
+            for parameter in group["params"]:
+                parameter.mul_(1 - group["lr"] * group[_DECAY])

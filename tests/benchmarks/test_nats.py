@@ -1,0 +1,94 @@
+"""The comparison of measures: pairing of seeds and examples, resumable runs, validation examples alone."""
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from discrete_vae import load_dataset
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def benchmarks_on_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def outcome(values, index=(3, 4, 5), error=0.0):
+    from nats_report import Outcome
+
+    return Outcome(10, index, np.array(values), error, 0.0)
+
+
+def test_a_gain_is_paired_by_seed_and_example():
+    from nats_report import gain
+
+    plain = {
+        0: outcome([-1.0, -2.0, -30.0], error=0.3),
+        1: outcome([-2.0, -3.0, -31.0]),
+        2: outcome([0.0] * 3),
+    }
+    measured = {
+        1: outcome([-1.0, -1.0, -30.0], error=0.4),
+        0: outcome([-0.5, -1.0, -30.0]),
+    }
+    found = gain(measured, plain)
+    differences = np.array([[0.5, 1.0, 0.0], [1.0, 2.0, 1.0]])
+    assert found.value == pytest.approx(differences.mean())
+    assert found.seed_error == pytest.approx(abs(0.5 - 4 / 3) / 2)
+    assert found.example_error == pytest.approx(np.std([0.75, 1.5, 0.5], ddof=1) / math.sqrt(3))
+    assert found.log_partition_error == pytest.approx(0.5 / 2)
+    assert found.num_seeds == 2
+
+
+def test_other_examples_are_not_compared():
+    from nats_report import gain
+
+    with pytest.raises(ValueError, match="other examples"):
+        gain({0: outcome([0.0] * 3)}, {0: outcome([0.0] * 3, index=(3, 4, 6))})
+
+
+def test_the_bound_of_beta_ends_where_it_did():
+    from nats import measured_config, with_length
+
+    from discrete_vae import load_experiment
+
+    base = load_experiment("digits", size="short")
+    config = with_length(measured_config(base, "--training.batch-size 50", 3), load_dataset("digits"), 250)
+    settings = config.training
+    assert (config.seed, settings.num_epochs, settings.batch_size) == (3, 10, 50)
+    assert settings.beta_bound.slope * 10 == pytest.approx(base.training.beta_bound.slope * 200)
+
+
+def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
+    import nats
+
+    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1", "--measures", "importance-5"]
+    words += ["--num-examples", "9", "--num-samples", "5"]
+    words += ["--add", "constant", "--training.optimizer.rate constant"]
+    words += ["--runs", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")]
+    nats.main(words)
+    page = (tmp_path / "page.md").read_text()
+    assert "importance-5 does not fit" in capsys.readouterr().out
+    lines = [line for line in page.splitlines() if line.startswith("| ")]
+    assert [line.split(":")[0].strip("| ").split(" |")[0] for line in lines[2:]] == ["as it is", "constant"]
+    assert (tmp_path / "nats-digits-smoke-12-steps.png").stat().st_size > 10_000
+    monkeypatch.setattr(nats, "validate", None)  # all is there
+    monkeypatch.setattr("discrete_vae.training.loop.training_step", None)
+    nats.main(words)
+    again = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")]
+    assert again == lines
+
+
+def test_runs_of_another_base_lie_apart(tmp_path, monkeypatch):
+    import nats
+
+    folders = []
+    monkeypatch.setattr(nats, "run_config", lambda folder, *_: folders.append(folder) or sys.exit())
+    for base in ("", "--model.hierarchy gaussian", "--model.hierarchy gaussian --model.prior factorial"):
+        with pytest.raises(SystemExit):
+            nats.main(["digits", "--steps", "9", "--base", base, "--runs", str(tmp_path)])
+    assert len({folder.parent for folder in folders}) == 3

@@ -1,0 +1,111 @@
+"""The bound with importance samples: what it refuses, and how often networks run."""
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE
+from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, NoHierarchyConfig, RBMConfig
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.base import NoHierarchy
+from discrete_vae.nets.mlp import MLP
+
+LAYERS = GaussianHierarchyConfig(num_layers=3, num_units=2, posterior_hidden=(6,), prior_hidden=(6,))
+X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_seed(0))
+
+
+def build(hierarchy=LAYERS):
+    torch.manual_seed(0)
+    return DiscreteVAE.from_config(
+        ModelConfig(num_features=5, prior=RBMConfig(num_left=2, num_right=2), hierarchy=hierarchy)
+    )
+
+
+def test_a_model_without_layers_says_why():
+    model = build(NoHierarchyConfig())
+    with pytest.raises(
+        InvalidInputError, match="num_importance_samples must be 1 for a model without Gaussian layers"
+    ):
+        model.elbo(X, num_importance_samples=2)
+
+
+def test_a_hierarchy_of_ones_own_says_what_it_lacks():
+    hierarchy = NoHierarchy(num_latents=4, num_features=5)
+    hierarchy.num_layers = 1
+    with pytest.raises(
+        InvalidInputError, match="must be 1 for a hierarchy that has no rsample_many and prior_at"
+    ):
+        hierarchy.prior_at(torch.zeros(1, 4), torch.zeros(1, 1, 1))
+
+
+def test_each_network_runs_once_over_all_rows(monkeypatch):
+    rows = {}
+
+    def counted(self, *inputs, forward=MLP.forward):
+        rows.setdefault(self, []).append(max((value.shape[:-1] for value in inputs), key=len))
+        return forward(self, *inputs)
+
+    model = build().train()
+    monkeypatch.setattr(MLP, "forward", counted)
+    bound = model.elbo(X, log_partition=0.0, negative_phase=torch.zeros(3, 4), num_importance_samples=6)
+    bound.loss.backward()
+    first, *later = [network.network for network in model.hierarchy.posterior]
+    assert rows[first] == [(8,)]
+    assert [rows[network] for network in later] == [[(6, 8)]] * 2
+    assert all(len(calls) == 1 for calls in rows.values())
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
+    assert min(float(p.grad.abs().max()) for p in model.hierarchy.parameters()) > 0
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_fused_networks_give_the_same_gradient(training, monkeypatch):
+    found = []
+    for fused in (True, False):
+        if not fused:
+            monkeypatch.setattr("discrete_vae.nets.mlp.works", lambda: False)
+        model = build().train(training)
+        bound = model.elbo(
+            X,
+            log_partition=0.0,
+            negative_phase=torch.zeros(3, 4),
+            num_importance_samples=4,
+            generator=torch.Generator().manual_seed(2),
+        )
+        bound.loss.backward()
+        found.append([bound.value.detach(), *(p.grad for p in model.parameters())])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_it_draws_from_the_generator():
+    model = build()
+    values = [
+        model.elbo(
+            X, log_partition=0.0, num_importance_samples=2, generator=torch.Generator().manual_seed(seed)
+        ).value.detach()
+        for seed in (1, 1, 2)
+    ]
+    assert torch.equal(values[0], values[1])
+    assert not torch.equal(values[0], values[2])
+
+
+def test_frozen_parts_are_left_alone():
+    """Where the layers' posterior does not train, the gradient of all else is that of the full bound."""
+    model = build().eval()
+    names, gradients = [name for name, _ in model.named_parameters()], []
+    for frozen in (False, True):
+        model.hierarchy.posterior.requires_grad_(not frozen)
+        bound = model.elbo(
+            X,
+            log_partition=0.0,
+            negative_phase=torch.zeros(3, 4),
+            num_importance_samples=3,
+            generator=torch.Generator().manual_seed(5),
+        )
+        model.zero_grad()
+        bound.loss.backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters()})
+    for name in names:
+        if name.startswith("hierarchy.posterior"):
+            assert gradients[1][name] is None
+        else:
+            torch.testing.assert_close(gradients[1][name], gradients[0][name])

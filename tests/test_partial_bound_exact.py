@@ -1,0 +1,176 @@
+"""The bound with importance samples of the Gaussian layers against quadrature: order, value and every gradient."""
+
+import math
+
+import pytest
+import torch
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.many_draws import ManyDraws
+from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
+from discrete_vae.objectives import partial_bound
+from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing.quadrature import normal_nodes, posterior_quadrature
+from tests.test_hierarchy_exact import (
+    X,
+    build,
+    exact_log_likelihood,
+    exact_terms,
+    flat_gradient,
+    follow,
+    grid,
+    log_joint,
+    log_prior,
+    normal,
+)
+
+ONE, TWO = "one layer, no sharing", "two layers, complete sharing"
+NODES = {ONE: (12, 20), TWO: (8, 14)}
+
+
+def exact_bound(model, num_samples, num_nodes):
+    """Mean over X of E log (1/k) sum_j w_j - KL, from densities and the grid of all k samples' noise."""
+    noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
+    means = []
+    for x in X:
+        networks, norms = model.posterior.networks, model.posterior.norms
+        q = posterior_quadrature(
+            lambda index, zeta, x=x, networks=networks, norms=norms: norms[index](
+                networks[index](x.expand(len(zeta), -1), *[zeta[:, :1]][:index])
+            ),
+            model.posterior.groups,
+            model.smoothing,
+            num_nodes[0],
+        )
+        rows, eps = grid(q.nodes.zeta, noise)
+
+        def posterior_layer(zeta, h, x=x):
+            network = model.hierarchy.posterior[h.shape[1]]
+            return network(x.expand(len(zeta), -1), torch.cat([zeta, h.flatten(1)], 1))
+
+        h, log_q = follow(posterior_layer, rows, eps)
+        log_p = sum(
+            normal(model.hierarchy.prior.next_layer(rows, h[:, :m])).log_prob(h[:, m]).sum(-1)
+            for m in range(h.shape[1])
+        )
+        log_weight = (log_joint(model, x, rows, h) + log_p - log_q).unflatten(0, (-1, len(noise)))
+        inner, many = log_weight, weight
+        for _ in range(num_samples - 1):
+            inner = torch.logaddexp(inner[:, :, None], log_weight[:, None, :]).flatten(1)
+            many = (many[:, None] * weight).flatten()
+        kl = q.log_q - log_prior(model)(q.nodes.z)
+        means.append(q.expectation((inner - math.log(num_samples)) @ many - kl))
+    return torch.stack(means).mean()
+
+
+def estimates(model, num_samples, num_batches=40, seed=0):
+    """Rows of the bound and of its gradient."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(num_batches):
+        bound = model.elbo(
+            X.repeat(700, 1),
+            log_partition=enumerate_log_partition(model.prior),
+            num_importance_samples=num_samples,
+            generator=generator,
+        )
+        gradient = flat_gradient(-bound.loss, model)
+        yield torch.cat([bound.value.detach().mean()[None], gradient])
+
+
+def expected(model, num_samples, num_nodes):
+    value = exact_bound(model, num_samples, num_nodes)
+    return torch.cat([value.detach()[None], flat_gradient(value, model)])
+
+
+def test_the_bounds_rise_from_the_elbo_to_the_log_likelihood():
+    model, num_nodes = build(ONE)
+    reconstruction, *kls = exact_terms(model, num_nodes).detach()
+    bounds = [exact_bound(model, k, NODES[ONE]).detach() for k in (1, 2, 3)]
+    log_likelihood = exact_log_likelihood(model, num_nodes).mean().detach()
+    assert float(bounds[0]) == pytest.approx(float(reconstruction - sum(kls)), abs=1e-6)
+    rises = torch.stack([*bounds, log_likelihood]).diff()
+    assert bool((rises > 1e-4).all())
+    generator = torch.Generator().manual_seed(3)
+    log_z = exact_log_partition(model.prior)
+    with torch.no_grad():
+        values = [
+            model.elbo(
+                X.repeat(4000, 1), log_partition=log_z, num_importance_samples=50, generator=generator
+            ).value.mean()
+            for _ in range(10)
+        ]
+    assert float(bounds[-1]) < float(torch.stack(values).mean()) < float(log_likelihood)
+
+
+@pytest.mark.parametrize("name", [ONE, TWO])
+def test_value_and_every_gradient_are_unbiased(name):
+    model, _ = build(name)
+    found = torch.stack(list(estimates(model, 2)))
+    check_mean(found, expected(model, 2, NODES[name]), resolution=0.05)
+
+
+def plain_weights(model, monkeypatch):
+    """A fault: the path through h has the weights of the parameters, without the square."""
+    monkeypatch.setattr(torch.Tensor, "register_hook", lambda *_: None)
+    right = ManyDraws.path_gradient
+    monkeypatch.setattr(
+        ManyDraws, "path_gradient", lambda self, weights: right(self, torch.ones_like(weights))
+    )
+
+
+def closed_kl(model, monkeypatch):
+    """A fault: the KL of the layers in closed form inside the logarithm, in place of each sample's own ratio."""
+
+    def faulty(hierarchy, features, zeta, log_likelihood, num_samples, *, generator=None):
+        repeated = zeta.expand(num_samples, *zeta.shape)
+        below = hierarchy.rsample(features, repeated, generator=generator)
+        found = log_likelihood(below.decoder_input)
+        bound = torch.logsumexp(found - below.kl(), 0) - math.log(num_samples)
+        return partial_bound.PartialBound(found.mean(0), found.mean(0) - bound)
+
+    monkeypatch.setattr("discrete_vae.model.partial_bound", faulty)
+
+
+def no_indirect_path(model, monkeypatch):
+    """A fault: what later layers' networks read of h is left out of the gradient of log q."""
+    right = ManyDraws.path_gradient
+
+    def faulty(self, weights):
+        found = right(self, weights)
+        direct = -weights[..., None] * self.noise[..., 0, :] * torch.exp(-self.layers[0].log_std.detach())
+        return torch.cat([direct.unsqueeze(-2), found[..., 1:, :]], -2)
+
+    monkeypatch.setattr(ManyDraws, "path_gradient", faulty)
+
+
+@pytest.mark.parametrize(("fault", "name"), [(plain_weights, ONE), (closed_kl, ONE), (no_indirect_path, TWO)])
+def test_planted_faults_are_rejected(fault, name, monkeypatch):
+    model, _ = build(name)
+    right = expected(model, 2, NODES[name])
+    fault(model, monkeypatch)
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(torch.stack(list(estimates(model, 2))), right)
+
+
+def test_the_gradient_of_the_posterior_is_zero_where_it_is_exact():
+    """The decoder reads nothing of h and the posterior is the prior: each draw's weights are one constant."""
+    model, _ = build(TWO)
+    with torch.no_grad():
+        model.decoder.network.output.weight.zero_()
+        for network in [*model.hierarchy.posterior, *model.hierarchy.prior.networks]:
+            network.network.output.weight.zero_()
+            network.network.output.bias.copy_(torch.tensor([0.3, -0.2]))
+    bound = model.elbo(X, log_partition=0.0, num_importance_samples=5)
+    weights = [p for name, p in model.hierarchy.posterior.named_parameters()]
+    gradients = torch.autograd.grad(bound.kl_continuous.sum(), weights)
+    assert max(float(g.abs().max()) for g in gradients) < 1e-12
+
+
+def test_what_cannot_be_weighted_is_refused():
+    model, _ = build(ONE)
+    bound = model.elbo(X, log_partition=0.0, negative_phase=torch.zeros(4, 2), num_importance_samples=3)
+    assert bool(bound.weighted_loss(discrete=0.5).isfinite())
+    with pytest.raises(InvalidInputError, match="continuous must be 1 with 3 importance samples"):
+        bound.weighted_loss(continuous=0.5)
+    with pytest.raises(InvalidInputError, match="num_importance_samples must be a positive integer"):
+        model.elbo(X, num_importance_samples=0)

@@ -1,0 +1,79 @@
+"""Fitting the posterior anew: the generative half keeps every bit, and the bound rises."""
+
+import pytest
+import torch
+
+from discrete_vae import exact_log_partition, load_dataset
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.samplers.block_gibbs import BlockGibbs
+from discrete_vae.training.load import load_run
+from discrete_vae.training.refit import refit_posterior
+from discrete_vae.training.state import initial_model
+from tests.training.test_parameter_groups import LAYERS
+from tests.training.tiny import start_run, train_quietly
+
+GENERATIVE = ("prior.", "decoder.", "likelihood.", "hierarchy.prior.", "posterior.smoothing.")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    run = start_run(tmp_path_factory.mktemp("refit") / "run", LAYERS)
+    train_quietly(run, LAYERS)
+    return run
+
+
+def forgetful(run):
+    """A model whose x depends much on zeta, with a posterior that has learned nothing yet."""
+    model, fresh = load_run(run).model, initial_model(LAYERS).state_dict()
+    with torch.no_grad():
+        model.decoder.network.output.weight.mul_(6)
+    state = model.state_dict()
+    for name, value in fresh.items():
+        if not name.startswith(GENERATIVE):
+            state[name].copy_(value)
+    return model
+
+
+def refit(model, **changes):
+    chains = BlockGibbs(model.prior, 100, seed=1)
+    settings = {"num_steps": 60, "num_sweeps": 3, "learning_rate": 1e-2}
+    log_z = exact_log_partition(model.prior).value
+    return refit_posterior(model, load_dataset("digits"), chains, log_partition=log_z, **(settings | changes))
+
+
+@pytest.mark.parametrize("model_share", [0.0, 0.5, 1.0])
+def test_the_bound_rises_and_the_generative_half_keeps_every_bit(run, model_share):
+    model = forgetful(run)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trains = [p.requires_grad for p in model.parameters()]
+    found = refit(model, model_share=model_share)
+    assert found.after.elbo > found.before.elbo + 1.0
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert not any(name.startswith(GENERATIVE) for name in changed)
+    assert any(name.startswith("posterior.norms") and name.endswith("running_mean") for name in changed)
+    assert any(name.startswith("hierarchy.posterior") for name in changed)
+    assert [p.requires_grad for p in model.parameters()] == trains
+    assert not any(module.training for module in model.modules())
+
+
+def test_it_is_repeated_by_the_seed(run):
+    models = [forgetful(run) for _ in range(3)]
+    for model, seed in zip(models, (0, 0, 1), strict=True):
+        refit(model, num_steps=3, seed=seed)
+    weights = [model.posterior.norms[0].offset for model in models]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_share": 1.5}, "model_share must be"),
+        ({"num_steps": 0}, "num_steps must be a positive integer"),
+        ({"batch_size": 300}, "chains must have a chain for each of the 150 draws"),
+        ({"batch_size": 1}, "batch_size must be a finite number of at least 2"),
+    ],
+)
+def test_what_does_not_fit_is_refused(run, changes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        refit(load_run(run).model, **changes)
