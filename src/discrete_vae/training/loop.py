@@ -31,6 +31,7 @@ from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run_checkpoints import RunCheckpoints
 from discrete_vae.training.selection import validation_score
 from discrete_vae.training.state import TrainingState, check_experiment
+from discrete_vae.training.step_times import shares_in_words
 from discrete_vae.training.step_trace import StepTrace
 
 _POSTERIOR_STREAM = 0x706F7374
@@ -110,6 +111,7 @@ def run_steps(
     checkpoints.warn_of_missing_lines(settings)
     clock = Clock(metrics.read())
     state.times.restart()
+    times: dict[str, float] = {}
     with yielding_threads(), progress or TrainingProgress(state.step, num_steps) as shown:
         while state.step < num_steps and not (stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
@@ -134,7 +136,7 @@ def run_steps(
                     epoch,
                     {
                         name: values[name]
-                        for name in ("elbo", "kl_discrete", "beta", *times)
+                        for name in ("elbo", "kl_discrete", "examples_per_second")
                         if name in values
                     },
                 )
@@ -155,6 +157,8 @@ def run_steps(
                 )
             if is_due(settings, state.step, num_steps):
                 state.times.restart()  # what the line itself took is not a step's
+        if shares := ", ".join(shares_in_words(times)):
+            shown.note(f"Time of the last steps: {shares}.")
         checkpoints.save_interim()
         if trace is not None and not trace.written:
             shown.note(trace.write())

@@ -98,11 +98,9 @@ def _shown(name: str, value: float) -> str:
     """A metric in words.
 
     Examples:
-        >>> _shown("elbo", -90.123), _shown("examples_per_second", 12345.6), _shown("chains_share", 0.104)
-        ('elbo -90.12', '12,346 examples/s', 'chains 10 %')
+        >>> _shown("elbo", -90.123), _shown("examples_per_second", 12345.6)
+        ('elbo -90.12', '12,346 examples/s')
     """
     if name == "examples_per_second":
         return f"{value:,.0f} examples/s"
-    if name.endswith("_share"):
-        return f"{name.removesuffix('_share')} {100 * value:.0f} %"
     return f"{name} {value:.2f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 
 import torch
@@ -67,3 +68,15 @@ class StepTimes:
         if device.type == "cpu":
             found |= {f"{part}_share": seconds / elapsed for part, seconds in self._seconds.items()}
         return found
+
+
+def shares_in_words(metrics: Mapping[str, float]) -> Iterator[str]:
+    """The share of each part that is known.
+
+    Examples:
+        >>> list(shares_in_words({"chains_share": 0.104, "seconds": 3.0}))
+        ['chains 10 %']
+    """
+    for part in PARTS:
+        if f"{part}_share" in metrics:
+            yield f"{part} {100 * metrics[f'{part}_share']:.0f} %"
