@@ -59,11 +59,6 @@ def test_the_step_size_rises_on_a_line():
     assert [schedules.learning_rate(config, t) for t in (0.0, 0.05, 0.1, 0.5)] == [0.0, 1.0, 2.0, 2.0]
 
 
-def test_runs_from_before_there_was_a_choice_load():
-    config = OptimizerConfig.from_json('{"learning_rate": 0.01, "final_fraction": 0.5, "eps": 1e-8}')
-    assert config == OptimizerConfig(learning_rate=0.01, rate=ExponentialRateConfig(final_fraction=0.5))
-
-
 def test_importance_samples_start_after_a_share_of_the_run():
     config = TrainingConfig(num_epochs=100, num_importance_samples=7, importance_start=0.05)
     found = [schedules.num_importance_samples(config, t) for t in (0.0, 0.049, 0.05, 1.0)]

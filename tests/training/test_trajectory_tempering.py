@@ -15,7 +15,7 @@ LED = apply_overrides(
         ("training.sampler", ["trajectory-tempering"]),
         ("training.sampler.num-chains", ["100"]),
         ("training.optimizer.learning-rate", ["0.3"]),
-        ("training.optimizer.final-fraction", ["1"]),
+        ("training.optimizer.rate.final-fraction", ["1"]),
         ("training.num-epochs", ["10"]),
         ("training.log-every", ["20"]),
         ("training.validate-every", ["50"]),

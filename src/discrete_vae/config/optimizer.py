@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from discrete_vae.config.base import ComponentConfig, Record
 from discrete_vae.config.numbers import Factor
@@ -83,15 +83,6 @@ class OptimizerConfig(Record):
         description="Decay of the weights of the Gaussian layers' prior networks, per step in units of the step size.",
     )
     eps: Factor = Field(default=1e-8, gt=0.0, description="Adam's epsilon, which keeps its divisions finite.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_single_decay(cls, fields: Any) -> Any:
-        """Runs from before there was a choice say final_fraction here."""
-        if isinstance(fields, dict) and "final_fraction" in fields and "rate" not in fields:
-            fields = dict(fields)
-            fields["rate"] = {"kind": "exponential", "final_fraction": fields.pop("final_fraction")}
-        return fields
 
 
 class AveragingConfig(Record):
