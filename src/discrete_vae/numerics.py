@@ -126,7 +126,7 @@ def bernoulli_entropy(logits: Tensor) -> Tensor:
 def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Let the written-out backward pass of an autograd function refuse to be differentiated in its turn.
 
-    Torch's `once_differentiable` is silent where the incoming gradient is a constant: second derivatives would then
+    Torch's own decorator for it is silent where the incoming gradient is a constant: second derivatives would then
     lack a term without a word.
     """
 
