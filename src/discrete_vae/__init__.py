@@ -13,6 +13,7 @@ from discrete_vae._version import __version__
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.factorial import FactorialBernoulli
     from discrete_vae.boltzmann.graph import GraphBoltzmann
+    from discrete_vae.boltzmann.log_partition import LogPartition
     from discrete_vae.boltzmann.rbm import RBM
     from discrete_vae.contention import yielding_threads
     from discrete_vae.data.load import load_dataset
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from discrete_vae.log_partition.bennett import bennett_log_partition
     from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
     from discrete_vae.log_partition.exact import exact_log_partition
-    from discrete_vae.log_partition.record import LogPartition
     from discrete_vae.model import DiscreteVAE
     from discrete_vae.objectives.elbo import Elbo
     from discrete_vae.objectives.kl_boltzmann import kl_to_boltzmann
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from discrete_vae.samplers.block_gibbs import BlockGibbs
     from discrete_vae.samplers.moments import Moments, RunningMoments
     from discrete_vae.samplers.parallel_tempering import ParallelTempering
+    from discrete_vae.samplers.trajectory_tempering import TrajectoryTempering
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
     from discrete_vae.smoothing.spike_slab import SpikeSlab
     from discrete_vae.training.load import LoadedRun, load_run
@@ -62,7 +63,7 @@ _LAZY_EXPORTS = {
     "HierarchicalPosterior": "posteriors.hierarchical",
     "LatentGroup": "posteriors.latent_group",
     "LoadedRun": "training.load",
-    "LogPartition": "log_partition.record",
+    "LogPartition": "boltzmann.log_partition",
     "Moments": "samplers.moments",
     "NoSharing": "hierarchy.no_sharing",
     "RunningMoments": "samplers.moments",
@@ -70,6 +71,7 @@ _LAZY_EXPORTS = {
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeSlab": "smoothing.spike_slab",
     "TrainingResult": "training.loop",
+    "TrajectoryTempering": "samplers.trajectory_tempering",
     "annealed_log_partition": "log_partition.annealed",
     "bennett_log_partition": "log_partition.bennett",
     "estimate_log_partition": "log_partition.estimate",
@@ -109,6 +111,7 @@ __all__ = [
     "SpikeExponential",
     "SpikeSlab",
     "TrainingResult",
+    "TrajectoryTempering",
     "__version__",
     "annealed_log_partition",
     "bennett_log_partition",

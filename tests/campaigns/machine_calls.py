@@ -99,6 +99,14 @@ def calls_of_machine(name: str, machine: Any) -> list[Call]:
             _optional=("inverse_temperatures",),
         ),
         right_call(
+            f"TrajectoryTempering({name})",
+            lambda num_sweeps, **k: dv.TrajectoryTempering(**k).step(num_sweeps),
+            num_sweeps=2,
+            sweeps_per_swap=1,
+            **sampler,
+            _sizes=(*sizes, "sweeps_per_swap"),
+        ),
+        right_call(
             f"RunningMoments({name})", moments, energy=machine, num_chains=6, every=1, _sizes=("every",)
         ),
         right_call(

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from discrete_vae import RBM, BlockGibbs, GraphBoltzmann, ParallelTempering
+from discrete_vae import RBM, BlockGibbs, GraphBoltzmann, ParallelTempering, TrajectoryTempering
 from discrete_vae.errors import InvalidInputError
 from tests.boltzmann.graphs import randomize
 from tests.samplers.test_block_gibbs import make_rbm
@@ -16,6 +16,7 @@ from tests.samplers.test_block_gibbs import make_rbm
 KINDS = {
     "block-gibbs": lambda energy: BlockGibbs(energy, 7, seed=2**64 - 1),
     "parallel-tempering": lambda energy: ParallelTempering(energy, 7, [0.0, 0.3, 1.0], seed=2**64 - 1),
+    "trajectory-tempering": lambda energy: TrajectoryTempering(energy, 7, seed=2**64 - 1),
 }
 
 

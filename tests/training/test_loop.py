@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from discrete_vae import exact_log_partition
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointWriteError
 from discrete_vae.training.elbo_sums import ElboSums

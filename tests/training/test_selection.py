@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.log_partition.estimate import comparable_log_partition
-from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.training.selection import validation_score
 from tests.log_partition.machines import random_rbm, wide_and_deep_mode
 from tests.training.tiny import CONFIG, start_run, train_quietly

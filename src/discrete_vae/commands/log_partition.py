@@ -12,7 +12,7 @@ from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
 
 if TYPE_CHECKING:
-    from discrete_vae.log_partition.record import LogPartition
+    from discrete_vae.boltzmann.log_partition import LogPartition
 
 
 @verb("log-partition", EXPLAINED)

@@ -48,7 +48,12 @@ from discrete_vae.config.prior import (
     PriorConfig,
     RBMConfig,
 )
-from discrete_vae.config.sampler import BlockGibbsConfig, ParallelTemperingConfig, SamplerConfig
+from discrete_vae.config.sampler import (
+    BlockGibbsConfig,
+    ParallelTemperingConfig,
+    SamplerConfig,
+    TrajectoryTemperingConfig,
+)
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig, SpikeSlabConfig
 from discrete_vae.config.training import (
     BetaBoundConfig,
@@ -104,6 +109,7 @@ __all__ = [
     "SpikeExponentialConfig",
     "SpikeSlabConfig",
     "TrainingConfig",
+    "TrajectoryTemperingConfig",
     "WarmUpConfig",
     "instantiate",
     "members",

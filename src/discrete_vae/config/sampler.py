@@ -34,4 +34,20 @@ class ParallelTemperingConfig(ComponentConfig):
     )
 
 
-SamplerConfig = Annotated[BlockGibbsConfig | ParallelTemperingConfig, Field(discriminator="kind")]
+class TrajectoryTemperingConfig(ComponentConfig):
+    """Persistent chains led by states of machines that the training has passed; tells log Z (arXiv 2607.27077)."""
+
+    target: ClassVar[str] = "discrete_vae.samplers.trajectory_tempering:TrajectoryTempering"
+    kind: Literal["trajectory-tempering"] = "trajectory-tempering"
+    num_chains: Count = Field(
+        default=2000, ge=2, description="Persistent chains; their spread is the error of log Z."
+    )
+    sweeps_per_swap: Count = Field(
+        default=100,
+        description="Sweeps of a training step after which chains may change to states of the last rung once more.",
+    )
+
+
+SamplerConfig = Annotated[
+    BlockGibbsConfig | ParallelTemperingConfig | TrajectoryTemperingConfig, Field(discriminator="kind")
+]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.checks import check_number
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.evaluation.chain_health import ChainHealth, chain_health
 from discrete_vae.evaluation.repeats import RepeatedLogPartition, repeat_log_partition
 from discrete_vae.log_partition.bennett import bennett_log_partition
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, exact_log_partition, num_enumerated_units
-from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.samplers.protocol import Sampler
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.checks import check_positive_int
-from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.noise import key_to_seed
 
 _STREAM = 0x726570

@@ -13,6 +13,7 @@ from typing import Any
 Fields = Mapping[str, Any]  # an experiment as `model_dump` gives it
 
 _LAYERS = {"smoke": 2, "short": 4, "paper": 10}
+_REPLICAS = 10  # a sweep of tempered chains costs one sweep per replica, about so many
 _CHANNELS = {
     "smoke": (8, 2),
     "short": (16, 3),
@@ -65,6 +66,12 @@ def _channels(experiment: Fields) -> tuple[int, ...]:
     return tuple(first * 2**level for level in range(min(halvings, most)))
 
 
+def _chains(experiment: Fields) -> int:
+    """The chains without replicas that the experiment's cost as much as."""
+    sampler = experiment["training"]["sampler"]
+    return sampler["num_chains"] * (_REPLICAS if sampler["kind"] == "parallel-tempering" else 1)
+
+
 def _smallest_divisor(number: int) -> int:
     """Above 1, so that layers fall into equal groups; 1 has only itself."""
     return next((divisor for divisor in range(2, number + 1) if number % divisor == 0), 1)
@@ -90,10 +97,8 @@ RULES: dict[tuple[str, str, str], Callable[[Fields], Any]] = {
     ("model.decoder", "mlp", "hidden"): lambda e: _widths(e)[-1:],
     # how many there are is a matter of the data
     ("model.likelihood", "categorical", "num_categories"): lambda e: 2,
-    # a sweep of tempered chains costs one sweep per replica, some ten of them
-    ("training.sampler", "block-gibbs", "num_chains"): lambda e: 10 * e["training"]["sampler"]["num_chains"],
-    ("training.sampler", "parallel-tempering", "num_chains"): lambda e: max(
-        1, e["training"]["sampler"]["num_chains"] // 10
-    ),
+    ("training.sampler", "block-gibbs", "num_chains"): lambda e: _chains(e),
+    ("training.sampler", "parallel-tempering", "num_chains"): lambda e: max(1, _chains(e) // _REPLICAS),
+    ("training.sampler", "trajectory-tempering", "num_chains"): lambda e: max(2, _chains(e)),
 }
 """Rules by the component's slot, its name and the field."""

@@ -9,10 +9,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.log_partition.work import tempered_work
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.kernels.philox import fair_coins

@@ -10,12 +10,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
 from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition import bridge
 from discrete_vae.log_partition.bridge_run import BridgeRun
-from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.kernels.sweeps import check_logits
 from discrete_vae.samplers.mode_jumps import ModeJumps

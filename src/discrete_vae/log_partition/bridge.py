@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from discrete_vae.log_partition.record import LogPartition
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.records import ShowsShapes
+from discrete_vae.samplers.bennett_ratio import bridge_term, solve_gaps
 
 LOW_RATE = 0.3
 """An exchange rate below which the ladder is placed anew, or blamed."""
@@ -22,10 +23,7 @@ _APART = 3.5  # standard errors between parts of the run that must agree
 class BridgeSums(ShowsShapes):
     """Sums over a stretch of a run, one entry per chain and gap of the ladder.
 
-    With w = F_{i+1} - F_i the work across gap i and c_i a guess of log Z_{i+1} - log Z_i, E[sigmoid(-(w + c_i))]
-    over states of replica i is exp(log Z_{i+1} - log Z_i - c_i) times E[sigmoid(w + c_i)] over states of replica
-    i + 1. That holds for every c_i that the states of the stretch had no part in; the variance is least at the true
-    value.
+    They are the terms of `bridge_term`, with c_i a guess of log Z_{i+1} - log Z_i.
 
     Attributes:
         forward: Sums of exp(c_i - reference) sigmoid(-(w + c_i)) over replica i, (chain, gap).
@@ -67,8 +65,8 @@ def bridge_terms(down: Tensor, up: Tensor, guess: Tensor, reference: Tensor) -> 
         guess: c, (gap,).
         reference: What forward terms are scaled by, (gap,), the same along a run.
     """
-    forward = torch.sigmoid(-(up[:, :-1] + guess)) * (guess - reference).exp()
-    backward = torch.sigmoid(down[:, 1:] + guess)
+    forward, backward = bridge_term(up[:, :-1], down[:, 1:], guess)
+    forward = forward * (guess - reference).exp()
     product = torch.zeros(len(guess), dtype=forward.dtype, device=forward.device)
     product[1:] = (forward[:, 1:] * backward[:, :-1]).sum(0)
     squares = torch.stack([forward.square().sum(0), backward.square().sum(0), product])
@@ -108,8 +106,7 @@ def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
     Source: Bennett 1976, eqs. 8 and 12; Rolfe 2017, section log-partition-function.
     """
     forward, backward = sums.forward.mean(0), sums.backward.mean(0)
-    gaps = reference + forward.log() - backward.log()
-    influence = (sums.forward / forward - sums.backward / backward).sum(1)
+    gaps, influence = solve_gaps(sums.forward, sums.backward, reference)
     # the same variance if all states were independent: a state serves the gaps on both of its sides
     count = len(sums.forward) * sums.num_states
     mean_forward, mean_backward = forward / sums.num_states, backward / sums.num_states

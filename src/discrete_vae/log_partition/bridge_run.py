@@ -9,11 +9,11 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition import bridge
 from discrete_vae.log_partition.bridge import BridgeSums, bridge_terms, solve_bridge
-from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.log_partition.work import tempered_work
 from discrete_vae.samplers.parallel_tempering import ParallelTempering
 

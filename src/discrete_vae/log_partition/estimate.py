@@ -10,12 +10,12 @@ from functools import partial
 
 from torch import Tensor
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
 from discrete_vae.checks import check_binary, check_index, check_number, check_positive_int, check_tensor
 from discrete_vae.log_partition.annealed import annealed_log_partition
 from discrete_vae.log_partition.bennett import bennett_log_partition, sample_bridge
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, exact_log_partition, num_enumerated_units
-from discrete_vae.log_partition.record import LogPartition
 from discrete_vae.noise import key_to_seed
 
 AGREEMENT = 0.1

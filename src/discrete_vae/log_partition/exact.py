@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy, check_parameters
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.record import LogPartition
 
 MAX_ENUMERATED_UNITS = 24
 """Units outside the largest block up to which log Z is enumerated at all: seconds, and gigabytes with a gradient."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 
 
@@ -39,4 +40,13 @@ class Sampler(Protocol):
 
     def load_state_dict(self, state: Mapping[str, Any], /) -> object:
         """Go on from a state that `state_dict` returned."""
+        ...
+
+
+@runtime_checkable
+class TellsLogPartition(Protocol):
+    """A sampler that can also tell log Z of its machine, at next to no cost; training then logs its value."""
+
+    def log_partition(self) -> LogPartition:
+        """Estimate log Z at the machine's present weights; the chains may change by it."""
         ...

@@ -10,6 +10,8 @@ from discrete_vae.config import (
     GaussianHierarchyConfig,
     GraphBoltzmannConfig,
     ParallelTemperingConfig,
+    SamplerConfig,
+    TrajectoryTemperingConfig,
     instantiate,
 )
 from discrete_vae.data.dataset import DataSplits
@@ -17,6 +19,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import check_memory, is_allocation_failure
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.samplers.ladder import start_ladder
+from discrete_vae.samplers.rungs import SETS
 
 # Least bytes. A parameter has its value, its gradient and two moments of Adam.
 _PER_PARAMETER = 16
@@ -45,9 +48,9 @@ def check_feasible(config: ExperimentConfig, dataset: DataSplits) -> None:
         raise InvalidInputError(
             "evaluation.num_examples", rule, num_examples, "Leave it out for all of them."
         )
-    # one chain of one unit: what the chains' settings have to obey does not depend on their number
+    # two chains of one unit: what the chains' settings have to obey does not depend on their number
     instantiate(
-        config.training.sampler.model_copy(update={"num_chains": 1}),
+        config.training.sampler.model_copy(update={"num_chains": 2}),
         energy=FactorialBernoulli(1),
         seed=config.seed,
     )
@@ -66,9 +69,6 @@ def check_chains_memory(config: ExperimentConfig) -> None:
     groups = config.model.posterior.groups
     networks = groups if isinstance(groups, int) else len(groups)
     networks += hierarchy.num_layers if isinstance(hierarchy, GaussianHierarchyConfig) else 0
-    replicas = 1
-    if isinstance(sampler, ParallelTemperingConfig):
-        replicas = len(sampler.inverse_temperatures or start_ladder())
     prior = config.model.prior
     edges = 0
     if isinstance(prior, GraphBoltzmannConfig) and prior.edges == "complete":
@@ -79,7 +79,7 @@ def check_chains_memory(config: ExperimentConfig) -> None:
         ("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers."),
         (
             "training.sampler.num_chains",
-            _PER_SPIN * units * replicas * sampler.num_chains,
+            _PER_SPIN * units * _states_per_chain(sampler) * sampler.num_chains,
             fewer.format("chains"),
         ),
         (
@@ -89,6 +89,12 @@ def check_chains_memory(config: ExperimentConfig) -> None:
         ),
     ):
         check_memory(argument, needed, repair)
+
+
+def _states_per_chain(sampler: SamplerConfig) -> int:
+    if isinstance(sampler, ParallelTemperingConfig):
+        return len(sampler.inverse_temperatures or start_ladder())
+    return 1 + SETS if isinstance(sampler, TrajectoryTemperingConfig) else 1
 
 
 def check_model_memory(config: ExperimentConfig) -> None:

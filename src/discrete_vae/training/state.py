@@ -22,7 +22,7 @@ from discrete_vae.nets.precision import set_precision
 from discrete_vae.nets.saved_weights import check_weights, load_weights
 from discrete_vae.noise import key_to_seed
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
-from discrete_vae.samplers.protocol import Sampler
+from discrete_vae.samplers.protocol import Sampler, TellsLogPartition
 from discrete_vae.training.adam import Adam
 from discrete_vae.training.checkpoint_checks import (
     MOMENTS,
@@ -102,15 +102,17 @@ class TrainingState:
         return state
 
     def estimate_log_partition(self, *, to_compare: bool = False) -> None:
-        """Estimate log Z at the prior's present weights, exactly or by a short annealing.
+        """Estimate log Z at the prior's present weights, by the sampler if it can, else exactly or by annealing.
 
         Args:
-            to_compare: Whether the value will be compared with other checkpoints': then annealing, which is too low on
-                average and may not know it, is not enough (`comparable_log_partition`).
+            to_compare: Whether the value will be compared with other checkpoints': then these, of which annealing is
+                too low on average and may not know it, are not enough (`comparable_log_partition`).
         """
         seed = key_to_seed(self.seed, _LOG_Z_STREAM, self.step)
         if to_compare:
             found = comparable_log_partition(self.model.prior, chains=self.chains.z, seed=seed)
+        elif isinstance(self.chains, TellsLogPartition):
+            found = self.chains.log_partition()
         else:
             found = quick_log_partition(
                 self.model.prior,

@@ -1,4 +1,4 @@
-"""What every estimate of log Z returns."""
+"""What every estimate of a machine's log Z returns."""
 
 from __future__ import annotations
 

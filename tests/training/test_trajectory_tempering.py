@@ -1,0 +1,60 @@
+"""Training with trajectory tempering as the negative phase, chosen in the config."""
+
+import torch
+
+from discrete_vae.config import TrajectoryTemperingConfig
+from discrete_vae.experiments.overrides import apply_overrides
+from discrete_vae.log_partition.exact import exact_log_partition
+from discrete_vae.samplers.trajectory_tempering import TrajectoryTempering
+from discrete_vae.training.load import load_run
+from tests.training.tiny import CONFIG, start_run, train_quietly
+
+LED = apply_overrides(
+    CONFIG,
+    [
+        ("training.sampler", ["trajectory-tempering"]),
+        ("training.sampler.num-chains", ["100"]),
+        ("training.optimizer.learning-rate", ["0.3"]),
+        ("training.optimizer.final-fraction", ["1"]),
+        ("training.num-epochs", ["10"]),
+        ("training.log-every", ["20"]),
+        ("training.validate-every", ["50"]),
+    ],
+)
+
+NUM_STEPS = 120
+
+
+def test_the_command_line_chooses_it():
+    assert LED.training.sampler == TrajectoryTemperingConfig(num_chains=100)
+
+
+def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
+    whole, broken = start_run(tmp_path / "whole", LED), start_run(tmp_path / "broken", LED)
+    result = train_quietly(whole, LED)
+    try:
+        train_quietly(broken, LED, stop_at=70)
+    except KeyboardInterrupt:
+        train_quietly(broken, LED)
+    assert result.num_steps == NUM_STEPS
+    first, second = load_run(whole, "last"), load_run(broken, "last")
+    assert isinstance(first.chains, TrajectoryTempering)
+    assert first.chains.num_rungs > 1
+    saved = second.chains.state_dict()
+    for name, value in first.chains.state_dict().items():
+        assert torch.equal(value, saved[name]), name
+    for name, value in first.model.state_dict().items():
+        assert torch.equal(value, second.model.state_dict()[name]), name
+
+
+def test_the_log_has_the_sampler_s_log_z_with_its_error(tmp_path):
+    run = start_run(tmp_path / "run", LED)
+    train_quietly(run, LED)
+    logged = [record for record in run.metrics().read() if "log_partition" in record]
+    own = [record for record in logged if record["step"] % 50 and record["step"] != NUM_STEPS]
+    assert len(own) == 4
+    assert all(0 < record["log_partition_std_error"] < 0.3 for record in own)
+    loaded = load_run(run, "last")
+    assert isinstance(loaded.chains, TrajectoryTempering)
+    found, exact = loaded.chains.log_partition(), exact_log_partition(loaded.model.prior)
+    assert abs(found.value - exact.value) < 5 * found.std_error
