@@ -57,7 +57,7 @@ def flat_parameters(energy: BoltzmannMachine, z: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def marginal_energy(machine: BoltzmannMachine, z: Tensor) -> Tensor:
+def reduced_energy(machine: BoltzmannMachine, z: Tensor) -> Tensor:
     """F of the units outside the first block, summed in float64.
 
     A sweep draws the first block before it reads it, so it acts on the other units alone, and their law is the one that

@@ -13,7 +13,7 @@ from discrete_vae.samplers.bennett_ratio import bridge_term, solve_gaps, weighte
 from discrete_vae.samplers.frozen_machines import (
     exchange_probabilities,
     frozen_machine,
-    marginal_energy,
+    reduced_energy,
 )
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
@@ -129,8 +129,8 @@ class Rungs(nn.Module):
                 sets.append(z[-1])
         self.set_state(guess=guesses, of_lower=sums[0], of_upper=sums[1])
         collected = torch.cat(sets)
-        work = marginal_energy(self.machine(energy, new), collected)
-        work = work - marginal_energy(self.machine(energy, new - 1), collected)
+        work = reduced_energy(self.machine(energy, new), collected)
+        work = work - reduced_energy(self.machine(energy, new - 1), collected)
         return collected, _effective_number(bridge_term(work, work, guesses[-1])[1].view(SETS, -1))
 
     def log_partition(self, energy: BoltzmannMachine) -> tuple[float, float]:
@@ -150,8 +150,8 @@ class Rungs(nn.Module):
         works = {}
         for gap in range(number % 2, len(self) - 1, 2):
             both = torch.stack(z[gap : gap + 2])
-            work = marginal_energy(self.machine(energy, gap + 1), both)
-            up, down = works[gap] = (work - marginal_energy(self.machine(energy, gap), both)).unbind()
+            work = reduced_energy(self.machine(energy, gap + 1), both)
+            up, down = works[gap] = (work - reduced_energy(self.machine(energy, gap), both)).unbind()
             accepted = (uniforms[gap] < exchange_probabilities(down, up))[:, None]
             z[gap], z[gap + 1] = both.where(~accepted, both.flip(0)).unbind()
         self._advance(energy, z)

@@ -22,8 +22,8 @@ from discrete_vae.samplers.frozen_machines import (
     exchange_probabilities,
     flat_parameters,
     frozen_machine,
-    marginal_energy,
     parameter_vector,
+    reduced_energy,
 )
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import check_logits, run_sweeps
@@ -171,7 +171,7 @@ class TrajectoryTempering(MarkovChains):
             pairs, count = None, min(self.sweeps_per_swap, end - self.sweep)
             z = run_sweeps(self.energy, z, count, key=self._key, first_sweep=self.sweep + 1)
             self.sweep += count
-        self._packed, self._free = pack_bits(z), marginal_energy(self.energy, z)
+        self._packed, self._free = pack_bits(z), reduced_energy(self.energy, z)
         return z
 
     @torch.no_grad()
@@ -190,7 +190,7 @@ class TrajectoryTempering(MarkovChains):
         value, error = self.rungs.log_partition(self.energy)
         weights = (self._free - pairs.free).softmax(0)
         ratio, ratio_error = weighted_ratio(
-            marginal_energy(self.energy, self._members()) - self._reservoir_free,
+            reduced_energy(self.energy, self._members()) - self._reservoir_free,
             pairs.work_here,
             weights,
             num_up=self._effective,
@@ -236,9 +236,9 @@ class TrajectoryTempering(MarkovChains):
         self._effective = effective
         for name, value in {
             "_packed": pack_bits(z),
-            "_free": marginal_energy(machine, z),
+            "_free": reduced_energy(machine, z),
             "_reservoir": pack_bits(reservoir),
-            "_reservoir_free": marginal_energy(machine, reservoir),
+            "_reservoir_free": reduced_energy(machine, reservoir),
         }.items():
             self.register_buffer(name, value, persistent=False)
 
@@ -249,9 +249,9 @@ class TrajectoryTempering(MarkovChains):
         last = self.rungs.machine(self.energy, len(self.rungs) - 1)
         return _Pairs(
             slots,
-            free=marginal_energy(self.energy, z),
-            free_last=marginal_energy(last, z),
-            work_there=marginal_energy(self.energy, self._members(slots)) - self._reservoir_free[slots],
+            free=reduced_energy(self.energy, z),
+            free_last=reduced_energy(last, z),
+            work_there=reduced_energy(self.energy, self._members(slots)) - self._reservoir_free[slots],
         )
 
     def _rate(self, pairs: _Pairs) -> float:
@@ -281,7 +281,7 @@ class TrajectoryTempering(MarkovChains):
         z = self._members()
 
         def rate(share: float) -> float:
-            work = marginal_energy(frozen_machine(self.energy, last + share * (now - last)), z)
+            work = reduced_energy(frozen_machine(self.energy, last + share * (now - last)), z)
             work = work - self._reservoir_free
             weights = (-work).softmax(0)
             return float((weights * exchange_probabilities(work, work.roll(1))).sum())
