@@ -10,7 +10,7 @@ from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann, Pa
 from discrete_vae.config import TrajectoryTemperingConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import exact_log_partition
-from discrete_vae.samplers import rungs, trajectory_tempering
+from discrete_vae.samplers import reservoir, rungs, trajectory_tempering
 from discrete_vae.samplers.frozen_machines import exchange_probabilities, reduced_energy
 from discrete_vae.samplers.packing import pack_bits
 from discrete_vae.samplers.protocol import Sampler, TellsLogPartition
@@ -102,7 +102,7 @@ def test_transitions_of_the_sampler_against_the_exact_matrix(monkeypatch):
     matrix = renewal_matrix(machine, RBM(2, 2))
     check_transitions(lambda z: renewed(machine, z), matrix, 4, repeats=4000)
     monkeypatch.setattr(
-        trajectory_tempering,
+        reservoir,
         "exchange_probabilities",
         lambda here, there: exchange_probabilities(there, here),
     )
@@ -191,17 +191,15 @@ def modes_of_odds(odds):
 def make_traded(chains):
     """A fault: members of the reservoir are traded away, so that modes keep their numbers."""
 
-    def renew(z, pairs):
-        after = TrajectoryTempering._renew(chains, z, pairs)
+    def go_on(z, pairs):
+        after, kept = TrajectoryTempering._go_on(chains, z, pairs), chains.reservoir
         taken = (after != z).any(1)
-        chains._reservoir[pairs.slots] = torch.where(
-            taken[:, None], pack_bits(z), chains._reservoir[pairs.slots]
-        )
-        free = chains._reservoir_free[pairs.slots]
-        chains._reservoir_free[pairs.slots] = torch.where(taken, pairs.free_last, free)
+        kept.packed[pairs.slots] = torch.where(taken[:, None], pack_bits(z), kept.packed[pairs.slots])
+        free = kept.free[pairs.slots]
+        kept.free[pairs.slots] = torch.where(taken, pairs.free - pairs.work_here, free)
         return after
 
-    chains._renew = renew
+    chains._go_on = go_on
 
 
 def test_modes_change_their_shares_where_plain_chains_stay_put(monkeypatch):
@@ -254,7 +252,7 @@ def test_every_machine_has_a_log_z_with_its_error(machine):
     assert set(chains.step(5).unique().tolist()) <= {0.0, 1.0}
     found = chains.log_partition()
     assert found.std_error < 0.1
-    assert abs(found.value - exact_log_partition(machine).value) < 5 * found.std_error + 1e-9
+    assert abs(found.value - exact_log_partition(machine).value) < 5 * found.std_error + 1e-5
 
 
 def test_a_machine_without_energy_is_known_exactly():

@@ -58,7 +58,7 @@ def flat_parameters(energy: BoltzmannMachine, z: Tensor) -> Tensor:
 
 @torch.no_grad()
 def reduced_energy(machine: BoltzmannMachine, z: Tensor) -> Tensor:
-    """F of the units outside the first block, summed in float64.
+    """F of the units outside the first block.
 
     A sweep draws the first block before it reads it, so it acts on the other units alone, and their law is the one that
     an exchange before a sweep has to keep.
@@ -71,7 +71,7 @@ def reduced_energy(machine: BoltzmannMachine, z: Tensor) -> Tensor:
         (...) float64, nats.
     """
     off = machine.compute_energy_without(z, 0).double()
-    return off - softplus_sum(machine.compute_block_logits(z, 0).double())
+    return off - softplus_sum(machine.compute_block_logits(z, 0)).double()
 
 
 def exchange_probabilities(work_here: Tensor, work_there: Tensor) -> Tensor:

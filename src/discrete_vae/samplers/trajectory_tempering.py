@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,16 +17,11 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.bennett_ratio import weighted_ratio
 from discrete_vae.samplers.chains import MarkovChains
-from discrete_vae.samplers.frozen_machines import (
-    exchange_probabilities,
-    flat_parameters,
-    frozen_machine,
-    parameter_vector,
-    reduced_energy,
-)
+from discrete_vae.samplers.frozen_machines import flat_parameters, parameter_vector, reduced_energy
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import check_logits, run_sweeps
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
+from discrete_vae.samplers.reservoir import Pairs, Reservoir, next_rung
 from discrete_vae.samplers.rungs import SETS, Rungs
 from discrete_vae.samplers.trajectory_state import check_trajectory_state
 
@@ -38,29 +32,12 @@ COLLAPSED_RATE = 0.1
 """Rate below which rungs are put between the last one and the machine."""
 
 MAX_RUNGS = 512
-_AIMED_RATE = 0.4  # with rungs that are put between
-_HALVINGS = 12  # in the search for their place
-_FEWEST_EFFECTIVE = 0.3  # share of chains that must carry the reweighting: they lag behind larger changes
 _MANY_RUNGS = 3  # at once; fewer are a matter of course while weights are small
 _PAIR_STREAM = 0x70616972
 
 
 class TrajectoryWarning(UserWarning):
     """The machine changed so much between two calls that its chains had to be led there over many rungs."""
-
-
-@dataclass(frozen=True)
-class _Pairs:
-    """Chains, and the members of the reservoir that they may go on from."""
-
-    slots: Tensor
-    free: Tensor
-    free_last: Tensor
-    work_there: Tensor
-
-    @property
-    def work_here(self) -> Tensor:
-        return self.free - self.free_last
 
 
 class TrajectoryTempering(MarkovChains):
@@ -117,8 +94,7 @@ class TrajectoryTempering(MarkovChains):
 
     _packed: Tensor
     _free: Tensor
-    _reservoir: Tensor
-    _reservoir_free: Tensor
+    reservoir: Reservoir
 
     def __init__(
         self, energy: BoltzmannMachine, num_chains: int, *, seed: int = 0, sweeps_per_swap: int = 100
@@ -167,7 +143,7 @@ class TrajectoryTempering(MarkovChains):
         pairs = self._catch_up()
         z = self.z
         while self.sweep < end:
-            z = self._renew(z, pairs or self._pair(z))
+            z = self._go_on(z, pairs or self._pair(z))
             pairs, count = None, min(self.sweeps_per_swap, end - self.sweep)
             z = run_sweeps(self.energy, z, count, key=self._key, first_sweep=self.sweep + 1)
             self.sweep += count
@@ -188,28 +164,28 @@ class TrajectoryTempering(MarkovChains):
         """
         pairs = self._catch_up()
         value, error = self.rungs.log_partition(self.energy)
-        weights = (self._free - pairs.free).softmax(0)
+        weights = pairs.weights(self._free)
         ratio, ratio_error = weighted_ratio(
-            reduced_energy(self.energy, self._members()) - self._reservoir_free,
+            self.reservoir.work(self.energy),
             pairs.work_here,
             weights,
-            num_up=self._effective,
+            num_up=self.reservoir.effective,
             num_down=1 / float(weights.square().sum()),
         )
         return LogPartition(
             value=value + ratio,
             std_error=math.hypot(error, ratio_error),
             method="trajectory tempering",
-            num_samples=len(self._reservoir) + self.num_chains,
+            num_samples=len(self.reservoir) + self.num_chains,
         )
 
-    def _catch_up(self) -> _Pairs:
+    def _catch_up(self) -> Pairs:
         """Add rungs until the machine is within reach of the last one; returns the pairs that show it."""
         self._follow()
         if values_are_known(self.energy.bias):
             check_logits(self.energy)
         pairs = self._pair(self.z)
-        self.swap_rate = rate = self._rate(pairs)
+        self.swap_rate = rate = pairs.rate(self._free)
         if rate >= LOW_RATE:
             return pairs
         now = parameter_vector(self.energy).to(self.rungs.parameters_of)
@@ -217,9 +193,12 @@ class TrajectoryTempering(MarkovChains):
         while frozen is not now:
             if len(self.rungs) == MAX_RUNGS:
                 raise _too_far()
-            frozen = now if rate >= COLLAPSED_RATE else self._reachable(now)
-            reservoir, effective = self.rungs.add(self.energy, frozen, self.z)
-            self._start(self.rungs.states(len(self.rungs) - 1, self.energy.num_units), reservoir, effective)
+            if rate >= COLLAPSED_RATE:
+                frozen = now
+            else:
+                frozen = next_rung(self.reservoir, self.energy, self.rungs.parameters_of[-1], now)
+            states, effective = self.rungs.add(self.energy, frozen, self.z)
+            self._start(self.rungs.states(len(self.rungs) - 1, self.energy.num_units), states, effective)
             added += 1
         if added > _MANY_RUNGS and self.sweep > 0:
             warnings.warn(
@@ -230,69 +209,22 @@ class TrajectoryTempering(MarkovChains):
             )
         return self._pair(self.z)
 
-    def _start(self, z: Tensor, reservoir: Tensor, effective: float) -> None:
+    def _start(self, z: Tensor, states: Tensor, effective: float) -> None:
         """Take chains and reservoir of the last rung."""
         machine = self.rungs.machine(self.energy, len(self.rungs) - 1)
-        self._effective = effective
-        for name, value in {
-            "_packed": pack_bits(z),
-            "_free": reduced_energy(machine, z),
-            "_reservoir": pack_bits(reservoir),
-            "_reservoir_free": reduced_energy(machine, reservoir),
-        }.items():
-            self.register_buffer(name, value, persistent=False)
+        self.reservoir = Reservoir(machine, states, effective)
+        self.register_buffer("_packed", pack_bits(z), persistent=False)
+        self.register_buffer("_free", reduced_energy(machine, z), persistent=False)
 
-    def _pair(self, z: Tensor) -> _Pairs:
-        """Pair each chain with a member of the reservoir, all different."""
-        generator = keyed_generator(self.seed, _PAIR_STREAM, self.sweep)
-        slots = torch.randperm(len(self._reservoir), generator=generator)[: self.num_chains].to(z.device)
+    def _pair(self, z: Tensor) -> Pairs:
         last = self.rungs.machine(self.energy, len(self.rungs) - 1)
-        return _Pairs(
-            slots,
-            free=reduced_energy(self.energy, z),
-            free_last=reduced_energy(last, z),
-            work_there=reduced_energy(self.energy, self._members(slots)) - self._reservoir_free[slots],
-        )
+        return self.reservoir.pair(self.energy, last, z, keyed_generator(self.seed, _PAIR_STREAM, self.sweep))
 
-    def _rate(self, pairs: _Pairs) -> float:
-        """The exchange rate, with chains reweighted to the machine as it is now."""
-        weights = (self._free - pairs.free).softmax(0)
-        rate = (weights * exchange_probabilities(pairs.work_here, pairs.work_there)).sum()
-        enough = 1 / weights.square().sum() >= _FEWEST_EFFECTIVE * self.num_chains
-        return float(torch.where(enough, rate, torch.zeros_like(rate)))
-
-    def _renew(self, z: Tensor, pairs: _Pairs) -> Tensor:
-        """Take what is accepted from the reservoir, which keeps it; the first block is to be drawn anew."""
+    def _go_on(self, z: Tensor, pairs: Pairs) -> Tensor:
+        """The chains, from members of the reservoir where that is accepted; the first block is to be drawn anew."""
         generator = keyed_generator(self.seed, _PAIR_STREAM, self.sweep, 1)
-        uniforms = torch.rand(self.num_chains, generator=generator).to(z.device)
-        accepted = uniforms < exchange_probabilities(pairs.work_here, pairs.work_there)
-        return torch.where(accepted[:, None], self._members(pairs.slots), z)
-
-    def _members(self, slots: Tensor | slice = slice(None)) -> Tensor:
-        """States of the reservoir, (state, unit) float32 in {0,1}."""
-        return unpack_bits(self._reservoir[slots], self.energy.num_units)
-
-    def _reachable(self, now: Tensor) -> Tensor:
-        """The point on the line from the last rung to the machine that exchanges with the rung at a rate near 0.4.
-
-        The rate is that of the reservoir with itself, reweighted; rungs that are close are estimated well.
-        """
-        last = self.rungs.parameters_of[-1]
-        z = self._members()
-
-        def rate(share: float) -> float:
-            work = reduced_energy(frozen_machine(self.energy, last + share * (now - last)), z)
-            work = work - self._reservoir_free
-            weights = (-work).softmax(0)
-            return float((weights * exchange_probabilities(work, work.roll(1))).sum())
-
-        low, high = 0.0, 1.0
-        if rate(high) >= _AIMED_RATE:
-            return now
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if rate(middle) >= _AIMED_RATE else (low, middle)
-        return last + high * (now - last)
+        accepted = torch.rand(len(z), generator=generator).to(z.device) < pairs.probabilities()
+        return torch.where(accepted[:, None], self.reservoir.members(self.energy.num_units, pairs.slots), z)
 
     def _integers(self) -> dict[str, int]:
         return super()._integers() | {"rung_sweep": self.rungs.sweep}
@@ -301,9 +233,9 @@ class TrajectoryTempering(MarkovChains):
         return {
             "z": self._packed.clone(),
             "free": self._free.clone(),
-            "reservoir": self._reservoir.clone(),
-            "reservoir_free": self._reservoir_free.clone(),
-            "numbers": torch.tensor([self._effective, self.swap_rate], dtype=torch.float64),
+            "reservoir": self.reservoir.packed.clone(),
+            "reservoir_free": self.reservoir.free.clone(),
+            "numbers": torch.tensor([self.reservoir.effective, self.swap_rate], dtype=torch.float64),
         } | {f"rung_{name}": value.clone() for name, value in self.rungs.named_buffers()}
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
@@ -321,10 +253,10 @@ class TrajectoryTempering(MarkovChains):
 
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         device = self._packed.device
-        for name in ("free", "reservoir", "reservoir_free"):
-            setattr(self, f"_{name}", state[name].to(device, copy=True))
-        self._packed = state["z"].to(device, copy=True)
-        self._effective, self.swap_rate = state["numbers"].tolist()
+        self._packed, self._free = (state[name].to(device, copy=True) for name in ("z", "free"))
+        self.reservoir.packed = state["reservoir"].to(device, copy=True)
+        self.reservoir.free = state["reservoir_free"].to(device, copy=True)
+        self.reservoir.effective, self.swap_rate = state["numbers"].tolist()
         self.rungs.set_state(
             **{name: state[f"rung_{name}"].to(device, copy=True) for name, _ in self.rungs.named_buffers()}
         )
