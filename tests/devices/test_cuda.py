@@ -11,6 +11,7 @@ from discrete_vae import (
     BlockGibbs,
     ParallelTempering,
     RunningMoments,
+    TrajectoryTempering,
     annealed_log_partition,
     bennett_log_partition,
     exact_log_partition,
@@ -153,7 +154,7 @@ def test_chains_wait_for_nothing_and_their_state_goes_to_the_cpu_and_back():
     assert moments.value().mean.device.type == "cuda"
 
 
-@pytest.mark.parametrize("kind", [BlockGibbs, ParallelTempering])
+@pytest.mark.parametrize("kind", [BlockGibbs, ParallelTempering, TrajectoryTempering])
 def test_chains_sample_the_machine(kind):
     machine = randomize(RBM(3, 2))
     states = ((torch.arange(32)[:, None] >> torch.arange(5)) & 1).float()

@@ -1,5 +1,6 @@
 """Training with trajectory tempering as the negative phase, chosen in the config."""
 
+import pytest
 import torch
 
 from discrete_vae.config import TrajectoryTemperingConfig
@@ -29,14 +30,19 @@ def test_the_command_line_chooses_it():
     assert LED.training.sampler == TrajectoryTemperingConfig(num_chains=100)
 
 
-def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
-    whole, broken = start_run(tmp_path / "whole", LED), start_run(tmp_path / "broken", LED)
-    result = train_quietly(whole, LED)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    run = start_run(tmp_path_factory.mktemp("led") / "whole", LED)
+    assert train_quietly(run, LED).num_steps == NUM_STEPS
+    return run
+
+
+def test_a_resumed_run_equals_an_unbroken_one(whole, tmp_path):
+    broken = start_run(tmp_path / "broken", LED)
     try:
         train_quietly(broken, LED, stop_at=70)
     except KeyboardInterrupt:
         train_quietly(broken, LED)
-    assert result.num_steps == NUM_STEPS
     first, second = load_run(whole, "last"), load_run(broken, "last")
     assert isinstance(first.chains, TrajectoryTempering)
     assert first.chains.num_rungs > 1
@@ -47,14 +53,12 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
         assert torch.equal(value, second.model.state_dict()[name]), name
 
 
-def test_the_log_has_the_sampler_s_log_z_with_its_error(tmp_path):
-    run = start_run(tmp_path / "run", LED)
-    train_quietly(run, LED)
-    logged = [record for record in run.metrics().read() if "log_partition" in record]
+def test_the_log_has_the_sampler_s_log_z_with_its_error(whole):
+    logged = [record for record in whole.metrics().read() if "log_partition" in record]
     own = [record for record in logged if record["step"] % 50 and record["step"] != NUM_STEPS]
     assert len(own) == 4
     assert all(0 < record["log_partition_std_error"] < 0.3 for record in own)
-    loaded = load_run(run, "last")
+    loaded = load_run(whole, "last")
     assert isinstance(loaded.chains, TrajectoryTempering)
     found, exact = loaded.chains.log_partition(), exact_log_partition(loaded.model.prior)
     assert abs(found.value - exact.value) < 5 * found.std_error

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.records import ShowsShapes
 from discrete_vae.samplers.frozen_machines import exchange_probabilities, frozen_machine, reduced_energy
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
 
@@ -19,8 +20,8 @@ _HALVINGS = 12  # in the search for its place
 _FEWEST_EFFECTIVE = 0.3  # share of chains that must carry the reweighting: they lag behind larger changes
 
 
-@dataclass(frozen=True)
-class Pairs:
+@dataclass(frozen=True, eq=False, repr=False)
+class Pairs(ShowsShapes):
     """Chains, and the members of the reservoir that they may go on from.
 
     Attributes:
