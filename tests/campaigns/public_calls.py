@@ -229,6 +229,6 @@ def _others(prior: Any) -> list[Call]:
             num_units=3,
             num_groups=1,
             _sizes=("num_layers", "num_units", "num_groups"),
-            _real=("x",),
+            _real=("x", "zeta"),
         ),
     ]
