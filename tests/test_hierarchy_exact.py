@@ -123,31 +123,35 @@ def log_joint(model, x, zeta, h):
     return model.likelihood.log_prob(parameters, x.expand(len(zeta), -1))
 
 
+def posterior_grid(model, x, noise, num_nodes):
+    """The posterior of one x on a grid: that of zeta, then zeta and h of all rows and the log-densities of h."""
+    networks, norms = model.posterior.networks, model.posterior.norms
+    q = posterior_quadrature(
+        lambda index, zeta: norms[index](networks[index](x.expand(len(zeta), -1), *[zeta[:, :1]][:index])),
+        model.posterior.groups,
+        model.smoothing,
+        num_nodes,
+    )
+    rows, eps = grid(q.nodes.zeta, noise)
+
+    def posterior_layer(zeta, h):
+        network = model.hierarchy.posterior[h.shape[1]]
+        return network(x.expand(len(zeta), -1), torch.cat([zeta, h.flatten(1)], 1))
+
+    h, log_q = follow(posterior_layer, rows, eps)
+    log_p = sum(
+        normal(model.hierarchy.prior.next_layer(rows, h[:, :m])).log_prob(h[:, m]).sum(-1)
+        for m in range(h.shape[1])
+    )
+    return q, rows, h, log_q, log_p
+
+
 def exact_terms(model, num_nodes):
     """Mean over X of reconstruction, KL of z and KL of h, from densities alone, no closed-form KL."""
     noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
     means = []
     for x in X:
-        networks, norms = model.posterior.networks, model.posterior.norms
-        q = posterior_quadrature(
-            lambda index, zeta, x=x, networks=networks, norms=norms: norms[index](
-                networks[index](x.expand(len(zeta), -1), *[zeta[:, :1]][:index])
-            ),
-            model.posterior.groups,
-            model.smoothing,
-            num_nodes[0],
-        )
-        rows, eps = grid(q.nodes.zeta, noise)
-
-        def posterior_layer(zeta, h, x=x):
-            network = model.hierarchy.posterior[h.shape[1]]
-            return network(x.expand(len(zeta), -1), torch.cat([zeta, h.flatten(1)], 1))
-
-        h, log_q = follow(posterior_layer, rows, eps)
-        log_p = sum(
-            normal(model.hierarchy.prior.next_layer(rows, h[:, :m])).log_prob(h[:, m]).sum(-1)
-            for m in range(h.shape[1])
-        )
+        q, rows, h, log_q, log_p = posterior_grid(model, x, noise, num_nodes[0])
         below = torch.stack([log_joint(model, x, rows, h), log_q - log_p], -1)
         inner = torch.tensordot(weight, below.unflatten(0, (-1, len(noise))), dims=([0], [1]))
         kl = q.log_q - log_prior(model)(q.nodes.z)

@@ -10,18 +10,16 @@ from discrete_vae.hierarchy.many_draws import ManyDraws
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.objectives import partial_bound
 from discrete_vae.testing.goodness_of_fit import check_mean
-from discrete_vae.testing.quadrature import normal_nodes, posterior_quadrature
+from discrete_vae.testing.quadrature import normal_nodes
 from tests.test_hierarchy_exact import (
     X,
     build,
     exact_log_likelihood,
     exact_terms,
     flat_gradient,
-    follow,
-    grid,
     log_joint,
     log_prior,
-    normal,
+    posterior_grid,
 )
 
 ONE, TWO = "one layer, no sharing", "two layers, complete sharing"
@@ -33,26 +31,7 @@ def exact_bound(model, num_samples, num_nodes):
     noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
     means = []
     for x in X:
-        networks, norms = model.posterior.networks, model.posterior.norms
-        q = posterior_quadrature(
-            lambda index, zeta, x=x, networks=networks, norms=norms: norms[index](
-                networks[index](x.expand(len(zeta), -1), *[zeta[:, :1]][:index])
-            ),
-            model.posterior.groups,
-            model.smoothing,
-            num_nodes[0],
-        )
-        rows, eps = grid(q.nodes.zeta, noise)
-
-        def posterior_layer(zeta, h, x=x):
-            network = model.hierarchy.posterior[h.shape[1]]
-            return network(x.expand(len(zeta), -1), torch.cat([zeta, h.flatten(1)], 1))
-
-        h, log_q = follow(posterior_layer, rows, eps)
-        log_p = sum(
-            normal(model.hierarchy.prior.next_layer(rows, h[:, :m])).log_prob(h[:, m]).sum(-1)
-            for m in range(h.shape[1])
-        )
+        q, rows, h, log_q, log_p = posterior_grid(model, x, noise, num_nodes[0])
         log_weight = (log_joint(model, x, rows, h) + log_p - log_q).unflatten(0, (-1, len(noise)))
         inner, many = log_weight, weight
         for _ in range(num_samples - 1):

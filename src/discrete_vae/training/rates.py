@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 
 class ConstantRate:
@@ -14,6 +15,7 @@ class ConstantRate:
         return 1.0
 
 
+@dataclass(frozen=True)
 class ExponentialRate:
     """f^t after a share t of the run.
 
@@ -25,14 +27,14 @@ class ExponentialRate:
         0.1
     """
 
-    def __init__(self, final_fraction: float) -> None:
-        self.final_fraction = final_fraction
+    final_fraction: float
 
     def __call__(self, progress: float) -> float:
         """The share after a share of the run, which is from 0 to 1."""
         return self.final_fraction**progress
 
 
+@dataclass(frozen=True)
 class CosineRate:
     """f + (1 - f) (1 + cos pi t) / 2 after a share t of the run.
 
@@ -44,8 +46,7 @@ class CosineRate:
         0.75
     """
 
-    def __init__(self, final_fraction: float) -> None:
-        self.final_fraction = final_fraction
+    final_fraction: float
 
     def __call__(self, progress: float) -> float:
         """The share after a share of the run, which is from 0 to 1."""
