@@ -1,5 +1,6 @@
 """The CUDA kernel: interpreted and compiled without a GPU, its choice and what happens where it fails, and on a GPU."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -178,8 +179,15 @@ def try_on_cpu(attempt, kernel, device, left, right):
     attempt(kernel, torch.device("cpu"), left, right)
 
 
-def test_the_trial_passes_the_reference():
-    trial._try_on_device(torch_reference.run, torch.device("cpu"), 64, 16)
+@pytest.mark.parametrize(("share", "wrong"), [(0.0, False), (0.005, False), (0.02, True)])
+def test_the_trial_tells_rounding_from_wrong_states(share, wrong):
+    def flips(energy, z, call):
+        states = torch_reference.run(energy, z, call)
+        states.view(-1)[: round(share * states.numel())].neg_().add_(1)
+        return states
+
+    with pytest.raises(RuntimeError, match="states are wrong") if wrong else contextlib.nullcontext():
+        trial._try_on_device(flips, torch.device("cpu"), 64, 16)
 
 
 class TestOnGpu:
