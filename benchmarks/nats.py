@@ -10,6 +10,7 @@ has as many steps as its own speed allows, with --steps all have the same. Test 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.load import load_run
 from discrete_vae.training.loop import training_step
+from discrete_vae.training.refit_run import RunRefit
 from discrete_vae.training.run import train
 from discrete_vae.training.state import TrainingState
 
@@ -54,6 +56,8 @@ MEASURES = {
     "batch-50": "--training.batch-size 50",
     "batch-200": "--training.batch-size 200",
 }
+REFIT = "refit"
+"""The measure that trains nothing: it fits the posteriors of the runs without a measure anew, by `dvae refit`."""
 HEAD = """# Nats per measure
 
 What single measures of training bring, from runs of `benchmarks/nats.py`. Validation examples alone are read.
@@ -153,6 +157,32 @@ def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: 
     )
 
 
+def validated(folder: Path, dataset: DataSplits, args: argparse.Namespace) -> Outcome:
+    """What validation examples say of a run, found anew unless it is there in these numbers."""
+    wanted = args.num_samples, min(args.num_examples, len(dataset.valid))
+    found = Outcome.read(folder.with_suffix(".json"))
+    if found is None or (found.num_samples, len(found.index)) != wanted:
+        validate(folder, dataset, args.num_examples, args.num_samples)
+        found = Outcome.read(folder.with_suffix(".json"))
+    assert found is not None
+    return found
+
+
+def refitted(plain: Path, folder: Path, dataset: DataSplits, seed: int) -> tuple[int, np.ndarray]:
+    """Fit the posterior of a run anew, unless that is done.
+
+    Returns:
+        Steps and course of the run with those of the refit.
+    """
+    run = RunDirectory.open(plain)
+    if not folder.exists():
+        RunRefit(run, load_run(run), dataset, folder, seed=seed).run()
+    found = json.loads(RunDirectory.open(folder).refit_path.read_text())
+    course = read_course(run.metrics().read())
+    end = course[-1, 0] + found["seconds"] / 60, found["after"]["elbo"]
+    return run.checkpoints().steps()[-1] + found["config"]["num_steps"], np.vstack([course, end])
+
+
 def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[Outcome]:
     """Train and validate what is not there yet, seed after seed, so that a break leaves whole seeds."""
     base = measured_config(load_experiment(args.experiment, size=args.size), args.base, 0)
@@ -165,6 +195,12 @@ def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[
                 continue
             folder = args.runs / _file_name(args, budget) / f"{name.replace(' ', '-')}-{seed}"
             folder.parent.mkdir(parents=True, exist_ok=True)
+            if name == REFIT:
+                print(f"{name}, seed {seed}: {folder}", flush=True)
+                plain = folder.with_name(f"{PLAIN.replace(' ', '-')}-{seed}")
+                num_steps, course = refitted(plain, folder, dataset, seed)
+                yield validated(folder, dataset, args).of(name, seed, num_steps, course)
+                continue
             try:
                 config = run_config(folder, base, options, seed, dataset, args)
             except InvalidInputError as error:
@@ -175,14 +211,8 @@ def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[
             result = train(config, dataset, folder)
             if result.step < result.num_steps:
                 raise SystemExit("stopped; the same words go on")
-            wanted = args.num_samples, min(args.num_examples, len(dataset.valid))
-            found = Outcome.read(folder.with_suffix(".json"))
-            if found is None or (found.num_samples, len(found.index)) != wanted:
-                validate(folder, dataset, args.num_examples, args.num_samples)
-                found = Outcome.read(folder.with_suffix(".json"))
-            assert found is not None
             course = read_course(RunDirectory.open(folder).metrics().read())
-            yield found.of(name, seed, result.num_steps, course)
+            yield validated(folder, dataset, args).of(name, seed, result.num_steps, course)
 
 
 def _file_name(args: argparse.Namespace, budget: str) -> str:
@@ -201,7 +231,8 @@ def main(words: Sequence[str] | None = None) -> None:
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--minutes", type=float, help="of training, for each run")
     budget.add_argument("--steps", type=int, help="of each run")
-    parser.add_argument("--measures", nargs="+", choices=[*MEASURES], default=[*MEASURES], metavar="NAME")
+    known = {"choices": [*MEASURES, REFIT], "default": [*MEASURES, REFIT]}
+    parser.add_argument("--measures", nargs="+", metavar="NAME", **known)
     parser.add_argument("--add", nargs=2, action="append", default=[], metavar=("NAME", "OPTIONS"))
     parser.add_argument("--base", default="", metavar="OPTIONS", help="of all runs, for example a hierarchy")
     parser.add_argument("--seeds", type=int, default=3)
@@ -214,7 +245,9 @@ def main(words: Sequence[str] | None = None) -> None:
     args = parser.parse_args(words)
     if args.threads:
         torch.set_num_threads(args.threads)
-    measures = {PLAIN: ""} | {name: MEASURES[name] for name in args.measures} | dict(args.add)
+    measures = (
+        {PLAIN: ""} | {name: MEASURES.get(name, "dvae refit RUN") for name in args.measures} | dict(args.add)
+    )
     found = list(outcomes(args, measures))
     budget = f"{args.steps} steps" if args.steps else f"{args.minutes:g} minutes"
     title = f"{args.experiment}, size {args.size}, {budget}" + (f", {args.base}" if args.base else "")

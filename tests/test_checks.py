@@ -34,7 +34,9 @@ def test_positive_int_accepts():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, "1", None, True, 0.0, 2.5])
 def test_number_refuses(value):
-    with pytest.raises(InvalidInputError, match="a must be a finite number above 0 of at most 2; received"):
+    with pytest.raises(
+        InvalidInputError, match="a must be a finite number above 0 and of at most 2; received"
+    ):
         checks.check_number("a", value, above=0, at_most=2, repair="Choose 1.")
 
 

@@ -59,7 +59,7 @@ def promised_targets(text: str) -> set[str]:
     return set(re.findall(r"(?:`|^\$ )make ([a-z-]+)", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("table", PAPER)
+@pytest.mark.parametrize("table", [*PAPER, "Beyond the paper"])
 def test_paper_map_is_true(table):
     rows = map_rows((ROOT / "docs/paper-map.md").read_text())[table]
     problems = [f"{row[0]} {row[1]} {problem}" for row in rows if (problem := row_problem(row))]
@@ -140,7 +140,7 @@ def shown_commands(name: str) -> list[tuple[list[str], str]]:
 def test_the_commands_of_the_command_line_page_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     commands = shown_commands("docs/command-line.md")
-    assert len(commands) == 8
+    assert len(commands) == 10
     for (program, *words), output in commands:
         assert program == "dvae"
         status = main(words)

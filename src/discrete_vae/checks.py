@@ -48,10 +48,10 @@ def check_number(
     Raises:
         InvalidInputError: If it is not a number, not finite, or outside the bounds.
     """
-    rule = "must be a finite number"
-    rule += f" above {above:g}" if above > -math.inf else ""
-    rule += f" of at least {at_least:g}" if at_least > -math.inf else ""
-    rule += f" of at most {at_most:g}" if at_most < math.inf else ""
+    bounds = [f"above {above:g}"] if above > -math.inf else []
+    bounds += [f"of at least {at_least:g}"] if at_least > -math.inf else []
+    bounds += [f"of at most {at_most:g}"] if at_most < math.inf else []
+    rule = " ".join(["must be a finite number", " and ".join(bounds)]).rstrip()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidInputError(name, rule, repr(value)[:80], repair)
     try:

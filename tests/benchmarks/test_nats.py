@@ -1,5 +1,6 @@
 """The comparison of measures: pairing of seeds and examples, resumable runs, validation examples alone."""
 
+import functools
 import math
 import sys
 from pathlib import Path
@@ -92,3 +93,24 @@ def test_runs_of_another_base_lie_apart(tmp_path, monkeypatch):
         with pytest.raises(SystemExit):
             nats.main(["digits", "--steps", "9", "--base", base, "--runs", str(tmp_path)])
     assert len({folder.parent for folder in folders}) == 3
+
+
+def test_a_refit_is_measured_beside_the_run_that_it_is_made_of(tmp_path, monkeypatch):
+    import nats
+
+    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1", "--measures", "refit"]
+    words += ["--num-examples", "9", "--num-samples", "5"]
+    words += ["--runs", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")]
+    monkeypatch.setattr(nats, "RunRefit", functools.partial(nats.RunRefit, num_steps=3))
+    nats.main(words)
+    lines = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")]
+    plain, refit = (line.strip("| ").split(" | ") for line in lines[2:])
+    assert (plain[0], refit[0]) == ("as it is", "refit: `dvae refit RUN`")
+    assert (plain[7], refit[7]) == ("12", "15")
+    assert float(refit[2]) == pytest.approx(float(refit[1]) - float(plain[1]), abs=0.002)
+    monkeypatch.setattr(nats, "RunRefit", None)  # all is there
+    monkeypatch.setattr(nats, "validate", None)
+    nats.main(words)
+    assert [
+        line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")
+    ] == lines

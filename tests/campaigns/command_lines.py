@@ -180,6 +180,8 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         words = words[:-2]
     if verb == "sample":
         words += ["--num-rows", "2", "--num-sweeps", "3"]
+    if verb == "refit":
+        words += ["--num-steps", "3"]
     parameter = chosen.choice(_options(verb))
     option, kind = parameter.opts[-1], chosen.random()
     if parameter.is_flag or kind < 0.1:

@@ -15,6 +15,7 @@ VERBS = [
     lambda run: ("evaluate", run),
     lambda run: ("sample", run),
     lambda run: ("log-partition", run),
+    lambda run: ("refit", run),
 ]
 SMALL = ("--num-rows", 2, "--num-sweeps", 3, "--num-chains", 2, "--num-draws", 2)
 
@@ -29,7 +30,7 @@ def change(run, old='"learning_rate": 0.', new='"learning_rate": 1.'):
     return hashlib.sha256(before).hexdigest(), hashlib.sha256(after).hexdigest()
 
 
-@pytest.mark.parametrize("words", VERBS, ids=["train", "evaluate", "sample", "log-partition"])
+@pytest.mark.parametrize("words", VERBS, ids=["train", "evaluate", "sample", "log-partition", "refit"])
 @pytest.mark.parametrize(
     ("old", "new"),
     [('"learning_rate": 0.', '"learning_rate": 1.'), ('"seed": 0,\n  "data"', '"seed": 1,\n  "data"')],

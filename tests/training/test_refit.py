@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import exact_log_partition, load_dataset
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.samplers.block_gibbs import BlockGibbs
 from discrete_vae.training.load import load_run
 from discrete_vae.training.refit import refit_posterior
@@ -56,6 +56,31 @@ def test_the_bound_rises_and_the_generative_half_keeps_every_bit(run, model_shar
     assert not any(module.training for module in model.modules())
 
 
+def test_products_in_bfloat16_raise_it_too_and_leave_no_copies(run):
+    model = forgetful(run)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    found = refit(model, precision=torch.bfloat16)
+    assert found.after.elbo > found.before.elbo + 1.0
+    state = model.state_dict()
+    assert all(value.equal(before[name]) for name, value in state.items() if name.startswith(GENERATIVE))
+    assert {value.dtype for value in state.values() if value.is_floating_point()} == {torch.float32}
+    assert all(getattr(part, "working", None) is None for part in model.modules())
+
+
+def test_each_step_is_reported_and_few_chains_do(run):
+    model, told = load_run(run).model, []
+    chains = BlockGibbs(model.prior, 3, seed=1)
+    settings = {"log_partition": 3.0, "num_steps": 4, "num_sweeps": 1, "batch_size": 20}
+    refit_posterior(model, load_dataset("digits"), chains, report=lambda *step: told.append(step), **settings)
+    assert [step for step, _ in told] == [1, 2, 3, 4]
+    assert all(loss > 0 for _, loss in told)
+
+
+def test_a_diverged_weight_is_named(run):
+    with pytest.raises(NonFiniteLossError, match=r"the weight [a-z]+\..* is (nan|-?inf) at step 1;"):
+        refit(load_run(run).model, learning_rate=1e38, num_steps=3)
+
+
 def test_it_is_repeated_by_the_seed(run):
     models = [forgetful(run) for _ in range(3)]
     for model, seed in zip(models, (0, 0, 1), strict=True):
@@ -70,7 +95,7 @@ def test_it_is_repeated_by_the_seed(run):
     [
         ({"model_share": 1.5}, "model_share must be"),
         ({"num_steps": 0}, "num_steps must be a positive integer"),
-        ({"batch_size": 300}, "chains must have a chain for each of the 150 draws"),
+        ({"num_sweeps": 0}, "num_sweeps must be a positive integer"),
         ({"batch_size": 1}, "batch_size must be a finite number of at least 2"),
     ],
 )

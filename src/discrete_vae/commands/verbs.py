@@ -16,6 +16,7 @@ VERBS = {
     "list": ("listing:run_list", "experiments, data sets and components"),
     "validate": ("validate:run_validate", "everything but training: shapes, parameter counts, memory"),
     "train": ("train:run_train", "train an experiment, or a model of your own data"),
+    "refit": ("refit:run_refit", "fit the posterior of a trained model anew, as a run of its own"),
     "evaluate": (
         "evaluate:run_evaluate",
         "log-likelihood, ELBO and log Z on test data, with standard errors",

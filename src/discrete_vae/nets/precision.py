@@ -37,17 +37,19 @@ def set_precision(module: nn.Module, dtype: torch.dtype) -> list[WorkingWeight]:
 
 
 @contextmanager
-def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[None]:
+def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[list[WorkingWeight]]:
     """Within the block, the products of a module's multilayer perceptrons are computed in a precision.
 
     Args:
         module: The model.
         dtype: float32 or bfloat16.
+
+    Yields:
+        What `set_precision` returns.
     """
     before = [(part, part.working) for part in module.modules() if isinstance(part, ConcatLinear)]
-    set_precision(module, dtype)
     try:
-        yield
+        yield set_precision(module, dtype)
     finally:
         for part, working in before:
             part.working = working

@@ -30,6 +30,7 @@ class RunDirectory:
         best_path: ``best.json``, the step of the best checkpoint and what made it the best.
         evaluation_path: ``evaluation.json``, the fullest evaluation; the folder ``evaluations`` has all of them.
         figures_path: ``figures``.
+        refit_path: ``refit.json``, there if the run's posterior is one that `dvae refit` fitted anew.
         profile_path: ``profile.json``, the trace of single steps that `dvae train --profile` leaves.
 
     Examples:
@@ -50,6 +51,7 @@ class RunDirectory:
         self.best_path = path / "best.json"
         self.evaluation_path = path / "evaluation.json"
         self.figures_path = path / "figures"
+        self.refit_path = path / "refit.json"
         self.profile_path = path / "profile.json"
 
     @classmethod
@@ -73,17 +75,20 @@ class RunDirectory:
         return cls(folder)
 
     @staticmethod
-    def check_new(path: str | Path) -> Path:
+    def check_new(path: str | Path, *, argument: str = "run_dir") -> Path:
         """Return the folder of a new run if it may be made; touches nothing.
+
+        Args:
+            path: Where; ``~`` is the home directory.
+            argument: What messages call it.
 
         Raises:
             InvalidInputError: If the path is empty or a file, or a folder that holds anything.
         """
-        folder = unicode_path("run_dir", path)
+        folder = unicode_path(argument, path)
+        repair = f"Give another {'--run-dir' if argument == 'run_dir' else argument}."
         if folder.exists() and not folder.is_dir():
-            raise InvalidInputError(
-                "run_dir", "must be a folder", f"the file {folder}", "Give another --run-dir."
-            )
+            raise InvalidInputError(argument, "must be a folder", f"the file {folder}", repair)
         if folder.is_dir():
             entries = sorted(
                 entry.name
@@ -94,12 +99,9 @@ class RunDirectory:
                 received = (
                     f"{folder}, which holds {', '.join(entries[:3])}{', ...' if len(entries) > 3 else ''}"
                 )
-                repair = (
-                    f"Give another --run-dir, or continue: dvae train --resume --run-dir {folder}."
-                    if (folder / "config.json").is_file()
-                    else "Give another --run-dir."
-                )
-                raise InvalidInputError("run_dir", "must be a new or empty folder", received, repair)
+                if argument == "run_dir" and (folder / "config.json").is_file():
+                    repair = f"{repair[:-1]}, or continue: dvae train --resume --run-dir {folder}."
+                raise InvalidInputError(argument, "must be a new or empty folder", received, repair)
         return folder
 
     @classmethod

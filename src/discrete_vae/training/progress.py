@@ -24,9 +24,12 @@ class TrainingProgress:
         first_step: Steps done before this process.
         num_steps: Steps of the whole run.
         console: Where to write; None means standard error.
+        what: What is done, for the bar.
     """
 
-    def __init__(self, first_step: int, num_steps: int, console: Console | None = None) -> None:
+    def __init__(
+        self, first_step: int, num_steps: int, console: Console | None = None, *, what: str = "training"
+    ) -> None:
         self._console = console or Console(file=sys.stderr, soft_wrap=True)
         self._first_step, self._num_steps = first_step, num_steps
         self._start = time.monotonic()
@@ -35,14 +38,14 @@ class TrainingProgress:
         self._bar: Progress | None = None
         if self._console.is_terminal:
             columns = (
-                TextColumn("training"),
+                TextColumn(what),
                 BarColumn(),
                 MofNCompleteColumn(),
                 TimeRemainingColumn(compact=True),
                 TextColumn("{task.fields[status]}"),
             )
             self._bar = Progress(*columns, console=self._console)
-            self._task = self._bar.add_task("training", total=num_steps, completed=first_step, status="")
+            self._task = self._bar.add_task(what, total=num_steps, completed=first_step, status="")
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -76,16 +79,17 @@ class TrainingProgress:
         if left > _WORTH_SAYING:
             self.note(f"about {in_words(left)} for the {self._num_steps - step:,} steps to come")
 
-    def show(self, step: int, epoch: float, values: Mapping[str, float]) -> None:
-        """Show metrics: beside the bar, or as a line of their own."""
+    def show(self, step: int, epoch: float | None, values: Mapping[str, float]) -> None:
+        """Show metrics: beside the bar, or as a line of their own, which says the epoch where there is one."""
         text = "  ".join(_shown(name, value) for name, value in values.items())
         if self._bar is not None:
             self._bar.update(self._task, completed=step, status=text)
             return
         done = step - self._first_step
+        passed = "" if epoch is None else f"epoch {epoch:.1f}  "
         left = (time.monotonic() - self._start) / max(done, 1) * (self._num_steps - step)
         self._console.print(
-            f"step {step}/{self._num_steps}  epoch {epoch:.1f}  {text}  {in_words(left)} left",
+            f"step {step}/{self._num_steps}  {passed}{text}  {in_words(left)} left",
             highlight=False,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,10 +16,16 @@ from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.finite_weights import check_weights, non_finite_weight
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.precision import precision_of_products
 from discrete_vae.noise import key_to_seed, keyed_generator
 from discrete_vae.samplers.protocol import Sampler
+from discrete_vae.training.adam import Adam
 from discrete_vae.training.rates import CosineRate
+
+MODEL_SHARE, LEARNING_RATE = 0.5, 1e-3
+"""Share of a batch that the model draws and largest step size, where none are given."""
 
 _STREAM, _VALIDATION_STREAM = 0x7265666974, 0x726576616C
 _FINAL_FRACTION, _DRAWS = 0.01, 5
@@ -46,12 +52,15 @@ def refit_posterior(
     chains: Sampler,
     *,
     log_partition: float,
+    log_partition_std_error: float = 0.0,
     num_steps: int,
     batch_size: int = 100,
-    model_share: float = 0.5,
-    learning_rate: float = 1e-3,
+    model_share: float = MODEL_SHARE,
+    learning_rate: float = LEARNING_RATE,
     num_sweeps: int = 20,
     seed: int = 0,
+    precision: torch.dtype = torch.float32,
+    report: Callable[[int, float], None] | None = None,
 ) -> Refit:
     """Raise the ELBO on training examples and on draws of the model by the encoder and the posteriors alone.
 
@@ -65,49 +74,63 @@ def refit_posterior(
         dataset: Its data: training examples are learned from, validation examples measured.
         chains: Chains of the model's prior, at its distribution; they are swept on.
         log_partition: log Z of the prior, nats; it shifts both results alike.
+        log_partition_std_error: Its standard error, nats; carried into the results.
         num_steps: Steps of Adam, whose step size falls to a hundredth as half a cosine.
         batch_size: Examples per step, at least 2.
         model_share: Share of them that the model draws, from 0 to 1.
         learning_rate: Largest step size.
         num_sweeps: Sweeps of the chains between two steps.
         seed: Seed of all noise.
+        precision: Of the networks' products while they are fitted, float32 or bfloat16; both bounds are in float32.
+        report: Called after each step with the steps done and the loss, nats.
 
     Returns:
         The bound before and after.
 
     Raises:
-        InvalidInputError: If a number breaks its rule, there are fewer chains than draws, or the Gaussian layers do not
-            keep their posterior apart.
-        NonFiniteLossError: If the loss is not finite; the posterior is left where it was then.
+        InvalidInputError: If a number breaks its rule, the batch has more training examples than there are, or the
+            Gaussian layers do not keep their posterior apart.
+        NonFiniteLossError: If the loss or a weight is not finite; the posterior is left where it was then.
     """
-    check_positive_int("num_steps", num_steps)
-    check_number("batch_size", check_positive_int("batch_size", batch_size), at_least=2, repair="Give 100.")
-    check_number("model_share", model_share, at_least=0, at_most=1, repair="Give 0.5.")
-    check_number("learning_rate", learning_rate, above=0, repair="Give 1e-3.")
-    parts = _recognition(model)
-    device, num_drawn = model.prior.bias.device, round(model_share * batch_size)
-    if num_drawn > chains.num_chains:
-        rule = f"must have a chain for each of the {num_drawn} draws of a batch"
-        raise InvalidInputError("chains", rule, chains.num_chains, "Give more chains, or a smaller share.")
-    read = batch_size - num_drawn
-    batches = TrainingBatches(dataset, read, seed=seed, device=device) if read > 0 else None
+    check_refit(
+        model,
+        dataset,
+        num_steps=num_steps,
+        batch_size=batch_size,
+        model_share=model_share,
+        learning_rate=learning_rate,
+        num_sweeps=num_sweeps,
+        seed=seed,
+    )
+    parts, device = _recognition(model), model.prior.bias.device
+    num_drawn = _num_drawn(batch_size, model_share)
+    batches = _batches(dataset, batch_size - num_drawn, seed, device)
     valid, rate = dataset.valid.to(device), CosineRate(_FINAL_FRACTION)
 
     def bound() -> MeanElbo:
         noise = key_to_seed(seed, _VALIDATION_STREAM)
-        return evaluate_elbo(model, valid, log_partition=log_partition, num_samples=_DRAWS, seed=noise)
+        return evaluate_elbo(
+            model,
+            valid,
+            log_partition=log_partition,
+            log_partition_std_error=log_partition_std_error,
+            num_samples=_DRAWS,
+            seed=noise,
+        )
 
     before = bound()
-    with _training_alone(model, parts) as trained:
-        optimizer = torch.optim.Adam(trained, lr=learning_rate)
+    with _training_alone(model, parts) as trained, precision_of_products(model, precision) as working:
+        optimizer = Adam(trained, lr=learning_rate, working=working)
         for step in range(num_steps):
             generator = keyed_generator(seed, _STREAM, step, device=device)
             x = [] if batches is None else [batches.batch(step).flatten(1)]
             if num_drawn > 0:
-                x.append(_draw(model, chains, num_drawn, num_sweeps, generator))
+                with _blaming_a_weight(model, step):
+                    x.append(_draw(model, chains, num_drawn, num_sweeps, generator))
             loss = model.elbo(torch.cat(x), log_partition=log_partition, generator=generator).loss
-            if not math.isfinite(loss.item()):
-                raise NonFiniteLossError(step, "the loss of the posterior", loss.item(), None)
+            value = loss.item()
+            if not math.isfinite(value):
+                raise NonFiniteLossError(step, "the loss of the posterior", value, None)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * rate(step / num_steps)
             optimizer.zero_grad()
@@ -117,7 +140,48 @@ def refit_posterior(
                 for module in part.modules():
                     if isinstance(module, L1BatchNorm):
                         module.project_()
+            if report is not None:
+                report(step + 1, value)
+    with _blaming_a_weight(model, num_steps):
+        check_weights("model", model)
     return Refit(before, bound())
+
+
+def check_refit(
+    model: DiscreteVAE,
+    dataset: DataSplits,
+    *,
+    num_steps: int,
+    batch_size: int,
+    model_share: float,
+    learning_rate: float,
+    num_sweeps: int,
+    seed: int,
+) -> None:
+    """Check what `refit_posterior` will be asked for, before the work; its arguments.
+
+    Raises:
+        InvalidInputError: If a number breaks its rule, the batch has more training examples than there are, or the
+            Gaussian layers do not keep their posterior apart.
+    """
+    for name, count in (("num_steps", num_steps), ("num_sweeps", num_sweeps)):
+        check_positive_int(name, count)
+    check_number("batch_size", check_positive_int("batch_size", batch_size), at_least=2, repair="Give 100.")
+    check_number("model_share", model_share, at_least=0, at_most=1, repair=f"Give {MODEL_SHARE}.")
+    check_number("learning_rate", learning_rate, above=0, repair=f"Give {LEARNING_RATE}.")
+    key_to_seed(seed)
+    _recognition(model)
+    _batches(dataset, batch_size - _num_drawn(batch_size, model_share), seed, "cpu")
+
+
+def _num_drawn(batch_size: int, model_share: float) -> int:
+    """How many examples of a batch the model draws."""
+    return round(model_share * batch_size)
+
+
+def _batches(dataset: DataSplits, size: int, seed: int, device: torch.device | str) -> TrainingBatches | None:
+    """What gives the training examples of a batch, if it has some."""
+    return TrainingBatches(dataset, size, seed=seed, device=device) if size > 0 else None
 
 
 def _recognition(model: DiscreteVAE) -> list[nn.Module]:
@@ -154,11 +218,29 @@ def _training_alone(model: DiscreteVAE, parts: list[nn.Module]) -> Iterator[list
             parameter.requires_grad_(True)
 
 
+@contextmanager
+def _blaming_a_weight(model: DiscreteVAE, step: int) -> Iterator[None]:
+    """Where the block refuses the model for a weight, say which one diverged at which step.
+
+    Raises:
+        NonFiniteLossError: If a weight is not finite.
+    """
+    try:
+        yield
+    except InvalidInputError:
+        broken = non_finite_weight(model)
+        if broken is None:
+            raise
+        name, value = broken
+        raise NonFiniteLossError(step, f"the weight {name}", value, None) from None
+
+
 def _draw(
     model: DiscreteVAE, chains: Sampler, count: int, num_sweeps: int, generator: torch.Generator
 ) -> Tensor:
-    """Draws of x from the model, (count, feature)."""
+    """Draws of x from the model, (count, feature), of as many chains as there are."""
     z = chains.step(num_sweeps)
-    rows = torch.randperm(len(z), device=z.device, generator=generator)[:count]
+    rows = torch.randperm(len(z), device=z.device, generator=generator)
+    rows = rows[torch.arange(count, device=z.device) % len(z)]
     zeta = model.smoothing.sample_zeta(z[rows].to(model.dtype), generator=generator)
     return model.decode(zeta, statistic="sample", generator=generator).flatten(1)

@@ -104,6 +104,10 @@ def prepare_run(
         InvalidInputError: If the folder is another config's or other data's run; nothing is changed.
         OSError: If something cannot be written.
     """
+    if run.refit_path.exists():
+        received = f"{run.path}, whose posterior dvae refit has fitted anew"
+        repair = f"Go on with the run that it was made of, which {run.refit_path.name} names."
+        raise InvalidInputError("run_dir", "must be a run that training left", received, repair)
     if run.config_path.exists():
         _check_same_config(run, config)
         check_same_data(run, dataset)

@@ -23,6 +23,16 @@ _ELBO, _SCORE = "validation_elbo", "validation_score"
 _NAMED_STEPS = 5
 
 
+def best_entry(step: int, estimate: MeanElbo) -> dict[str, Any]:
+    """What ``best.json`` says of the best checkpoint.
+
+    Args:
+        step: Its step.
+        estimate: Its validation ELBO.
+    """
+    return {"step": step, _ELBO: estimate.elbo, _SCORE: validation_score(estimate)}
+
+
 class RunCheckpoints:
     """Brings a state to where the run was left, and saves it from there on.
 
@@ -91,7 +101,7 @@ class RunCheckpoints:
         better = self.best_score is None or score > self.best_score
         if better:
             self.best_step, self.best_elbo, self.best_score = self._state.step, estimate.elbo, score
-        self._save(best={_ELBO: estimate.elbo, _SCORE: score} if better else None)
+        self._save(best=best_entry(self._state.step, estimate) if better else None)
         return better
 
     def save_interim(self) -> None:

@@ -39,6 +39,9 @@ from discrete_vae.training.parameter_groups import parameter_groups
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.step_times import StepTimes
 
+CHAINS_PREFIX = "chains/"
+"""What stands before the names of the sampler's state among a checkpoint's tensors."""
+
 _INIT_STREAM = 0x696E6974
 _LOG_Z_STREAM, _AVERAGED_LOG_Z_STREAM = 0x6C6F677A, 0x61766C6F677A
 _ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a quarter second
@@ -163,7 +166,7 @@ class TrainingState:
             "log_partition_std_error": self.log_partition_std_error,
             "sums": self.sums.state(),
         }
-        tensors |= {f"chains/{name}": value for name, value in self.chains.state_dict().items()}
+        tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in self.chains.state_dict().items()}
         return tensors, meta
 
     def restore(
@@ -237,7 +240,9 @@ def load_chains(chains: Sampler, tensors: Mapping[str, Tensor]) -> None:
         InvalidInputError: If it was made for other chains, or is damaged.
     """
     state = {
-        name.removeprefix("chains/"): value for name, value in tensors.items() if name.startswith("chains/")
+        name.removeprefix(CHAINS_PREFIX): value
+        for name, value in tensors.items()
+        if name.startswith(CHAINS_PREFIX)
     }
     check_chains(chains, state)
     chains.load_state_dict(state)

@@ -1,0 +1,156 @@
+"""dvae refit: a run with a new posterior that the other verbs take, and a run that stays as it is."""
+
+import json
+import shutil
+
+import pytest
+
+from discrete_vae.training.load import load_run
+from discrete_vae.training.refit_run import RunRefit
+from tests.commands.conftest import snapshot
+
+QUICK = ("--num-steps", "4", "--batch-size", "10")
+
+
+def test_the_new_run_is_evaluated_and_sampled_and_the_old_one_stays(cli, trained, tmp_path):
+    before = snapshot(trained)
+    status, out, err = cli("refit", trained, "--out", tmp_path / "new", *QUICK)
+    assert status == 0, err
+    assert snapshot(trained) == before
+    assert "Validation ELBO -" in out
+    assert out.endswith(f"Next: dvae evaluate {tmp_path / 'new'}\n")
+    assert "step 4/4  elbo -" in err
+    old, new = load_run(trained), load_run(tmp_path / "new")
+    assert (new.step, new.config, new.changed_config) == (old.step, old.config, None)
+    changed = {
+        name
+        for name, value in new.model.state_dict().items()
+        if not value.equal(old.model.state_dict()[name])
+    }
+    assert changed
+    assert all(name.startswith("posterior.") for name in changed)
+    for words in (["evaluate", "--num-samples", "2"], ["log-partition", "--health-sweeps", "20"]):
+        assert cli(words[0], tmp_path / "new", *words[1:])[0] == 0
+    status, _, err = cli("sample", tmp_path / "new", "--num-rows", "2", "--num-sweeps", "2")
+    assert (status, "warning" in err.lower()) == (0, False)  # the course of training is there
+
+
+def test_what_is_said_of_the_refit(cli, trained, tmp_path):
+    words = [*QUICK, "--model-share", "0.25", "--learning-rate", "0.01", "--seed", "5"]
+    cli("refit", trained, "--out", tmp_path / "new", *words)
+    said = json.loads((tmp_path / "new" / "refit.json").read_text())
+    best = json.loads((tmp_path / "new" / "best.json").read_text())
+    assert said["run"] == str(trained.resolve())
+    assert said["step"] == best["step"] == load_run(trained).step
+    assert best["validation_elbo"] == said["after"]["elbo"] != said["before"]["elbo"]
+    wanted = {"num_steps": 4, "batch_size": 10, "model_share": 0.25, "learning_rate": 0.01, "seed": 5}
+    assert wanted.items() <= said["config"].items()
+
+
+def test_the_folder_is_beside_the_run_by_default(cli, trained):
+    assert cli("refit", trained, *QUICK, "--checkpoint", "last")[0] == 0
+    new = trained.with_name("trained-refit")
+    lines = [json.loads(line)["step"] for line in (new / "metrics.jsonl").read_text().splitlines()]
+    assert [path.name for path in (new / "checkpoints").iterdir()] == ["step-6"]
+    assert max(lines) == 6
+
+
+def test_the_log_ends_at_the_checkpoint(cli, trained, tmp_path):
+    cli("refit", trained, "--out", tmp_path / "new", *QUICK, "--checkpoint", "4")
+    lines = (tmp_path / "new" / "metrics.jsonl").read_text().splitlines()
+    assert max(json.loads(line)["step"] for line in lines) == 4
+
+
+def test_an_empty_folder_is_filled(cli, trained, tmp_path):
+    (tmp_path / "new").mkdir()
+    assert cli("refit", trained, "--out", tmp_path / "new", *QUICK)[0] == 0
+    assert load_run(tmp_path / "new").step == load_run(trained).step
+
+
+def test_training_does_not_go_on_with_it(cli, refused, trained, tmp_path):
+    cli("refit", trained, "--out", tmp_path / "new", *QUICK)
+    message = refused("train", "--resume", "--run-dir", tmp_path / "new")
+    assert "whose posterior dvae refit has fitted anew. Go on with the run that it was made of" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--out", "IN"], "--out must lie outside the run"),
+        (["--out", "RUN"], "--out must be a new or empty folder; received"),
+        (["--out", "FILE"], "--out must be a folder; received the file"),
+        (["--num-steps", "0"], "--num-steps must be a whole number of at least 1"),
+        (["--batch-size", "1"], "--batch-size must be a whole number of at least 2"),
+        (["--batch-size", "200"], "batch_size must be at most the 48 training examples"),
+        (["--model-share", "1.5"], "model_share must be a finite number of at least 0 and of at most 1"),
+        (["--model-share", "nan"], "model_share must be a finite number"),
+        (["--model-share", "half"], "--model-share must be a number"),
+        (["--learning-rate", "0"], "learning_rate must be a finite number above 0"),
+        (["--checkpoint", "99"], "checkpoint must be"),
+    ],
+)
+def test_wrong_input_is_refused(refused, trained, tmp_path, options, message):
+    places = {"IN": trained / "new", "RUN": trained, "FILE": trained / "config.json"}
+    assert message in refused("refit", trained, *[places.get(word, word) for word in options])
+
+
+def test_damage_is_found_before_the_work(refused, trained, monkeypatch):
+    monkeypatch.setattr("discrete_vae.training.refit_run.refit_posterior", None)
+    log = trained / "metrics.jsonl"
+    log.write_text("{\n" + log.read_text())
+    assert "line 1, must be a JSON object with a step" in refused("refit", trained, *QUICK)
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_changed_config_is_said(cli, refused, trained, tmp_path):
+    text = (trained / "config.json").read_text()
+    (trained / "config.json").write_text(text + "\n")
+    assert "must be the file that the run was trained with" in refused("refit", trained, *QUICK)
+    words = ["--out", tmp_path / "new", *QUICK, "--accept-changed-config"]
+    assert cli("refit", trained, *words)[0] == 0
+    assert json.loads((tmp_path / "new" / "refit.json").read_text())["changed_config"]["step"] == 6
+
+
+def test_a_step_size_that_breaks_the_posterior_writes_nothing(cli, trained, tmp_path):
+    status, _, err = cli("refit", trained, "--out", tmp_path / "new", *QUICK, "--learning-rate", "1e38")
+    assert status == 1
+    assert "the weight posterior." in err
+    assert " at step 1; the run has stopped." in err
+    assert f"The last good checkpoint is that of step {load_run(trained).step}" in err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_worse_posterior_is_said(cli, trained, tmp_path):
+    _, out, _ = cli("refit", trained, "--out", tmp_path / "new", *QUICK, "--learning-rate", "3")
+    assert "The posterior of training was better" in out
+
+
+def test_a_folder_that_was_filled_meanwhile_stays(trained, tmp_path):
+    from discrete_vae.data.load import load_dataset
+    from discrete_vae.errors import InvalidInputError
+    from discrete_vae.runs.run_directory import RunDirectory
+
+    loaded, run, out = load_run(trained), RunDirectory.open(trained), tmp_path / "new"
+    dataset = load_dataset("file", path=loaded.config.data.path)
+
+    def fill(step, loss):
+        out.mkdir(exist_ok=True)
+        (out / "notes.txt").write_text("mine")
+
+    with pytest.raises(
+        InvalidInputError, match=r"--out must be a new or empty folder; received .*notes\.txt"
+    ):
+        RunRefit(run, loaded, dataset, out, num_steps=1, batch_size=10).run(fill)
+    assert snapshot(out) == {out / "notes.txt": b"mine"}
+
+
+def test_a_disk_that_refuses_leaves_nothing(cli, trained, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("discrete_vae.training.refit_run.write_checkpoint", full)
+    status, _, err = cli("refit", trained, "--out", tmp_path / "new", *QUICK)
+    assert status == 2
+    assert "must be writable; received No space left on device. Free space or check permissions" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trained"]
+    shutil.rmtree(trained)
