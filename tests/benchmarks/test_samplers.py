@@ -1,0 +1,71 @@
+"""The comparison of samplers: runs that are found again, errors of log Z against the exact value, pairing by seed."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(autouse=True)
+def benchmarks_on_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+
+
+def outcome(elbo, *errors):
+    from samplers import LoggedLogZ, Outcome
+
+    return Outcome(elbo, 7, tuple(LoggedLogZ(10, error, 0.1, 0.5) for error in errors), 8.0, 2.0)
+
+
+def test_rows_compare_seed_by_seed():
+    from samplers import report
+
+    found = {
+        "block-gibbs": {0: outcome(-10.0, 0.1, -0.1), 1: outcome(-20.0, 0.1)},
+        "trajectory-tempering": {1: outcome(-19.5, 0.3), 0: outcome(-9.9, 0.0)},
+    }
+    plain, led = (line.strip("| ").split(" | ") for line in report(found).splitlines()[2:])
+    assert plain[2:5] == ["-15.000", "", ""]
+    assert led[2:5] == ["-14.700", "+0.300", "0.200"]
+    assert led[5:8] == [f"{math.sqrt(0.045):.3f}", "0.100", "3.0"]
+    assert led[-1] == "2"
+
+
+def test_one_seed_has_no_error():
+    from samplers import report
+
+    found = {"block-gibbs": {0: outcome(-10.0, 0.0)}, "parallel-tempering": {0: outcome(-10.5, 0.0)}}
+    assert "| -0.500 | unknown |" in report(found)
+
+
+def test_trajectory_tempering_has_as_many_chains_as_plain_chains():
+    from samplers import sampler_config
+
+    plain, led = (
+        sampler_config("digits", "short", s, 50, 3) for s in ("block-gibbs", "trajectory-tempering")
+    )
+    assert led.training.sampler.kind == "trajectory-tempering"
+    assert led.training.sampler.num_chains == plain.training.sampler.num_chains
+    assert (led.seed, led.training.num_epochs) == (3, 50)
+    assert led.training.beta_bound.slope * 50 == pytest.approx(0.03 * 200)  # its end stays where it was
+
+
+def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
+    import samplers
+
+    words = ["digits", "--size", "smoke", "--epochs", "1", "--seeds", "1"]
+    words += ["--samplers", "block-gibbs", "trajectory-tempering"]
+    words += ["--runs", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")]
+    samplers.main(words)
+    page = (tmp_path / "page.md").read_text()
+    assert "## Samplers of the negative phase: digits, smoke, 1 epochs" in page
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][2:]
+    assert [row[0] for row in rows] == ["block-gibbs", "trajectory-tempering"]
+    assert all(float(row[5]) < 0.05 for row in rows)  # nats, of a machine that is near its start
+    monkeypatch.setattr(samplers, "train", None)  # all is there
+    monkeypatch.setattr(samplers, "measure", None)
+    samplers.main(words)
+    again = (tmp_path / "page.md").read_text()
+    assert again.partition("| sampler")[2] == page.partition("| sampler")[2]
