@@ -56,7 +56,7 @@ def test_strips_stack_their_members_and_wrap(tmp_path, read_picture):
     last_line = is_ink(picture[-10])
     assert last_line.sum() == 44 * 5  # 300 = 256 + 44 features, five pixels wide each
     assert (picture[-10, 8 + 44 * 5 + 1] - GAP).abs().max() < 0.005
-    assert is_ink(picture[-8 - 20]).sum() == 256 * 5
+    assert is_ink(picture[-8 - 36]).sum() == 256 * 5
 
 
 def test_nan_leaves_a_place_empty(tmp_path, read_picture):

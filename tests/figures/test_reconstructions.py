@@ -1,10 +1,16 @@
 """The table of reconstructions, and its picture."""
 
+import itertools
+
 import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.reconstructions import draw_reconstructions, reconstructions_table
+from discrete_vae.figures.reconstructions import (
+    ReconstructionTable,
+    draw_reconstructions,
+    reconstructions_table,
+)
 from discrete_vae.figures.saving import save_figure
 
 
@@ -44,6 +50,17 @@ def test_picture(image_shape, num_examples, model, x, tmp_path, read_picture):
     picture = read_picture(tmp_path / "reconstructions.png")
     assert min(picture.shape[:2]) > 50
     assert picture.std() > 0.05
+
+
+@pytest.mark.parametrize("num_features", [2, 5, 12])
+def test_each_strip_of_a_narrow_table_has_its_label(num_features):
+    values = torch.rand(20, num_features, generator=torch.Generator().manual_seed(0))
+    figure = draw_reconstructions(ReconstructionTable(values, values, torch.arange(20)))
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["input", "reconstruction"] * 20
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))  # none covers the next
 
 
 def test_the_upper_one_of_a_pair_is_the_input(model, monkeypatch, tmp_path, read_picture):

@@ -1,5 +1,6 @@
 """Writing pictures: whole or not at all."""
 
+import matplotlib
 import pytest
 from matplotlib.figure import Figure
 
@@ -30,6 +31,21 @@ def test_a_note_is_kept_in_the_metadata(tmp_path):
     for suffix in (".png", ".svg", ".pdf"):
         path = save_figure(Figure(figsize=(1, 1)), tmp_path / f"a{suffix}", note="another config")
         assert b"another config" in path.read_bytes(), suffix
+
+
+def test_the_same_figure_gives_the_same_file_in_every_form(tmp_path):
+    def picture():
+        figure = Figure(figsize=(2, 2))
+        axes = figure.add_subplot()
+        axes.scatter([0, 1], [1, 0])  # markers and clips have names in an SVG
+        axes.plot([0, 1], [0, 1])
+        return figure
+
+    salt = matplotlib.rcParams["svg.hashsalt"]
+    for suffix in (".png", ".svg", ".pdf"):
+        one, other = (save_figure(picture(), tmp_path / f"{name}{suffix}").read_bytes() for name in "ab")
+        assert one == other, suffix
+    assert matplotlib.rcParams["svg.hashsalt"] == salt  # the user's setting stays
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):

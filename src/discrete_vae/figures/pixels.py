@@ -14,7 +14,7 @@ MAX_WIDTH, MAX_HEIGHT = 1500, 1600  # pixels that a grid is scaled up to; one wi
 _LARGEST_SIDE = 50_000  # of what matplotlib can draw, 2^16, with room for the text
 _PER_PIXEL = 24  # bytes: the values, the canvas, and what matplotlib makes of it
 _STRIP_WIDTH = 256  # features in a line of a strip
-_MAX_SCALE = 12
+_MAX_SCALE, _MAX_STRIP_SCALE = 12, 24  # pixels per feature; a line of a strip is as high as its label needs
 _THIN, _ROW, _WIDE = 1, 4, 7  # pixels between the members of a group, rows of images, and groups
 _GAP = 256  # what is no ink, and its color: tinted, so that it cannot be taken for gray
 _PALETTE = np.array([[gray] * 3 for gray in range(_GAP)] + [(205, 218, 234)], np.uint8)
@@ -106,7 +106,8 @@ def paint(images: Tensor, image_shape: tuple[int, int] | None, *, stacked: bool 
     down = (MAX_HEIGHT - num_rows * (row_gap + lines)) // (num_rows * lines * cell[0])
     across = (MAX_WIDTH - num_groups * (group_gap + columns)) // (num_groups * columns * cell[1])
     scales = (down, across) if strips else (min(down, across),) * 2
-    y, x = (max(1, min(scale, _MAX_SCALE)) for scale in scales)
+    largest = _MAX_STRIP_SCALE if strips else _MAX_SCALE
+    y, x = (max(1, min(scale, largest)) for scale in scales)
 
     ink = images.detach().cpu().double().numpy()
     codes = np.where(np.isnan(ink), _GAP, np.rint(255 * (1 - np.nan_to_num(ink)))).astype(np.uint16)

@@ -23,6 +23,7 @@ _METADATA: dict[str, dict[str, None]] = {
     ".pdf": {"CreationDate": None},
     ".svg": {"Date": None},
 }
+_SALT = "discrete-vae"  # of the names of an SVG's parts, which are random without one
 _NOTE_FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
 
 
@@ -72,11 +73,14 @@ def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) ->
     Raises:
         InvalidInputError: If `check_picture_path` refuses the path, or it cannot be written.
     """
+    import matplotlib  # here, since it takes a while
+
     file = check_picture_path(path)
     suffix = file.suffix.lower()
     content = io.BytesIO()
     metadata = _METADATA[suffix] | ({} if note is None else {_NOTE_FIELDS[suffix]: note})
-    figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=metadata)
+    with matplotlib.rc_context({"svg.hashsalt": _SALT}):
+        figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=metadata)
     try:
         write_bytes(file, content.getvalue())
     except OSError as error:
