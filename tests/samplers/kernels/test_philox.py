@@ -6,8 +6,8 @@ import torch
 from numba import njit
 
 from discrete_vae.samplers.kernels import philox
-from discrete_vae.samplers.kernels.bipartite_compiled import start_lanes
 from discrete_vae.samplers.kernels.bipartite_intrinsics import GROUP, LANES, TILE, draw_words
+from discrete_vae.samplers.kernels.bipartite_side import start_lanes
 from discrete_vae.samplers.kernels.philox import fair_coins, philox4x32, uniforms, unit_words
 
 # Random123's known-answer vectors for philox4x32 with 10 rounds: counter, key, answer
