@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from discrete_vae.training.refit import Refit
 
 _LINES = 10
-
-
-@verb(
-    "refit",
-    f"{EXPLAINED} RUN stays as it is. A refit takes minutes and writes its folder at the end, so one that is interrupted leaves nothing.",
+_MORE = (
+    "RUN stays as it is. A refit takes minutes and writes its folder at the end, so one that is interrupted leaves "
+    "nothing."
 )
+
+
+@verb("refit", f"{EXPLAINED} {_MORE}")
 @takes_run
 @option("--out DIR", "new folder for the run with the new posterior; default: RUN-refit")
 @option("--num-steps N", "steps of Adam; default: 2000", whole_number(), default="2000")
