@@ -2,86 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
-
-
-class RoundedProductsWarning(UserWarning):
-    """A compiled graph computes energies with products that torch rounds."""
-
-
-def full_precision(like: Tensor) -> AbstractContextManager[object]:
-    """A block in which neither autocast nor TF32 rounds products: energies of tens of nats need their digits.
-
-    It costs next to nothing where neither is on. Autocast is switched off inside compiled graphs too. TF32 and
-    bfloat16 products (`torch.set_float32_matmul_precision`) are a setting of the process, read when a product runs,
-    which no graph can switch: if they are on while the block is compiled, a warning says so; if they are put on later,
-    nothing does.
-
-    Args:
-        like: A tensor on the device where they are computed.
-
-    Examples:
-        >>> ones = torch.ones(1, 1)
-        >>> with torch.autocast("cpu", torch.bfloat16), full_precision(ones):
-        ...     (ones @ ones).dtype
-        torch.float32
-    """
-    device = like.device.type
-    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    if torch.compiler.is_compiling():
-        _warn_of_rounding(device)
-        rounds = False
-    else:
-        rounds = _rounds(device)
-    return _full_precision(device, autocast, rounds) if autocast or rounds else nullcontext()
-
-
-@contextmanager
-def _full_precision(device: str, autocast: bool, rounds: bool) -> Iterator[None]:
-    """`full_precision` where something is to be switched off; what was on is on again afterwards."""
-    products = _products(device)
-    before = products.fp32_precision
-    try:
-        if rounds:
-            products.fp32_precision = "ieee"
-        with torch.autocast(device, enabled=False) if autocast else nullcontext():
-            yield
-    finally:
-        if rounds:
-            products.fp32_precision = before
-
-
-def _rounds(device: str) -> bool:
-    """Whether float32 products on a device are rounded."""
-    return _products(device).fp32_precision in ("tf32", "bf16")
-
-
-@torch.compiler.assume_constant_result
-def _warn_of_rounding(device: str) -> None:
-    """Warn while a graph is compiled, which is when this runs; the graph keeps nothing of it."""
-    if _rounds(device):
-        warnings.warn(
-            f"torch rounds float32 products on {device}, and a compiled graph cannot switch that off for the energies: "
-            "they lose digits, a relative 1e-3 (TF32) to 1e-2 (bfloat16) of each product. Call "
-            "torch.set_float32_matmul_precision('highest') before the compiled function is called, or call it "
-            "uncompiled, where energies are exact.",
-            RoundedProductsWarning,
-            stacklevel=2,
-        )
-
-
-def _products(device: str) -> Any:
-    """Torch's settings of matrix products on a device."""
-    backend: Any = torch.backends.cuda if device == "cuda" else torch.backends.mkldnn
-    return backend.matmul
 
 
 def softplus(x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from discrete_vae import (
     bennett_log_partition,
     exact_log_partition,
 )
-from discrete_vae.numerics import full_precision
+from discrete_vae.full_precision import full_precision
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.transitions import check_sweeps

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.temperature import check_temperature
-from discrete_vae.checks import check_index, check_states, values_are_known
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.checks import check_index, check_states
 from discrete_vae.forks import guard_forks
-from discrete_vae.numerics import full_precision, replace_gradient, softplus
+from discrete_vae.full_precision import guard_products
+from discrete_vae.numerics import replace_gradient, softplus
 
 
 class BoltzmannMachine(nn.Module, ABC):
@@ -22,7 +21,7 @@ class BoltzmannMachine(nn.Module, ABC):
 
     E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
     of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters. Neither
-    autocast nor TF32 reaches the methods that compute, a subclass's own included, see `numerics.full_precision`.
+    autocast nor TF32 reaches the methods that compute, a subclass's own included, see `full_precision.full_precision`.
 
     A machine of your own defines `compute_energy`, `compute_block_logits`, `pair_order` and `expected_energy`, which
     trust their arguments; inner loops call them. The methods without "compute" check theirs first.
@@ -43,7 +42,7 @@ class BoltzmannMachine(nn.Module, ABC):
     def __init_subclass__(cls, **keywords: object) -> None:
         """Guard the precision of what the subclass computes."""
         super().__init_subclass__(**keywords)
-        _guard_precision(cls)
+        guard_products(cls, _COMPUTING)
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
@@ -227,59 +226,4 @@ _COMPUTING = (
     "expected_energy",
 )
 
-
-def _guard_precision(cls: type[BoltzmannMachine]) -> None:
-    """Wrap the methods that compute, as far as a class defines them itself."""
-    for name in _COMPUTING:
-        method = cls.__dict__.get(name)
-        if method is not None:
-            setattr(cls, name, _in_full_precision(method))
-
-
-def _in_full_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The method with products as its first argument's dtype says."""
-
-    @wraps(method)
-    def guarded(self: BoltzmannMachine, z: Tensor, *arguments: Any) -> Tensor:
-        with full_precision(z):
-            return method(self, z, *arguments)
-
-    return guarded
-
-
-_guard_precision(BoltzmannMachine)
-
-
-def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:
-    """Refuse parameters that are not finite, or so large that sums of them may overflow; waits for an accelerator.
-
-    Args:
-        energy: The machine.
-        below: Bound of the sum of a parameter's absolute values.
-
-    Raises:
-        InvalidInputError: If there is one; names it.
-    """
-    for name, parameter in energy.named_parameters():
-        if not values_are_known(parameter):
-            continue
-        largest = float(parameter.detach().abs().sum(dtype=torch.float64))
-        if not largest < below:
-            raise InvalidInputError(
-                f"energy.{name}",
-                f"must be finite, with absolute values that sum to less than {below:g}",
-                f"a sum of {largest:g}",
-                "Look for a diverged training step and restore an earlier state.",
-            )
-
-
-def check_energy(value: object) -> BoltzmannMachine:
-    """Return value if it is a BoltzmannMachine.
-
-    Raises:
-        InvalidInputError: If it is something else.
-    """
-    if not isinstance(value, BoltzmannMachine):
-        received = f"a {type(value).__name__}"
-        raise InvalidInputError("energy", "must be a BoltzmannMachine", received, "Give an RBM, for example.")
-    return value
+guard_products(BoltzmannMachine, _COMPUTING)

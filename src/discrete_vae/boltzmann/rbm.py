@@ -7,11 +7,11 @@ from torch import Tensor, nn
 
 from discrete_vae.boltzmann.ising import Array, IsingModel, finite_numbers, set_from_ising_, to_ising
 from discrete_vae.boltzmann.machine import BoltzmannMachine
-from discrete_vae.boltzmann.rbm_gradients import CASES, ExpectedEnergy, NegativePhase
+from discrete_vae.boltzmann.rbm_gradients import ExpectedEnergy, NegativePhase, PairOrder
 from discrete_vae.boltzmann.temperature import check_temperature
 from discrete_vae.checks import check_positive_int, check_states
+from discrete_vae.full_precision import full_precision
 from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import full_precision
 
 
 class RBM(BoltzmannMachine):
@@ -234,11 +234,11 @@ class RBM(BoltzmannMachine):
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
         """See `BoltzmannMachine.pair_order`."""
         group_of_unit = group_of_unit.cpu()  # where values can be looked at
-        return _PairOrder(group_of_unit[: self.num_left, None], group_of_unit[self.num_left :])
+        return PairOrder(group_of_unit[: self.num_left, None], group_of_unit[self.num_left :])
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
         """See `BoltzmannMachine.expected_energy`; one product for each order that occurs among the pairs."""
-        assert isinstance(order, _PairOrder)
+        assert isinstance(order, PairOrder)
         weight, bias = self.weight.to(probabilities.dtype), self.bias.to(probabilities.dtype)
         rows = bits.reshape(-1, self.num_units), probabilities.reshape(-1, self.num_units)
         energy = ExpectedEnergy.apply(*rows, weight, bias, *order.cases())
@@ -248,19 +248,3 @@ class RBM(BoltzmannMachine):
         """See `BoltzmannMachine.compute_negative_phase`."""
         z = self._widen(z)
         return NegativePhase.apply(self.weight.to(z.dtype), self.bias.to(z.dtype), z[:, : self.num_left])
-
-
-class _PairOrder(nn.Module):
-    """Which pairs of the two sides take the bit of which side: a mask for each case that occurs, None if all do."""
-
-    def __init__(self, group_left: Tensor, group_right: Tensor) -> None:
-        super().__init__()
-        masks = (group_left < group_right, group_left > group_right, group_left == group_right)
-        self._present = tuple(case for case in CASES if bool(masks[case].any()))
-        for case in self._present:
-            mask = None if bool(masks[case].all()) else masks[case]
-            self.register_buffer(f"mask{case}", mask, persistent=False)
-
-    def cases(self) -> tuple[tuple[int, ...], *tuple[Tensor | None, ...]]:
-        """The cases that occur, and of each the pairs that it is for, None if it is for all."""
-        return self._present, *(self._buffers[f"mask{case}"] for case in self._present)

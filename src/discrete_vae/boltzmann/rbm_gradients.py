@@ -5,12 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrete_vae.numerics import differentiable_once
 
 BIT_MEAN, MEAN_BIT, MEAN_MEAN = CASES = range(3)
 """What the left and the right unit of a pair give: the bit of the one sampled earlier, the mean of the other one."""
+
+
+class PairOrder(nn.Module):
+    """Which pairs of the two sides take the bit of which side: a mask for each case that occurs, None if all do."""
+
+    def __init__(self, group_left: Tensor, group_right: Tensor) -> None:
+        super().__init__()
+        masks = (group_left < group_right, group_left > group_right, group_left == group_right)
+        self._present = tuple(case for case in CASES if bool(masks[case].any()))
+        for case in self._present:
+            mask = None if bool(masks[case].all()) else masks[case]
+            self.register_buffer(f"mask{case}", mask, persistent=False)
+
+    def cases(self) -> tuple[tuple[int, ...], *tuple[Tensor | None, ...]]:
+        """The cases that occur, and of each the pairs that it is for, None if it is for all."""
+        return self._present, *(self._buffers[f"mask{case}"] for case in self._present)
 
 
 class ExpectedEnergy(torch.autograd.Function):

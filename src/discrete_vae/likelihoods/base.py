@@ -13,8 +13,8 @@ from torch.distributions import Distribution
 from discrete_vae.checks import check_positive_int, check_tensor, values_are_readable
 from discrete_vae.domains import Domain
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.full_precision import full_precision
 from discrete_vae.likelihoods.domain import check_observed, check_values
-from discrete_vae.numerics import full_precision
 
 
 class Likelihood(nn.Module, ABC):

@@ -9,8 +9,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from discrete_vae.boltzmann.check_machine import check_energy
 from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.work import tempered_work

@@ -10,8 +10,9 @@ from functools import partial
 
 from torch import Tensor
 
+from discrete_vae.boltzmann.check_machine import check_energy
 from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_index, check_number, check_positive_int, check_tensor
 from discrete_vae.log_partition.annealed import annealed_log_partition
 from discrete_vae.log_partition.bennett import bennett_log_partition, sample_bridge

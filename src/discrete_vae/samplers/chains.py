@@ -9,7 +9,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.machine import BoltzmannMachine, check_energy
+from discrete_vae.boltzmann.check_machine import check_energy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed

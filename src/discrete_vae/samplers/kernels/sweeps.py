@@ -7,7 +7,8 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.machine import BoltzmannMachine, check_parameters
+from discrete_vae.boltzmann.check_machine import check_parameters
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_positive_int, check_tensor, values_are_known, values_are_readable
 from discrete_vae.compiled.threads import threads_for
