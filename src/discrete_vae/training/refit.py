@@ -67,7 +67,7 @@ def refit_posterior(
     The bound rises towards log p(x), which stays what it is: the prior, the layers' prior, the decoder, the smoothing
     (whose beta prior and posterior share), and the running statistics of all of them keep every bit.
     Draws of the model, of which there are always new ones, keep the posterior from learning the training examples by
-    heart, so that bounds and importance weights of other examples gain too.
+    heart, so that bounds and importance weights of other examples gain too. No value of a draw is missing.
 
     Args:
         model: A trained model; its encoder and posteriors change in place. It is left in evaluation mode.
