@@ -26,7 +26,7 @@ _MORE = (
 @option("--num-steps N", "steps of Adam; default: 2000", whole_number(), default="2000")
 @option("--batch-size B", "examples per step; default: as in the run's training", whole_number(at_least=2))
 @option("--model-share S", "share of them that the model draws, 0 to 1; default: 0.5", number)
-@option("--learning-rate R", "largest step size, which falls to a hundredth; default: 0.001", number)
+@option("--learning-rate R", "largest step size, which falls to a hundredth; default: 0.0003", number)
 @data_dir_option
 def run_refit(
     asked: AskedRun, out: str | None, num_steps: int, data_dir: str | None, seed: int | None, **given: Any

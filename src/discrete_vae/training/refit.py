@@ -24,7 +24,7 @@ from discrete_vae.samplers.protocol import Sampler
 from discrete_vae.training.adam import Adam
 from discrete_vae.training.rates import CosineRate
 
-MODEL_SHARE, LEARNING_RATE = 0.5, 1e-3
+MODEL_SHARE, LEARNING_RATE = 0.5, 3e-4
 """Share of a batch that the model draws and largest step size, where none are given."""
 
 _STREAM, _VALIDATION_STREAM = 0x7265666974, 0x726576616C
