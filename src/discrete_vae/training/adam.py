@@ -63,6 +63,20 @@ class Adam(torch.optim.Adam):
         for each in self._working.values():
             each.clear_gradient()
 
+    def gradient_leaves(self) -> list[Tensor]:
+        """The tensors whose ``grad`` a step reads: each parameter that wants one, or what products read in its place."""
+        found = []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.requires_grad:
+                    working = self._working.get(parameter)
+                    found.append(parameter if working is None else working.current())
+        return found
+
+    def gradient_memory(self) -> list[Tensor]:
+        """The memory that is lent for gradients."""
+        return [each.memory for each in self._working.values() if each.memory is not None]
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take one step with the gradients that there are.

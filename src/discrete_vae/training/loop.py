@@ -17,7 +17,7 @@ from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
-from discrete_vae.noise import key_to_seed, keyed_generator
+from discrete_vae.noise import key_to_seed
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
@@ -212,19 +212,20 @@ def training_step(
             raise
         raise broken from None
     state.times.begin("networks")
-    generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step, device=x.device)
-    elbo = model.elbo(
+    state.optimizer.zero_grad()
+    num_samples = schedules.num_importance_samples(settings, progress)
+    parts = state.gradients.take(
         x,
-        negative_phase=z,
-        log_partition=state.log_partition,
-        num_importance_samples=schedules.num_importance_samples(settings, progress),
-        generator=generator,
+        z,
+        discrete=weights.discrete,
+        continuous=weights.continuous,
+        num_importance_samples=num_samples,
+        noise_key=(config.seed, _POSTERIOR_STREAM, state.step),
     )
+    elbo = Elbo(*parts, state.log_partition, trains_prior=True, num_importance_samples=num_samples)
     loss = elbo.weighted_loss(discrete=weights.discrete, continuous=weights.continuous)
     if not math.isfinite(loss.item()):
         raise non_finite_term(elbo, state.step, store)
-    state.optimizer.zero_grad()
-    loss.backward()
     state.times.begin("optimizer")
     decay_weights(state.optimizer)
     state.optimizer.step()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from discrete_vae.compiled.recording import recordable
 from discrete_vae.compiled.threads import threads_for
 from discrete_vae.nets.kernels import norm_compiled
 from discrete_vae.nets.kernels.form import ONE, ZERO, Form
@@ -17,6 +18,7 @@ SMALLEST_SHARED = 150_000
 """Activations from which a pass is divided among threads: waking a second one takes 5 to 10 us."""
 
 
+@recordable
 def normalize(
     x: Tensor,
     out: Tensor,
@@ -56,6 +58,7 @@ def normalize(
     return statistics
 
 
+@recordable
 def normalize_backward(
     x: Tensor,
     out: Tensor,
@@ -103,6 +106,7 @@ def normalize_backward(
     return gradient, by_scale, by_offset
 
 
+@recordable
 def apply_fixed(x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, form: Form) -> None:
     """out = (x - mean) * factor + offset, rectified as the form says.
 
