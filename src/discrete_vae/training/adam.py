@@ -87,15 +87,27 @@ class Adam(torch.optim.Adam):
         Returns:
             What the closure returns.
         """
-        if not all(_is_compiled(group) for group in self.param_groups) or not works():
+        if not self._is_compiled():
             return self._torch_step(closure)
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for index, group in enumerate(self.param_groups):
-            self._compiled_step(index, group)
+        self.update()
         return loss
+
+    def update(self) -> None:
+        """`step` without a closure and without torch's hooks around it."""
+        if not self._is_compiled():
+            self.step()
+            return
+        with torch.no_grad():
+            for index, group in enumerate(self.param_groups):
+                self._compiled_step(index, group)
+
+    def _is_compiled(self) -> bool:
+        """Whether the compiled pass can take the step."""
+        return all(_is_compiled(group) for group in self.param_groups) and works()
 
     def _compiled_step(self, index: int, group: dict[str, Any]) -> None:
         found = []

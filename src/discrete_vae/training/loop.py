@@ -117,8 +117,7 @@ def run_steps(
             start = state.step / batches.steps_per_epoch
             x = batches.batch(state.step)
             with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
-                elbo = training_step(state, config, x, start, state.step / num_steps, store)
-            state.sums.add(elbo)
+                training_step(state, config, x, start, state.step / num_steps, store)
             state.step += 1
             shown.advance(state.step)
             if trace is not None and trace.is_complete():
@@ -214,7 +213,7 @@ def training_step(
     state.times.begin("networks")
     state.optimizer.zero_grad()
     num_samples = schedules.num_importance_samples(settings, progress)
-    parts = state.gradients.take(
+    found = state.recorded.take_gradients(
         x,
         z,
         discrete=weights.discrete,
@@ -222,18 +221,24 @@ def training_step(
         num_importance_samples=num_samples,
         noise_key=(config.seed, _POSTERIOR_STREAM, state.step),
     )
-    elbo = Elbo(*parts, state.log_partition, trains_prior=True, num_importance_samples=num_samples)
-    loss = elbo.weighted_loss(discrete=weights.discrete, continuous=weights.continuous)
-    if not math.isfinite(loss.item()):
-        raise non_finite_term(elbo, state.step, store)
+    if not all(map(math.isfinite, found.means)):
+        raise non_finite_term(found.means, state.step, store)
     state.times.begin("optimizer")
     decay_weights(state.optimizer)
-    state.optimizer.step()
-    model.project_()
+    state.optimizer.update()
+    state.recorded.project_()
     if state.averages is not None:
         state.averages.update(model, state.step + 1)
+    state.sums.add(found.means, state.log_partition)
     state.times.end_step()
-    return elbo
+    return Elbo(
+        found.reconstruction,
+        found.kl_relative,
+        found.kl_continuous,
+        state.log_partition,
+        trains_prior=True,
+        num_importance_samples=num_samples,
+    )
 
 
 def _estimate_log_partition(state: TrainingState, store: CheckpointStore, *, to_compare: bool) -> float:
