@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from discrete_vae.compiled.recording import Call, ReplayError, tensors_in
+from discrete_vae.compiled.recording import Call, Layout, ReplayError, tensors_in
 
 
 @dataclass(eq=False)
@@ -18,11 +18,13 @@ class Value:
     """What stands for an object in a program.
 
     Attributes:
+        layout: Of a tensor that a call makes or is given.
         fixed: The object itself where it is the same from call to call; None for what calls make or are given.
         root: The value whose memory it lies in; None for itself.
         written: Whether an operation writes into this memory, kept at the root.
     """
 
+    layout: Layout | None = None
     fixed: Any = None
     root: Value | None = None
     written: bool = False
@@ -78,7 +80,7 @@ class Program:
         self._values: dict[int, Value] = {}
         self._memories = {_storage(tensor): Value(fixed=tensor) for tensor in state}
         self._keep: list[Any] = [inputs, state]  # identities stay those of these objects
-        self.inputs = [self._name(value, Value()) for value in inputs]
+        self.inputs = [self._name(value, _input(value)) for value in inputs]
         self.operations = [operation for call in calls for operation in self._read(call)]
         self.outputs = [None if tensor is None else self._value_of(tensor) for tensor in outputs]
         self.changed = [memory.fixed for memory in self._memories.values() if memory.written]
@@ -91,27 +93,27 @@ class Program:
 
     def _read(self, call: Call) -> Iterator[Operation]:
         """Take in one call; what it makes is known afterwards."""
-        function, made = call.function, tensors_in(call.result)
+        call, made = _functional(call), tensors_in(call.result)
+        function = call.function
         if not made and not _written(call):
             return  # it asked for what shapes and dtypes say
         operation = Operation(call, self._stand_in(call.arguments), self._stand_in(call.keywords), [])
         for tensor in _written(call):
             self._value_of(tensor).memory().written = True
-        is_view = isinstance(function, OpOverload) and _is_view(function)
-        if is_view:
+        view = isinstance(function, OpOverload) and is_view(function)
+        if view:
             (source,) = values_in(operation.arguments[:1])
             if function.overloadpacket in _SAME:
                 self._name(call.result, source)
                 return
-            if source.fixed is not None:
-                for tensor in made:
-                    self._name(tensor, Value(fixed=tensor, root=source.memory()))
-                return
-        for tensor in made:
-            known = self._values.get(id(tensor))
-            if known is None:
-                known = self._name(tensor, Value(root=source.memory() if is_view else None))
-            operation.results.append(known)
+            operation.results = [
+                self._name(tensor, Value(layout, root=source.memory()))
+                for tensor, layout in zip(made, call.layouts, strict=True)
+            ]
+        else:
+            for tensor, layout in zip(made, call.layouts, strict=True):
+                known = self._values.get(id(tensor))
+                operation.results.append(self._name(tensor, Value(layout)) if known is None else known)
         yield operation
 
     def _value_of(self, thing: Any) -> Value:
@@ -156,6 +158,10 @@ class Program:
                 if earlier is not operation:
                     same.update(zip(operation.results, earlier.results, strict=True))
                     continue
+            if isinstance(operation.call.function, OpOverload) and is_view(operation.call.function):
+                (source,) = values_in(operation.arguments[:1])
+                for value in operation.results:
+                    value.root = source.memory()  # which may have taken another one's place
             kept.append(operation)
         self.operations = kept
         self.outputs = _replaced(self.outputs, same)
@@ -174,6 +180,19 @@ class Program:
 
 _LITERALS = frozenset([bool, int, float, str, type(None), torch.dtype, torch.layout, torch.memory_format])
 _SAME = frozenset([torch.ops.aten.detach, torch.ops.aten.alias])
+
+
+def _input(thing: Any) -> Value:
+    return Value(Layout.of(thing)) if isinstance(thing, Tensor) else Value(fixed=thing)
+
+
+def _functional(call: Call) -> Call:
+    """A call that changes the shape of its argument, as one that makes a view of it; others as they are."""
+    function = call.function
+    if not isinstance(function, OpOverload) or torch.Tag.inplace_view not in function.tags:
+        return call
+    packet = getattr(torch.ops.aten, function.overloadpacket.__name__.removesuffix("_"))
+    return replace(call, function=getattr(packet, function._overloadname))
 
 
 def _identity(thing: Any) -> int:
@@ -215,7 +234,7 @@ def _key(thing: Any) -> Any:
     return thing if isinstance(thing, (Value, OpOverload)) else (type(thing), repr(thing))
 
 
-def _is_view(function: OpOverload) -> bool:
+def is_view(function: OpOverload) -> bool:
     """Whether what it returns lies in the memory of its argument, which it leaves as it is."""
     returns = function._schema.returns
     return any(kind.alias_info is not None and not kind.alias_info.is_write for kind in returns)

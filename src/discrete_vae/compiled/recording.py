@@ -8,18 +8,38 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
 
 
 class ReplayError(RuntimeError):
     """A computation cannot be repeated from its recording."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a tensor looks like.
+
+    Attributes:
+        shape: Its shape.
+        stride: Its strides.
+        dtype: Its dtype.
+    """
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Layout:
+        """That of a tensor."""
+        return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,16 +47,18 @@ class Call:
     """One operation.
 
     Attributes:
-        function: An operation of torch, or a function marked with `recordable`.
+        function: An operation of torch, or one that `recordable` made.
         arguments: As it was called.
         keywords: As it was called.
         result: What it gave.
+        layouts: Shape, strides and dtype of each tensor in it, as they were then.
     """
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
     result: Any
+    layouts: tuple[Layout, ...]
 
 
 class Recorder(TorchDispatchMode):
@@ -74,20 +96,17 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **keywords)
         if not self._inside and func.namespace != "profiler":
             self._look_at(func, args, result)
-            self.calls.append(Call(func, args, keywords, result))
+            self.calls.append(Call(func, args, keywords, result, tuple(map(Layout.of, tensors_in(result)))))
         return result
 
-    def call(self, function: Callable[..., R], arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> R:
-        """Call a `recordable` function, as one operation."""
-        if self._inside:
-            return function(*arguments, **keywords)
+    def call(self, function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        """Do a `recordable` operation, as one call."""
         self._inside = True
         try:
-            result = function(*arguments, **keywords)
+            function.prepare(*arguments, **keywords)()
         finally:
             self._inside = False
-        self.calls.append(Call(function, arguments, keywords, result))
-        return result
+        self.calls.append(Call(function, arguments, keywords, None, ()))
 
     def _look_at(self, function: OpOverload, arguments: tuple[Any, ...], result: Any) -> None:
         of_values = isinstance(result, (bool, int, float)) and function.overloadpacket not in _OF_SHAPES
@@ -101,20 +120,28 @@ _OF_SHAPES = frozenset([torch.ops.aten.is_same_size])
 _active: Recorder | None = None
 
 
-def recordable(function: Callable[P, R]) -> Callable[P, R]:
-    """Mark a function that reads and writes the memory of its tensors itself, so that torch does not see what it does.
+def recordable(prepare: Callable[P, Callable[[], object]]) -> Callable[P, None]:
+    """Make an operation of what reads and writes the memory of its tensors itself, so that torch does not see it.
 
-    A recording takes it as one operation. It may write to any tensor that it is given; what it returns are such
-    tensors and new ones.
+    It may write to any tensor that it is given and makes none; the tensors' memory has to stay where it is between the
+    two calls.
+
+    Args:
+        prepare: Takes the operation's arguments and returns a function without arguments that does it.
+
+    Returns:
+        A function that does the operation at once. A recording takes it as one call, and a replay prepares it once.
     """
 
-    @wraps(function)
-    def call(*arguments: P.args, **keywords: P.kwargs) -> R:
+    @wraps(prepare)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> None:
         recorder = _active
         if recorder is None:
-            return function(*arguments, **keywords)
-        return recorder.call(function, arguments, keywords)
+            prepare(*arguments, **keywords)()
+        else:
+            recorder.call(call, arguments, keywords)
 
+    call.prepare = prepare  # pyright: ignore[reportFunctionMemberAccess]
     return call
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from discrete_vae.compiled.binding import BoundProgram
 from discrete_vae.compiled.program import Program
 from discrete_vae.compiled.recording import Recorder, ReplayError
-from discrete_vae.compiled.straight_line import straight_line
 
 Function = Callable[..., Sequence[Tensor | None]]
 
@@ -45,7 +45,7 @@ class Replay:
         >>> with Recorder() as recorder:
         ...     outputs = [x * scale + 1]
         >>> Replay(recorder, [x], outputs, [scale])(torch.tensor([5.0, 7.0]))
-        (tensor([6., 8.]),)
+        [tensor([6., 8.])]
     """
 
     def __init__(
@@ -59,17 +59,28 @@ class Replay:
             raise ReplayError(recorder.problem)
         program = Program(recorder.calls, inputs, outputs, state)
         self.changed = program.changed
-        self.num_operations = len(program.operations)
-        self._run = straight_line(program)
+        self._bound = BoundProgram(program)
+        self.num_operations = len(self._bound.steps)
 
-    def __call__(self, *inputs: Any) -> tuple[Tensor | None, ...]:
+    def __call__(self, *inputs: Any) -> Sequence[Tensor | None]:
         """Repeat the operations, without autograd.
 
         Args:
-            inputs: Of the shapes and dtypes of those that were recorded.
+            inputs: Of the shapes and dtypes of those that were recorded; the same sources of noise.
+
+        Returns:
+            Where the outputs lie; the next call writes over them.
         """
+        bound = self._bound
         with torch.no_grad():
-            return self._run(*inputs)
+            for place, value in zip(bound.inputs, inputs, strict=True):
+                if isinstance(place, Tensor):
+                    place.copy_(value)
+                elif place is not value:
+                    raise ReplayError("another source of noise than the recorded one is given")
+            for step in bound.steps:
+                step()
+        return bound.outputs
 
     def compare(self, function: Function, *inputs: Any) -> tuple[Sequence[Tensor | None], bool]:
         """Call the function once more and compare; the state is changed as by that call alone.

@@ -32,7 +32,7 @@ class ReplayedFunctions:
         >>> for number in (1.0, 2.0, 3.0):
         ...     found = functions("double", lambda x: [x + x], torch.tensor(number))
         >>> found, functions.reason
-        ((tensor(6.),), None)
+        ([tensor(6.)], None)
     """
 
     def __init__(self, state: Callable[[], Iterable[Tensor]], reason: str | None = None) -> None:

@@ -211,7 +211,6 @@ def training_step(
             raise
         raise broken from None
     state.times.begin("networks")
-    state.optimizer.zero_grad()
     num_samples = schedules.num_importance_samples(settings, progress)
     found = state.recorded.take_gradients(
         x,

@@ -82,9 +82,10 @@ class RecordedStep:
             self._generator = torch.Generator(device=x.device)
         seeds = loss_gradients(len(x), discrete, continuous, like=self._model.prior.bias)
         leaves = self._optimizer.gradient_leaves()
-        evaluation = _Evaluation(self._model, leaves, num_importance_samples)
+        evaluation = _Evaluation(self._model, self._optimizer, leaves, num_importance_samples)
         inputs = (x, negative_phase, *seeds, reseed(self._generator, *noise_key))
-        key = ("bound", x.shape, x.dtype, negative_phase.shape, num_importance_samples, self._model.training)
+        kind = (x.shape, x.dtype, negative_phase.shape, num_importance_samples, self._model.training)
+        key = ("bound", *kind, torch.get_num_threads())
         means, *found = self._call(key, evaluation, *inputs)
         parts, gradients = found[:3], found[3:]
         for leaf, gradient in zip(leaves, gradients, strict=True):
@@ -121,11 +122,13 @@ class _Evaluation:
     """The means of the parts of the bound, the parts, then the gradient by each leaf, None for those without one."""
 
     model: DiscreteVAE
+    optimizer: Adam
     leaves: Sequence[Tensor]
     num_importance_samples: int
 
     def __call__(self, x: Tensor, negative_phase: Tensor, *rest: Any) -> Sequence[Tensor | None]:
         model, (*seeds, generator) = self.model, rest
+        self.optimizer.zero_grad()  # lends the gradients' memory anew
         x = x.reshape(-1, *model.likelihood.event_shape).to(torch.promote_types(model.dtype, torch.float32))
         observed = model.likelihood.observed_mask(x, None, missing=model.missing)
         of_prior = model.prior.compute_negative_phase(negative_phase)
