@@ -8,6 +8,7 @@ given to the next result of its size, which then lies in the cache.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -21,17 +22,27 @@ from discrete_vae.compiled.recording import Layout
 
 Step = Callable[[], Any]
 
-_WITH_OUT = frozenset(
-    "abs add addcmul addmm amax amin baddbmm bmm cat ceil clamp clamp_max clamp_min cumsum div eq exp expm1 floor ge gt "
-    "index_select le log log1p logsumexp lt maximum minimum mm mul mv ne neg pow rand randn reciprocal rsqrt sgn "
-    "sigmoid sign sqrt square stack sub tanh".split()
-)
+# fmt: off
+_WITH_OUT = frozenset([
+    "abs", "add", "addcmul", "addmm", "amax", "amin", "baddbmm", "bmm", "cat", "ceil", "clamp", "clamp_max",
+    "clamp_min", "cumsum", "div", "eq", "exp", "expm1", "floor", "ge", "gt", "index_select", "le", "log",
+    "log1p", "logsumexp", "lt", "maximum", "minimum", "mm", "mul", "mv", "ne", "neg", "pow", "rand", "randn",
+    "reciprocal", "rsqrt", "sgn", "sigmoid", "sign", "sqrt", "square", "stack", "sub", "tanh",
+])
+# fmt: on
 """Operations that torch's function of the same name takes with the same arguments and a place for the result."""
 
 _REDUCTIONS = frozenset(["sum.dim_IntList", "mean.dim"])
 _COPIES = frozenset(["_to_copy", "clone"])
 _BLANK = frozenset(["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"])
-_CONSTANT = {"zeros": 0.0, "zeros_like": 0.0, "new_zeros": 0.0, "ones": 1.0, "ones_like": 1.0, "new_ones": 1.0}
+_CONSTANT = {
+    "zeros": 0.0,
+    "zeros_like": 0.0,
+    "new_zeros": 0.0,
+    "ones": 1.0,
+    "ones_like": 1.0,
+    "new_ones": 1.0,
+}
 
 
 class BoundProgram:
@@ -54,9 +65,8 @@ class BoundProgram:
         last = _last_uses(program)
         for index, operation in enumerate(program.operations):
             self.steps += self._bind(operation)
-            touched = {value.memory() for value in values_in([operation.arguments, operation.keywords, operation.results])}
-            for memory in touched:
-                if last.get(memory, -1) <= index and memory in self._things and memory.fixed is None:
+            for memory in _touched(operation):
+                if last[memory] == index and memory.fixed is None:
                     self._pool.give(self._things[memory])
         self.outputs: list[Tensor | None] = [
             None if value is None else self._thing(value) for value in program.outputs
@@ -69,7 +79,7 @@ class BoundProgram:
         return value.fixed
 
     def _thing(self, value: Value) -> Any:
-        return self._things[value] if value in self._things else value.fixed
+        return self._things.get(value, value.fixed)
 
     def _real(self, thing: Any) -> Any:
         """The same with tensors and objects in place of values."""
@@ -88,7 +98,9 @@ class BoundProgram:
             return [function.prepare(*arguments, **keywords)]  # pyright: ignore[reportFunctionMemberAccess]
         if is_view(function):
             made = function(*arguments, **keywords)
-            for value, tensor in zip(operation.results, [made] if isinstance(made, Tensor) else made, strict=True):
+            for value, tensor in zip(
+                operation.results, [made] if isinstance(made, Tensor) else made, strict=True
+            ):
                 self._things[value] = tensor
             return []
         if function._schema.is_mutable:
@@ -106,10 +118,15 @@ def _last_uses(program: Program) -> dict[Value, float]:
     """The index of the operation that touches each memory for the last time."""
     last: dict[Value, float] = {}
     for index, operation in enumerate(program.operations):
-        for value in values_in([operation.arguments, operation.keywords, operation.results]):
-            last[value.memory()] = index
-    last.update((value.memory(), float("inf")) for value in values_in(program.outputs))
+        last.update(dict.fromkeys(_touched(operation), index))
+    last.update((value.memory(), math.inf) for value in values_in(program.outputs))
     return last
+
+
+def _touched(operation: Operation) -> set[Value]:
+    """The memories that an operation reads or writes."""
+    values = values_in([operation.arguments, operation.keywords, operation.results])
+    return {value.memory() for value in values}
 
 
 def _in_place(function: OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> Step:
@@ -168,7 +185,9 @@ class _Pool:
 
     def take(self, layout: Layout) -> Tensor:
         """A tensor of a layout, or dense if that has gaps, in memory of at most twice its size."""
-        blank = torch.empty_like(torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device="meta"))
+        blank = torch.empty_like(
+            torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device="meta")
+        )
         size = max(1, blank.numel() * blank.element_size())
         place = bisect.bisect_left(self._free, size, key=lambda each: each[0])
         if place < len(self._free) and self._free[place][0] <= 2 * size:

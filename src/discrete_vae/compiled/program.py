@@ -100,8 +100,7 @@ class Program:
         operation = Operation(call, self._stand_in(call.arguments), self._stand_in(call.keywords), [])
         for tensor in _written(call):
             self._value_of(tensor).memory().written = True
-        view = isinstance(function, OpOverload) and is_view(function)
-        if view:
+        if isinstance(function, OpOverload) and is_view(function):
             (source,) = values_in(operation.arguments[:1])
             if function.overloadpacket in _SAME:
                 self._name(call.result, source)
@@ -197,7 +196,7 @@ def _functional(call: Call) -> Call:
 
 def _identity(thing: Any) -> int:
     """The same number for the same object; torch wraps a source of noise anew each time it shows it."""
-    return thing._cdata if isinstance(thing, torch.Generator) else id(thing)
+    return thing._cdata if isinstance(thing, torch.Generator) else id(thing)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _storage(tensor: Tensor) -> int:

@@ -141,7 +141,7 @@ def recordable(prepare: Callable[P, Callable[[], object]]) -> Callable[P, None]:
         else:
             recorder.call(call, arguments, keywords)
 
-    call.prepare = prepare  # pyright: ignore[reportFunctionMemberAccess]
+    call.prepare = prepare  # pyright: ignore[reportAttributeAccessIssue]
     return call
 
 

@@ -64,7 +64,7 @@ class Adam(torch.optim.Adam):
             each.clear_gradient()
 
     def gradient_leaves(self) -> list[Tensor]:
-        """The tensors whose ``grad`` a step reads: each parameter that wants one, or what products read in its place."""
+        """The tensors whose ``grad`` a step reads: parameters, or what products read in their place."""
         found = []
         for group in self.param_groups:
             for parameter in group["params"]:

@@ -113,6 +113,8 @@ def run_steps(
     state.times.restart()
     times: dict[str, float] = {}
     with yielding_threads(), progress or TrainingProgress(state.step, num_steps) as shown:
+        if (reason := state.recorded.functions.reason) is not None:
+            shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         while state.step < num_steps and not (stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
             x = batches.batch(state.step)

@@ -17,8 +17,8 @@ from discrete_vae.compiled.threads import threads_for
 from discrete_vae.nets.kernels import norm_compiled
 from discrete_vae.nets.kernels.form import ONE, ZERO, Form
 
-SMALLEST_SHARED = 150_000
-"""Activations from which a pass is divided among threads: waking a second one takes 5 to 10 us."""
+SMALLEST_SHARED = 30_000
+"""Activations from which a pass is divided among threads, where it takes longer than to wake a second one."""
 
 
 def normalize(
