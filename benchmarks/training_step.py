@@ -81,7 +81,7 @@ def measure(
         halfway = config.training.num_epochs / 2
 
         def step() -> None:
-            state.sums.add(training_step(state, config, x, halfway, 0.5))
+            training_step(state, config, x, halfway, 0.5)
             state.step += 1
 
         own = {"step": step, "chains": lambda: state.chains.step(config.training.num_sweeps)}

@@ -208,6 +208,32 @@ class DiscreteVAE(PretrainedModel):
         check_positive_int("num_importance_samples", num_importance_samples)
         if negative_phase is not None:
             check_states("negative_phase", negative_phase, ("chain", self.prior.num_units))
+        gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
+        parts = self.elbo_parts(x, observed, gradient, num_importance_samples, generator=generator)
+        wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
+        return Elbo(*parts, value, gradient is not None or not wants_gradient, num_importance_samples)
+
+    def elbo_parts(
+        self,
+        x: Tensor,
+        observed: Tensor | None,
+        log_partition_gradient: Tensor | None,
+        num_importance_samples: int = 1,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The parts of the bound, of checked arguments; no value is looked at, so that a step can be recorded.
+
+        Args:
+            x: (batch, *event), in the domain.
+            observed: As `Likelihood.observed_mask` gives it.
+            log_partition_gradient: A scalar of value 0 with the gradient of log Z; None for none.
+            num_importance_samples: As in `elbo`.
+            generator: As in `elbo`.
+
+        Returns:
+            reconstruction, kl_relative and kl_continuous of `Elbo`, each (batch,), nats.
+        """
         features = self._features(x, observed)
         sample = self.posterior.rsample(features, generator=generator)
         if num_importance_samples == 1:
@@ -225,16 +251,9 @@ class DiscreteVAE(PretrainedModel):
             )
             reconstruction, kl_continuous = bound.reconstruction, bound.kl_continuous
         relative = kl_without_log_partition(self.prior, sample.logits, sample.bits, self.pair_order)
-        gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
-        wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
-        return Elbo(
-            reconstruction,
-            (relative if gradient is None else relative + gradient).to(reconstruction.dtype),
-            kl_continuous,
-            value,
-            gradient is not None or not wants_gradient,
-            num_importance_samples,
-        )
+        if log_partition_gradient is not None:
+            relative = relative + log_partition_gradient
+        return reconstruction, relative.to(reconstruction.dtype), kl_continuous
 
     @torch.no_grad()
     def log_likelihood(

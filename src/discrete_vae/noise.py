@@ -62,11 +62,20 @@ def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") ->
         >>> torch.equal(a, b)
         True
     """
-    generator = torch.Generator(device=device)
+    return reseed(torch.Generator(device=device), seed, *key)
+
+
+def reseed(generator: torch.Generator, seed: int, *key: int) -> torch.Generator:
+    """Bring a generator to where `keyed_generator` would make one.
+
+    Args:
+        generator: Is changed, and returned.
+        seed: Integer from 0 to 2^64 - 1.
+        key: Further integers, for example the training step.
+    """
     # manual_seed takes a signed range: fold the upper half onto the negative numbers.
     mixed = key_to_seed(seed, *key)
-    generator.manual_seed(mixed if mixed < 1 << 63 else mixed - (1 << 64))
-    return generator
+    return generator.manual_seed(mixed if mixed < 1 << 63 else mixed - (1 << 64))
 
 
 def check_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator | None:

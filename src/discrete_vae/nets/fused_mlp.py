@@ -172,10 +172,11 @@ class _FusedMLP(torch.autograd.Function):
             if wants_parameter[index + 1]:
                 found[index + 1] = _product(gradient, out, parts.memories[index + 1]())
             place = len(weights) + 2 * index
-            gradient, *found[place : place + 2] = kernel.normalize_backward(
+            gradient = torch.mm(gradient, weights[index + 1])
+            found[place : place + 2] = kernel.normalize_backward(
                 hidden,
                 out,
-                torch.mm(gradient, weights[index + 1]),
+                gradient,
                 parameters[place : place + 2],
                 statistics,
                 parts.norms[index].form(rectify=True),

@@ -43,5 +43,5 @@ class _FusedNorm(torch.autograd.Function):
         rows, out, scale, offset, statistics = ctx.saved_tensors
         # a copy, as the kernel writes where it reads
         gradient = torch.empty_like(rows).copy_(gradients[0].reshape(rows.shape))
-        by_x, *rest = kernel.normalize_backward(rows, out, gradient, (scale, offset), statistics, ctx.form)
-        return by_x.view(gradients[0].shape), *rest, None, None
+        by_parameters = kernel.normalize_backward(rows, out, gradient, (scale, offset), statistics, ctx.form)
+        return gradient.view(gradients[0].shape), *by_parameters, None, None

@@ -22,6 +22,7 @@ class WorkingWeight:
     Attributes:
         master: The parameter.
         dtype: What products are computed in.
+        memory: Memory for the gradient; None before it was lent for the first time.
     """
 
     def __init__(self, master: nn.Parameter, dtype: torch.dtype) -> None:
@@ -29,7 +30,7 @@ class WorkingWeight:
         self._value = master if dtype == master.dtype else master.detach().to(dtype)
         self._value.requires_grad_(master.requires_grad)
         self._version = master._version
-        self._memory: Tensor | None = None
+        self.memory: Tensor | None = None
         self._lent = False
 
     def current(self) -> Tensor:
@@ -48,10 +49,10 @@ class WorkingWeight:
         """Memory for the gradient, once until `clear_gradient`; None if it is lent already."""
         if self._lent:
             return None
-        if self._memory is None:
-            self._memory = torch.empty_like(self._value, requires_grad=False)
+        if self.memory is None:
+            self.memory = torch.empty_like(self._value, requires_grad=False)
         self._lent = True
-        return self._memory.detach()  # autograd keeps a gradient that nobody else holds as it is
+        return self.memory.detach()  # autograd keeps a gradient that nobody else holds as it is
 
     @property
     def gradient(self) -> Tensor | None:

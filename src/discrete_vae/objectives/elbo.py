@@ -95,6 +95,22 @@ class Elbo(ShowsShapes):
         return loss + discrete * (value.to(loss.dtype) if isinstance(value, Tensor) else value)
 
 
+def loss_gradients(
+    num_examples: int, discrete: float, continuous: float, *, like: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of `Elbo.weighted_loss` by reconstruction, kl_relative and kl_continuous, each (batch,).
+
+    Args:
+        num_examples: Examples of the batch.
+        discrete: Weight of the KL of the binary latents.
+        continuous: Weight of the KL of the Gaussian layers.
+        like: Gives dtype and device.
+    """
+    weights = (-1.0, discrete, continuous)
+    reconstruction, relative, layers = (like.new_full((num_examples,), w / num_examples) for w in weights)
+    return reconstruction, relative, layers
+
+
 class _WeightedLoss(torch.autograd.Function):
     """The mean of v KL + w KL_h - log p(x | zeta, h) over the examples, whose gradients are v/n, w/n and -1/n."""
 

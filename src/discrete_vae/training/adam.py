@@ -63,6 +63,20 @@ class Adam(torch.optim.Adam):
         for each in self._working.values():
             each.clear_gradient()
 
+    def gradient_leaves(self) -> list[Tensor]:
+        """The tensors whose ``grad`` a step reads: parameters, or what products read in their place."""
+        found = []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.requires_grad:
+                    working = self._working.get(parameter)
+                    found.append(parameter if working is None else working.current())
+        return found
+
+    def gradient_memory(self) -> list[Tensor]:
+        """The memory that is lent for gradients."""
+        return [each.memory for each in self._working.values() if each.memory is not None]
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take one step with the gradients that there are.
@@ -73,15 +87,27 @@ class Adam(torch.optim.Adam):
         Returns:
             What the closure returns.
         """
-        if not all(_is_compiled(group) for group in self.param_groups) or not works():
+        if not self._is_compiled():
             return self._torch_step(closure)
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for index, group in enumerate(self.param_groups):
-            self._compiled_step(index, group)
+        self.update()
         return loss
+
+    def update(self) -> None:
+        """`step` without a closure and without torch's hooks around it."""
+        if not self._is_compiled():
+            self.step()
+            return
+        with torch.no_grad():
+            for index, group in enumerate(self.param_groups):
+                self._compiled_step(index, group)
+
+    def _is_compiled(self) -> bool:
+        """Whether the compiled pass can take the step."""
+        return all(_is_compiled(group) for group in self.param_groups) and works()
 
     def _compiled_step(self, index: int, group: dict[str, Any]) -> None:
         found = []

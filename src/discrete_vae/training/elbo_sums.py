@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any, Self
-
-import torch
 
 from discrete_vae.checks import check_number
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.objectives.elbo import Elbo
 
 _PARTS = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
 
@@ -41,13 +38,17 @@ class ElboSums:
         """The sums as plain values, to the last bit."""
         return {"parts": self._parts, "count": self._count}
 
-    def add(self, elbo: Elbo) -> None:
-        """Count one step's bound."""
-        parts = torch.stack([elbo.reconstruction, elbo.kl_relative, elbo.kl_continuous]).detach()
-        reconstruction, discrete, continuous = parts.mean(1).tolist()
-        discrete += math.nan if elbo.log_partition is None else float(elbo.log_partition)
-        means = (reconstruction - discrete - continuous, reconstruction, discrete, continuous)
-        self._parts = [total + mean for total, mean in zip(self._parts, means, strict=True)]
+    def add(self, means: Sequence[float], log_partition: float) -> None:
+        """Count one step.
+
+        Args:
+            means: Of reconstruction, kl_relative and kl_continuous over the batch, nats.
+            log_partition: log Z, nats.
+        """
+        reconstruction, relative, continuous = means
+        discrete = relative + log_partition
+        parts = (reconstruction - discrete - continuous, reconstruction, discrete, continuous)
+        self._parts = [total + part for total, part in zip(self._parts, parts, strict=True)]
         self._count += 1
 
     def means(self, log_partition_change: float) -> dict[str, float]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from discrete_vae.errors import NonFiniteLossError
 from discrete_vae.nets.finite_weights import non_finite_weight as _first_of_module
-from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.training.state import TrainingState
 
@@ -22,13 +22,17 @@ def check_finite(metrics: dict[str, float], step: int, store: CheckpointStore | 
             raise NonFiniteLossError(step, name, value, _last(store))
 
 
-def non_finite_term(elbo: Elbo, step: int, store: CheckpointStore | None) -> NonFiniteLossError:
-    """The error that names the first term that is not finite."""
-    for term in ("reconstruction", "kl_discrete", "kl_continuous"):
-        value = float(getattr(elbo, term).detach().mean())
-        if not math.isfinite(value):
-            return NonFiniteLossError(step, term, value, _last(store))
-    return NonFiniteLossError(step, "the sum of the terms", math.inf, _last(store))
+def non_finite_term(means: Sequence[float], step: int, store: CheckpointStore | None) -> NonFiniteLossError:
+    """The error that names the first term that is not finite.
+
+    Args:
+        means: Of reconstruction, kl_discrete and kl_continuous over the batch.
+        step: The step.
+        store: Where the last good checkpoint is.
+    """
+    terms = zip(("reconstruction", "kl_discrete", "kl_continuous"), means, strict=True)
+    name, value = next((name, value) for name, value in terms if not math.isfinite(value))
+    return NonFiniteLossError(step, name, value, _last(store))
 
 
 def non_finite_weight(state: TrainingState, store: CheckpointStore | None) -> NonFiniteLossError | None:

@@ -17,7 +17,7 @@ from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
-from discrete_vae.noise import key_to_seed, keyed_generator
+from discrete_vae.noise import key_to_seed
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
@@ -113,12 +113,13 @@ def run_steps(
     state.times.restart()
     times: dict[str, float] = {}
     with yielding_threads(), progress or TrainingProgress(state.step, num_steps) as shown:
+        if (reason := state.recorded.functions.reason) is not None:
+            shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         while state.step < num_steps and not (stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
             x = batches.batch(state.step)
             with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
-                elbo = training_step(state, config, x, start, state.step / num_steps, store)
-            state.sums.add(elbo)
+                training_step(state, config, x, start, state.step / num_steps, store)
             state.step += 1
             shown.advance(state.step)
             if trace is not None and trace.is_complete():
@@ -212,27 +213,33 @@ def training_step(
             raise
         raise broken from None
     state.times.begin("networks")
-    generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step, device=x.device)
-    elbo = model.elbo(
+    num_samples = schedules.num_importance_samples(settings, progress)
+    found = state.recorded.take_gradients(
         x,
-        negative_phase=z,
-        log_partition=state.log_partition,
-        num_importance_samples=schedules.num_importance_samples(settings, progress),
-        generator=generator,
+        z,
+        discrete=weights.discrete,
+        continuous=weights.continuous,
+        num_importance_samples=num_samples,
+        noise_key=(config.seed, _POSTERIOR_STREAM, state.step),
     )
-    loss = elbo.weighted_loss(discrete=weights.discrete, continuous=weights.continuous)
-    if not math.isfinite(loss.item()):
-        raise non_finite_term(elbo, state.step, store)
-    state.optimizer.zero_grad()
-    loss.backward()
+    if not all(map(math.isfinite, found.means)):
+        raise non_finite_term(found.means, state.step, store)
     state.times.begin("optimizer")
     decay_weights(state.optimizer)
-    state.optimizer.step()
-    model.project_()
+    state.optimizer.update()
+    state.recorded.project_()
     if state.averages is not None:
         state.averages.update(model, state.step + 1)
+    state.sums.add(found.means, state.log_partition)
     state.times.end_step()
-    return elbo
+    return Elbo(
+        found.reconstruction,
+        found.kl_relative,
+        found.kl_continuous,
+        state.log_partition,
+        trains_prior=True,
+        num_importance_samples=num_samples,
+    )
 
 
 def _estimate_log_partition(state: TrainingState, store: CheckpointStore, *, to_compare: bool) -> float:

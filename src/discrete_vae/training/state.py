@@ -37,6 +37,7 @@ from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.feasible import check_feasible
 from discrete_vae.training.parameter_groups import parameter_groups
 from discrete_vae.training.precision import choose_precision
+from discrete_vae.training.recorded_step import RecordedStep
 from discrete_vae.training.step_times import StepTimes
 
 CHAINS_PREFIX = "chains/"
@@ -62,6 +63,7 @@ class TrainingState:
         sums: What the next line of the log averages.
         times: Where the time goes; not part of what is saved.
         averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
+        recorded: Takes the gradients; not part of what is saved.
     """
 
     model: DiscreteVAE
@@ -74,6 +76,10 @@ class TrainingState:
     sums: ElboSums = field(default_factory=ElboSums)
     times: StepTimes = field(default_factory=StepTimes)
     averages: AveragedWeights | None = None
+    recorded: RecordedStep = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.recorded = RecordedStep(self.model, self.optimizer)
 
     @classmethod
     def initial(
@@ -199,6 +205,7 @@ class TrainingState:
                         moment: tensors[f"optimizer/{name}/{moment}"].to(parameter.device, copy=True)
                         for moment in MOMENTS
                     }
+        self.recorded = RecordedStep(self.model, self.optimizer)
         self.step, self.sums = step, sums
         self.log_partition, self.log_partition_std_error = log_partition, std_error
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 
+from discrete_vae.compiled.recording import is_recording
 from discrete_vae.compiled.trial import warn_of_failure
 from discrete_vae.nets.kernels.form import Form
 
@@ -24,7 +25,7 @@ def is_ordinary() -> bool:
         or torch._C._is_tracing()
         or torch.is_autocast_enabled("cpu")
         or torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack()
+        or (torch._C._len_torch_dispatch_stack() and not is_recording())
         or forward_ad._current_level >= 0
     )
 

@@ -6,15 +6,19 @@ activations (row, feature), contiguous, float32 or bfloat16; statistics and para
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
+from discrete_vae.compiled.recording import recordable
 from discrete_vae.compiled.threads import threads_for
 from discrete_vae.nets.kernels import norm_compiled
 from discrete_vae.nets.kernels.form import ONE, ZERO, Form
 
-SMALLEST_SHARED = 150_000
-"""Activations from which a pass is divided among threads: waking a second one takes 5 to 10 us."""
+SMALLEST_SHARED = 30_000
+"""Activations from which a pass is divided among threads, where it takes longer than to wake a second one."""
 
 
 def normalize(
@@ -36,24 +40,39 @@ def normalize(
     Returns:
         Mean and mean absolute deviation of the batch, (2, feature).
     """
+    statistics = torch.empty(2, x.shape[1], device="cpu")
+    _normalize(x, out, *parameters, statistics, *running, form)
+    return statistics
+
+
+@recordable
+def _normalize(
+    x: Tensor,
+    out: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    statistics: Tensor,
+    running_mean: Tensor,
+    running_deviation: Tensor,
+    form: Form,
+) -> Callable[[], object]:
     num_rows, num_features = x.shape
-    statistics = torch.empty(2, num_features, device="cpu")
     place = statistics.data_ptr()
-    norm_compiled.FORWARD[x.dtype == torch.float32](
+    return partial(
+        norm_compiled.FORWARD[x.dtype == torch.float32],
         threads_for(num_rows * num_features, SMALLEST_SHARED),
         x.data_ptr(),
         out.data_ptr(),
-        parameters[0].data_ptr(),
-        parameters[1].data_ptr(),
+        scale.data_ptr(),
+        offset.data_ptr(),
         place,
         place + 4 * num_features,
-        running[0].data_ptr(),
-        running[1].data_ptr(),
+        running_mean.data_ptr(),
+        running_deviation.data_ptr(),
         num_rows,
         num_features,
         *form.forward,
     )
-    return statistics
 
 
 def normalize_backward(
@@ -65,7 +84,7 @@ def normalize_backward(
     form: Form,
     *,
     of_batch: bool = True,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """The gradients of `normalize`, or with given statistics.
 
     Args:
@@ -78,19 +97,37 @@ def normalize_backward(
         of_batch: Whether they are those of x, and no constants.
 
     Returns:
-        The gradients by x, scale and offset.
+        The gradients by scale and offset.
     """
-    num_rows, num_features = x.shape
     by_scale, by_offset = torch.empty_like(parameters[0]), torch.empty_like(parameters[1])
+    _normalize_backward(x, out, gradient, *parameters, statistics, by_scale, by_offset, form, of_batch)
+    return by_scale, by_offset
+
+
+@recordable
+def _normalize_backward(
+    x: Tensor,
+    out: Tensor,
+    gradient: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    statistics: Tensor,
+    by_scale: Tensor,
+    by_offset: Tensor,
+    form: Form,
+    of_batch: bool,
+) -> Callable[[], object]:
+    num_rows, num_features = x.shape
     place = statistics.data_ptr()
-    norm_compiled.BACKWARD[x.dtype == torch.float32](
+    return partial(
+        norm_compiled.BACKWARD[x.dtype == torch.float32],
         threads_for(num_rows * num_features, SMALLEST_SHARED),
         x.data_ptr(),
         out.data_ptr(),
         gradient.data_ptr(),
         gradient.data_ptr(),
-        parameters[0].data_ptr(),
-        parameters[1].data_ptr(),
+        scale.data_ptr(),
+        offset.data_ptr(),
         place,
         place + 4 * num_features,
         by_scale.data_ptr(),
@@ -100,10 +137,12 @@ def normalize_backward(
         *form.backward,
         ONE if of_batch else ZERO,
     )
-    return gradient, by_scale, by_offset
 
 
-def apply_fixed(x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, form: Form) -> None:
+@recordable
+def apply_fixed(
+    x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, form: Form
+) -> Callable[[], object]:
     """out = (x - mean) * factor + offset, rectified as the form says.
 
     Args:
@@ -115,7 +154,8 @@ def apply_fixed(x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Te
         form: Says whether to rectify.
     """
     num_rows, num_features = x.shape
-    norm_compiled.FIXED[x.dtype == torch.float32](
+    return partial(
+        norm_compiled.FIXED[x.dtype == torch.float32],
         threads_for(num_rows * num_features, SMALLEST_SHARED),
         x.data_ptr(),
         out.data_ptr(),

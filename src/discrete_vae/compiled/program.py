@@ -1,0 +1,260 @@
+"""Recorded operations as a program over numbered values, and what of it need not be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from discrete_vae.compiled.recording import Call, Layout, ReplayError, tensors_in
+
+
+@dataclass(eq=False)
+class Value:
+    """What stands for an object in a program.
+
+    Attributes:
+        layout: Of a tensor that a call makes or is given.
+        fixed: The object itself where it is the same from call to call; None for what calls make or are given.
+        root: The value whose memory it lies in; None for itself.
+        written: Whether an operation writes into this memory, kept at the root.
+    """
+
+    layout: Layout | None = None
+    fixed: Any = None
+    root: Value | None = None
+    written: bool = False
+
+    def memory(self) -> Value:
+        """The value whose memory this one lies in."""
+        return self if self.root is None else self.root
+
+
+@dataclass(eq=False)
+class Operation:
+    """A call with values in place of objects.
+
+    Attributes:
+        call: As it was recorded.
+        arguments: Its arguments, with values for tensors and for objects.
+        keywords: Likewise.
+        results: What its results stand for, in the order of `tensors_in`.
+    """
+
+    call: Call
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    results: list[Value]
+
+
+class Program:
+    """The operations of a recording that have to be repeated.
+
+    Args:
+        calls: The recording.
+        inputs: Objects that each call is given.
+        outputs: Tensors that a call returns; None stays None.
+        state: Tensors whose memory stays where it is.
+
+    Attributes:
+        inputs: What stands for the inputs.
+        outputs: What stands for the outputs, None for None.
+        operations: In order.
+        changed: Those of the state that the operations write to.
+
+    Raises:
+        ReplayError: If an operation reads a tensor or a source of noise that is none of these.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        inputs: Sequence[Any],
+        outputs: Sequence[Tensor | None],
+        state: Iterable[Tensor],
+    ) -> None:
+        self._values: dict[int, Value] = {}
+        self._memories = {_storage(tensor): Value(fixed=tensor) for tensor in state}
+        self._keep: list[Any] = [inputs, state]  # identities stay those of these objects
+        self.inputs = [self._name(value, _input(value)) for value in inputs]
+        self.operations = [operation for call in calls for operation in self._read(call)]
+        self.outputs = [None if tensor is None else self._value_of(tensor) for tensor in outputs]
+        self.changed = [memory.fixed for memory in self._memories.values() if memory.written]
+        self._share()
+        self._drop_unread()
+
+    def _name(self, thing: Any, value: Value) -> Value:
+        self._values[_identity(thing)] = value
+        return value
+
+    def _read(self, call: Call) -> Iterator[Operation]:
+        """Take in one call; what it makes is known afterwards."""
+        call, made = _functional(call), tensors_in(call.result)
+        function = call.function
+        if not made and not _written(call):
+            return  # it asked for what shapes and dtypes say
+        operation = Operation(call, self._stand_in(call.arguments), self._stand_in(call.keywords), [])
+        for tensor in _written(call):
+            self._value_of(tensor).memory().written = True
+        if isinstance(function, OpOverload) and is_view(function):
+            (source,) = values_in(operation.arguments[:1])
+            if function.overloadpacket in _SAME:
+                self._name(call.result, source)
+                return
+            operation.results = [
+                self._name(tensor, Value(layout, root=source.memory()))
+                for tensor, layout in zip(made, call.layouts, strict=True)
+            ]
+        else:
+            for tensor, layout in zip(made, call.layouts, strict=True):
+                known = self._values.get(id(tensor))
+                operation.results.append(self._name(tensor, Value(layout)) if known is None else known)
+        yield operation
+
+    def _value_of(self, thing: Any) -> Value:
+        """What stands for an object that a call reads."""
+        known = self._values.get(_identity(thing))
+        if known is not None:
+            return known
+        if isinstance(thing, Tensor):
+            memory = self._memories.get(_storage(thing))
+            if memory is None:
+                shape = tuple(thing.shape)
+                raise ReplayError(f"it reads a tensor of shape {shape} that is neither an argument nor state")
+            return self._name(thing, Value(fixed=thing, root=memory))
+        if isinstance(thing, torch.Generator):
+            raise ReplayError("it draws from a source of noise that is no argument")
+        self._keep.append(thing)
+        return self._name(thing, Value(fixed=thing))
+
+    def _stand_in(self, thing: Any) -> Any:
+        """The same with values in place of tensors and of what has no literal."""
+        if isinstance(thing, (list, tuple)):
+            return type(thing)(self._stand_in(part) for part in thing)
+        if isinstance(thing, dict):
+            return {name: self._stand_in(part) for name, part in thing.items()}
+        if type(thing) in _LITERALS:
+            return thing
+        return self._value_of(thing)
+
+    def _share(self) -> None:
+        """Let an operation that repeats another one on the same values take its results."""
+        first: dict[Any, Operation] = {}
+        same: dict[Value, Value] = {}
+        kept = []
+        for operation in self.operations:
+            operation.arguments = _replaced(operation.arguments, same)
+            operation.keywords = _replaced(operation.keywords, same)
+            read = values_in([operation.arguments, operation.keywords])
+            untouched = not any(value.memory().written for value in [*read, *operation.results])
+            if untouched and _is_pure(operation.call):
+                key = _key([operation.call.function, operation.arguments, operation.keywords])
+                earlier = first.setdefault(key, operation)
+                if earlier is not operation:
+                    same.update(zip(operation.results, earlier.results, strict=True))
+                    continue
+            if isinstance(operation.call.function, OpOverload) and is_view(operation.call.function):
+                (source,) = values_in(operation.arguments[:1])
+                for value in operation.results:
+                    value.root = source.memory()  # which may have taken another one's place
+            kept.append(operation)
+        self.operations = kept
+        self.outputs = _replaced(self.outputs, same)
+
+    def _drop_unread(self) -> None:
+        """Leave out what only makes results that nobody reads."""
+        read = set(values_in(self.outputs))
+        kept = []
+        for operation in reversed(self.operations):
+            if _is_pure(operation.call) and not read.intersection(operation.results):
+                continue
+            read.update(values_in([operation.arguments, operation.keywords]))
+            kept.append(operation)
+        self.operations = kept[::-1]
+
+
+_LITERALS = frozenset([bool, int, float, str, type(None), torch.dtype, torch.layout, torch.memory_format])
+_SAME = frozenset([torch.ops.aten.detach, torch.ops.aten.alias])
+
+
+def _input(thing: Any) -> Value:
+    return Value(Layout.of(thing)) if isinstance(thing, Tensor) else Value(fixed=thing)
+
+
+def _functional(call: Call) -> Call:
+    """A call that changes the shape of its argument, as one that makes a view of it; others as they are."""
+    function = call.function
+    if not isinstance(function, OpOverload) or torch.Tag.inplace_view not in function.tags:
+        return call
+    packet = getattr(torch.ops.aten, function.overloadpacket.__name__.removesuffix("_"))
+    return replace(call, function=getattr(packet, function._overloadname))
+
+
+def _identity(thing: Any) -> int:
+    """The same number for the same object; torch wraps a source of noise anew each time it shows it."""
+    return thing._cdata if isinstance(thing, torch.Generator) else id(thing)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def values_in(thing: Any) -> list[Value]:
+    """The values among arguments or results."""
+    if isinstance(thing, Value):
+        return [thing]
+    if isinstance(thing, dict):
+        thing = list(thing.values())
+    return [value for part in thing for value in values_in(part)] if isinstance(thing, (list, tuple)) else []
+
+
+def _replaced(thing: Any, by: dict[Value, Value]) -> Any:
+    """The same with other values in place of some."""
+    if isinstance(thing, Value):
+        return by.get(thing, thing)
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(_replaced(part, by) for part in thing)
+    if isinstance(thing, dict):
+        return {name: _replaced(part, by) for name, part in thing.items()}
+    return thing
+
+
+def _key(thing: Any) -> Any:
+    """Something that can be looked up and differs where operations do."""
+    if isinstance(thing, (list, tuple)):
+        return tuple(map(_key, thing))
+    if isinstance(thing, dict):
+        return tuple((name, _key(part)) for name, part in sorted(thing.items()))
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0
+    return thing if isinstance(thing, (Value, OpOverload)) else (type(thing), repr(thing))
+
+
+def is_view(function: OpOverload) -> bool:
+    """Whether what it returns lies in the memory of its argument, which it leaves as it is."""
+    returns = function._schema.returns
+    return any(kind.alias_info is not None and not kind.alias_info.is_write for kind in returns)
+
+
+def _is_pure(call: Call) -> bool:
+    """Whether a call only makes its results, the same from the same arguments."""
+    function = call.function
+    if not isinstance(function, OpOverload):
+        return False
+    return not function._schema.is_mutable and torch.Tag.nondeterministic_seeded not in function.tags
+
+
+def _written(call: Call) -> list[Tensor]:
+    """The tensors that a call may write to."""
+    function = call.function
+    if not isinstance(function, OpOverload):
+        return tensors_in([call.arguments, call.keywords])
+    found = []
+    for index, argument in enumerate(function._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = call.arguments[index] if index < len(call.arguments) else call.keywords.get(argument.name)
+            found += tensors_in(given)
+    return found

@@ -1,0 +1,161 @@
+"""What a function of tensors does, written down while it runs: the flat list of torch's operations.
+
+`discrete_vae.compiled.replay` makes a function of the list that repeats it without modules, autograd and checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, ParamSpec
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+P = ParamSpec("P")
+
+
+class ReplayError(RuntimeError):
+    """A computation cannot be repeated from its recording."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a tensor looks like.
+
+    Attributes:
+        shape: Its shape.
+        stride: Its strides.
+        dtype: Its dtype.
+    """
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Layout:
+        """That of a tensor."""
+        return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One operation.
+
+    Attributes:
+        function: An operation of torch, or one that `recordable` made.
+        arguments: As it was called.
+        keywords: As it was called.
+        result: What it gave.
+        layouts: Shape, strides and dtype of each tensor in it, as they were then.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    result: Any
+    layouts: tuple[Layout, ...]
+
+
+class Recorder(TorchDispatchMode):
+    """A block within which the operations on this thread are written down, those of backward passes included.
+
+    Results are kept alive, so that a tensor is known by its identity.
+
+    Attributes:
+        calls: The operations in order.
+        problem: Why they cannot stand for the function, if so: a value was looked at, or a shape depends on one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.problem: str | None = None
+        self._inside = False
+
+    def __enter__(self) -> Recorder:
+        global _active
+        if _active is not None:
+            raise RuntimeError("a recording is under way")
+        _active = self
+        return super().__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        global _active
+        _active = None
+        super().__exit__(*exception)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        keywords = kwargs or {}
+        result = func(*args, **keywords)
+        if not self._inside and func.namespace != "profiler":
+            self._look_at(func, args, result)
+            self.calls.append(Call(func, args, keywords, result, tuple(map(Layout.of, tensors_in(result)))))
+        return result
+
+    def call(self, function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+        """Do a `recordable` operation, as one call."""
+        self._inside = True
+        try:
+            function.prepare(*arguments, **keywords)()
+        finally:
+            self._inside = False
+        self.calls.append(Call(function, arguments, keywords, None, ()))
+
+    def _look_at(self, function: OpOverload, arguments: tuple[Any, ...], result: Any) -> None:
+        of_values = isinstance(result, (bool, int, float)) and function.overloadpacket not in _OF_SHAPES
+        if of_values and tensors_in(arguments):
+            self.problem = self.problem or f"{function} looks at a value"
+        elif torch.Tag.dynamic_output_shape in function.tags:
+            self.problem = self.problem or f"{function} gives a shape that depends on values"
+
+
+_OF_SHAPES = frozenset([torch.ops.aten.is_same_size])
+_active: Recorder | None = None
+
+
+def recordable(prepare: Callable[P, Callable[[], object]]) -> Callable[P, None]:
+    """Make an operation of what reads and writes the memory of its tensors itself, so that torch does not see it.
+
+    It may write to any tensor that it is given and makes none; the tensors' memory has to stay where it is between the
+    two calls.
+
+    Args:
+        prepare: Takes the operation's arguments and returns a function without arguments that does it.
+
+    Returns:
+        A function that does the operation at once. A recording takes it as one call, and a replay prepares it once.
+    """
+
+    @wraps(prepare)
+    def call(*arguments: P.args, **keywords: P.kwargs) -> None:
+        recorder = _active
+        if recorder is None:
+            prepare(*arguments, **keywords)()
+        else:
+            recorder.call(call, arguments, keywords)
+
+    call.prepare = prepare  # pyright: ignore[reportAttributeAccessIssue]
+    return call
+
+
+def is_recording() -> bool:
+    """Whether a recorder, and nothing else, sees torch's operations."""
+    return _active is not None and torch._C._len_torch_dispatch_stack() == 1
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors among arguments or results, however nested in lists, tuples and dictionaries."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for part in value for tensor in tensors_in(part)]
+    if isinstance(value, Mapping):
+        return tensors_in(list(value.values()))
+    return []

@@ -1,0 +1,150 @@
+"""The tensor operations of a training step between the chains and the optimizer, recorded once and repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.compiled.replayed import ReplayedFunctions
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.kernels.choice import has_hooks, is_ordinary, works
+from discrete_vae.noise import reseed
+from discrete_vae.objectives.elbo import loss_gradients
+from discrete_vae.training.adam import Adam
+
+_TRUSTED = ("discrete_vae.", "torch.nn.")
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluatedBound:
+    """The parts of the bound of a batch, without gradient.
+
+    Attributes:
+        reconstruction: As in `Elbo`, (batch,), nats.
+        kl_relative: Likewise.
+        kl_continuous: Likewise.
+        means: Their means over the batch, nats.
+    """
+
+    reconstruction: Tensor
+    kl_relative: Tensor
+    kl_continuous: Tensor
+    means: tuple[float, float, float]
+
+
+class RecordedStep:
+    """Evaluates the bound and its gradients step after step, on the CPU by repeating recorded operations.
+
+    A step of a small model is a thousand short operations, of which torch's modules, its autograd and Python cost more
+    than the arithmetic. So the first batch of each shape is recorded, the second one evaluated both ways and compared
+    to the last bit, and from then on the recording is repeated: results are those of the unrecorded step. Models with
+    modules of the user's own, or with hooks, whose code may do more than torch sees, are evaluated as they are; so is
+    everything on other devices.
+
+    Args:
+        model: The model; its parameters and buffers stay where they are.
+        optimizer: Its optimizer, which has the gradients' memory.
+
+    Attributes:
+        functions: What is recorded; its ``reason`` says why nothing is.
+    """
+
+    def __init__(self, model: DiscreteVAE, optimizer: Adam) -> None:
+        self._model, self._optimizer = model, optimizer
+        self._generator: torch.Generator | None = None  # one object, which a recording can go on using
+        self.functions = ReplayedFunctions(self._state, _why_not(model))
+
+    def take_gradients(
+        self,
+        x: Tensor,
+        negative_phase: Tensor,
+        *,
+        discrete: float,
+        continuous: float,
+        num_importance_samples: int,
+        noise_key: tuple[int, ...],
+    ) -> EvaluatedBound:
+        """Evaluate the parts of the bound, and give the parameters the gradients of its weighted loss.
+
+        Args:
+            x: (batch, *event) or (batch, feature), in the likelihood's domain.
+            negative_phase: (chain, unit), states of the prior.
+            discrete: Weight of the KL of the binary latents.
+            continuous: Weight of the KL of the Gaussian layers.
+            num_importance_samples: See `DiscreteVAE.elbo`.
+            noise_key: Seed and key of the noise, see `discrete_vae.noise.keyed_generator`.
+        """
+        if self._generator is None or self._generator.device != x.device:
+            self._generator = torch.Generator(device=x.device)
+        seeds = loss_gradients(len(x), discrete, continuous, like=self._model.prior.bias)
+        leaves = self._optimizer.gradient_leaves()
+        evaluation = _Evaluation(self._model, self._optimizer, leaves, num_importance_samples)
+        inputs = (x, negative_phase, *seeds, reseed(self._generator, *noise_key))
+        kind = (x.shape, x.dtype, negative_phase.shape, num_importance_samples, self._model.training)
+        key = ("bound", *kind, torch.get_num_threads())
+        means, *found = self._call(key, evaluation, *inputs)
+        parts, gradients = found[:3], found[3:]
+        for leaf, gradient in zip(leaves, gradients, strict=True):
+            leaf.grad = gradient
+        reconstruction, relative, layers = (part.clone() for part in parts if part is not None)
+        assert means is not None
+        first, second, third = means.tolist()
+        return EvaluatedBound(reconstruction, relative, layers, (first, second, third))
+
+    def project_(self) -> None:
+        """`DiscreteVAE.project_`."""
+        self._call("bounds", self._project_)
+
+    def _project_(self) -> tuple[()]:
+        self._model.project_()
+        return ()
+
+    def _call(self, key: Any, function: Any, *inputs: Any) -> Sequence[Tensor | None]:
+        """Repeat a function if that may be done here and now."""
+        if not self._model.prior.bias.is_cpu or not is_ordinary():
+            return function(*inputs)
+        works()  # the trial of the compiled passes is no part of a step
+        return self.functions(key, function, *inputs)
+
+    def _state(self) -> Iterator[Tensor]:
+        yield from self._model.parameters()
+        yield from self._model.buffers()
+        yield from self._optimizer.gradient_leaves()
+        yield from self._optimizer.gradient_memory()
+
+
+@dataclass(frozen=True, eq=False)
+class _Evaluation:
+    """The means of the parts of the bound, the parts, then the gradient by each leaf, None for those without one."""
+
+    model: DiscreteVAE
+    optimizer: Adam
+    leaves: Sequence[Tensor]
+    num_importance_samples: int
+
+    def __call__(self, x: Tensor, negative_phase: Tensor, *rest: Any) -> Sequence[Tensor | None]:
+        model, (*seeds, generator) = self.model, rest
+        self.optimizer.zero_grad()  # lends the gradients' memory anew
+        x = x.reshape(-1, *model.likelihood.event_shape).to(torch.promote_types(model.dtype, torch.float32))
+        observed = model.likelihood.observed_mask(x, None, missing=model.missing)
+        of_prior = model.prior.compute_negative_phase(negative_phase)
+        parts = model.elbo_parts(x, observed, of_prior, self.num_importance_samples, generator=generator)
+        carrying = [(part, seed) for part, seed in zip(parts, seeds, strict=True) if part.requires_grad]
+        outputs, weights = zip(*carrying, strict=True)
+        gradients = torch.autograd.grad(outputs, self.leaves, weights, allow_unused=True)
+        values = [part.detach() for part in parts]
+        return torch.stack(values).mean(1), *values, *gradients
+
+
+def _why_not(model: nn.Module) -> str | None:
+    """Why a model's steps are not recorded, if so."""
+    for module in model.modules():
+        if not type(module).__module__.startswith(_TRUSTED):
+            return f"{type(module).__name__} is a module of your own"
+        if has_hooks((module,)):
+            return f"{type(module).__name__} has hooks"
+    return None

@@ -1,0 +1,206 @@
+"""A replay gives what the recorded function gives, to the last bit, on other numbers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from discrete_vae.compiled.recording import Recorder, ReplayError, recordable
+from discrete_vae.compiled.replay import Replay
+from discrete_vae.compiled.replayed import ReplayedFunctions
+from discrete_vae.errors import KernelWarning
+
+
+def replay_of(function, *inputs, state=()):
+    with Recorder() as recorder:
+        outputs = function(*inputs)
+    return Replay(recorder, inputs, outputs, state)
+
+
+def assert_replays(function, *, shapes, state=(), seed=0):
+    """Record on one set of numbers, compare on three others."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw():
+        return [torch.randn(shape, generator=generator) for shape in shapes]
+
+    replay = replay_of(function, *draw(), state=state)
+    for _ in range(3):
+        assert replay.compare(function, *draw())[1]
+    return replay
+
+
+def test_views_and_casts_of_inputs():
+    def function(x, y):
+        return [x.t() @ y, x[1:].to(torch.bfloat16).float().sum(0), torch.cat([x, y], 1).chunk(2, 1)[1]]
+
+    assert_replays(function, shapes=[(4, 3), (4, 5)])
+
+
+def test_operations_that_write_to_their_arguments():
+    def function(x):
+        total = x.clone()
+        total[:, 1].mul_(3)
+        part = total.view(-1)[2:5]
+        part.add_(1).clamp_(min=0)
+        return [total, total.sum(), torch.mul(x, 2, out=torch.empty_like(x))]
+
+    assert_replays(function, shapes=[(3, 4)])
+
+
+def test_a_change_of_shape_in_place():
+    assert_replays(lambda x, y: [(x @ y).unsqueeze_(0).squeeze_(0) * 2, y @ x.t()], shapes=[(3, 4), (4,)])
+
+
+def test_gradients_and_hooks():
+    weight = torch.randn(3, 5, requires_grad=True)
+
+    def function(x):
+        hidden = torch.tanh(x @ weight)
+        hidden.register_hook(lambda gradient: gradient * 2)
+        loss = torch.logsumexp(hidden, 1).sum()
+        return [loss.detach(), *torch.autograd.grad(loss, [weight])]
+
+    assert_replays(function, shapes=[(4, 3)], state=[weight])
+
+
+def test_state_is_read_and_changed_where_it_is():
+    running = torch.zeros(3)
+
+    def function(x):
+        running.lerp_(x.mean(0), 0.5)
+        return [x - running]
+
+    replay = assert_replays(function, shapes=[(4, 3)], state=[running])
+    assert [tensor is running for tensor in replay.changed] == [True]
+    running.fill_(7.0)
+    torch.testing.assert_close(replay(torch.ones(4, 3))[0], torch.full((4, 3), -3.0))
+
+
+def test_noise_comes_from_the_source_that_is_given():
+    source = torch.Generator().manual_seed(3)
+
+    def function(x, source):
+        return [x + torch.rand(x.shape, generator=source), torch.randn(2, generator=source)]
+
+    replay = replay_of(function, torch.zeros(2, 2), source)
+    assert replay.compare(function, torch.ones(2, 2), source)[1]
+    with pytest.raises(ReplayError, match="another source of noise"):
+        replay(torch.ones(2, 2), torch.Generator())
+    with pytest.raises(ReplayError, match="source of noise that is no argument"):
+        replay_of(lambda x: [torch.rand(x.shape, generator=source)], torch.zeros(2))
+
+
+def test_an_operation_of_our_own_is_one_call():
+    @recordable
+    def double(x: Tensor, out: Tensor):
+        return partial(torch.mul, x, 2, out=out)
+
+    def function(x):
+        out = torch.empty_like(x)
+        double(x, out)
+        return [out + 1]
+
+    replay = assert_replays(function, shapes=[(3,)])
+    assert replay.num_operations == 2  # empty memory needs no operation
+
+
+def test_what_is_repeated_or_not_read_is_left_out():
+    def function(x):
+        assert x.exp().sum() is not None  # nobody reads it
+        return [x.exp() + 1, x.exp() + 2, x.detach().t().t() + 3]
+
+    assert assert_replays(function, shapes=[(3, 3)]).num_operations == 4
+
+
+def test_equal_operations_are_not_joined_where_memory_changes_between_them():
+    def function(x):
+        first = x.exp()
+        x = x.clone()
+        second = x.exp()
+        x.add_(1)
+        return [first, second, x.exp(), torch.zeros(2).add_(1), torch.zeros(2)]
+
+    assert_replays(function, shapes=[(3,)])
+
+
+def test_numbers_of_another_kind_are_other_numbers():
+    assert_replays(lambda x: [x / 2, x / 2.0, x.mul(0.0), x.mul(-0.0), x * 1, x * True], shapes=[(3,)])
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda x: [x * x.sum().item()], "looks at a value"),
+        (lambda x: [x if x.sum() > 0 else -x], "looks at a value"),
+        (lambda x: [x[x > 0]], "depends on values"),
+        (lambda x: [x + ELSEWHERE], "neither an argument nor state"),
+    ],
+)
+def test_what_cannot_be_repeated_is_refused(function, reason):
+    with pytest.raises(ReplayError, match=reason):
+        replay_of(function, torch.ones(3))
+
+
+ELSEWHERE = torch.ones(3)
+
+
+OPERATIONS = (
+    lambda a, b: a + b,
+    lambda a, b: a * b.sigmoid(),
+    lambda a, _: a.t(),
+    lambda a, _: a[1:3].repeat(2, 1),
+    lambda a, b: a.mm(b).tanh(),
+    lambda a, _: a.mul_(0.5),
+    lambda a, _: a.sum(0, keepdim=True).expand(4, 4).contiguous(),
+    lambda a, b: torch.cat([a[:2], b[2:]]),
+    lambda a, _: a.to(torch.bfloat16).float(),
+)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_programs(seed):
+    """Programs of 40 random operations: views, sums, writes in place, reuse of early values."""
+    generator = torch.Generator().manual_seed(seed)
+    plan = torch.randint(1000, (40, 3), generator=generator).tolist()
+
+    def function(x, y):
+        values = [x.clone(), y.clone()]
+        for kind, first, second in plan:
+            a, b = values[first % len(values)], values[second % len(values)]
+            values.append(OPERATIONS[kind % len(OPERATIONS)](a, b))
+        return [value.clone() for value in values[::5]]
+
+    assert_replays(function, shapes=[(4, 4), (4, 4)], seed=seed)
+
+
+def test_memory_is_used_again():
+    def function(x):
+        for _ in range(50):
+            x = torch.sin(x) + 1
+        return [x]
+
+    replay = assert_replays(function, shapes=[(100, 100)])
+    storages = {
+        step.keywords["out"].untyped_storage().data_ptr() for step in replay._bound.steps if step.keywords
+    }
+    assert len(storages) <= 3
+
+
+def test_a_function_of_hidden_numbers_is_found_out():
+    scale = [1.0]
+    functions = ReplayedFunctions(lambda: [])
+
+    def function(x):
+        scale[0] += 1
+        return [x * scale[0]]
+
+    functions("scaled", function, torch.ones(2))
+    with pytest.warns(KernelWarning, match="other numbers"):
+        second = functions("scaled", function, torch.ones(2))
+    assert second[0].tolist() == [3.0, 3.0]  # the function's own
+    assert functions("scaled", function, torch.ones(2))[0].tolist() == [4.0, 4.0]
+    assert functions.reason is not None

@@ -1,0 +1,132 @@
+"""Steps that repeat a recording are the steps of the model, to the last bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from discrete_vae.experiments import load_experiment
+from discrete_vae.experiments.overrides import apply_overrides
+from discrete_vae.objectives.elbo import Elbo, loss_gradients
+from discrete_vae.training.loop import training_step
+from discrete_vae.training.recorded_step import RecordedStep, _why_not
+from discrete_vae.training.state import TrainingState
+
+STEPS = 6
+LAYERS = {
+    "model.hierarchy": "gaussian",
+    "model.hierarchy.num-layers": "2",
+    "model.hierarchy.num-units": "3",
+    "model.hierarchy.posterior-hidden": "7",
+    "model.hierarchy.prior-hidden": "5",
+}
+CASES = {
+    "plain": {},
+    "bfloat16": {"training.precision": "bfloat16"} | LAYERS,
+    "layers": LAYERS,
+    "shared layers": LAYERS | {"model.hierarchy.sharing": "complete"},
+    "importance samples": LAYERS
+    | {"training.num-importance-samples": "3", "training.importance-start": "0.5"},
+    "no smoothing parameter": {"model.smoothing": "spike-slab"},
+    "missing": {"model.missing": "true"},
+    "probabilities": {"model.likelihood": "gaussian"},
+    "averages": {"training.averaging.decay": "0.9"},
+    "factorial": {"model.prior": "factorial", "model.prior.num-units": "32", "model.posterior.groups": "1"},
+}
+
+
+def config_of(case):
+    base = load_experiment("digits", "smoke")
+    settings = CASES[case] | {"training.warm-up.epochs": "0.05", "training.num-epochs": "10"}
+    return apply_overrides(base, [(name, value.split()) for name, value in settings.items()])
+
+
+def batches(config, missing):
+    generator = torch.Generator().manual_seed(5)
+    for _ in range(STEPS):
+        x = torch.bernoulli(torch.full((20, 64), 0.3), generator=generator)
+        if missing:
+            x[torch.rand(x.shape, generator=generator) < 0.1] = torch.nan
+        yield x
+
+
+def run(config, *, recorded, missing=False):
+    state = TrainingState.initial(config, torch.full((30, 64), 0.3))
+    if not recorded:
+        state.recorded.functions.reason = "for comparison"
+    values = []
+    for x in batches(config, missing):
+        epoch = (
+            state.step / 5 + 0.1
+        )  # beta's bound and, in the first case, the warm-up change from step to step
+        values.append(training_step(state, config, x, epoch, state.step / STEPS).value)
+        state.step += 1
+    return state, torch.stack(values)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_recorded_steps_are_the_steps(case):
+    config, missing = config_of(case), case == "missing"
+    fast, fast_values = run(config, recorded=True, missing=missing)
+    slow, slow_values = run(config, recorded=False, missing=missing)
+    assert fast.recorded.functions.reason is None
+    assert len(fast.recorded.functions._checked) == (3 if case == "importance samples" else 2)
+    assert torch.equal(fast_values, slow_values)
+    mine, other = fast.capture(), slow.capture()
+    assert mine[1] == other[1]
+    for name, tensor in mine[0].items():
+        assert torch.equal(tensor, other[0][name]), name
+
+
+def test_a_batch_of_another_shape_has_a_recording_of_its_own():
+    config = config_of("plain")
+    state = TrainingState.initial(config, torch.full((30, 64), 0.3))
+    for size in (20, 20, 10, 20, 10, 10):
+        elbo = training_step(state, config, torch.ones(size, 64), 1.0, 0.5)
+        assert elbo.value.shape == (size,)
+        state.step += 1
+    assert len(state.recorded.functions._checked) == 3
+
+
+def test_a_restored_state_is_recorded_anew():
+    config = config_of("plain")
+    state, _ = run(config, recorded=True)
+    before = state.recorded
+    state.restore(*state.capture())
+    assert state.recorded is not before
+
+
+def test_weights_that_are_written_from_outside_are_seen():
+    config = config_of("bfloat16")
+    state, _ = run(config, recorded=True)
+    x = torch.ones(20, 64)
+    with torch.no_grad():
+        for parameter in state.model.decoder.parameters():
+            parameter.zero_()
+    elbo = training_step(state, config, x, 1.0, 0.2)
+    torch.testing.assert_close(elbo.reconstruction, torch.full((20,), -64 * 0.6931472), rtol=1e-5, atol=0)
+
+
+class Mine(nn.Module):
+    def forward(self, x):
+        return x
+
+
+def test_models_whose_code_may_do_more_are_not_recorded():
+    state, _ = run(config_of("plain"), recorded=False)
+    model = state.model
+    assert _why_not(model) is None
+    model.encoder.register_forward_hook(lambda *_: None)
+    assert _why_not(model) == "FlattenEncoder has hooks"
+    model.encoder = Mine()
+    recorded = RecordedStep(model, state.optimizer)
+    assert recorded.functions.reason == "Mine is a module of your own"
+
+
+def test_the_gradients_of_the_loss_are_those_of_the_loss():
+    parts = [torch.randn(7, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    loss = Elbo(*parts, 2.0, trains_prior=True).weighted_loss(discrete=0.3, continuous=0.7)
+    exact = torch.autograd.grad(loss, parts)
+    for mine, right in zip(loss_gradients(7, 0.3, 0.7, like=parts[0]), exact, strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-15, atol=0)
