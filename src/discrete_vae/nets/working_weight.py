@@ -33,7 +33,12 @@ class WorkingWeight:
         self._lent = False
 
     def current(self) -> Tensor:
-        """The weight in the working precision, a leaf; copied anew if the master has changed."""
+        """The weight in the working precision, a leaf; copied anew if the master has changed.
+
+        A compiled graph cannot look at versions: whoever runs one calls this before.
+        """
+        if torch.compiler.is_compiling():
+            return self._value
         if self._value is not self.master and self._version != self.master._version:
             with torch.no_grad():
                 self._value.copy_(self.master)

@@ -45,8 +45,8 @@ class SpikeSmoothing(Smoothing):
         """The density's parameter, a scalar, if it has one."""
         return None
 
-    def _bounds(self) -> tuple[float, float] | None:
-        """Where the parameter is kept, see `discrete_vae.numerics.bounded`; None is nowhere."""
+    def _bounds(self) -> tuple[Tensor, Tensor] | None:
+        """Where the parameter is kept, scalars, see `discrete_vae.numerics.bounded`; None is nowhere."""
         return None
 
     def _bounded_parameter(self) -> Tensor | None:

@@ -41,11 +41,14 @@ class SpikeExponential(SpikeSmoothing):
     """
 
     beta: Tensor
+    _limits: Tensor
 
     def __init__(self, beta: float = 3.0, trainable: bool = True, max_beta: float = math.inf) -> None:
         super().__init__()
         repair = "The paper's figures use 1 to 5."
         value = torch.tensor(check_number("beta", beta, at_least=_MIN_BETA, repair=repair))
+        # a tensor, so that a recorded or compiled step reads the bound that there is
+        self.register_buffer("_limits", torch.tensor([_MIN_BETA, math.inf]), persistent=False)
         self.bound_sharpness_(max_beta)
         if trainable:
             self.beta = nn.Parameter(value)
@@ -66,18 +69,28 @@ class SpikeExponential(SpikeSmoothing):
         """
         if not isinstance(limit, float) or limit != math.inf:
             check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
-        self.max_beta = float(limit)
+        self._max_beta = float(limit)
+        self._limits[1] = self._max_beta
+
+    @property
+    def max_beta(self) -> float:
+        """The present upper bound of beta."""
+        return self._max_beta
+
+    @max_beta.setter
+    def max_beta(self, limit: float) -> None:
+        self.bound_sharpness_(limit)
 
     @torch.no_grad()
     def project_(self) -> None:
         """Bring the parameter beta back between 0.01 and the bound."""
-        project_(self.beta, _MIN_BETA, self.max_beta)
+        project_(self.beta, *self._limits.unbind())
 
     def _parameter(self) -> Tensor:
         return self.beta
 
-    def _bounds(self) -> tuple[float, float] | None:
-        return (_MIN_BETA, self.max_beta) if self.beta.requires_grad else None
+    def _bounds(self) -> tuple[Tensor, Tensor] | None:
+        return (self._limits[0], self._limits[1]) if self.beta.requires_grad else None
 
     def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
         assert parameter is not None

@@ -17,7 +17,7 @@ from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
-from discrete_vae.noise import key_to_seed, keyed_generator
+from discrete_vae.noise import key_to_seed
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
@@ -31,10 +31,10 @@ from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run_checkpoints import RunCheckpoints
 from discrete_vae.training.selection import validation_score
 from discrete_vae.training.state import TrainingState, check_experiment
+from discrete_vae.training.step_loss import step_loss
 from discrete_vae.training.step_times import shares_in_words
 from discrete_vae.training.step_trace import StepTrace
 
-_POSTERIOR_STREAM = 0x706F7374
 _VALIDATION_STREAM = 0x76616C6964
 
 
@@ -113,6 +113,10 @@ def run_steps(
     state.times.restart()
     times: dict[str, float] = {}
     with yielding_threads(), progress or TrainingProgress(state.step, num_steps) as shown:
+        if state.compiled is not None and state.step < num_steps:
+            shown.note("Compiling the training step, which takes a minute or two.")
+            state.compiled.prepare(batches.batch(state.step), state.chains.z)
+            state.times.restart()
         while state.step < num_steps and not (stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
             x = batches.batch(state.step)
@@ -201,8 +205,6 @@ def training_step(
         model.train()
     model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
     set_rates(state.optimizer, schedules.learning_rate(settings.optimizer, progress))
-    weights = schedules.kl_weights(settings.warm_up, epoch)
-
     try:
         z = state.chains.step(settings.num_sweeps)
     except InvalidInputError:
@@ -212,15 +214,7 @@ def training_step(
             raise
         raise broken from None
     state.times.begin("networks")
-    generator = keyed_generator(config.seed, _POSTERIOR_STREAM, state.step, device=x.device)
-    elbo = model.elbo(
-        x,
-        negative_phase=z,
-        log_partition=state.log_partition,
-        num_importance_samples=schedules.num_importance_samples(settings, progress),
-        generator=generator,
-    )
-    loss = elbo.weighted_loss(discrete=weights.discrete, continuous=weights.continuous)
+    elbo, loss = step_loss(state, config, x, z, epoch, progress)
     if not math.isfinite(loss.item()):
         raise non_finite_term(elbo, state.step, store)
     state.optimizer.zero_grad()
