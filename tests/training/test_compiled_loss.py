@@ -195,7 +195,7 @@ def test_what_cannot_be_traced_is_refused():
     model = build("four groups")
     x, z = data(model)
     hook = lambda module, inputs, output: output if output.sum() > 0 else -output  # noqa: E731
-    next(iter(model.posterior.networks)).register_forward_hook(hook)
+    model.encoder.register_forward_hook(hook)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(InvalidInputError, match="training.compile must be false"):
         CompiledLoss(model, backend=TRACED).prepare(x, z)
