@@ -77,7 +77,7 @@ FAST = (
 
 
 def by_path(names, fast_names):
-    """Pairs for ``pytest.mark.parametrize``: all cases in float64, some of them in every fast way, most of these slow."""
+    """Pairs for ``pytest.mark.parametrize``: all cases in float64, some in every fast way, most of these slow."""
     pairs = [pytest.param(name, EXACT) for name in names]
     for path in FAST:
         quick = path.smallest_fused == 0 and path.threads == 1
