@@ -92,7 +92,7 @@ def test_it_is_the_uncompiled_loss(name, dtype, backend):
         }
         state = {name: value.clone() for name, value in model.state_dict().items()}
         results.append((loss.detach(), parts, gradients(model, working), state))
-    rtol, atol = (1e-4, 1e-5) if dtype == torch.float32 else (0.05, 0.05)
+    rtol, atol = (1e-3, 2e-4) if dtype == torch.float32 else (0.05, 0.05)
     torch.testing.assert_close(*(result[0] for result in results), rtol=rtol, atol=atol)
     for index in (1, 2, 3):
         one, other = (result[index] for result in results)
