@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.prepared_noise import NoiseSource
 
 _MASK = (1 << 64) - 1
 
@@ -139,7 +140,10 @@ def draw_key(generator: torch.Generator | None = None) -> int:
 
 
 def open_uniform(
-    like: Tensor, *, shape: Sequence[int] | None = None, generator: torch.Generator | None = None
+    like: Tensor,
+    *,
+    shape: Sequence[int] | None = None,
+    generator: torch.Generator | NoiseSource | None = None,
 ) -> Tensor:
     """Draw from the *open* unit interval, in the dtype and on the device of a tensor.
 
@@ -157,15 +161,16 @@ def open_uniform(
     Raises:
         InvalidInputError: If the generator draws on another device.
     """
+    shape = like.shape if shape is None else shape
+    if isinstance(generator, NoiseSource):
+        return generator.take(open_uniform, like, shape)
     check_generator(generator, like.device)
-    draws = torch.rand(
-        like.shape if shape is None else shape, dtype=like.dtype, device=like.device, generator=generator
-    )
+    draws = torch.rand(shape, dtype=like.dtype, device=like.device, generator=generator)
     return draws.clamp_min_(2.0**-25)
 
 
 def standard_normal(
-    like: Tensor, *, shape: Sequence[int], generator: torch.Generator | None = None
+    like: Tensor, *, shape: Sequence[int], generator: torch.Generator | NoiseSource | None = None
 ) -> Tensor:
     """Draw standard normal numbers in the dtype and on the device of a tensor.
 
@@ -177,5 +182,7 @@ def standard_normal(
     Raises:
         InvalidInputError: If the generator draws on another device.
     """
+    if isinstance(generator, NoiseSource):
+        return generator.take(standard_normal, like, shape)
     check_generator(generator, like.device)
     return torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)

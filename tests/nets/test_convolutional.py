@@ -1,8 +1,11 @@
 import pytest
 import torch
+from torch import nn
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
+from discrete_vae.nets.precision import set_precision
+from discrete_vae.training.adam import Adam
 
 WIDTHS = (4, 6)
 shapes = pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 14), (2, 5, 4)], ids=str)
@@ -88,3 +91,44 @@ def test_wrong_inputs():
         ConvolutionalEncoder((1, 8, 8), 3, WIDTHS)(torch.zeros(2, 64))
     with pytest.raises(InvalidInputError, match=r"latents must have shape \(row, 3\)"):
         ConvolutionalDecoder(3, (1, 8, 8), WIDTHS)(torch.zeros(4, 2, 3))
+
+
+def test_products_in_bfloat16_are_the_same_up_to_rounding():
+    """Weights stay float32, and their gradients arrive in the copies that products read."""
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.manual_seed(0)
+        network = nn.Sequential(
+            ConvolutionalEncoder((2, 9, 8), 7, WIDTHS), ConvolutionalDecoder(7, (2, 9, 8), WIDTHS)
+        )
+        working = set_precision(network, dtype)
+        assert len(working) == 2 * (2 + 4)  # each half has two changes of size and two blocks of two
+        x = torch.rand(5, 2, 9, 8, generator=torch.Generator().manual_seed(1))
+        out = network(x)
+        out.square().mean().backward()
+        assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
+        assert {each.gradient.dtype for each in working} == {dtype}
+        found.append([out.detach(), *(each.gradient.float() for each in working)])
+    assert not torch.equal(found[0][0], found[1][0])
+    # at the start, gradients of the first layers are what is left of terms that cancel: a quarter of it is rounding
+    for (right, mine), most in zip(
+        zip(*found, strict=True), [0.03, *[0.35] * len(found[0][1:])], strict=True
+    ):
+        assert float((mine - right).norm() / right.norm()) < most
+
+
+def test_an_optimizer_follows_convolutions_in_bfloat16():
+    torch.manual_seed(0)
+    decoder = ConvolutionalDecoder(3, (1, 8, 8), WIDTHS)
+    working = set_precision(decoder, torch.bfloat16)
+    optimizer = Adam(decoder.parameters(), lr=0.01, working=working)
+    latents, target = torch.randn(20, 3), torch.rand(20, 1, 8, 8)
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = (decoder(latents) - target).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.7 * losses[0]
+    assert all(torch.equal(each.current(), each.master.to(torch.bfloat16)) for each in working)

@@ -63,6 +63,11 @@ class TrainingConfig(Record):
         default="auto",
         description="Of the networks' matrix products; auto is bfloat16 where processor and networks gain by it.",
     )
+    compile: bool = Field(
+        default=False,
+        description="Compile the loss and its gradient by torch.compile, which takes a C++ compiler and a minute "
+        "or two before the first step; steps with importance samples run uncompiled.",
+    )
     optimizer: OptimizerConfig = OptimizerConfig()
     averaging: AveragingConfig = AveragingConfig()
     num_importance_samples: Count = Field(

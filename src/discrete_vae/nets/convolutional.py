@@ -7,18 +7,46 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.nets.working_weight import WorkingLayer
 
 DEFAULT_WIDTHS = (16, 32, 64)
 """Cheap enough for two cores; (32, 64, 64) takes about twice the time."""
 
 
+class Convolution(WorkingLayer, nn.Conv2d):
+    """A convolution that can read a working copy of its weight; what it gives is then in the copy's precision."""
+
+    def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Convolve, (batch, channel, row, column)."""
+        weight = self.product_weight()
+        bias = self.bias if self.bias is None else self.bias.to(weight.dtype)
+        return F.conv2d(x.to(weight.dtype), weight, bias, self.stride, self.padding)
+
+
+class TransposedConvolution(WorkingLayer, nn.ConvTranspose2d):
+    """A transposed convolution without bias, likewise."""
+
+    def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Spread, (batch, channel, row, column)."""
+        weight = self.product_weight()
+        return F.conv_transpose2d(x.to(weight.dtype), weight, None, self.stride, self.padding)  # pyright: ignore[reportArgumentType]
+
+
+class _Norm(nn.GroupNorm):
+    """A norm in the precision of what it reads, with sums in float32."""
+
+    def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return F.group_norm(x, self.num_groups, self.weight.to(x.dtype), self.bias.to(x.dtype), self.eps)
+
+
 def _norm(width: int) -> nn.GroupNorm:
     """A norm over the channels of one example, so that an example's value does not depend on its batch."""
-    return nn.GroupNorm(math.gcd(8, width), width)
+    return _Norm(math.gcd(8, width), width)
 
 
 class ResidualBlock(nn.Module):
@@ -32,7 +60,7 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.norms = nn.ModuleList([_norm(width), _norm(width)])
         self.convolutions = nn.ModuleList(
-            [nn.Conv2d(width, width, 3, padding=1, bias=False), nn.Conv2d(width, width, 3, padding=1)]
+            [Convolution(width, width, 3, padding=1, bias=False), Convolution(width, width, 3, padding=1)]
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -73,7 +101,7 @@ class ConvolutionalEncoder(nn.Module):
         kernels = (5, *(3 for _ in widths[1:]))  # the first sees the image itself
         layers = []
         for (before, width), kernel in zip(pairwise(channels), kernels, strict=True):
-            layers.append(nn.Conv2d(before, width, kernel, stride=2, padding=kernel // 2))
+            layers.append(Convolution(before, width, kernel, stride=2, padding=kernel // 2))
             layers.append(ResidualBlock(width))
         self.layers = nn.Sequential(*layers, _norm(widths[-1]), nn.ReLU())
         self.output = nn.Linear(widths[-1] * sizes[-1][0] * sizes[-1][1], num_features)
@@ -91,7 +119,7 @@ class ConvolutionalEncoder(nn.Module):
             InvalidInputError: If x has another shape or dtype.
         """
         check_tensor("x", x, ("batch", *self.input_shape))
-        return self.output(self.layers(x).flatten(1))
+        return self.output(self.layers(x).flatten(1).to(self.output.weight.dtype))
 
 
 class ConvolutionalDecoder(nn.Module):
@@ -129,7 +157,7 @@ class ConvolutionalDecoder(nn.Module):
             nn.Sequential(ResidualBlock(width), _norm(width), nn.ReLU()) for width in reversed(widths)
         )
         self.doublings = nn.ModuleList(
-            nn.ConvTranspose2d(before, after, 4, stride=2, padding=1, bias=False)
+            TransposedConvolution(before, after, 4, stride=2, padding=1, bias=False)
             for before, after in pairwise(channels)
         )
         self.output_bias = nn.Parameter(torch.zeros(*parameter_shape))

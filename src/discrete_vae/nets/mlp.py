@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Self
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -13,27 +12,22 @@ from discrete_vae.checks import check_positive_int
 from discrete_vae.nets.kernels.choice import are_plain, has_hooks, is_ordinary, works
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp_parts import MLPParts
-from discrete_vae.nets.working_weight import WorkingWeight
+from discrete_vae.nets.working_weight import WorkingLayer
 
 SMALLEST_FUSED = 100_000
 """Activations of a layer from which a network is fused where statistics are given: below, torch's operations do."""
 
 
-class ConcatLinear(nn.Linear):
+class ConcatLinear(WorkingLayer, nn.Linear):
     """A linear map of the concatenation of its inputs along the last axis.
 
     Inputs whose leading axes differ but broadcast are multiplied on their own and added, so what many samples
     share (x, in importance sampling) is multiplied once.
-
-    Attributes:
-        working: What products read in place of the weight, with memory for the gradient; None for the weight itself.
-            `discrete_vae.nets.precision` sets it.
     """
 
     def __init__(self, input_sizes: Sequence[int], num_outputs: int, *, bias: bool = True) -> None:
         super().__init__(sum(input_sizes), num_outputs, bias=bias)
         self.input_sizes = tuple(input_sizes)
-        self.working: WorkingWeight | None = None
 
     def forward(self, *inputs: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Map inputs of shapes (..., size) to (..., output), in the bias's precision if there is one."""
@@ -51,20 +45,6 @@ class ConcatLinear(nn.Linear):
             for value, part in zip(inputs[1:], parts[1:], strict=True):
                 total = total + F.linear(value, part)
         return total if self.bias is None else total + self.bias
-
-    def product_weight(self) -> Tensor:
-        """What the products read."""
-        working = self.working
-        return self._parameters["weight"] if working is None else working.current()  # pyright: ignore[reportReturnType]
-
-    def gradient_memory(self) -> Tensor | None:
-        """Memory for the gradient of `product_weight`, if some is kept and free."""
-        return None if self.working is None else self.working.lend_memory()
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moved or in another precision, the layer has no working copy any more."""
-        self.working = None
-        return super()._apply(fn, recurse)
 
 
 class MLP(nn.Module):

@@ -8,15 +8,18 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
+from discrete_vae.nets.convolutional import Convolution, TransposedConvolution
 from discrete_vae.nets.mlp import ConcatLinear
-from discrete_vae.nets.working_weight import WorkingWeight
+from discrete_vae.nets.working_weight import WorkingLayer, WorkingWeight
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """What settings call the precisions."""
 
+_LAYERS = (ConcatLinear, Convolution, TransposedConvolution)  # a subclass may compute otherwise
+
 
 def set_precision(module: nn.Module, dtype: torch.dtype) -> list[WorkingWeight]:
-    """Let the products of all multilayer perceptrons in a module be computed in a precision.
+    """Let the products of all multilayer perceptrons and convolutional networks in a module be computed in a precision.
 
     Parameters and the state stay float32: products read copies beside them, which follow their changes. What enters
     a product is rounded, and so is what comes out; sums inside are float32. Networks of other kinds are left alone.
@@ -30,7 +33,7 @@ def set_precision(module: nn.Module, dtype: torch.dtype) -> list[WorkingWeight]:
     """
     found = []
     for part in module.modules():
-        if type(part) is ConcatLinear:
+        if isinstance(part, WorkingLayer) and type(part) in _LAYERS:
             part.working = WorkingWeight(part.weight, dtype)  # pyright: ignore[reportArgumentType]
             found.append(part.working)
     return found
@@ -38,7 +41,7 @@ def set_precision(module: nn.Module, dtype: torch.dtype) -> list[WorkingWeight]:
 
 @contextmanager
 def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[list[WorkingWeight]]:
-    """Within the block, the products of a module's multilayer perceptrons are computed in a precision.
+    """Within the block, the products of a module's networks are computed in a precision, see `set_precision`.
 
     Args:
         module: The model.
@@ -47,7 +50,7 @@ def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[lis
     Yields:
         What `set_precision` returns.
     """
-    before = [(part, part.working) for part in module.modules() if isinstance(part, ConcatLinear)]
+    before = [(part, part.working) for part in module.modules() if isinstance(part, WorkingLayer)]
     try:
         yield set_precision(module, dtype)
     finally:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 
@@ -34,7 +37,12 @@ class WorkingWeight:
         self._lent = False
 
     def current(self) -> Tensor:
-        """The weight in the working precision, a leaf; copied anew if the master has changed."""
+        """The weight in the working precision, a leaf; copied anew if the master has changed.
+
+        A compiled graph cannot look at versions: whoever runs one calls this before.
+        """
+        if torch.compiler.is_compiling():
+            return self._value
         if self._value is not self.master and self._version != self.master._version:
             with torch.no_grad():
                 self._value.copy_(self.master)
@@ -63,3 +71,28 @@ class WorkingWeight:
         """Forget the gradient; its memory may be written again."""
         self._value.grad = None
         self._lent = False
+
+
+class WorkingLayer(nn.Module):
+    """A layer with a weight whose products may read a working copy of it; stands before torch's class among the bases.
+
+    Attributes:
+        working: What products read in place of the weight, with memory for the gradient; None for the weight itself.
+            `discrete_vae.nets.precision` sets it.
+    """
+
+    working: WorkingWeight | None = None
+
+    def product_weight(self) -> Tensor:
+        """What the products read."""
+        working = self.working
+        return self._parameters["weight"] if working is None else working.current()  # pyright: ignore[reportReturnType]
+
+    def gradient_memory(self) -> Tensor | None:
+        """Memory for the gradient of `product_weight`, if some is kept and free."""
+        return None if self.working is None else self.working.lend_memory()
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Moved or in another precision, the layer has no working copy any more."""
+        self.working = None
+        return super()._apply(fn, recurse)

@@ -20,7 +20,12 @@ class TooFewSamplesError(AssertionError):
 
 
 def check_mean(
-    batch_means: Tensor, expected: Tensor, *, alpha: float = ALPHA, resolution: float | None = None
+    batch_means: Tensor,
+    expected: Tensor,
+    *,
+    alpha: float = ALPHA,
+    resolution: float | None = None,
+    rounding: float = 1e-9,
 ) -> None:
     """Check that independent batch means have the expected mean, component by component.
 
@@ -34,6 +39,8 @@ def check_mean(
         alpha: False-alarm rate of the whole check.
         resolution: If given, the check fails when the largest standard error exceeds it, so that passing means
             something.
+        rounding: What a mean may be off by beside the standard error, relative to 1 and the expected value's size: that
+            of the arithmetic, which is all that components have which do not fluctuate.
 
     Raises:
         TooFewSamplesError: If there are fewer than 30 batches, or the resolution is not reached.
@@ -49,8 +56,8 @@ def check_mean(
             f"standard error {float(error.max()):.3g} above the resolution {resolution:.3g}"
         )
     deviation = batch_means.mean(0) - expected
-    rounding = 1e-9 * (1 + expected.abs())  # components that do not fluctuate
-    score = deviation.abs() / (error + rounding)
+    slack = rounding * (1 + expected.abs())
+    score = deviation.abs() / (error + slack)
     limit = -float(special.stdtrit(num_batches - 1, alpha / (2 * len(expected))))
     worst = int(score.argmax())
     if not float(score[worst]) <= limit:  # a NaN fails too

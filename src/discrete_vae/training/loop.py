@@ -113,7 +113,11 @@ def run_steps(
     state.times.restart()
     times: dict[str, float] = {}
     with yielding_threads(), progress or TrainingProgress(state.step, num_steps) as shown:
-        if (reason := state.recorded.functions.reason) is not None:
+        if state.compiled is not None and state.step < num_steps:
+            shown.note("Compiling the training step, which takes a minute or two.")
+            state.compiled.prepare(batches.batch(state.step), state.chains.z)
+            state.times.restart()
+        elif (reason := state.recorded.functions.reason) is not None:
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         while state.step < num_steps and not (stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
@@ -202,8 +206,6 @@ def training_step(
         model.train()
     model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
     set_rates(state.optimizer, schedules.learning_rate(settings.optimizer, progress))
-    weights = schedules.kl_weights(settings.warm_up, epoch)
-
     try:
         z = state.chains.step(settings.num_sweeps)
     except InvalidInputError:
@@ -213,8 +215,10 @@ def training_step(
             raise
         raise broken from None
     state.times.begin("networks")
+    weights = schedules.kl_weights(settings.warm_up, epoch)
     num_samples = schedules.num_importance_samples(settings, progress)
-    found = state.recorded.take_gradients(
+    graph = state.compiled if num_samples == 1 else None
+    found = (graph or state.recorded).take_gradients(
         x,
         z,
         discrete=weights.discrete,

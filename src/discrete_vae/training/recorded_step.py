@@ -15,25 +15,9 @@ from discrete_vae.nets.kernels.choice import has_hooks, is_ordinary, works
 from discrete_vae.noise import reseed
 from discrete_vae.objectives.elbo import loss_gradients
 from discrete_vae.training.adam import Adam
+from discrete_vae.training.evaluated_bound import EvaluatedBound
 
 _TRUSTED = ("discrete_vae.", "torch.nn.")
-
-
-@dataclass(frozen=True, eq=False)
-class EvaluatedBound:
-    """The parts of the bound of a batch, without gradient.
-
-    Attributes:
-        reconstruction: As in `Elbo`, (batch,), nats.
-        kl_relative: Likewise.
-        kl_continuous: Likewise.
-        means: Their means over the batch, nats.
-    """
-
-    reconstruction: Tensor
-    kl_relative: Tensor
-    kl_continuous: Tensor
-    means: tuple[float, float, float]
 
 
 class RecordedStep:

@@ -33,6 +33,7 @@ from discrete_vae.training.checkpoint_checks import (
     check_raw_weights,
     check_step,
 )
+from discrete_vae.training.compiled_loss import CompiledLoss, check_compiler
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.feasible import check_feasible
 from discrete_vae.training.parameter_groups import parameter_groups
@@ -64,6 +65,7 @@ class TrainingState:
         times: Where the time goes; not part of what is saved.
         averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
         recorded: Takes the gradients; not part of what is saved.
+        compiled: The compiled loss, if the run compiles it; not part of what is saved.
     """
 
     model: DiscreteVAE
@@ -76,6 +78,7 @@ class TrainingState:
     sums: ElboSums = field(default_factory=ElboSums)
     times: StepTimes = field(default_factory=StepTimes)
     averages: AveragedWeights | None = None
+    compiled: CompiledLoss | None = None
     recorded: RecordedStep = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,14 +108,13 @@ class TrainingState:
         model.to(device)
         settings, decay = config.training.optimizer, config.training.averaging.decay
         averages = AveragedWeights(model, decay) if decay > 0 else None  # before it has working copies
+        working = set_precision(model, precision)
         optimizer = Adam(
-            parameter_groups(model, settings),
-            lr=settings.learning_rate,
-            eps=settings.eps,
-            working=set_precision(model, precision),
+            parameter_groups(model, settings), lr=settings.learning_rate, eps=settings.eps, working=working
         )
+        compiled = CompiledLoss(model, working) if config.training.compile else None
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-        state = cls(model, optimizer, chains, config.seed, averages=averages)
+        state = cls(model, optimizer, chains, config.seed, averages=averages, compiled=compiled)
         state.estimate_log_partition()
         return state
 
@@ -226,7 +228,8 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     """Check that an experiment can be run on its data; returns the number of steps of the whole run.
 
     Raises:
-        InvalidInputError: If the model's parts do not fit each other, the data or the memory, or a batch is too large.
+        InvalidInputError: If the model's parts do not fit each other, the data or the memory, a batch is too large, or
+            the step is to be compiled and torch.compile does not work here.
     """
     if dataset.num_features != config.model.num_values:
         rule = f"must have the data's {dataset.num_features} values"
@@ -237,6 +240,8 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     check_feasible(config, dataset)
     chosen = chosen_examples(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
+    if config.training.compile:
+        check_compiler()
     return config.training.num_epochs * batches.steps_per_epoch
 
 
