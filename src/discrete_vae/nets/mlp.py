@@ -80,6 +80,9 @@ class MLP(nn.Module):
         hidden: Widths of the hidden layers; empty makes the network linear.
         bias: Whether the output layer has a bias.
 
+    Attributes:
+        folded: What computes in place of the layers; `discrete_vae.nets.folded_mlp` sets it for an evaluation.
+
     Raises:
         InvalidInputError: If a size is not a positive integer.
 
@@ -106,6 +109,7 @@ class MLP(nn.Module):
             sizes = [width]
         self.layers = nn.ModuleList(layers)
         self.output = ConcatLinear(sizes, num_outputs, bias=bias)
+        self.folded: Callable[..., Tensor] | None = None
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Apply the network.
@@ -116,6 +120,8 @@ class MLP(nn.Module):
         Returns:
             (..., output).
         """
+        if self.folded is not None:
+            return self.folded(*inputs)
         parts = self._fused_parts(inputs)
         if parts is not None:
             from discrete_vae.nets.fused_mlp import fused_mlp
