@@ -312,7 +312,9 @@ def test_each_example_has_its_row(cli, trained, tmp_path, ending):
 def test_the_precision_is_an_option_and_kept(cli, trained, asked):
     assert cli("evaluate", trained, "--precision", asked)[0] == 0
     found = evaluation(trained)
-    assert found["config"]["precision"] == ("float32" if asked == "auto" else asked)  # so small a model gains nothing
+    assert found["config"]["precision"] == (
+        "float32" if asked == "auto" else asked
+    )  # so small a model gains nothing
     assert cli("evaluate", trained)[0] == 0
     files = [json.loads(path.read_text()) for path in (trained / "evaluations").glob("*.json")]
     values = {f["config"]["precision"]: f["log_likelihood"]["value"] for f in files}

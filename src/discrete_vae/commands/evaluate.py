@@ -69,7 +69,9 @@ def _evaluate(
     loaded = asked.load()
     given = {name: value for name, value in settings.items() if value is not None}
     fields: dict[str, Any] = loaded.config.evaluation.model_dump() | given
-    fields["precision"] = precision_for(loaded.model, fields["precision"], asked.device)  # what auto means here
+    fields["precision"] = precision_for(
+        loaded.model, fields["precision"], asked.device
+    )  # what auto means here
     config = EvaluationConfig(**fields)
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     warn_of_other_data(run, dataset)

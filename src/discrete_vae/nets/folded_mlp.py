@@ -28,7 +28,7 @@ class FoldedMLP:
     """
 
     def __init__(self, network: MLP) -> None:
-        self._dtype, self._out_dtype = network.output.product_weight().dtype, network.output.weight.dtype
+        self._dtype = network.output.product_weight().dtype
         self._weights: list[Tensor] = []
         self._biases: list[Tensor] = []
         layers = [*network.layers, network.output]
@@ -45,10 +45,12 @@ class FoldedMLP:
         self._of_shared = first[:, : network.input_sizes[0]]
         self._of_rest = first[:, network.input_sizes[0] :].to(self._dtype).contiguous()
         self._weights = [weight.to(self._dtype) for weight in self._weights]
+        self._wide_bias = self._biases[0]
+        self._biases = [bias.to(self._dtype) for bias in self._biases]
         self._kept: tuple[weakref.ref[Tensor], int, Tensor] | None = None
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        """See `MLP.forward`."""
+        """See `MLP.forward`; in the precision of the products."""
         if len(inputs) == 1:
             return self._once(inputs[0], lambda: self._run(inputs))
         return self._run(inputs)
@@ -60,16 +62,16 @@ class FoldedMLP:
             hidden = self._linear(0, self._joined(inputs, lead))
         else:
             # of x alone, so it costs next to nothing and may keep all its digits
-            share = self._once(shared, lambda: F.linear(shared, self._of_shared, self._biases[0]))
+            share = self._once(shared, lambda: F.linear(shared, self._of_shared, self._wide_bias))
             joint, rectify = self._joined(rest, lead), len(self._weights) > 1
             if share.numel() == share.shape[-1]:
-                hidden = _linear(joint, self._of_rest, share.flatten(), rectify=rectify)
+                hidden = _linear(joint, self._of_rest, share.flatten().to(self._dtype), rectify=rectify)
             else:
                 hidden = F.linear(joint, self._of_rest).view(*lead, -1).add_(share)
                 hidden = (hidden.relu_() if rectify else hidden).flatten(0, -2)
         for index in range(1, len(self._weights)):
             hidden = self._linear(index, hidden)
-        return hidden.to(self._out_dtype).view(*lead, -1)
+        return hidden.view(*lead, -1)
 
     def _linear(self, index: int, rows: Tensor) -> Tensor:
         rectify = index < len(self._weights) - 1
@@ -101,8 +103,8 @@ def _linear(rows: Tensor, weight: Tensor, bias: Tensor, *, rectify: bool) -> Ten
     """A linear map and, if asked for, a rectifier."""
     if torch.backends.mkldnn.is_available() and are_plain((rows, weight)):
         kind = "relu" if rectify else "none"
-        return torch.ops.mkldnn._linear_pointwise(rows, weight, bias.to(weight.dtype), kind, [], "")
-    out = F.linear(rows, weight, bias.to(weight.dtype))
+        return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, kind, [], "")
+    out = F.linear(rows, weight, bias)
     return out.relu_() if rectify else out
 
 

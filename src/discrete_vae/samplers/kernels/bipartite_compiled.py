@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from discrete_vae.compiled import vector_ir
+from discrete_vae.compiled import vector_functions, vector_ir
 from discrete_vae.compiled.loops import ChunkLoop
 from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, vector_spins
 from discrete_vae.samplers.kernels.bipartite_intrinsics import (
@@ -263,5 +263,7 @@ def _make(chunks: Any) -> Callable[..., Any]:
 
 
 run_chunks = ChunkLoop(
-    _make, prepare=_prepare, sources=(bipartite_intrinsics, bipartite_layout, vector_ir, vector_spins)
+    _make,
+    prepare=_prepare,
+    sources=(bipartite_intrinsics, bipartite_layout, vector_functions, vector_ir, vector_spins),
 )
