@@ -33,7 +33,6 @@ from discrete_vae.nets.precision import precision_of_products
 CASES = [
     ("mnist-static", 10_000),
     ("mnist-static", 1000),
-    ("mnist-static", 100),
     ("mnist-static-rbm128", 10_000),
 ]
 NOTE = (

@@ -57,8 +57,8 @@ def products_of_image(model: DiscreteVAE, num_samples: int, precision: str) -> C
     """All products of one image, so many rows at a time as are fastest."""
     candidates = {
         rows: _calls(products_of(model, rows), num_samples, rows, precision)
-        for rows in ROWS
-        if num_samples % rows == 0 or rows == ROWS[0]
+        for rows in (*ROWS, num_samples)
+        if num_samples % rows == 0 and rows <= ROWS[-1]
     }
     times = interleaved({str(rows): call for rows, call in candidates.items()}, seconds=1)
     return candidates[int(min(times, key=lambda rows: min(times[rows])))]
@@ -71,7 +71,7 @@ def _calls(products: Iterable[Product], num_samples: int, rows: int, precision: 
     def run() -> None:
         for call in once:
             call()
-        for _ in range(math.ceil(num_samples / rows)):
+        for _ in range(num_samples // rows):
             for call in often:
                 call()
 

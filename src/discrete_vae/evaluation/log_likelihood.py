@@ -84,11 +84,11 @@ def evaluate_log_likelihood(
 ) -> MeanLogLikelihood:
     """Average the importance-weighted log-likelihood over examples.
 
-    Examples go one by one, so that what depends on x alone is computed once for all of its samples; norms are folded into
-    the networks' weights once for all examples (`discrete_vae.nets.folded_mlp`). The noise is keyed by (seed, index), so
-    an example's estimate does not depend on the others, nor on how examples are divided among the processes of torchrun.
-    Samples are streamed in chunks that fit the memory budget; a budget so small that it shortens the chunks changes the
-    noise.
+    Examples go one by one, so that what depends on x alone is computed once for all of its samples; norms are
+    folded into the networks' weights once for all examples (`discrete_vae.nets.folded_mlp`). The noise is keyed by
+    (seed, index), so an example's estimate does not depend on the others, nor on how examples are divided among the
+    processes of torchrun. Samples are streamed in chunks that fit the memory budget; a budget so small that it
+    shortens the chunks changes the noise.
 
     Source: Rolfe 2017, section results.
 
