@@ -7,57 +7,16 @@ their memory is that of a linear layer: x W^T forward, g^T x for the weight, g W
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import torch
+from products import Product, linear_layers, watched
 from torch import nn
 
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.training.state import TrainingState
-
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-@dataclass(frozen=True)
-class Product:
-    """A product of two matrices, (rows, inner) times (inner, columns).
-
-    Attributes:
-        shape: rows, inner, columns.
-        left_transposed: Whether the left matrix lies in memory as its transpose.
-        right_transposed: Likewise of the right one.
-        energy: Whether it belongs to an energy, which is computed in float32.
-    """
-
-    shape: tuple[int, int, int]
-    left_transposed: bool = False
-    right_transposed: bool = False
-    energy: bool = False
-
-    @property
-    def flops(self) -> int:
-        return 2 * math.prod(self.shape)
-
-    def call(self, precision: str) -> Callable[[], object]:
-        """The product on random matrices."""
-        rows, inner, columns = self.shape
-        dtype = torch.float32 if self.energy else DTYPES[precision]
-        left = (
-            torch.randn(inner, rows).to(dtype).T
-            if self.left_transposed
-            else torch.randn(rows, inner).to(dtype)
-        )
-        right = (
-            torch.randn(columns, inner).to(dtype).T
-            if self.right_transposed
-            else torch.randn(inner, columns).to(dtype)
-        )
-        out = torch.empty(rows, columns, dtype=dtype)
-        return lambda: torch.mm(left, right, out=out)
 
 
 def _of_linear(rows: int, given: int, wanted: int, outputs: int) -> Iterator[Product]:
@@ -72,12 +31,7 @@ def _of_network(network: MLP | nn.Linear, inputs: tuple[torch.Tensor, ...]) -> I
     rows = math.prod(inputs[-1].shape[:-1])
     given = sum(value.shape[-1] for value in inputs)
     wanted = sum(value.shape[-1] for value in inputs if value.requires_grad)
-    linear = (
-        [network]
-        if isinstance(network, nn.Linear)
-        else [m for m in network.modules() if isinstance(m, nn.Linear)]
-    )
-    for layer in linear:
+    for layer in linear_layers(network):
         yield from _of_linear(rows, given, wanted, layer.out_features)
         given = wanted = layer.out_features
 
@@ -102,20 +56,7 @@ def products_of(state: TrainingState, step: Callable[[], object]) -> list[Produc
     prior = state.model.prior
     if not isinstance(prior, RBM):
         raise SystemExit(f"The floor is known for bipartite priors, not for {type(prior).__name__}.")
-    found: list[Product] = []
-    inside = {m for network in state.model.modules() if isinstance(network, MLP) for m in network.modules()}
-    with contextlib.ExitStack() as hooks:
-
-        def watch(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-            assert isinstance(module, MLP | nn.Linear)
-            found.extend(_of_network(module, inputs))
-
-        for module in state.model.modules():
-            if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
-                raise SystemExit("The floor is known for fully connected networks, not for convolutions.")
-            if isinstance(module, MLP) or (isinstance(module, nn.Linear) and module not in inside):
-                hooks.callback(module.register_forward_pre_hook(watch).remove)
-        step()
+    found = watched(state.model, _of_network, step)
     rows = found[0].shape[0]
     found.extend(_of_energy(prior, rows, state.chains.num_chains))
     return found

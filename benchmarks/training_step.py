@@ -16,7 +16,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,10 @@ from typing import Any
 import torch
 from contenders.plain_vae import PlainTraining
 from growth import STEP_CASES, step_growth_table
+from interleaving import interleaved
+from products import DTYPES
 from results import describe_machine, table, write_section
-from step_floor import DTYPES, optimizer_pass, products_of
+from step_floor import optimizer_pass, products_of
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.contention import yielding_threads
@@ -42,24 +43,6 @@ NOTE = (
     "alone; the floor is their sum, the rest the step less its chains. Plain PyTorch is the same model written in the "
     "obvious way, its bfloat16 autocast. Memory is the peak of the whole process, torch itself included."
 )
-
-
-def seconds_of(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
-def interleaved(calls: dict[str, Callable[[], object]], *, seconds: float) -> dict[str, list[float]]:
-    """Seconds of each call; one of each, round after round, after two rounds that do not count."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in [*calls.values()] * 2:
-        call()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end or min(map(len, times.values())) < 5:
-        for name, call in calls.items():
-            times[name].append(seconds_of(call))
-    return times
 
 
 def measure(

@@ -16,6 +16,7 @@ from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
 from discrete_vae.log_partition.surrogate import gradient_and_value
 from discrete_vae.nets.eval_mode import eval_mode
+from discrete_vae.nets.folded_mlp import folded_networks
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
@@ -299,7 +300,7 @@ class DiscreteVAE(PretrainedModel):
             repair = "Estimate it once: estimate_log_partition(model.prior)."
             raise InvalidInputError("log_partition", rule, "None", repair)
         chunks = []
-        with eval_mode(self):
+        with eval_mode(self), folded_networks(self):
             features = self._features(x, observed)
             for first in range(0, num_samples, chunk_size):
                 count = min(chunk_size, num_samples - first)

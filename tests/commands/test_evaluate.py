@@ -158,6 +158,7 @@ def test_evaluating_leaves_all_but_its_own_file_alone(cli, trained):
         ("--checkpoint newest", "--checkpoint must be best, last or a step; received 'newest'."),
         ("--checkpoint -1", "--checkpoint must be"),
         ("--num-examples 7", "--num-examples must be at most the 6 test examples; received 7."),
+        ("--precision half", "--precision must be one of auto, float32, bfloat16; received 'half'."),
         ("--num-samples 0", "--num-samples must be a whole number of at least 1"),
         ("--data-dir /no/such/folder", "data_dir must be an existing folder"),
     ],
@@ -305,6 +306,21 @@ def test_each_example_has_its_row(cli, trained, tmp_path, ending):
     assert columns["index"] == sorted(set(columns["index"]))
     assert len(columns["index"]) == 4
     assert set(columns["index"]) < set(range(6))
+
+
+@pytest.mark.parametrize("asked", ["float32", "bfloat16", "auto"])
+def test_the_precision_is_an_option_and_kept(cli, trained, asked):
+    assert cli("evaluate", trained, "--precision", asked)[0] == 0
+    found = evaluation(trained)
+    assert found["config"]["precision"] == (
+        "float32" if asked == "auto" else asked
+    )  # so small a model gains nothing
+    assert cli("evaluate", trained)[0] == 0
+    files = [json.loads(path.read_text()) for path in (trained / "evaluations").glob("*.json")]
+    values = {f["config"]["precision"]: f["log_likelihood"]["value"] for f in files}
+    assert (len(values) == 2) == (asked == "bfloat16")
+    assert len(set(values.values())) == len(values)
+    assert max(values.values()) - min(values.values()) < 0.1
 
 
 def test_seeds_differ_in_their_noise_alone(cli, trained, tmp_path):

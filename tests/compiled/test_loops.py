@@ -1,6 +1,7 @@
 """Compiled kernels need no cache on disk: none, a damaged and a full one cost time and nothing else."""
 
 import errno
+import itertools
 import os
 import shutil
 import subprocess
@@ -8,8 +9,10 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from numba.core import caching
+from numba.core.bytecode import FunctionIdentity
 
 import discrete_vae
 from discrete_vae.compiled import loops
@@ -52,6 +55,28 @@ def test_a_loop_is_compiled_once_and_then_loaded(folder):
     again = ChunkLoop(make)
     assert again(1, 4) == 6
     assert hits(again) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_loops_that_differ_in_a_constant_are_told_apart(monkeypatch, threads):
+    """Each compiled in a process of its own, where numba had counted as far."""
+
+    def filling(number):
+        def make(chunks):
+            def fill(out):
+                for i in chunks(len(out)):
+                    out[i] = number
+                return 0
+
+            return fill
+
+        return make
+
+    for number in (1, 5, 1, 5):
+        monkeypatch.setattr(FunctionIdentity, "_unique_ids", itertools.count(10**6))
+        out = np.zeros(4)
+        ChunkLoop(filling(number))(threads, out)
+        assert out.tolist() == [number] * 4
 
 
 @pytest.mark.parametrize("keep", [0, 1, 40, -1], ids=["empty", "a byte", "a start", "all but the end"])

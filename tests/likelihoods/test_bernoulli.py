@@ -1,6 +1,8 @@
+import pytest
 import torch
 
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.numerics import bernoulli_log_prob
 
 
 def test_expectation_over_a_binarization():
@@ -29,3 +31,22 @@ def test_unobserved_entries_read_as_the_training_mean():
     likelihood.initialize_(x)
     assert likelihood.network_input(x, ~x.isnan())[0].tolist() == [1.0, 1.0]
     assert likelihood.network_input(x) is x
+
+
+@pytest.mark.parametrize("shape", [(784,), (1, 28, 28), (3,), (5000,)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_compiled_total_is_the_plain_one(shape, dtype, monkeypatch):
+    monkeypatch.setattr("discrete_vae.likelihoods.bernoulli.SMALLEST_COMPILED", 0)
+    generator = torch.Generator().manual_seed(0)
+    likelihood = BernoulliLikelihood(shape)
+    logits = (30 * torch.randn(7, 2, *shape, generator=generator)).to(dtype)
+    x = torch.bernoulli(torch.full((2, *shape), 0.4), generator=generator)
+    expected = bernoulli_log_prob(x.double(), logits.double()).flatten(2).sum(-1)
+    with torch.no_grad():
+        found = likelihood.log_prob(logits, x)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-5)
+    logits[3, 1].view(-1)[2] = torch.nan
+    with torch.no_grad():
+        found = likelihood.log_prob(logits, x)
+    assert found.isnan().nonzero().tolist() == [[3, 1]]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from discrete_vae.commands.options import data_dir_option, option, whole_number
+from discrete_vae.commands.options import data_dir_option, one_of, option, whole_number
 from discrete_vae.commands.trained import EXPLAINED, AskedRun, keep, takes_run
 from discrete_vae.commands.verbs import verb
 
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     "--num-examples N",
     "a fixed random choice of N test examples, the same for every seed; default: all",
     whole_number(),
+)
+@option(
+    "--precision auto|float32|bfloat16",
+    "of the networks' matrix products; auto is bfloat16 where it gains; default: the experiment's",
+    one_of("auto", "float32", "bfloat16"),
 )
 @option(
     "--out FILE.json",
@@ -42,7 +47,7 @@ def run_evaluate(asked: AskedRun, **options: Any) -> int:
 
 
 def _evaluate(
-    asked: AskedRun, out: str | None, per_example: str | None, data_dir: str | None, **sizes: int | None
+    asked: AskedRun, out: str | None, per_example: str | None, data_dir: str | None, **settings: Any
 ) -> int:
     from discrete_vae.commands.device import say_device
     from discrete_vae.commands.evaluation_table import evaluation_table
@@ -50,6 +55,7 @@ def _evaluate(
     from discrete_vae.data.chosen import chosen_test_examples
     from discrete_vae.distributed import compute_on_rank_zero, rank
     from discrete_vae.evaluation.evaluate import evaluate_model
+    from discrete_vae.nets.precision import precision_for
     from discrete_vae.runs.columns import check_columns_path, write_columns
     from discrete_vae.runs.results import ResultFile, kept_evaluations
     from discrete_vae.training.run import warn_of_other_data
@@ -61,8 +67,11 @@ def _evaluate(
     if per_example is not None:
         compute_on_rank_zero(lambda: check_columns_path("--per-example", per_example))
     loaded = asked.load()
-    given = {name: value for name, value in sizes.items() if value is not None}
+    given = {name: value for name, value in settings.items() if value is not None}
     fields: dict[str, Any] = loaded.config.evaluation.model_dump() | given
+    fields["precision"] = precision_for(
+        loaded.model, fields["precision"], asked.device
+    )  # what auto means here
     config = EvaluationConfig(**fields)
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     warn_of_other_data(run, dataset)

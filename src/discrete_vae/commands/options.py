@@ -72,17 +72,24 @@ def number(name: str, word: str) -> float:
         raise InvalidInputError(name, "must be a number", repr(word)[:80], "Give 0.01, say.") from None
 
 
-def size(name: str, word: str) -> str:
-    """Read the size of an experiment.
+def one_of(*words: str) -> Reader:
+    """A reader of one of some words.
 
-    Raises:
-        InvalidInputError: If there is no such size.
+    Examples:
+        >>> one_of("smoke", "short")("--size", "smok")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: --size must be one of smoke, short; received 'smok'. ...
     """
-    if word not in (sizes := ("smoke", "short", "paper")):
-        raise not_one_of(name, sizes, word)
-    return word
+
+    def read(name: str, word: str) -> str:
+        if word not in words:
+            raise not_one_of(name, words, word)
+        return word
+
+    return read
 
 
+size = one_of("smoke", "short", "paper")
 seed = whole_number(at_least=0, at_most=2**64 - 1)
 device_option = option(
     "--device auto|cpu|cuda|cuda:N",

@@ -42,7 +42,7 @@ class ChunkLoop:
     ) -> None:
         self._make, self._sources = make, sources
         self._prepare = None if prepare is None else _compile(prepare, self._key("prepare"))
-        self._serial = _compile(make(range), self._key("serial"))
+        self._serial = self._compiled("serial", range)
 
     def __call__(self, num_threads: int, *arguments: Any) -> Any:
         """Run the loop; the first call of each form compiles it, or loads it from the cache."""
@@ -57,11 +57,23 @@ class ChunkLoop:
 
     @cached_property
     def _on_team(self) -> Any:
-        return _compile(team.on_team(self._make(team.share)), self._key("team"))
+        return self._compiled("team", team.share, team.on_team)
 
     @cached_property
     def _parallel(self) -> Any:
-        return _compile(self._make(prange), self._key("parallel"), parallel=True)
+        return self._compiled("parallel", prange, parallel=True)
+
+    def _compiled(
+        self,
+        form: str,
+        divide: Any,
+        around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda loop: loop,
+        *,
+        parallel: bool = False,
+    ) -> Any:
+        """The loop in one form; ``around`` gives what is called in its place."""
+        key = self._key(form)
+        return _compile(_named(around(_named(self._make(divide), key)), key), key, parallel=parallel)
 
     def _key(self, form: str) -> tuple[Any, ...]:
         """What, beside the types of the arguments and the processor, the machine code depends on."""
@@ -71,6 +83,18 @@ class ChunkLoop:
         own = inspect.getmodule(self._make)
         modules = (*self._sources, team, *([] if own is None else [own]))
         return form, function.__qualname__, tuple(constants), source_digest(*modules)
+
+
+def _named(function: Callable[..., Any], key: tuple[Any, ...]) -> Callable[..., Any]:
+    """A function with a name of its own, which is that of its machine code.
+
+    numba tells functions of one name apart by how many it has compiled before in the process. Code from its cache keeps
+    the number of another process: two loops that differ in a constant alone could have one name, and be called in each
+    other's place.
+    """
+    digest = zlib.crc32(repr(key).encode())
+    function.__qualname__ = f"{function.__qualname__}_{digest:08x}"
+    return function
 
 
 def _compile(function: Callable[..., Any], key: tuple[Any, ...], *, parallel: bool = False) -> Any:

@@ -93,6 +93,18 @@ class Total:
         return Vector(self._builder, self._builder.load(self._place))
 
 
+class Product(Total):
+    """A product of vectors, likewise."""
+
+    def clear(self) -> None:
+        """Make it 1 again."""
+        self._builder.store((zeros(self._builder, self._count) + 1.0).value, self._place)
+
+    def multiply(self, vector: Vector) -> None:
+        """Multiply it."""
+        self._builder.store((self.value() * vector).value, self._place)
+
+
 def minimum(builder: Any, a: Any, b: Any) -> Any:
     """The smaller of two LLVM int64."""
     return builder.select(builder.icmp_signed("<", a, b), a, b)

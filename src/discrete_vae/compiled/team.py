@@ -114,7 +114,8 @@ def on_team(loop: Callable[..., Any]) -> Callable[..., Any]:
             place = cgutils.alloca_once_value(builder, values[1])
             module = builder.module
             kind = ir.FunctionType(ir.VoidType(), [_POINTER])
-            entry = ir.Function(module, kind, name=module.get_unique_name("on_team"))
+            # though internal, names are looked up among those of all that was compiled
+            entry = ir.Function(module, kind, name=module.get_unique_name(f"on_team_{loop.__qualname__}"))
             entry.linkage = "internal"
             inside = ir.IRBuilder(entry.append_basic_block("entry"))
             packed = inside.load(inside.bitcast(entry.args[0], place.type))

@@ -115,9 +115,9 @@ class EvaluationConfig(Record):
         gt=0.0,
         description="Memory that evaluation may take for the networks' intermediate values, MiB.",
     )
-    precision: Literal["float32", "bfloat16"] = Field(
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="float32",
-        description="Of the networks' matrix products in evaluation; log weights are sums in float64 either way.",
+        description="Of the networks' matrix products in evaluation; auto is bfloat16 where it gains.",
     )
     log_partition_std_error: Factor = Field(
         default=0.003, ge=1e-6, description="Standard error of log Z that bridge sampling goes for, nats."

@@ -20,7 +20,7 @@ from discrete_vae.evaluation.log_likelihood import MeanLogLikelihood, evaluate_l
 from discrete_vae.evaluation.sharp_limit import has_sharp_limit, sharp_limit
 from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.precision import DTYPES, precision_of_products
+from discrete_vae.nets.precision import DTYPES, precision_for, precision_of_products
 
 _ELBO_DRAWS = 20
 _STILL_RISING = 0.1  # nats by the last doubling of the samples
@@ -147,7 +147,8 @@ def evaluate_model(
             report=report,
         )
 
-    with precision_of_products(model, DTYPES[config.precision]):
+    precision = precision_for(model, config.precision, model.prior.bias.device)
+    with precision_of_products(model, DTYPES[precision]):
         trained, limit = likelihood(model), None
         _look_at_weights(trained)
         if has_sharp_limit(model):

@@ -15,6 +15,8 @@ from discrete_vae.distributed import all_reduce_shards, shard_indices, world_siz
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.eval_mode import eval_mode
+from discrete_vae.nets.folded_mlp import folded_networks
 from discrete_vae.noise import keyed_generator
 from discrete_vae.records import ShowsShapes
 
@@ -82,10 +84,11 @@ def evaluate_log_likelihood(
 ) -> MeanLogLikelihood:
     """Average the importance-weighted log-likelihood over examples.
 
-    Examples go one by one, so that what depends on x alone is computed once for all of its samples. The noise is
-    keyed by (seed, index), so an example's estimate does not depend on the others, nor on how examples are divided
-    among the processes of torchrun. Samples are streamed in chunks that fit the memory budget; a budget so small that
-    it shortens the chunks changes the noise.
+    Examples go one by one, so that what depends on x alone is computed once for all of its samples; norms are
+    folded into the networks' weights once for all examples (`discrete_vae.nets.folded_mlp`). The noise is keyed by
+    (seed, index), so an example's estimate does not depend on the others, nor on how examples are divided among the
+    processes of torchrun. Samples are streamed in chunks that fit the memory budget; a budget so small that it
+    shortens the chunks changes the noise.
 
     Source: Rolfe 2017, section results.
 
@@ -116,20 +119,21 @@ def evaluate_log_likelihood(
     chunk_size = samples_in_memory(model, max_memory)
     parts = torch.zeros(len(x), 4, dtype=torch.float64)
     total = 0.0
-    for done, row in enumerate(shard_indices(len(x)), start=1):
-        estimate = model.log_likelihood(
-            x[row : row + 1],
-            num_samples,
-            log_partition=log_partition,
-            chunk_size=chunk_size,
-            generator=keyed_generator(seed, _STREAM, indices[row], device=x.device),
-        )
-        parts[row] = torch.cat(
-            [estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain]
-        ).cpu()
-        total += float(estimate.value)
-        if report is not None:
-            report(min(done * world_size(), len(x)), total / done)
+    with eval_mode(model), folded_networks(model):
+        for done, row in enumerate(shard_indices(len(x)), start=1):
+            estimate = model.log_likelihood(
+                x[row : row + 1],
+                num_samples,
+                log_partition=log_partition,
+                chunk_size=chunk_size,
+                generator=keyed_generator(seed, _STREAM, indices[row], device=x.device),
+            )
+            parts[row] = torch.cat(
+                [estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain]
+            ).cpu()
+            total += float(estimate.value)
+            if report is not None:
+                report(min(done * world_size(), len(x)), total / done)
     value, error, ess, doubling_gain = all_reduce_shards(parts).unbind(1)
     return MeanLogLikelihood(
         value=fmean(value.tolist()),

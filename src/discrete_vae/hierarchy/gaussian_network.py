@@ -78,8 +78,12 @@ class GaussianNetwork(nn.Module):
         Returns:
             The layer's Gaussian and h, (..., unit).
         """
-        mean, log_std, h = _Head.apply(self.output(*inputs), noise, self.log_std_bound)
-        return Gaussian(mean, log_std), h
+        output = self.output(*inputs)
+        if torch.is_grad_enabled():
+            mean, log_std, h = _Head.apply(output, noise, self.log_std_bound)
+            return Gaussian(mean, log_std), h
+        of_layer = self.gaussian(output)
+        return of_layer, torch.exp(of_layer.log_std).mul_(noise.contiguous()).add_(of_layer.mean)
 
     def output(self, *inputs: Tensor) -> Tensor:
         """What the network makes of its inputs, (..., 2 unit), at least in the parameters' precision."""
@@ -89,8 +93,12 @@ class GaussianNetwork(nn.Module):
 
     def gaussian(self, output: Tensor) -> Gaussian:
         """The Gaussian that an output stands for; one call serves the outputs of many layers with the same bound."""
-        mean, log_std, _ = _Head.apply(output, None, self.log_std_bound)
-        return Gaussian(mean, log_std)
+        if torch.is_grad_enabled():
+            mean, log_std, _ = _Head.apply(output, None, self.log_std_bound)
+            return Gaussian(mean, log_std)
+        mean, raw = output.chunk(2, -1)
+        bound = self.log_std_bound
+        return Gaussian(mean, raw if bound is None else (raw / bound).tanh_().mul_(bound))
 
     def _dtype(self, computed: torch.dtype) -> torch.dtype:
         """The wider of what the network computed in and its parameters."""

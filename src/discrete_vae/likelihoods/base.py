@@ -224,11 +224,21 @@ class Likelihood(nn.Module, ABC):
             x = x.masked_fill(
                 ~observed, self.stand_in
             )  # before the density: NaN times 0 is NaN in a gradient
+        x = x if x.dtype == torch.float64 else x.float()
         with full_precision(parameters):
-            terms = self.feature_log_prob(parameters, x if x.dtype == torch.float64 else x.float())
-            if observed is not None:
-                terms = terms.masked_fill(~observed, 0)
+            if observed is None:
+                return self.total_log_prob(parameters, x)
+            terms = self.feature_log_prob(parameters, x).masked_fill(~observed, 0)
             return terms.sum(tuple(range(-len(self.event_shape), 0)))
+
+    def total_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """log p(x | parameters), all features observed, (..., *leading); a subclass may have a faster way.
+
+        Args:
+            parameters: (..., *leading, *parameter_shape).
+            x: (*leading, *event), float32 or wider; values of the domain only.
+        """
+        return self.feature_log_prob(parameters, x).sum(tuple(range(-len(self.event_shape), 0)))
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log p(x_i | parameters) of each feature, (..., *event); x holds values of the domain only.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -60,6 +60,9 @@ class MLP(nn.Module):
         hidden: Widths of the hidden layers; empty makes the network linear.
         bias: Whether the output layer has a bias.
 
+    Attributes:
+        folded: What computes in place of the layers; `discrete_vae.nets.folded_mlp` sets it for an evaluation.
+
     Raises:
         InvalidInputError: If a size is not a positive integer.
 
@@ -86,6 +89,7 @@ class MLP(nn.Module):
             sizes = [width]
         self.layers = nn.ModuleList(layers)
         self.output = ConcatLinear(sizes, num_outputs, bias=bias)
+        self.folded: Callable[..., Tensor] | None = None
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Apply the network.
@@ -96,6 +100,8 @@ class MLP(nn.Module):
         Returns:
             (..., output).
         """
+        if self.folded is not None:
+            return self.folded(*inputs)
         parts = self._fused_parts(inputs)
         if parts is not None:
             from discrete_vae.nets.fused_mlp import fused_mlp

@@ -76,6 +76,22 @@ def gains_by_bfloat16(module: nn.Module) -> bool:
     return wide > 0 and 2 * wide >= sum(weight.numel() for weight in weights)
 
 
+def precision_for(module: nn.Module, asked: str, device: torch.device | str) -> str:
+    """What a setting of the precision means for a module on a device.
+
+    Args:
+        module: The model.
+        asked: "float32", "bfloat16" or "auto", which is bfloat16 where device and networks gain by it.
+        device: Where products are computed.
+
+    Returns:
+        A key of `DTYPES`.
+    """
+    if asked != "auto":
+        return asked
+    return "bfloat16" if has_fast_bfloat16(device) and gains_by_bfloat16(module) else "float32"
+
+
 def has_fast_bfloat16(device: torch.device | str = "cpu") -> bool:
     """Whether the processor has instructions for products of bfloat16.
 

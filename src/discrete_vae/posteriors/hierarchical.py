@@ -106,6 +106,8 @@ class HierarchicalPosterior(Posterior):
         noise = open_uniform(features, shape=shape, generator=generator).split(self._sizes, -1)
         zetas: list[Tensor] = []
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        if num_samples is not None:  # passes over many samples gain more than a copy costs
+            noise = [rho.contiguous() for rho in noise]
         for network, norm, rho in zip(self.networks, self.norms, noise, strict=True):
             logits = norm(network(features, *zetas))
             if logits.shape != rho.shape:  # the first group's are shared by all samples

@@ -38,8 +38,19 @@ class SpikeSmoothing(Smoothing):
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
         """Zeta, z and its bits in one step with one backward pass; see `Smoothing.draw`."""
+        if not torch.is_grad_enabled():
+            return self._draw_values(rho, logits)
         zeta, bits = _Draw.apply(rho, logits, self._parameter(), self)
         return SmoothedDraw(bits.detach(), zeta, bits)
+
+    def _draw_values(self, rho: Tensor, logits: Tensor) -> SmoothedDraw:
+        """The values of `_Draw`, without what a backward pass needs."""
+        v = torch.exp(-logits).add_(1).mul_(1 - rho)
+        spike, zero = v >= 1, v.new_zeros(())
+        zeta = self._inverse_survival(torch.where(spike, zero, v), self._bounded_parameter())
+        zeta = torch.where(spike, zero, zeta)
+        bits = zeta.ceil()
+        return SmoothedDraw(bits, zeta, bits)
 
     def _parameter(self) -> Tensor | None:
         """The density's parameter, a scalar, if it has one."""

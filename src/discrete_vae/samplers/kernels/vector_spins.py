@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from discrete_vae.compiled.vector_ir import FLOAT32, INT32, Vector, constant, splat
+from discrete_vae.compiled.vector_functions import power_of_two
+from discrete_vae.compiled.vector_ir import Vector, constant, splat
 
 LOW = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
-# 2^f for |f| <= 1/2, relative error below 3e-7 in float32
-_EXP2 = (1.00000007165, 0.693146967064, 0.240221197239, 0.0555071327496, 0.00967554133066, 0.00132764715186)
-_ROUND = 1.5 * 2.0**23  # adding it rounds a float32 to an integer, which then stands in the low bits
 
 
 def philox_rounds(
@@ -55,11 +53,6 @@ def comes_on(t: Vector, words: Vector) -> Vector:
         words: 32-bit integers, as many.
     """
     t = t.at_least(-126).at_most(126)
-    whole = t + _ROUND
-    rest = t - (whole - _ROUND)
-    power = rest.times_plus(_EXP2[5], _EXP2[4])
-    for coefficient in _EXP2[3::-1]:
-        power = power.times_plus(rest, coefficient)
-    power = (power.view(INT32) + (whole.view(INT32) << 23)).view(FLOAT32)  # into the exponent
+    power = power_of_two(t)
     u = ((words >> 8).to_float() + 0.5).at_most(2**24 - 1)
     return u.times_plus(power, u).below(2**24)

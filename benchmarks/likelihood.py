@@ -1,0 +1,153 @@
+"""Cost of the log-likelihood by importance sampling, against that of its matrix products alone.
+
+With an EXPERIMENT it measures that one and prints what it found, as one line of JSON with --json; settings can be
+changed as in `dvae train`. Times are milliseconds per image. Without one it measures the usual experiments, each case
+in processes of its own that take turns, and writes a section of RESULTS.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from interleaving import interleaved
+from likelihood_floor import products_of_image
+from products import DTYPES
+from results import describe_machine, table, write_section
+
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.contention import yielding_threads
+from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.experiments import load_experiment
+from discrete_vae.experiments.overrides import apply_overrides, split_overrides
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.precision import precision_of_products
+
+CASES = [
+    ("mnist-static", 10_000),
+    ("mnist-static", 1000),
+    ("mnist-static-rbm128", 10_000),
+]
+NOTE = (
+    "New models and random images; neither matters to the time. Products are those of the networks and of the energy, "
+    "each timed alone in the precision of the row (the energy's in float32), as many samples at a time as are fastest; "
+    "what reads x alone counts once per image. Times are milliseconds per image, which for 1,000 images are seconds."
+)
+
+
+def measure(
+    config: ExperimentConfig, precision: str, *, num_samples: int, num_images: int, seconds: float
+) -> dict[str, Any]:
+    """Milliseconds per image of one experiment's log-likelihood and of its products, best and median."""
+    torch.manual_seed(0)
+    x = torch.bernoulli(torch.full((num_images, config.model.num_values), 0.2))
+    model = DiscreteVAE.from_config(config.model)
+    products = products_of_image(model, num_samples, precision)
+
+    def likelihood() -> None:
+        evaluate_log_likelihood(
+            model,
+            x,
+            log_partition=0.0,
+            num_samples=num_samples,
+            max_memory=config.evaluation.max_memory,
+        )
+
+    with precision_of_products(model, DTYPES[precision]):
+        times = interleaved({"likelihood": likelihood, "products": products}, seconds=seconds)
+    found: dict[str, Any] = {"experiment": config.name, "size": config.size, "precision": precision}
+    found |= {"num_samples": num_samples, "num_images": num_images, "threads": torch.get_num_threads()}
+    for suffix, summary in {"": min, "_median": statistics.median}.items():
+        found[f"likelihood_ms{suffix}"] = round(1e3 * summary(times["likelihood"]) / num_images, 4)
+        found[f"products_ms{suffix}"] = round(1e3 * summary(times["products"]), 4)
+        found[f"ratio{suffix}"] = round(found[f"likelihood_ms{suffix}"] / found[f"products_ms{suffix}"], 3)
+    found["rounds"] = len(times["products"])
+    return found
+
+
+def ask(experiment: str, num_samples: int, precision: str, options: argparse.Namespace) -> dict[str, Any]:
+    """`measure` in a process of its own."""
+    command = [sys.executable, __file__, experiment, "--json", "--precision", precision]
+    command += ["--num-samples", str(num_samples), "--seconds", str(options.seconds)]
+    command += [] if options.threads is None else ["--threads", str(options.threads)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
+
+
+def write_page(options: argparse.Namespace) -> None:
+    cases = [(*case, precision) for case in CASES for precision in DTYPES]
+    found: dict[tuple[str, int, str], list[dict[str, Any]]] = {case: [] for case in cases}
+    for _ in range(options.rounds):
+        for case in cases:
+            found[case].append(ask(*case, options))
+    rows = []
+    for (experiment, num_samples, precision), each in found.items():
+        best = {name: min(one[f"{name}_ms"] for one in each) for name in ("likelihood", "products")}
+        median = {
+            name: statistics.median(one[f"{name}_ms_median"] for one in each)
+            for name in ("likelihood", "products")
+        }
+        rows.append(
+            [
+                f"{experiment}, {num_samples:,} samples, {precision}",
+                *(f"{times[name]:.1f}" for name in ("likelihood", "products") for times in (best, median)),
+                *(f"{times['likelihood'] / times['products']:.2f}" for times in (best, median)),
+            ]
+        )
+    head = ["ms per image, size short", "log-likelihood, best", "median", "products alone, best", "median"]
+    head += ["ratio of the best", "of the medians"]
+    text = "\n\n".join([describe_machine(options.threads or os.cpu_count() or 1), NOTE, table(head, rows)])
+    write_section(options.page, "Log-likelihood", text)
+    print(f"{table(head, rows)}\n\nWritten to {options.page}")
+
+
+def main() -> None:
+    words, overrides = split_overrides(sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="a name that dvae list shows")
+    parser.add_argument("--size", default="short", help="smoke, short (default) or paper")
+    parser.add_argument(
+        "--precision", choices=DTYPES, default="float32", help="precision of the networks' products"
+    )
+    parser.add_argument("--num-samples", type=int, default=10_000, help="importance samples per image")
+    parser.add_argument("--num-images", type=int, default=4, help="images per call")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    parser.add_argument("--seconds", type=float, default=6, help="seconds of rounds per process")
+    parser.add_argument("--rounds", type=int, default=3, help="processes per row of the page")
+    parser.add_argument("--threads", type=int, help="threads; torch's number if not given")
+    parser.add_argument(
+        "--page", type=Path, default=Path(__file__).with_name("RESULTS.md"), help="page to write"
+    )
+    options = parser.parse_args(words)
+    if options.experiment is None:
+        write_page(options)
+        return
+    config = apply_overrides(load_experiment(options.experiment, options.size), overrides)
+    with yielding_threads():
+        if options.threads is not None:
+            torch.set_num_threads(options.threads)
+        found = measure(
+            config,
+            options.precision,
+            num_samples=options.num_samples,
+            num_images=options.num_images,
+            seconds=options.seconds,
+        )
+    print(
+        json.dumps(found)
+        if options.json
+        else "\n".join(f"{name:20} {value}" for name, value in found.items())
+    )
+
+
+if __name__ == "__main__":
+    main()

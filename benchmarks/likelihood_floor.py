@@ -1,0 +1,78 @@
+"""What a log-likelihood by importance sampling cannot do without: its matrix products.
+
+What reads x alone counts once per image, however many samples it has; all else once per sample. Networks' products
+are timed in the precision asked for, those of energies in float32. The samples of a product are as many at a time as
+are fastest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+from interleaving import interleaved
+from products import Product, linear_layers, watched
+from torch import nn
+
+from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.eval_mode import eval_mode
+from discrete_vae.nets.mlp import MLP
+
+ROWS = (500, 1000, 2000, 5000, 10_000)
+
+
+def _of_network(network: MLP | nn.Linear, inputs: tuple[torch.Tensor, ...]) -> Iterator[Product]:
+    """Inputs without the axis of samples are multiplied apart."""
+    most = max(value.dim() for value in inputs)
+    for axes in sorted({value.dim() for value in inputs}):
+        together = [value for value in inputs if value.dim() == axes]
+        rows, given = math.prod(together[0].shape[:-1]), sum(value.shape[-1] for value in together)
+        layers = linear_layers(network)
+        for layer in layers if axes == most else layers[:1]:
+            yield Product((rows, given, layer.out_features), right_transposed=True)
+            given = layer.out_features
+
+
+@torch.no_grad()
+def products_of(model: DiscreteVAE, num_samples: int) -> list[Product]:
+    """The products for so many samples of one image, of fully connected networks over a bipartite prior."""
+    prior = model.prior
+    if not isinstance(prior, RBM):
+        raise SystemExit(f"The floor is known for bipartite priors, not for {type(prior).__name__}.")
+    features = torch.zeros(1, model.posterior.num_features)
+
+    def draw() -> None:
+        sample = model.posterior.rsample(features, num_samples=num_samples)
+        below = model.hierarchy.rsample(features, sample.zeta)
+        model.decoder(below.decoder_input.flatten(0, 1))
+
+    with eval_mode(model):
+        found = watched(model, _of_network, draw)
+    return [*found, Product((num_samples, prior.num_left, prior.num_right), energy=True)]
+
+
+def products_of_image(model: DiscreteVAE, num_samples: int, precision: str) -> Callable[[], object]:
+    """All products of one image, so many rows at a time as are fastest."""
+    candidates = {
+        rows: _calls(products_of(model, rows), num_samples, rows, precision)
+        for rows in (*ROWS, num_samples)
+        if num_samples % rows == 0 and rows <= ROWS[-1]
+    }
+    times = interleaved({str(rows): call for rows, call in candidates.items()}, seconds=1)
+    return candidates[int(min(times, key=lambda rows: min(times[rows])))]
+
+
+def _calls(products: Iterable[Product], num_samples: int, rows: int, precision: str) -> Callable[[], object]:
+    once = [product.call(precision) for product in products if product.shape[0] < rows]
+    often = [product.call(precision) for product in products if product.shape[0] >= rows]
+
+    def run() -> None:
+        for call in once:
+            call()
+        for _ in range(num_samples // rows):
+            for call in often:
+                call()
+
+    return run

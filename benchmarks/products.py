@@ -1,0 +1,87 @@
+"""The matrix products of a computation, listed from what its networks are given and timed alone."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from discrete_vae.nets.mlp import MLP
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of two matrices, (rows, inner) times (inner, columns).
+
+    Attributes:
+        shape: rows, inner, columns.
+        left_transposed: Whether the left matrix lies in memory as its transpose.
+        right_transposed: Likewise of the right one.
+        energy: Whether it belongs to an energy, which is computed in float32.
+    """
+
+    shape: tuple[int, int, int]
+    left_transposed: bool = False
+    right_transposed: bool = False
+    energy: bool = False
+
+    @property
+    def flops(self) -> int:
+        return 2 * math.prod(self.shape)
+
+    def call(self, precision: str) -> Callable[[], object]:
+        """The product on random matrices."""
+        rows, inner, columns = self.shape
+        dtype = torch.float32 if self.energy else DTYPES[precision]
+        left = (
+            torch.randn(inner, rows).to(dtype).T
+            if self.left_transposed
+            else torch.randn(rows, inner).to(dtype)
+        )
+        right = (
+            torch.randn(columns, inner).to(dtype).T
+            if self.right_transposed
+            else torch.randn(inner, columns).to(dtype)
+        )
+        out = torch.empty(rows, columns, dtype=dtype)
+        return lambda: torch.mm(left, right, out=out)
+
+
+def watched(
+    model: nn.Module,
+    products_of: Callable[[MLP | nn.Linear, tuple[torch.Tensor, ...]], Iterable[Product]],
+    call: Callable[[], object],
+) -> list[Product]:
+    """The products of a model's fully connected networks during a call.
+
+    Args:
+        model: Whose networks are watched.
+        products_of: The products of a network, or of a linear map outside all networks, at the inputs that it is given.
+        call: Runs the networks.
+    """
+    found: list[Product] = []
+    inside = {m for network in model.modules() if isinstance(network, MLP) for m in network.modules()}
+    with contextlib.ExitStack() as hooks:
+
+        def watch(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+            assert isinstance(module, MLP | nn.Linear)
+            found.extend(products_of(module, inputs))
+
+        for module in model.modules():
+            if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
+                raise SystemExit("The floor is known for fully connected networks, not for convolutions.")
+            if isinstance(module, MLP) or (isinstance(module, nn.Linear) and module not in inside):
+                hooks.callback(module.register_forward_pre_hook(watch).remove)
+        call()
+    return found
+
+
+def linear_layers(network: MLP | nn.Linear) -> list[nn.Linear]:
+    """The linear layers of a network in order."""
+    return [m for m in network.modules() if isinstance(m, nn.Linear)]

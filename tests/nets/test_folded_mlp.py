@@ -1,0 +1,99 @@
+"""Networks with folded norms compute what the networks do, and read shared features once."""
+
+import gc
+
+import pytest
+import torch
+
+from discrete_vae.nets.folded_mlp import folded_networks
+from discrete_vae.nets.mlp import MLP
+from discrete_vae.nets.precision import precision_of_products
+
+
+def trained_mlp(input_sizes=(7, 3), hidden=(9, 8), dtype=torch.float32):
+    """A network whose norms have statistics of their own."""
+    torch.manual_seed(0)
+    network = MLP(input_sizes, 4, hidden).to(dtype)
+    for layer in network.layers[1::2]:
+        torch.nn.init.uniform_(layer.scale, 0.5, 2.0)
+        torch.nn.init.normal_(layer.offset)
+    for _ in range(20):
+        network(*(torch.randn(30, size, dtype=dtype) + 1 for size in input_sizes))
+    return network.eval()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("hidden", [(), (9,), (9, 8)])
+@pytest.mark.parametrize("lead", [((5,), (5,)), ((1,), (20, 1)), ((5,), (20, 5)), ((), (6,))])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_values_are_those_of_the_network(hidden, lead, dtype):
+    network = trained_mlp(hidden=hidden, dtype=dtype)
+    inputs = [torch.randn(*axes, size, dtype=dtype) for axes, size in zip(lead, (7, 3), strict=True)]
+    expected = network(*inputs)
+    with folded_networks(network):
+        found = [network(*inputs) for _ in range(2)]
+    for each in found:
+        torch.testing.assert_close(each, expected)
+    assert network.folded is None
+    torch.testing.assert_close(network(*inputs), expected)
+
+
+@torch.no_grad()
+def test_one_input_is_computed_once_while_it_lives_unchanged():
+    network = trained_mlp((7,))
+    x, expected = torch.randn(5, 7), []
+    for value in (x, x + 1):
+        expected.append(network(value))
+    with folded_networks(network):
+        first = network(x)
+        assert network(x) is first
+        x.add_(1)
+        torch.testing.assert_close(network(x), expected[1])
+        del x
+        gc.collect()
+        assert network.folded._kept is None
+
+
+@torch.no_grad()
+def test_shared_features_are_multiplied_once(monkeypatch):
+    network, calls = trained_mlp(), []
+    x = torch.randn(1, 7)
+    linear = torch.nn.functional.linear
+
+    def counted(value, *rest):
+        calls.append(value.shape)
+        return linear(value, *rest)
+
+    with folded_networks(network):
+        monkeypatch.setattr(torch.nn.functional, "linear", counted)
+        for _ in range(3):
+            network(x, torch.randn(20, 1, 3))
+    assert calls.count(x.shape) == 1
+
+
+@torch.no_grad()
+def test_products_in_bfloat16():
+    network = trained_mlp((7, 40), (300, 200))
+    inputs = torch.randn(1, 7), torch.randn(50, 1, 40)
+    expected = network(*inputs)
+    with precision_of_products(network, torch.bfloat16), folded_networks(network):
+        found = network(*inputs)
+    assert found.dtype == torch.bfloat16
+    difference = (found.float() - expected).std() / expected.std()
+    assert 1e-4 < difference < 0.02
+
+
+@torch.no_grad()
+def test_a_network_with_hooks_is_left_alone():
+    network, seen = trained_mlp(), []
+    network.layers[0].register_forward_hook(lambda *_: seen.append(1))
+    with folded_networks(network):
+        assert network.folded is None
+        network(torch.randn(5, 7), torch.randn(5, 3))
+    assert seen
+
+
+def test_a_network_in_training_is_left_alone():
+    network = trained_mlp().train()
+    with folded_networks(network):
+        assert network.folded is None
