@@ -32,6 +32,12 @@ CASES = {
     "missing": {"model.missing": "true"},
     "probabilities": {"model.likelihood": "gaussian"},
     "averages": {"training.averaging.decay": "0.9"},
+    "convolutions": {
+        "model.encoder": "convolutional",
+        "model.decoder": "convolutional",
+        "model.event-shape": "1 8 8",
+        "training.precision": "bfloat16",
+    },
     "factorial": {"model.prior": "factorial", "model.prior.num-units": "32", "model.posterior.groups": "1"},
 }
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from discrete_vae.compiled.program import Operation, Program, Value, is_view, values_in
-from discrete_vae.compiled.recording import Layout
+from discrete_vae.compiled.recording import Layout, tensors_in
 
 Step = Callable[[], Any]
 
@@ -172,7 +172,7 @@ def _call_and_copy(
 ) -> None:
     """For the few that have no form with a place for the result."""
     made = function(*arguments, **keywords)
-    for place, tensor in zip(places, [made] if isinstance(made, Tensor) else made, strict=True):
+    for place, tensor in zip(places, tensors_in(made), strict=True):  # gradients that nobody wants are None
         place.copy_(tensor)
 
 

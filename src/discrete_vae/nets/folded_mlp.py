@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.kernels.choice import are_plain, has_hooks, is_ordinary
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp import MLP, ConcatLinear
@@ -112,11 +113,16 @@ def _linear(rows: Tensor, weight: Tensor, bias: Tensor, *, rectify: bool) -> Ten
 def folded_networks(module: nn.Module) -> Iterator[None]:
     """Within the block, the multilayer perceptrons of a module compute as `FoldedMLP`; parameters must not change.
 
-    Networks with hooks or layers of other kinds are left as they are. Blocks may be nested.
+    Networks with hooks or layers of other kinds are left as they are. Blocks may be nested. The rectifier of the fused
+    operation makes 0 of a NaN, so weights are looked at before.
 
     Args:
-        module: A module in evaluation mode.
+        module: A model in evaluation mode.
+
+    Raises:
+        InvalidInputError: If a weight is not finite.
     """
+    check_weights("model", module)
     networks = [part for part in module.modules() if isinstance(part, MLP) and _folds(part)]
     try:
         with torch.no_grad():

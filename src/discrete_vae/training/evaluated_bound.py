@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from discrete_vae.records import ShowsShapes
 
-@dataclass(frozen=True, eq=False)
-class EvaluatedBound:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EvaluatedBound(ShowsShapes):
     """The parts of the bound of a batch, without gradient.
 
     Attributes:
