@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discrete_vae.compiled.choice import is_ordinary
 from discrete_vae.compiled.replayed import ReplayedFunctions
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.kernels.choice import has_hooks, works
