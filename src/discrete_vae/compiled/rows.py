@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -146,6 +147,16 @@ def as_rows(value: Tensor) -> Tensor:
         return value
     consecutive = value.stride(-1) == 1 or value.shape[-1] == 1
     return value if consecutive and _distance(value) is not None else value.contiguous()
+
+
+def as_numbers(value: Tensor) -> Tensor:
+    """The tensor (...) itself if its numbers lie at equal distances, else a copy of which that holds."""
+    return value if _distance(value.unsqueeze(-1)) is not None else value.contiguous()
+
+
+def unread(shape: Sequence[int], count: int) -> list[Tensor]:
+    """Tensors (..., element) for outputs that nobody reads: all rows write to the same place."""
+    return [place.expand(shape) for place in torch.empty(count, shape[-1], device="cpu").unbind()]
 
 
 def _distance(value: Tensor) -> int | None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.compiled.elementary import exp, expm1, log1p
-from discrete_vae.compiled.rows import RowPass, as_rows
+from discrete_vae.compiled.rows import RowPass, as_rows, unread
 from discrete_vae.compiled.vector_ir import Vector
 
 Bounds = tuple[Tensor, Tensor]
@@ -91,13 +91,9 @@ def draw(
     """
     rho, logits = as_rows(rho), as_rows(logits)
     zeta, bits = (torch.empty(rho.shape, device="cpu") for _ in range(2))
-    if differentiable:
-        slopes = torch.empty_like(zeta), torch.empty_like(zeta), torch.empty_like(zeta)
-    else:  # all rows write them to the same place
-        unread = torch.empty(3, rho.shape[-1], device="cpu").unbind()
-        slopes = unread[0].expand(rho.shape), unread[1].expand(rho.shape), unread[2].expand(rho.shape)
+    slopes = [torch.empty_like(zeta) for _ in range(3)] if differentiable else unread(rho.shape, 3)
     _DRAW((rho, logits), (beta, *_used(bounds, beta)), (zeta, bits, *slopes))
-    return zeta, bits, slopes
+    return zeta, bits, (slopes[0], slopes[1], slopes[2])
 
 
 def draw_backward(
