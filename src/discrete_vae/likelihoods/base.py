@@ -225,10 +225,20 @@ class Likelihood(nn.Module, ABC):
                 ~observed, self.stand_in
             )  # before the density: NaN times 0 is NaN in a gradient
         with full_precision(parameters):
-            terms = self.feature_log_prob(parameters, x if x.dtype == torch.float64 else x.float())
-            if observed is not None:
-                terms = terms.masked_fill(~observed, 0)
+            x = x if x.dtype == torch.float64 else x.float()
+            if observed is None:
+                return self.joint_log_prob(parameters, x)
+            terms = self.feature_log_prob(parameters, x).masked_fill(~observed, 0)
             return terms.sum(tuple(range(-len(self.event_shape), 0)))
+
+    def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """log p(x | parameters) of whole examples, (..., *leading), the sum of `feature_log_prob`.
+
+        Args:
+            parameters: As in `feature_log_prob`.
+            x: Likewise.
+        """
+        return self.feature_log_prob(parameters, x).sum(tuple(range(-len(self.event_shape), 0)))
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log p(x_i | parameters) of each feature, (..., *event); x holds values of the domain only.

@@ -11,7 +11,7 @@ from torch.distributions import Bernoulli
 from discrete_vae.domains import BINARY, UNIT_INTERVAL, Domain
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.moments import feature_moments
-from discrete_vae.numerics import bernoulli_log_prob
+from discrete_vae.numerics import bernoulli_log_prob, joint_bernoulli_log_prob
 
 
 class BernoulliLikelihood(Likelihood):
@@ -77,6 +77,12 @@ class BernoulliLikelihood(Likelihood):
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """X l - softplus(l), which does not cancel where the logit is saturated, (..., *event)."""
         return bernoulli_log_prob(x, self._only(parameters))
+
+    def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """The sum of `feature_log_prob` in one pass, (..., *leading)."""
+        if type(self).feature_log_prob is not BernoulliLikelihood.feature_log_prob:  # a subclass has its own
+            return super().joint_log_prob(parameters, x)
+        return joint_bernoulli_log_prob(x, self._only(parameters), len(self.event_shape))
 
     def mean(self, parameters: Tensor) -> Tensor:
         """sigmoid(l), probabilities, (..., *event)."""
