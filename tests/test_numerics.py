@@ -210,6 +210,15 @@ def test_compiled_passes_keep_nan_and_read_layouts_where_they_are():
     torch.testing.assert_close(whole, numerics.bernoulli_log_prob(images.sigmoid(), images).sum((-2, -1)))
 
 
+def test_second_derivatives_of_the_joint_log_probability():
+    logits = wide_logits(4, 20).requires_grad_()
+    joint = numerics.joint_bernoulli_log_prob(torch.zeros(4, 20), logits, 1)
+    (first,) = torch.autograd.grad(joint.sum(), logits, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), logits)
+    exact = -torch.sigmoid(logits.detach()) * torch.sigmoid(-logits.detach())
+    torch.testing.assert_close(second, exact, rtol=2e-6, atol=1e-7)
+
+
 def test_a_failing_trial_leaves_plain_torch(monkeypatch):
     logits = wide_logits(4, 20)
     mean, entropy = numerics.mean_and_entropy(logits)

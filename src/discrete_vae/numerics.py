@@ -164,7 +164,7 @@ class _MeanAndEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
         """H = softplus(-|l|) + |l| sigmoid(-|l|), whose last factor is the smaller one of q and p."""
         ctx.set_materialize_grads(False)
-        if _fuses(logits):
+        if logits.dim() and _fuses(logits):
             from discrete_vae.compiled import binary
 
             mean, entropy, slope = binary.mean_and_entropy(logits)
@@ -242,16 +242,17 @@ class _JointLogProb(torch.autograd.Function):
         differentiable = any(ctx.needs_input_grad)
         found, slope = binary.log_prob(value, logits, differentiable=differentiable)
         if differentiable:
-            ctx.save_for_backward(slope)
+            ctx.save_for_backward(slope, value, logits)
         return found
 
     @staticmethod
-    @differentiable_once
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[None, Tensor]:
-        """Times the derivative."""
-        (slope,) = ctx.saved_tensors
+        """Times the derivative, which is written out where it is to be differentiated in its turn."""
+        slope, value, logits = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            slope = value - torch.sigmoid(logits)
         return None, gradients[0].unsqueeze(-1) * slope
 
 
