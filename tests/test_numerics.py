@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import numerics
+from discrete_vae.compiled import binary
 
 GRID = torch.linspace(-40, 40, 4001)
 
@@ -38,7 +39,7 @@ def test_mean_keeps_its_gradient_where_it_saturates():
 def test_entropy_of_all_units_is_the_sum_of_those_of_each():
     x = GRID.clone().requires_grad_()
     mean, entropy = numerics.mean_and_entropy(x[:, None])
-    assert torch.equal(mean[:, 0], torch.sigmoid(GRID))
+    torch.testing.assert_close(mean[:, 0], torch.sigmoid(GRID), rtol=3e-7, atol=0)
     exact = numerics.bernoulli_entropy(GRID.double())
     assert float(((entropy.detach().double() - exact).abs() / exact).max()) < 4e-7
     (got,) = torch.autograd.grad(entropy.sum(), x)
@@ -103,3 +104,92 @@ def test_bounds_do_not_hide_what_is_not_finite(value):
     outside = torch.tensor([-5.0, 1.0])
     numerics.project_(outside, -limit, limit)
     assert outside.tolist() == [-2.0, 1.0]
+
+
+EXTREME = [0.0, -0.0, 1e-6, -1e-6, 17.0, -17.0, 88.0, -88.0, 104.0, -104.0, 1e4, -1e4]
+
+
+def wide_logits(*shape):
+    logits = 6 * torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+    logits[..., : len(EXTREME)] = torch.tensor(EXTREME)
+    return logits
+
+
+@pytest.mark.parametrize("shape", [(13,), (100, 128), (3, 5, 33)])
+def test_compiled_mean_and_entropy(shape):
+    generator = torch.Generator().manual_seed(1)
+    weights, of_row = torch.randn(*shape, generator=generator), torch.randn(shape[:-1], generator=generator)
+    for share in ((1, 1), (1, 0), (0, 1)):
+        found = []
+        for dtype in (torch.float32, torch.float64):
+            logits = wide_logits(*shape).to(dtype).requires_grad_()
+            mean, entropy = numerics.mean_and_entropy(logits)
+            parts = [(weights * mean).sum(), (of_row * entropy).sum()]
+            total = torch.stack([part for part, there in zip(parts, share, strict=True) if there]).sum()
+            found.append([mean, entropy, *torch.autograd.grad(total, logits)])
+        for mine, exact in zip(found[0][:2], found[1][:2], strict=True):
+            torch.testing.assert_close(mine.double(), exact, rtol=2e-6, atol=1e-37)
+        logits = wide_logits(*shape).double()
+        slope = logits.sigmoid() * (-logits).sigmoid()
+        terms = (
+            weights.abs() + (logits * of_row[..., None]).abs()
+        ) * slope  # the gradient is their difference
+        assert bool(((found[0][2] - found[1][2]).abs() <= 2e-6 * terms + 1e-37).all())
+
+
+@pytest.mark.parametrize("shape", [(13,), (100, 784), (3, 5, 33)])
+def test_compiled_joint_log_probability(shape):
+    """Relative to the sum of its terms, which all have one sign, in float32."""
+    for value in (
+        torch.rand(*shape, generator=torch.Generator().manual_seed(2)),
+        (wide_logits(*shape) > 1).float(),
+    ):
+        found = []
+        for dtype in (torch.float32, torch.float64):
+            logits = wide_logits(*shape).to(dtype).requires_grad_()
+            joint = numerics.joint_bernoulli_log_prob(value.to(dtype), logits, 1)
+            weights = torch.linspace(-1, 2, joint.numel(), dtype=dtype).view_as(joint)
+            found.append([joint, *torch.autograd.grad((weights * joint).sum(), logits)])
+        torch.testing.assert_close(found[0][0].double(), found[1][0], rtol=2e-6, atol=0)
+        torch.testing.assert_close(found[0][1].double(), found[1][1], rtol=3e-6, atol=3e-7)
+
+
+def test_compiled_passes_keep_nan_and_read_layouts_where_they_are():
+    logits = wide_logits(4, 20)
+    logits[1, 3] = torch.nan
+    mean, entropy = numerics.mean_and_entropy(logits)
+    assert entropy.isnan().tolist() == [False, True, False, False]
+    assert int(mean.isnan().sum()) == 1
+    joint = numerics.joint_bernoulli_log_prob(torch.ones(20), logits, 1)  # broadcast
+    assert joint.isnan().tolist() == [False, True, False, False]
+    part = wide_logits(4, 40)[:, 5:25]
+    for mine, copied in zip(
+        numerics.mean_and_entropy(part), numerics.mean_and_entropy(part.clone()), strict=True
+    ):
+        assert torch.equal(mine, copied)
+    images = part.reshape(2, 2, 4, 5)
+    whole = numerics.joint_bernoulli_log_prob(images.sigmoid(), images, 2)
+    torch.testing.assert_close(whole, numerics.bernoulli_log_prob(images.sigmoid(), images).sum((-2, -1)))
+
+
+def test_second_derivatives_of_the_joint_log_probability():
+    logits = wide_logits(4, 20).requires_grad_()
+    joint = numerics.joint_bernoulli_log_prob(torch.zeros(4, 20), logits, 1)
+    (first,) = torch.autograd.grad(joint.sum(), logits, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), logits)
+    exact = -torch.sigmoid(logits.detach()) * torch.sigmoid(-logits.detach())
+    torch.testing.assert_close(second, exact, rtol=2e-6, atol=1e-7)
+
+
+def test_a_failing_trial_leaves_plain_torch(monkeypatch):
+    logits = wide_logits(4, 20)
+    mean, entropy = numerics.mean_and_entropy(logits)
+    joint = numerics.joint_bernoulli_log_prob(torch.zeros(4, 20), logits, 1)
+    monkeypatch.setattr(binary, "works", lambda: False)
+    monkeypatch.setattr(binary, "log_prob", None)
+    monkeypatch.setattr(binary, "mean_and_entropy", None)
+    plain = (
+        *numerics.mean_and_entropy(logits),
+        numerics.joint_bernoulli_log_prob(torch.zeros(4, 20), logits, 1),
+    )
+    torch.testing.assert_close((mean, entropy, joint), plain)

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from discrete_vae.compiled.choice import fuses
+
 
 def softplus(x: Tensor) -> Tensor:
     """log(1 + e^x) without the linear shortcut of torch's own, which costs 2e-9 in float64.
@@ -88,10 +90,16 @@ class _MeanAndEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
         """H = softplus(-|l|) + |l| sigmoid(-|l|), whose last factor is the smaller one of q and p."""
+        ctx.set_materialize_grads(False)
+        if logits.dim() and _fuses(logits):
+            from discrete_vae.compiled import binary
+
+            mean, entropy, slope = binary.mean_and_entropy(logits)
+            ctx.save_for_backward(logits, slope)
+            return mean, entropy
         mean, other, magnitude = torch.sigmoid(logits), torch.sigmoid(-logits), logits.abs()
         entropy = torch.minimum(mean, other).mul_(magnitude).sub_(F.logsigmoid(magnitude))
         ctx.save_for_backward(logits, other.mul_(mean))
-        ctx.set_materialize_grads(False)
         return mean, entropy.sum(-1)
 
     @staticmethod
@@ -102,6 +110,10 @@ class _MeanAndEntropy(torch.autograd.Function):
         """q p (g_q - l g_H)."""
         logits, slope = ctx.saved_tensors
         of_mean, of_entropy = gradients
+        if of_mean is not None and of_entropy is not None and _fuses(logits, slope, of_mean, of_entropy):
+            from discrete_vae.compiled import binary
+
+            return binary.mean_and_entropy_backward(of_mean, of_entropy, logits, slope)
         total = torch.zeros_like(logits) if of_mean is None else of_mean
         if of_entropy is not None:
             total = torch.addcmul(total, logits, of_entropy.unsqueeze(-1), value=-1)
@@ -123,6 +135,61 @@ def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
     value, logits = torch.broadcast_tensors(value, logits)
     # torch's fused form, (1 - z) l - logsigmoid(l), does not cancel on the saturated side
     return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
+
+
+def joint_bernoulli_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Tensor:
+    """`bernoulli_log_prob`, summed over the last axes.
+
+    Args:
+        value: In [0, 1], broadcastable with the logits.
+        logits: Any shape with these axes.
+        num_axes: How many, at least one.
+
+    Returns:
+        Nats, in the broadcast shape without these axes.
+
+    Examples:
+        >>> joint_bernoulli_log_prob(torch.ones(2, 3), torch.zeros(2, 3), 1)
+        tensor([-2.0794, -2.0794])
+    """
+    if not value.requires_grad and _fuses(value, logits):
+        value, logits = torch.broadcast_tensors(value, logits)
+        return _JointLogProb.apply(value.flatten(-num_axes), logits.flatten(-num_axes))
+    return bernoulli_log_prob(value, logits).sum(tuple(range(-num_axes, 0)))
+
+
+class _JointLogProb(torch.autograd.Function):
+    """See `joint_bernoulli_log_prob`; by a compiled pass, and no gradient reaches the value."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, logits: Tensor) -> Tensor:
+        """The sums over the last axis, and the derivative z - q."""
+        from discrete_vae.compiled import binary
+
+        differentiable = any(ctx.needs_input_grad)
+        found, slope = binary.log_prob(value, logits, differentiable=differentiable)
+        if differentiable:
+            ctx.save_for_backward(slope, value, logits)
+        return found
+
+    @staticmethod
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[None, Tensor]:
+        """Times the derivative, which is written out where it is to be differentiated in its turn."""
+        slope, value, logits = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            slope = value - torch.sigmoid(logits)
+        return None, gradients[0].unsqueeze(-1) * slope
+
+
+def _fuses(*tensors: Tensor) -> bool:
+    """Whether the compiled passes of binary variables take these tensors."""
+    if not fuses(*tensors):
+        return False
+    from discrete_vae.compiled import binary  # takes a while
+
+    return binary.works()
 
 
 def replace_gradient(value: Tensor, surrogate: Tensor) -> Tensor:

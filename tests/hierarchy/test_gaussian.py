@@ -6,6 +6,7 @@ from torch.distributions import Normal, kl_divergence
 
 from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.hierarchy.gaussian_network import GaussianNetwork
+from discrete_vae.hierarchy.kernels import divergence
 from discrete_vae.testing.goodness_of_fit import check_mean
 
 
@@ -49,6 +50,37 @@ def test_a_small_kl_keeps_its_digits_in_float32():
     exact = 0.5 * (torch.tensor(4e-3, dtype=torch.float64).expm1() - 4e-3 + 1e-6)
     assert abs(float(q.kl_to(p)) - float(exact)) < 2e-9
     assert float(p.kl_to(p)) == 0
+
+
+@pytest.mark.parametrize("shape", [(100, 4, 32), (2, 3, 5, 7), (3, 50)])
+def test_the_joint_kl_in_float32(monkeypatch, shape):
+    """Compiled, against the sums of the elements' divergences and their gradients in float64."""
+    start = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
+    weights = torch.randn(shape[:-2], generator=torch.Generator().manual_seed(1))
+    found, calls = [], []
+    monkeypatch.setattr(divergence, "works", lambda: calls.append(1) or True)
+    for dtype in (torch.float32, torch.float64):
+        leaves = [value.to(dtype).requires_grad_() for value in start]
+        kl = Gaussian(*leaves[:2]).joint_kl_to(Gaussian(*leaves[2:]), 2)
+        found.append([kl, *torch.autograd.grad((weights * kl).sum(), leaves)])
+    assert len(calls) == 1
+    for mine, exact in zip(*found, strict=True):
+        torch.testing.assert_close(mine.double(), exact, rtol=3e-6, atol=1e-5)
+
+
+def test_the_joint_kl_of_near_layers_and_of_broken_ones():
+    near = torch.full((1, 2, 8), 2e-3)
+    q, p = Gaussian(near / 2, near), Gaussian(torch.zeros(1, 2, 8), torch.zeros(1, 2, 8))
+    exact = 16 * 0.5 * (torch.tensor(4e-3, dtype=torch.float64).expm1() - 4e-3 + 1e-6)
+    assert abs(float(q.joint_kl_to(p, 2)) - float(exact)) < 3e-8
+    assert float(p.joint_kl_to(p, 2)) == 0
+    broken = Gaussian(torch.full((1, 2, 8), torch.nan), torch.zeros(1, 2, 8))
+    assert bool(broken.joint_kl_to(p, 2).isnan())
+    rows = [value[None].expand(6, 4, 5) for value in torch.randn(4, 4, 5)]  # shared by samples
+    torch.testing.assert_close(
+        Gaussian(*rows[:2]).joint_kl_to(Gaussian(*rows[2:]), 2),
+        Gaussian(*rows[:2]).kl_to(Gaussian(*rows[2:])).sum((-2, -1)),
+    )
 
 
 def test_samples_have_the_moments_and_the_gradients():

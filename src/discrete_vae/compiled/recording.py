@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec
@@ -13,7 +14,7 @@ from typing import Any, ParamSpec
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 P = ParamSpec("P")
 
@@ -148,6 +149,18 @@ def recordable(prepare: Callable[P, Callable[[], object]]) -> Callable[P, None]:
 def is_recording() -> bool:
     """Whether a recorder, and nothing else, sees torch's operations."""
     return _active is not None and torch._C._len_torch_dispatch_stack() == 1
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """A block whose operations are no part of a recording that is under way."""
+    global _active
+    before, _active = _active, None
+    try:
+        with _disable_current_modes():
+            yield
+    finally:
+        _active = before
 
 
 def tensors_in(value: Any) -> list[Tensor]:

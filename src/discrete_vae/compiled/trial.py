@@ -1,10 +1,56 @@
-"""What is said where a compiled loop does not work and a slower way steps in."""
+"""A compiled loop is tried before it is used; where it does not work, that is said and a slower way steps in."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from functools import cache, wraps
 
+import torch
+
+from discrete_vae.compiled.recording import unrecorded
 from discrete_vae.errors import KernelWarning
+
+
+def tried(what: str, instead: str) -> Callable[[Callable[[], None]], Callable[[], bool]]:
+    """Make of a trial a function that says whether it succeeds; it runs once in a process.
+
+    Args:
+        what: What the trial compiles, and compares with plain torch; it raises an error where they differ.
+        instead: What is used where it fails.
+
+    Returns:
+        A decorator; what it makes warns with a `KernelWarning` where the trial fails.
+    """
+
+    def of(trial: Callable[[], None]) -> Callable[[], bool]:
+        @cache
+        @wraps(trial)
+        def works() -> bool:
+            try:
+                with unrecorded(), torch.device("cpu"), torch.no_grad():
+                    trial()
+            except Warning:  # the user made warnings errors
+                raise
+            except Exception as error:
+                warn_of_failure(what, error, instead)
+                return False
+            return True
+
+        return works
+
+    return of
+
+
+def check_close(*pairs: tuple[torch.Tensor, torch.Tensor], tolerance: float = 1e-5) -> None:
+    """Compare what a loop gives with what plain torch gives.
+
+    Raises:
+        RuntimeError: If they differ by more than the tolerance, relative to numbers above 1.
+    """
+    for mine, plain in pairs:
+        if not torch.allclose(mine.float(), plain.float(), rtol=tolerance, atol=tolerance):
+            raise RuntimeError("its numbers are wrong")
 
 
 def warn_of_failure(

@@ -50,6 +50,9 @@ class Vector:
     def __truediv__(self, other: Vector | float) -> Vector:
         return Vector(self.builder, self.builder.fdiv(self.value, self._operand(other)))
 
+    def __neg__(self) -> Vector:
+        return Vector(self.builder, self.builder.fneg(self.value))
+
     def __xor__(self, other: Vector | int) -> Vector:
         return self._apply("xor", other)
 
@@ -68,6 +71,14 @@ class Vector:
     def below(self, other: Vector | float) -> Vector:
         """One bit an element: whether the float is below the other; false for NaN."""
         return Vector(self.builder, self.builder.fcmp_ordered("<", self.value, self._operand(other)))
+
+    def above(self, other: Vector | float) -> Vector:
+        """One bit an element: whether the float is above the other; false for NaN."""
+        return Vector(self.builder, self.builder.fcmp_ordered(">", self.value, self._operand(other)))
+
+    def reaches(self, other: Vector | float) -> Vector:
+        """One bit an element: whether the float is at least the other; false for NaN."""
+        return Vector(self.builder, self.builder.fcmp_ordered(">=", self.value, self._operand(other)))
 
     def square_root(self) -> Vector:
         """The square root of each float."""
@@ -92,6 +103,15 @@ class Vector:
         limit = self._operand(bound)
         above = self.builder.fcmp_ordered(">", self.value, limit)
         return Vector(self.builder, self.builder.select(above, self.value, limit))
+
+    def between(self, low: Vector | float, high: Vector | float) -> Vector:
+        """The nearest float from low to high; NaN stays NaN."""
+        inside = self.filled(low).where(self.below(low), self)
+        return self.filled(high).where(inside.above(high), inside)
+
+    def filled(self, number: Vector | float) -> Vector:
+        """A number as a vector of the same kind; a vector stays as it is."""
+        return Vector(self.builder, self._operand(number))
 
     def times_plus(self, factor: Vector | float, addend: Vector | float) -> Vector:
         """self * factor + addend, fused where the processor can."""

@@ -38,7 +38,7 @@ class HierarchySample(ShowsShapes):
 
         Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.
         """
-        return self.posterior.kl_to(self.prior).sum((-2, -1))
+        return self.posterior.joint_kl_to(self.prior, 2)
 
     def log_ratio(self) -> Tensor:
         """log p(h | zeta) - log q(h | zeta, x) at this draw, (..., batch), nats, as importance weights need it."""

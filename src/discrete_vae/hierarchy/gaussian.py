@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from discrete_vae.compiled.choice import fuses
 from discrete_vae.noise import standard_normal
 from discrete_vae.numerics import differentiable_once
 from discrete_vae.records import ShowsShapes
@@ -63,6 +64,49 @@ class Gaussian(ShowsShapes):
             other: Gaussian of the same shape.
         """
         return _KL.apply(self.mean, self.log_std, other.mean, other.log_std)
+
+    def joint_kl_to(self, other: Gaussian, num_axes: int) -> Tensor:
+        """`kl_to`, summed over the last axes.
+
+        Args:
+            other: Gaussian of the same shape.
+            num_axes: How many, at least one.
+
+        Returns:
+            (...), nats.
+        """
+        tensors = (self.mean, self.log_std, other.mean, other.log_std)
+        if len({tensor.shape for tensor in tensors}) == 1 and fuses(*tensors):
+            from discrete_vae.hierarchy.kernels import divergence
+
+            if divergence.works():
+                return _JointKL.apply(*(tensor.flatten(-num_axes) for tensor in tensors))
+        return self.kl_to(other).sum(tuple(range(-num_axes, 0)))
+
+
+class _JointKL(torch.autograd.Function):
+    """The divergence summed over the last axis, by compiled passes; see `_KL`."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
+        """The sums."""
+        from discrete_vae.hierarchy.kernels.divergence import divergence
+
+        differentiable = any(ctx.needs_input_grad)
+        found, slopes = divergence(mean, log_std, other_mean, other_log_std, differentiable=differentiable)
+        if differentiable:
+            ctx.save_for_backward(*slopes)
+        return found
+
+    @staticmethod
+    @differentiable_once
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """See `_KL`."""
+        from discrete_vae.hierarchy.kernels.divergence import divergence_backward
+
+        return divergence_backward(gradients[0], *ctx.saved_tensors)
 
 
 class _KL(torch.autograd.Function):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.compiled.choice import fuses
 from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.network import NetworkFactory
@@ -122,6 +123,15 @@ class _Head(torch.autograd.Function):
         ctx: Any, output: Tensor, noise: Tensor | None, bound: float | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Mean, log standard deviation and, where there is noise, the draw."""
+        ctx.set_materialize_grads(False)
+        shape = (*output.shape[:-1], output.shape[-1] // 2)
+        if fuses(output) and (noise is None or (noise.shape == shape and fuses(noise))):
+            from discrete_vae.hierarchy.kernels import head
+
+            if head.works():
+                mean, log_std, h, slope, spread = head.head(output, noise, bound)
+                ctx.save_for_backward(slope, spread)
+                return mean, log_std, h
         # copies, since what a function returns must not be a view of what it was given
         mean, raw = (part.clone(memory_format=torch.contiguous_format) for part in output.chunk(2, -1))
         slope = spread = h = None
@@ -134,7 +144,6 @@ class _Head(torch.autograd.Function):
             spread = torch.exp(log_std).mul_(noise)
             h = mean + spread
         ctx.save_for_backward(slope, spread)
-        ctx.set_materialize_grads(False)
         return mean, log_std, h
 
     @staticmethod
@@ -145,13 +154,19 @@ class _Head(torch.autograd.Function):
         """See the class."""
         slope, spread = ctx.saved_tensors
         of_mean, of_log_std, of_h = gradients
+        if of_mean is None and of_log_std is None and of_h is None:
+            return None, None, None
+        if fuses(*(value for value in (*gradients, slope, spread) if value is not None)):
+            from discrete_vae.hierarchy.kernels import head
+
+            if head.works():
+                return head.head_backward(of_mean, of_log_std, of_h, slope, spread), None, None
         if of_h is not None:
             of_mean = of_h if of_mean is None else of_mean + of_h
             through_h = of_h * spread
             of_log_std = through_h if of_log_std is None else through_h.add_(of_log_std)
-        known = of_mean if of_mean is not None else of_log_std
-        if known is None:
-            return None, None, None
-        of_mean = torch.zeros_like(known) if of_mean is None else of_mean
-        of_log_std = torch.zeros_like(known) if of_log_std is None else of_log_std
+        if of_mean is None:
+            assert of_log_std is not None
+            of_mean = torch.zeros_like(of_log_std)
+        of_log_std = torch.zeros_like(of_mean) if of_log_std is None else of_log_std
         return torch.cat([of_mean, of_log_std if slope is None else of_log_std * slope], -1), None, None

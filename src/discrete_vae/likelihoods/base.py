@@ -227,16 +227,16 @@ class Likelihood(nn.Module, ABC):
         x = x if x.dtype == torch.float64 else x.float()
         with full_precision(parameters):
             if observed is None:
-                return self.total_log_prob(parameters, x)
+                return self.joint_log_prob(parameters, x)
             terms = self.feature_log_prob(parameters, x).masked_fill(~observed, 0)
             return terms.sum(tuple(range(-len(self.event_shape), 0)))
 
-    def total_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """log p(x | parameters), all features observed, (..., *leading); a subclass may have a faster way.
+    def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """log p(x | parameters) of whole examples, (..., *leading), the sum of `feature_log_prob`.
 
         Args:
-            parameters: (..., *leading, *parameter_shape).
-            x: (*leading, *event), float32 or wider; values of the domain only.
+            parameters: As in `feature_log_prob`.
+            x: Likewise.
         """
         return self.feature_log_prob(parameters, x).sum(tuple(range(-len(self.event_shape), 0)))
 

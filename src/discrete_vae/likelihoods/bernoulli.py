@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
 from torch.distributions import Bernoulli
 
-from discrete_vae.compiled.trial import warn_of_failure
 from discrete_vae.domains import BINARY, UNIT_INTERVAL, Domain
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.moments import feature_moments
-from discrete_vae.nets.kernels.choice import are_plain, is_ordinary
-from discrete_vae.numerics import bernoulli_log_prob
-
-
-@cache
-def works() -> bool:
-    """Whether the compiled pass gives what plain torch gives, on a small batch; tried once in a process.
-
-    Warns:
-        KernelWarning: If it does not.
-    """
-    try:
-        from discrete_vae.likelihoods.bernoulli_compiled import bernoulli_log_prob_sum
-
-        with torch.device("cpu"), torch.no_grad():
-            logits = 20 * torch.sin(torch.arange(4 * 43, dtype=torch.float32)).view(2, 2, 43)
-            x = (torch.cos(torch.arange(2 * 43, dtype=torch.float32)) > 0).float().view(2, 43)
-            for dtype in (torch.float32, torch.bfloat16):
-                found, given = bernoulli_log_prob_sum(logits.to(dtype), x), logits.to(dtype).float()
-                if not torch.allclose(found, bernoulli_log_prob(x, given).sum(-1), rtol=1e-5):
-                    raise RuntimeError("its numbers are wrong")
-    except Warning:  # the user made warnings errors
-        raise
-    except Exception as error:
-        warn_of_failure("The compiled Bernoulli likelihood", error, "plain torch is used, which is slower")
-        return False
-    return True
-
-
-SMALLEST_COMPILED = 50_000
-"""Logits from which the compiled pass is used."""
+from discrete_vae.numerics import bernoulli_log_prob, joint_bernoulli_log_prob
 
 
 class BernoulliLikelihood(Likelihood):
@@ -110,16 +78,11 @@ class BernoulliLikelihood(Likelihood):
         """X l - softplus(l), which does not cancel where the logit is saturated, (..., *event)."""
         return bernoulli_log_prob(x, self._only(parameters))
 
-    def total_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """See `Likelihood.total_log_prob`; one compiled pass where no gradient is wanted."""
-        large = parameters.numel() >= SMALLEST_COMPILED and not torch.is_grad_enabled()
-        if not (large and is_ordinary() and are_plain((parameters, x)) and works()):
-            return super().total_log_prob(parameters, x)
-        from discrete_vae.likelihoods.bernoulli_compiled import bernoulli_log_prob_sum
-
-        rows = parameters.reshape(-1, self.num_features).contiguous()
-        total = bernoulli_log_prob_sum(rows, x.reshape(-1, self.num_features).contiguous())
-        return total.view(parameters.shape[: -len(self.event_shape)])
+    def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        """The sum of `feature_log_prob` in one pass, (..., *leading)."""
+        if type(self).feature_log_prob is not BernoulliLikelihood.feature_log_prob:  # a subclass has its own
+            return super().joint_log_prob(parameters, x)
+        return joint_bernoulli_log_prob(x, self._only(parameters), len(self.event_shape))
 
     def mean(self, parameters: Tensor) -> Tensor:
         """sigmoid(l), probabilities, (..., *event)."""

@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from discrete_vae.compiled.choice import are_plain, is_ordinary
 from discrete_vae.nets.finite_weights import check_weights
-from discrete_vae.nets.kernels.choice import are_plain, has_hooks, is_ordinary
+from discrete_vae.nets.kernels.choice import has_hooks
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp import MLP, ConcatLinear
 

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.compiled.choice import are_plain, is_ordinary
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.nets.kernels.choice import are_plain, is_ordinary, works
+from discrete_vae.nets.kernels.choice import works
 from discrete_vae.nets.kernels.form import Form, norm_form
 from discrete_vae.numerics import bounded, project_
 

@@ -9,7 +9,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.nets.kernels.choice import are_plain, has_hooks, is_ordinary, works
+from discrete_vae.compiled.choice import are_plain, is_ordinary
+from discrete_vae.nets.kernels.choice import has_hooks, works
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp_parts import MLPParts
 from discrete_vae.nets.working_weight import WorkingLayer

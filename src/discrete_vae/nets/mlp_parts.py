@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from discrete_vae.nets.kernels.choice import are_plain
+from discrete_vae.compiled.choice import are_plain
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.records import ShowsShapes
 

@@ -38,19 +38,12 @@ class SpikeSmoothing(Smoothing):
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
         """Zeta, z and its bits in one step with one backward pass; see `Smoothing.draw`."""
-        if not torch.is_grad_enabled():
-            return self._draw_values(rho, logits)
-        zeta, bits = _Draw.apply(rho, logits, self._parameter(), self)
+        zeta, bits = self._zeta_and_bits(rho, logits)
         return SmoothedDraw(bits.detach(), zeta, bits)
 
-    def _draw_values(self, rho: Tensor, logits: Tensor) -> SmoothedDraw:
-        """The values of `_Draw`, without what a backward pass needs."""
-        v = torch.exp(-logits).add_(1).mul_(1 - rho)
-        spike, zero = v >= 1, v.new_zeros(())
-        zeta = self._inverse_survival(torch.where(spike, zero, v), self._bounded_parameter())
-        zeta = torch.where(spike, zero, zeta)
-        bits = zeta.ceil()
-        return SmoothedDraw(bits, zeta, bits)
+    def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Both, of tensors of one shape and dtype; a subclass may have a faster way."""
+        return PlainDraw.apply(rho, logits, self._parameter(), self)
 
     def _parameter(self) -> Tensor | None:
         """The density's parameter, a scalar, if it has one."""
@@ -80,7 +73,7 @@ class SpikeSmoothing(Smoothing):
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         rho, logits = torch.broadcast_tensors(rho, logits)
         wide = torch.promote_types(rho.dtype, logits.dtype)
-        return _Draw.apply(rho.to(wide), logits.to(wide), self._parameter(), self)[0]
+        return self._zeta_and_bits(rho.to(wide), logits.to(wide))[0]
 
     def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
         inside = torch.sigmoid(-logits) + torch.sigmoid(logits) * (1 - self._survival(zeta.clamp(0, 1)))
@@ -99,7 +92,7 @@ def _read_z(zeta: Tensor) -> Tensor:
     return torch.where(zeta.abs() > 0, 1.0, zeta)
 
 
-class _Draw(torch.autograd.Function):
+class PlainDraw(torch.autograd.Function):
     """zeta and the bits of z by v = (1 - rho)/q, where z = 1 exactly when v < 1.
 
     With p = 1 - q: d v/d l = -v p, so d zeta/d l = v p d zeta/d(-v). The bits have the value z and the gradient

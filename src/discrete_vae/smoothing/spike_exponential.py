@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, values_are_known
+from discrete_vae.compiled.choice import fuses
 from discrete_vae.numerics import project_
 from discrete_vae.smoothing.spike import SpikeSmoothing
 
@@ -85,6 +86,19 @@ class SpikeExponential(SpikeSmoothing):
     def project_(self) -> None:
         """Bring the parameter beta back between 0.01 and the bound."""
         project_(self.beta, *self._limits.unbind())
+
+    def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        if (
+            type(self) is SpikeExponential  # a subclass may have another density
+            and rho.dim()
+            and not rho.requires_grad
+            and fuses(rho, logits, self.beta, self._limits)
+        ):
+            from discrete_vae.smoothing.fused_spike_exponential import FusedDraw, works
+
+            if works():
+                return FusedDraw.apply(rho, logits, self.beta, self._bounds())
+        return super()._zeta_and_bits(rho, logits)
 
     def _parameter(self) -> Tensor:
         return self.beta

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discrete_vae.compiled.choice import is_ordinary
 from discrete_vae.compiled.replayed import ReplayedFunctions
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.kernels.choice import has_hooks, is_ordinary, works
+from discrete_vae.nets.kernels.choice import has_hooks, works
 from discrete_vae.noise import reseed
 from discrete_vae.objectives.elbo import loss_gradients
 from discrete_vae.training.adam import Adam

@@ -1,42 +1,15 @@
-"""Whether the compiled passes take the place of plain torch: what they compute is plain, and they work here."""
+"""Whether the compiled passes over activations work here, and whether somebody wants the plain modules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 
 import torch
-from torch import Tensor, nn
-from torch.autograd import forward_ad
+from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from discrete_vae.compiled.recording import is_recording
-from discrete_vae.compiled.trial import warn_of_failure
+from discrete_vae.compiled.trial import tried
 from discrete_vae.nets.kernels.form import Form
-
-_PLAIN = (Tensor, nn.Parameter)
-_DTYPES = (torch.float32, torch.bfloat16)
-
-
-def is_ordinary() -> bool:
-    """Whether torch computes as it stands: nothing compiles, traces, transforms, intercepts or casts operations."""
-    return not (
-        torch.compiler.is_compiling()
-        or torch._C._is_tracing()
-        or torch.is_autocast_enabled("cpu")
-        or torch._C._are_functorch_transforms_active()
-        or (torch._C._len_torch_dispatch_stack() and not is_recording())
-        or forward_ad._current_level >= 0
-    )
-
-
-def are_plain(tensors: Iterable[Tensor]) -> bool:
-    """Whether all are ordinary tensors on the CPU, float32 or bfloat16."""
-    # a plain loop is three times as fast as all() of a generator, and this runs at every step
-    for value in tensors:  # noqa: SIM110
-        if type(value) not in _PLAIN or value.dtype not in _DTYPES or not value.is_cpu:
-            return False
-    return True
 
 
 def has_hooks(modules: Iterable[nn.Module]) -> bool:
@@ -52,32 +25,9 @@ def has_hooks(modules: Iterable[nn.Module]) -> bool:
     return bool(_has_any_global_hook())
 
 
-@cache
-def works() -> bool:
-    """Whether the compiled passes give what plain torch gives, on a small batch; tried once in a process.
-
-    Warns:
-        KernelWarning: If they do not.
-    """
-    try:
-        with torch.device("cpu"), torch.no_grad():
-            _try()
-    except Warning:  # the user made warnings errors
-        raise
-    except Exception as error:
-        warn_of_failure(
-            "The compiled batch norm", error, "plain torch is used, a training step takes up to twice as long"
-        )
-        return False
-    return True
-
-
-def _try() -> None:
-    """Compile, and compare values and gradients.
-
-    Raises:
-        RuntimeError: If they are wrong.
-    """
+@tried("The compiled batch norm", "plain torch is used, a training step takes up to twice as long")
+def works() -> None:
+    """Whether the compiled passes give what plain torch gives, on a small batch."""
     from discrete_vae.nets.kernels import norm
 
     eps = 1e-3
