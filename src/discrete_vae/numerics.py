@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -252,7 +253,7 @@ def project_(value: Tensor, low: Tensor | float, high: Tensor | float) -> None:
         tensor([2.0000, 2.5000,    inf])
     """
     inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
-    value.copy_(torch.where(value.isinf(), value, inside))
+    value.copy_(torch.where(value.abs() == math.inf, value, inside))
 
 
 class _Bounded(torch.autograd.Function):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from discrete_vae.compiled.choice import is_ordinary
 from discrete_vae.compiled.replayed import ReplayedFunctions
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.kernels.choice import has_hooks, works
+from discrete_vae.nets.kernels.choice import has_hooks
 from discrete_vae.noise import reseed
 from discrete_vae.objectives.elbo import loss_gradients
 from discrete_vae.training.adam import Adam
@@ -92,7 +92,6 @@ class RecordedStep:
         """Repeat a function if that may be done here and now."""
         if not self._model.prior.bias.is_cpu or not is_ordinary():
             return function(*inputs)
-        works()  # the trial of the compiled passes is no part of a step
         return self.functions(key, function, *inputs)
 
     def _state(self) -> Iterator[Tensor]:
