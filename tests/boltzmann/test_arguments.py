@@ -103,7 +103,8 @@ def test_autocast_does_not_round_energies(machine):
     for call in calls:
         expected = call(machine, z)
         with torch.autocast("cpu", torch.bfloat16):
-            assert torch.equal(call(machine, z), expected)
+            # not bit for bit: a compiled pass takes no part in autocast; rounding costs 1e-2
+            torch.testing.assert_close(call(machine, z), expected, rtol=1e-5, atol=1e-5)
     with torch.autocast("cpu", torch.bfloat16):  # the planted fault: what is not protected is rounded
         assert isinstance(machine, GraphBoltzmann) or not torch.equal(
             type(machine).compute_energy.__wrapped__(machine, z), machine.energy(z)
