@@ -77,3 +77,22 @@ def test_training_needs_two_rows():
 def test_wrong_settings(arguments):
     with pytest.raises(InvalidInputError, match=r"(num_features|eps|momentum) must be"):
         L1BatchNorm(**arguments)
+
+
+@pytest.mark.parametrize("width", [1, 31, 100])
+def test_the_compiled_projection_is_the_plain_one(width, monkeypatch):
+    generator = torch.Generator().manual_seed(width)
+    found = []
+    scale, offset = (4 * torch.randn(width, generator=generator) for _ in range(2))
+    scale[0], offset[-1] = torch.inf, torch.nan
+    for compiled in (True, False):
+        if not compiled:
+            monkeypatch.setattr("discrete_vae.nets.kernels.projection.works", lambda: False)
+        norm = L1BatchNorm(width, bounded=True)
+        with torch.no_grad():
+            norm.scale.copy_(scale)
+            norm.offset.copy_(offset)
+        norm.project_()
+        found.append((norm.scale.detach(), norm.offset.detach()))
+    for mine, plain in zip(*found, strict=True):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=0, equal_nan=True)

@@ -6,13 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int
-from discrete_vae.compiled.choice import are_plain, is_ordinary
+from discrete_vae.compiled.choice import are_plain, fuses, is_ordinary
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.kernels.choice import works
-from discrete_vae.nets.kernels.form import Form, norm_form
+from discrete_vae.nets.kernels.form import SCALE_BOUNDS, Form, norm_form
 from discrete_vae.numerics import bounded, project_
-
-_SCALE_BOUNDS = (2.0, 3.0)
 
 
 class L1BatchNorm(nn.Module):
@@ -97,13 +95,13 @@ class L1BatchNorm(nn.Module):
         """Scale and offset inside their bounds, each (feature,)."""
         if not self.bounded:
             return self.scale, self.offset
-        scale = bounded(self.scale, *_SCALE_BOUNDS)
+        scale = bounded(self.scale, *SCALE_BOUNDS)
         limit = scale.detach()
         return scale, bounded(self.offset, -limit, limit)
 
     def form(self, *, rectify: bool) -> Form:
         """What the compiled pass must know of this norm, with or without a rectifier behind it."""
-        return norm_form(self.eps, self.momentum, _SCALE_BOUNDS if self.bounded else None, rectify)
+        return norm_form(self.eps, self.momentum, SCALE_BOUNDS if self.bounded else None, rectify)
 
     def check_rows(self, num_rows: int) -> None:
         """Check that a batch has a deviation.
@@ -133,6 +131,13 @@ class L1BatchNorm(nn.Module):
     @torch.no_grad()
     def project_(self) -> None:
         """Bring the parameters s, then o, back inside the paper's bounds; does nothing where there are none."""
-        if self.bounded:
-            project_(self.scale, *_SCALE_BOUNDS)
-            project_(self.offset, -self.scale, self.scale)
+        if not self.bounded:
+            return
+        if fuses(self.scale, self.offset):
+            from discrete_vae.nets.kernels import projection
+
+            if projection.works():
+                projection.project_norm_(self.scale, self.offset)
+                return
+        project_(self.scale, *SCALE_BOUNDS)
+        project_(self.offset, -self.scale, self.scale)

@@ -55,6 +55,7 @@ class Adam(torch.optim.Adam):
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
         self._working = {each.master: each for each in working}
+        self._pairs: list[tuple[nn.Parameter, WorkingWeight | None]] = []  # of all groups, in order
         self._tables: dict[int, _Table] = {}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -65,13 +66,14 @@ class Adam(torch.optim.Adam):
 
     def gradient_leaves(self) -> list[Tensor]:
         """The tensors whose ``grad`` a step reads: parameters, or what products read in their place."""
-        found = []
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.requires_grad:
-                    working = self._working.get(parameter)
-                    found.append(parameter if working is None else working.current())
-        return found
+        if len(self._pairs) != sum(len(group["params"]) for group in self.param_groups):
+            parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+            self._pairs = [(parameter, self._working.get(parameter)) for parameter in parameters]
+        return [
+            parameter if working is None else working.current()
+            for parameter, working in self._pairs
+            if parameter.requires_grad
+        ]
 
     def gradient_memory(self) -> list[Tensor]:
         """The memory that is lent for gradients."""

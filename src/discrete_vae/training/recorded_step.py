@@ -74,7 +74,8 @@ class RecordedStep:
         means, *found = self._call(key, evaluation, *inputs)
         parts, gradients = found[:3], found[3:]
         for leaf, gradient in zip(leaves, gradients, strict=True):
-            leaf.grad = gradient
+            if leaf.grad is not gradient:  # a recording gives the same memory again
+                leaf.grad = gradient
         reconstruction, relative, layers = (part.clone() for part in parts if part is not None)
         assert means is not None
         first, second, third = means.tolist()

@@ -7,6 +7,9 @@ from functools import cache
 
 import numpy as np
 
+SCALE_BOUNDS = (2.0, 3.0)
+"""Of the scale of bounded norms (Rolfe 2017, appendix laplacian-batch-normalization)."""
+
 INFINITY, ZERO, ONE = np.float32(math.inf), np.float32(0), np.float32(1)
 
 
