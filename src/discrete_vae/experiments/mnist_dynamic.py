@@ -18,7 +18,7 @@ def mnist_dynamic(size: str) -> ExperimentConfig:
 
     Expected test log-likelihood: short not measured yet; paper -80.15 +- 0.08 nats in the paper.
 
-    Time: short half an hour on two cores; ``dvae validate mnist-dynamic --size paper`` times a step of paper.
+    Time: short a quarter of an hour on two cores; ``dvae validate mnist-dynamic --size paper`` times a step of paper.
     """
     return paper_experiment(
         "mnist-dynamic",
