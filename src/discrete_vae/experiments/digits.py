@@ -27,7 +27,7 @@ def digits(size: str) -> ExperimentConfig:
 
     Expected test log-likelihood: short -22.66 +- 0.22 nats (docs/results.md).
 
-    Time: short 10 seconds on two cores, smoke 2 seconds.
+    Time: short 15 seconds on two cores, smoke 2 seconds.
     """
     return ExperimentConfig(
         name="digits",
