@@ -75,9 +75,37 @@ def test_state_is_read_and_changed_where_it_is():
         return [x - running]
 
     replay = assert_replays(function, shapes=[(4, 3)], state=[running])
-    assert [tensor is running for tensor in replay.changed] == [True]
     running.fill_(7.0)
     torch.testing.assert_close(replay(torch.ones(4, 3))[0], torch.full((4, 3), -3.0))
+
+
+def test_running_statistics_that_a_schema_does_not_mention_move_once_per_call():
+    norms = [torch.nn.BatchNorm1d(3) for _ in range(2)]
+    inputs = torch.randn(4, 8, 3)
+    functions = ReplayedFunctions(lambda: [*norms[0].parameters(), *norms[0].buffers()])
+    for x in inputs:
+        found = functions("norm", lambda x: [norms[0](x).detach()], x)[0]
+        torch.testing.assert_close(found, norms[1](x).detach(), rtol=0, atol=0)
+    assert functions.reason is None
+    for mine, plain in zip(norms[0].buffers(), norms[1].buffers(), strict=True):
+        torch.testing.assert_close(mine, plain, rtol=0, atol=0)
+
+
+def test_a_nan_is_no_zero():
+    hidden = [1.0]
+
+    def function(x):
+        hidden[0] *= torch.inf
+        return [x * (0.0 * hidden[0])]
+
+    replay = replay_of(lambda x: [x * 0.0], torch.ones(2))
+    assert not replay.compare(function, torch.ones(2))[1]
+
+
+def test_torchs_global_noise_is_refused():
+    functions = ReplayedFunctions(lambda: [])
+    functions("dropout", lambda x: [torch.nn.functional.dropout(x)], torch.ones(4))
+    assert functions.reason == "it draws from torch's global source of noise"
 
 
 def test_noise_comes_from_the_source_that_is_given():

@@ -64,7 +64,6 @@ class Program:
         inputs: What stands for the inputs.
         outputs: What stands for the outputs, None for None.
         operations: In order.
-        changed: Those of the state that the operations write to.
 
     Raises:
         ReplayError: If an operation reads a tensor or a source of noise that is none of these.
@@ -83,7 +82,6 @@ class Program:
         self.inputs = [self._name(value, _input(value)) for value in inputs]
         self.operations = [operation for call in calls for operation in self._read(call)]
         self.outputs = [None if tensor is None else self._value_of(tensor) for tensor in outputs]
-        self.changed = [memory.fixed for memory in self._memories.values() if memory.written]
         self._share()
         self._drop_unread()
 
@@ -100,6 +98,10 @@ class Program:
         operation = Operation(call, self._stand_in(call.arguments), self._stand_in(call.keywords), [])
         for tensor in _written(call):
             self._value_of(tensor).memory().written = True
+        if _draws(function) and not any(
+            isinstance(each.fixed, torch.Generator) for each in _read_by(operation)
+        ):
+            raise ReplayError("it draws from torch's global source of noise")
         if isinstance(function, OpOverload) and is_view(function):
             (source,) = values_in(operation.arguments[:1])
             if function.overloadpacket in _SAME:
@@ -149,7 +151,7 @@ class Program:
         for operation in self.operations:
             operation.arguments = _replaced(operation.arguments, same)
             operation.keywords = _replaced(operation.keywords, same)
-            read = values_in([operation.arguments, operation.keywords])
+            read = _read_by(operation)
             untouched = not any(value.memory().written for value in [*read, *operation.results])
             if untouched and _is_pure(operation.call):
                 key = _key([operation.call.function, operation.arguments, operation.keywords])
@@ -172,7 +174,7 @@ class Program:
         for operation in reversed(self.operations):
             if _is_pure(operation.call) and not read.intersection(operation.results):
                 continue
-            read.update(values_in([operation.arguments, operation.keywords]))
+            read.update(_read_by(operation))
             kept.append(operation)
         self.operations = kept[::-1]
 
@@ -212,6 +214,11 @@ def values_in(thing: Any) -> list[Value]:
     return [value for part in thing for value in values_in(part)] if isinstance(thing, (list, tuple)) else []
 
 
+def _read_by(operation: Operation) -> list[Value]:
+    """What an operation is given."""
+    return values_in([operation.arguments, operation.keywords])
+
+
 def _replaced(thing: Any, by: dict[Value, Value]) -> Any:
     """The same with other values in place of some."""
     if isinstance(thing, Value):
@@ -244,7 +251,12 @@ def _is_pure(call: Call) -> bool:
     function = call.function
     if not isinstance(function, OpOverload):
         return False
-    return not function._schema.is_mutable and torch.Tag.nondeterministic_seeded not in function.tags
+    return not function._schema.is_mutable and not _draws(function)
+
+
+def _draws(function: object) -> bool:
+    """Whether an operation draws random numbers."""
+    return isinstance(function, OpOverload) and torch.Tag.nondeterministic_seeded in function.tags
 
 
 def _written(call: Call) -> list[Tensor]:

@@ -66,10 +66,11 @@ class ReplayedFunctions:
     def _record(
         self, key: Hashable, function: Callable[..., Sequence[Tensor | None]], inputs: tuple[Any, ...]
     ) -> Sequence[Tensor | None]:
+        state = list(self._state())  # what is made during the call would be taken for an intermediate value
         with Recorder() as recorder:
             outputs = function(*inputs)
         try:
-            self._replays[key] = Replay(recorder, inputs, outputs, self._state())
+            self._replays[key] = Replay(recorder, inputs, outputs, state)
         except ReplayError as error:
             self._stop(str(error))
         return outputs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from discrete_vae.compiled.vector_ir import FLOAT32, INT32, Vector
 
-LOG2_E = 1.4426950408889634
 # 2^f for |f| <= 1/2, relative error below 3e-7 in float32
 _EXP2 = (1.00000007165, 0.693146967064, 0.240221197239, 0.0555071327496, 0.00967554133066, 0.00132764715186)
 _ROUND = 1.5 * 2.0**23  # adding it rounds a float32 to an integer, which then stands in the low bits

@@ -19,7 +19,7 @@ def mnist_static(size: str) -> ExperimentConfig:
 
     Expected test log-likelihood: short -85.69 +- 0.69 nats (docs/results.md); paper -81.01 +- 0.04 in the paper.
 
-    Time: short a quarter of an hour on two cores; ``dvae validate mnist-static --size paper`` times a step of paper.
+    Time: short 32,000 steps of 21 ms on two cores; ``dvae validate mnist-static --size paper`` times a step of paper.
     """
     return paper_experiment(
         "mnist-static",

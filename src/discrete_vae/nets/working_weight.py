@@ -57,10 +57,14 @@ class WorkingWeight:
         """Memory for the gradient, once until `clear_gradient`; None if it is lent already."""
         if self._lent:
             return None
+        self._lent = True
+        return self.own_memory().detach()  # autograd keeps a gradient that nobody else holds as it is
+
+    def own_memory(self) -> Tensor:
+        """The memory for the gradient, made when it is asked for first."""
         if self.memory is None:
             self.memory = torch.empty_like(self._value, requires_grad=False)
-        self._lent = True
-        return self.memory.detach()  # autograd keeps a gradient that nobody else holds as it is
+        return self.memory
 
     @property
     def gradient(self) -> Tensor | None:

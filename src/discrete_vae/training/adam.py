@@ -77,7 +77,7 @@ class Adam(torch.optim.Adam):
 
     def gradient_memory(self) -> list[Tensor]:
         """The memory that is lent for gradients."""
-        return [each.memory for each in self._working.values() if each.memory is not None]
+        return [each.own_memory() for each in self._working.values()]
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
