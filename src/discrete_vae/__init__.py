@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from discrete_vae.samplers.moments import Moments, RunningMoments
     from discrete_vae.samplers.parallel_tempering import ParallelTempering
     from discrete_vae.samplers.trajectory_tempering import TrajectoryTempering
+    from discrete_vae.smoothing.overlapping_exponential import OverlappingExponential
+    from discrete_vae.smoothing.overlapping_power import OverlappingPower
+    from discrete_vae.smoothing.ramps import MixtureOfRamps
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
     from discrete_vae.smoothing.spike_slab import SpikeSlab
     from discrete_vae.training.load import LoadedRun, load_run
@@ -64,8 +67,11 @@ _LAZY_EXPORTS = {
     "LatentGroup": "posteriors.latent_group",
     "LoadedRun": "training.load",
     "LogPartition": "boltzmann.log_partition",
+    "MixtureOfRamps": "smoothing.ramps",
     "Moments": "samplers.moments",
     "NoSharing": "hierarchy.no_sharing",
+    "OverlappingExponential": "smoothing.overlapping_exponential",
+    "OverlappingPower": "smoothing.overlapping_power",
     "RunningMoments": "samplers.moments",
     "ParallelTempering": "samplers.parallel_tempering",
     "SpikeExponential": "smoothing.spike_exponential",
@@ -103,9 +109,12 @@ __all__ = [
     "LatentGroup",
     "LoadedRun",
     "LogPartition",
+    "MixtureOfRamps",
     "Moments",
     "NegativeBinomialLikelihood",
     "NoSharing",
+    "OverlappingExponential",
+    "OverlappingPower",
     "ParallelTempering",
     "RunningMoments",
     "SpikeExponential",

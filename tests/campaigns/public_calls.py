@@ -69,7 +69,14 @@ def _of_smoothing() -> list[Call]:
     calls = []
     logits = torch.randn(10, 7, generator=torch.Generator().manual_seed(1))
     zeta, both, one = some_bits(10, 7) * 0.5, ("zeta", "logits", "rho"), ("logits", "z")
-    for law in (dv.SpikeExponential(), dv.SpikeSlab()):
+    laws = (
+        dv.SpikeExponential(),
+        dv.SpikeSlab(),
+        dv.MixtureOfRamps(),
+        dv.OverlappingExponential(),
+        dv.OverlappingPower(),
+    )
+    for law in laws:
         name = type(law).__name__
         calls += [
             right_call(
@@ -94,6 +101,13 @@ def _of_smoothing() -> list[Call]:
     return [
         *calls,
         right_call("SpikeExponential()", lambda **k: dv.SpikeExponential(**k).beta, beta=3.0, max_beta=6.0),
+        right_call(
+            "OverlappingExponential()",
+            lambda **k: dv.OverlappingExponential(**k).beta,
+            beta=3.0,
+            max_beta=6.0,
+        ),
+        right_call("OverlappingPower()", lambda **k: dv.OverlappingPower(**k).b, b=30.0),
     ]
 
 

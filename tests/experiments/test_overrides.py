@@ -86,7 +86,10 @@ def test_settings_may_stand_before_the_experiment():
             "must be a setting of the experiment; received an unknown name. Did you mean --training.num-epochs",
         ),
         ("--trainin.qqq.zzz 3", "--settings"),
-        ("--model.smoothing ramp-up", "--model.smoothing must be one of spike-exponential, spike-slab"),
+        (
+            "--model.smoothing ramp-up",
+            "--model.smoothing must be one of spike-exponential, spike-slab, ramps",
+        ),
         ("--model.smoothing", "received nothing"),
         (
             "--model.prior.num-units 3",

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeSlab
+from discrete_vae import HierarchicalPosterior, SpikeExponential
 from discrete_vae.posteriors.base import Posterior, PosteriorSample
 from discrete_vae.testing import posterior_contracts as contracts
+from tests.transformations import SMOOTHINGS
 
 FEATURES = torch.linspace(-1, 1, 20, dtype=torch.float64).reshape(4, 5)
 CHECKS = [contracts.check_sample, contracts.check_groups, contracts.check_law, contracts.check_gradients]
@@ -23,7 +24,12 @@ def build(groups, smoothing=None, kind=HierarchicalPosterior):
 @pytest.mark.parametrize("name", GROUPS)
 def test_the_hierarchical_posterior(check, name):
     check(build(GROUPS[name]), FEATURES)
-    check(build(GROUPS[name], SpikeSlab()), FEATURES)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("kind", SMOOTHINGS)
+def test_every_transformation(check, kind):
+    check(build(GROUPS["interleaved"], SMOOTHINGS[kind]()), FEATURES)
 
 
 class Autoregressive(Posterior):

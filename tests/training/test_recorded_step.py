@@ -12,6 +12,7 @@ from discrete_vae.objectives.elbo import Elbo, loss_gradients
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.recorded_step import RecordedStep, _why_not
 from discrete_vae.training.state import TrainingState
+from tests.transformations import SMOOTHINGS
 
 STEPS = 6
 LAYERS = {
@@ -28,7 +29,8 @@ CASES = {
     "shared layers": LAYERS | {"model.hierarchy.sharing": "complete"},
     "importance samples": LAYERS
     | {"training.num-importance-samples": "3", "training.importance-start": "0.5"},
-    "no smoothing parameter": {"model.smoothing": "spike-slab"},
+    **{f"{kind} smoothing": {"model.smoothing": kind} for kind in SMOOTHINGS},
+    "trained overlap": {"model.smoothing": "overlapping-exponential", "model.smoothing.trainable": "true"},
     "missing": {"model.missing": "true"},
     "probabilities": {"model.likelihood": "gaussian"},
     "averages": {"training.averaging.decay": "0.9"},

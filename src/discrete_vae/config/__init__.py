@@ -63,7 +63,14 @@ from discrete_vae.config.sampler import (
     SamplerConfig,
     TrajectoryTemperingConfig,
 )
-from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig, SpikeSlabConfig
+from discrete_vae.config.smoothing import (
+    MixtureOfRampsConfig,
+    OverlappingExponentialConfig,
+    OverlappingPowerConfig,
+    SmoothingConfig,
+    SpikeExponentialConfig,
+    SpikeSlabConfig,
+)
 from discrete_vae.config.training import (
     BetaBoundConfig,
     EvaluationConfig,
@@ -104,12 +111,15 @@ __all__ = [
     "MLPDecoderConfig",
     "MNISTDynamicConfig",
     "MNISTStaticConfig",
+    "MixtureOfRampsConfig",
     "ModelConfig",
     "NegativeBinomialLikelihoodConfig",
     "NoHierarchyConfig",
     "NoSharingConfig",
     "OmniglotConfig",
     "OptimizerConfig",
+    "OverlappingExponentialConfig",
+    "OverlappingPowerConfig",
     "ParallelTemperingConfig",
     "PosteriorConfig",
     "PriorConfig",

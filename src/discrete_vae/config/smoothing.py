@@ -28,4 +28,45 @@ class SpikeSlabConfig(ComponentConfig):
     kind: Literal["spike-slab"] = "spike-slab"
 
 
-SmoothingConfig = Annotated[SpikeExponentialConfig | SpikeSlabConfig, Field(discriminator="kind")]
+class MixtureOfRampsConfig(ComponentConfig):
+    """Mixture of ramps (paper appendix two-sided-mixture); nothing to set."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.ramps:MixtureOfRamps"
+    kind: Literal["ramps"] = "ramps"
+
+
+class OverlappingExponentialConfig(ComponentConfig):
+    """Two overlapping exponentials (DVAE++)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.overlapping_exponential:OverlappingExponential"
+    kind: Literal["overlapping-exponential"] = "overlapping-exponential"
+    beta: Factor = Field(
+        default=8.0, ge=0.01, description="Inverse width of both exponentials at the start of training."
+    )
+    trainable: bool = Field(
+        default=False,
+        description="Whether the exponentials' beta is learned; it then stays below training.beta_bound.",
+    )
+
+
+class OverlappingPowerConfig(ComponentConfig):
+    """Two overlapping power functions (DVAE#)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.overlapping_power:OverlappingPower"
+    kind: Literal["overlapping-power"] = "overlapping-power"
+    b: float = Field(
+        default=30.0,
+        gt=1.0,
+        le=100.0,
+        description="Exponent: the power functions are zeta^(1/b - 1)/b and its mirror image.",
+    )
+
+
+SmoothingConfig = Annotated[
+    SpikeExponentialConfig
+    | SpikeSlabConfig
+    | MixtureOfRampsConfig
+    | OverlappingExponentialConfig
+    | OverlappingPowerConfig,
+    Field(discriminator="kind"),
+]

@@ -10,11 +10,13 @@ from torch import Tensor
 
 from discrete_vae.checks import check_binary, check_tensor
 from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import bounded, clamped, differentiable_once, not_outward, softplus
-from discrete_vae.smoothing.base import SmoothedDraw, Smoothing
+from discrete_vae.numerics import clamped, differentiable_once, not_outward, softplus
+from discrete_vae.smoothing.base import SmoothedDraw
+from discrete_vae.smoothing.parameter import OneParameterSmoothing
+from discrete_vae.smoothing.widened import widened
 
 
-class SpikeSmoothing(Smoothing):
+class SpikeSmoothing(OneParameterSmoothing):
     """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density on (0, 1].
 
     Subclasses give the density's survival function and its inverse; everything is written in
@@ -38,25 +40,13 @@ class SpikeSmoothing(Smoothing):
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
         """Zeta, z and its bits in one step with one backward pass; see `Smoothing.draw`."""
-        zeta, bits = self._zeta_and_bits(rho, logits)
+        (rho, logits), dtype = widened(rho, logits)
+        zeta, bits = (value.to(dtype) for value in self._zeta_and_bits(rho, logits))
         return SmoothedDraw(bits.detach(), zeta, bits)
 
     def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Both, of tensors of one shape and dtype; a subclass may have a faster way."""
         return PlainDraw.apply(rho, logits, self._parameter(), self)
-
-    def _parameter(self) -> Tensor | None:
-        """The density's parameter, a scalar, if it has one."""
-        return None
-
-    def _bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Where the parameter is kept, scalars, see `discrete_vae.numerics.bounded`; None is nowhere."""
-        return None
-
-    def _bounded_parameter(self) -> Tensor | None:
-        """The parameter, kept inside its bounds."""
-        parameter, bounds = self._parameter(), self._bounds()
-        return parameter if parameter is None or bounds is None else bounded(parameter, *bounds)
 
     @abstractmethod
     def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
@@ -71,13 +61,13 @@ class SpikeSmoothing(Smoothing):
         """1 - F(zeta | z=1), for zeta in [0, 1]."""
 
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
-        rho, logits = torch.broadcast_tensors(rho, logits)
-        wide = torch.promote_types(rho.dtype, logits.dtype)
-        return self._zeta_and_bits(rho.to(wide), logits.to(wide))[0]
+        (rho, logits), dtype = widened(rho, logits)
+        return self._zeta_and_bits(rho, logits)[0].to(dtype)
 
     def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
+        (zeta, logits), dtype = widened(zeta, logits)
         inside = torch.sigmoid(-logits) + torch.sigmoid(logits) * (1 - self._survival(zeta.clamp(0, 1)))
-        return torch.where(zeta < 0, 0.0, inside)
+        return torch.where(zeta < 0, 0.0, inside).to(dtype)
 
     def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
         # value z; backward (1-z)/(1-q) dq/dl = (1-z) q, and softplus(l) is the function with slope q.

@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from discrete_vae.checks import check_number, values_are_known
 from discrete_vae.compiled.choice import fuses
-from discrete_vae.numerics import project_
 from discrete_vae.smoothing.spike import SpikeSmoothing
+from discrete_vae.smoothing.with_beta import BetaSmoothing
 
-_MIN_BETA = 0.01  # the smallest beta at which float32 was checked
 
-
-class SpikeExponential(SpikeSmoothing):
+class SpikeExponential(BetaSmoothing, SpikeSmoothing):
     """r(zeta|z=1) = beta e^(beta zeta) / (e^beta - 1) on (0, 1]; zeta = 0 when z = 0.
 
     With v = (1 - rho)/q and c = 1 - e^-beta: zeta = 1 + log(1 - v c) / beta if v < 1, else 0. As beta grows zeta
@@ -41,51 +38,8 @@ class SpikeExponential(SpikeSmoothing):
         tensor([0.0000, 0.8406])
     """
 
-    beta: Tensor
-    _limits: Tensor
-
     def __init__(self, beta: float = 3.0, trainable: bool = True, max_beta: float = math.inf) -> None:
-        super().__init__()
-        repair = "The paper's figures use 1 to 5."
-        value = torch.tensor(check_number("beta", beta, at_least=_MIN_BETA, repair=repair))
-        # a tensor, so that a recorded or compiled step reads the bound that there is
-        self.register_buffer("_limits", torch.tensor([_MIN_BETA, math.inf]), persistent=False)
-        self.bound_sharpness_(max_beta)
-        if trainable:
-            self.beta = nn.Parameter(value)
-        else:
-            self.register_buffer("beta", value)
-
-    def extra_repr(self) -> str:
-        """beta and whether it trains."""
-        known = values_are_known(self.beta) and not self.beta.is_meta
-        beta = f"{self.beta.item():.4g}" if known else "unknown"
-        return f"beta={beta}, trainable={isinstance(self.beta, nn.Parameter)}"
-
-    def bound_sharpness_(self, limit: float) -> None:
-        """Set the upper bound of beta.
-
-        Raises:
-            InvalidInputError: If limit is not a number of at least 0.01, or infinite.
-        """
-        if not isinstance(limit, float) or limit != math.inf:
-            check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
-        self._max_beta = float(limit)
-        self._limits[1] = self._max_beta
-
-    @property
-    def max_beta(self) -> float:
-        """The present upper bound of beta."""
-        return self._max_beta
-
-    @max_beta.setter
-    def max_beta(self, limit: float) -> None:
-        self.bound_sharpness_(limit)
-
-    @torch.no_grad()
-    def project_(self) -> None:
-        """Bring the parameter beta back between 0.01 and the bound."""
-        project_(self.beta, *self._limits.unbind())
+        super().__init__(beta, trainable, max_beta, repair="The paper's figures use 1 to 5.")
 
     def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         if (
@@ -99,12 +53,6 @@ class SpikeExponential(SpikeSmoothing):
             if works():
                 return FusedDraw.apply(rho, logits, self.beta, self._bounds())
         return super()._zeta_and_bits(rho, logits)
-
-    def _parameter(self) -> Tensor:
-        return self.beta
-
-    def _bounds(self) -> tuple[Tensor, Tensor] | None:
-        return (self._limits[0], self._limits[1]) if self.beta.requires_grad else None
 
     def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
         assert parameter is not None

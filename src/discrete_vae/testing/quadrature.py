@@ -1,4 +1,4 @@
-"""Exact expectations over smoothed binary units, by Gauss-Legendre quadrature in float64.
+"""Exact expectations over smoothed binary units, by Gauss-Jacobi quadrature in float64.
 
 A unit's nodes are pairs (z, zeta) with weights r(zeta|z) d zeta, taken from the transformation's CDF at saturated
 logits; they share nothing with its inverse CDF, and the posterior's probabilities stay outside of them.
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.special import roots_sh_jacobi
 from torch import Tensor
 
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.smoothing.overlapping_power import OverlappingPower
 
 _SATURATED = 45.0  # sigmoid is 1 to the last digit of float64
 
@@ -36,12 +38,11 @@ def unit_nodes(smoothing: Smoothing, num_nodes: int) -> UnitNodes:
 
     Args:
         smoothing: A float64 transformation; weights are differentiable in its parameters.
-        num_nodes: Gauss-Legendre nodes for each z that has a density.
+        num_nodes: Nodes for each z that has a density.
 
     Returns:
         The nodes; for each z the weights sum to 1.
     """
-    points, widths = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(num_nodes))
     zs, zetas, weights = [], [], []
     for z in (0.0, 1.0):
         logits = torch.tensor([_SATURATED if z else -_SATURATED], dtype=torch.float64)
@@ -49,14 +50,25 @@ def unit_nodes(smoothing: Smoothing, num_nodes: int) -> UnitNodes:
         if float(atom.detach()) > 0.5:  # a spike at zero
             zeta, weight = torch.zeros(1, dtype=torch.float64), atom
         else:
-            zeta = ((points + 1) / 2).requires_grad_()
+            points, widths = _nodes_of_density(smoothing, num_nodes, at_one=z == 1)
+            zeta = points.requires_grad_()
             total = smoothing.cdf(zeta, logits).sum()
             (density,) = torch.autograd.grad(total, zeta, create_graph=True)
-            zeta, weight = zeta.detach(), density * widths / 2
+            zeta, weight = zeta.detach(), density * widths
         zs.append(torch.full_like(zeta, z))
         zetas.append(zeta)
         weights.append(weight)
     return UnitNodes(torch.cat(zs), torch.cat(zetas), torch.cat(weights))
+
+
+def _nodes_of_density(smoothing: Smoothing, num_nodes: int, *, at_one: bool) -> tuple[Tensor, Tensor]:
+    """Nodes on [0, 1] and their widths, for a density that may have the pole of a power function at one end."""
+    exponent = 1 / smoothing.b - 1 if isinstance(smoothing, OverlappingPower) else 0.0
+    points, weights = (
+        torch.from_numpy(part) for part in roots_sh_jacobi(num_nodes, exponent + 1, exponent + 1)
+    )
+    widths = weights * points**-exponent  # the weights integrate x^exponent times a polynomial
+    return (1 - points, widths) if at_one else (points, widths)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +130,7 @@ def posterior_quadrature(
         logits: Gives the logits of a group; sees zeros in place of units of the same and later groups.
         groups: Unit indices of each group, in the order of sampling.
         smoothing: A float64 transformation.
-        num_nodes: Gauss-Legendre nodes per unit.
+        num_nodes: Nodes per unit and z.
 
     Returns:
         The posterior on its nodes, differentiable in everything that logits and smoothing depend on.

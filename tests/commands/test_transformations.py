@@ -1,0 +1,38 @@
+"""Every smoothing transformation on the command line: train, go on bit for bit, evaluate, draw."""
+
+import json
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE
+from tests.commands.conftest import NUM_STEPS, TINY
+from tests.commands.test_train import final_files, forget_after
+from tests.transformations import SMOOTHINGS
+
+
+@pytest.mark.parametrize("kind", SMOOTHINGS)
+def test_a_run_of_every_transformation(cli, tmp_path, data_file, kind):
+    run = tmp_path / "run"
+    words = ("--data", data_file, "--model.smoothing", kind, *TINY)
+    assert cli("train", *words, "--run-dir", run)[0] == 0
+    assert json.loads((run / "config.json").read_text())["model"]["smoothing"]["kind"] == kind
+    right = final_files(run)
+    forget_after(run, NUM_STEPS - 2)
+    assert cli("train", "--resume", "--run-dir", run)[0] == 0
+    assert final_files(run) == right
+    status, out, _ = cli("evaluate", run, "--num-samples", 20)
+    assert (status, "log-likelihood" in out) == (0, True)
+    model = DiscreteVAE.from_pretrained(run)
+    again = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "saved"))
+    draws = [each.sample(20, num_sweeps=5, seed=1) for each in (model, again)]
+    assert torch.equal(draws[0].mean, draws[1].mean)
+    assert again.smoothing.check_zeta(draws[0].zeta, (20, 5)).shape == (20, 5)
+
+
+@pytest.mark.parametrize("kind", ["ramps", "overlapping-exponential", "overlapping-power"])
+def test_an_experiment_takes_every_transformation(cli, tmp_path, kind):
+    words = ("digits", "--size", "smoke", "--model.smoothing", kind, "--training.num-epochs", "1")
+    status, out, err = cli("train", *words, "--run-dir", tmp_path / "run")
+    assert (status, "operation by operation" in err) == (0, False)
+    assert "Best validation ELBO -" in out

@@ -1,0 +1,27 @@
+"""One of each smoothing transformation, for the tests that run over all of them."""
+
+from discrete_vae import (
+    MixtureOfRamps,
+    OverlappingExponential,
+    OverlappingPower,
+    SpikeExponential,
+    SpikeSlab,
+)
+
+SMOOTHINGS = {
+    "spike-exponential": lambda: SpikeExponential(beta=3.0),
+    "spike-slab": SpikeSlab,
+    "ramps": MixtureOfRamps,
+    "overlapping-exponential": lambda: OverlappingExponential(beta=4.0, trainable=True),
+    "overlapping-power": lambda: OverlappingPower(b=20.0),
+}
+"""By the name that a config has for it; numbers are such that samples of some thousand draws show a wrong gradient."""
+
+
+def spike(beta):
+    """What makes a spike-and-exponential of this beta."""
+    return lambda: SpikeExponential(beta=beta)
+
+
+OVERLAPPING = ("ramps", "overlapping-exponential", "overlapping-power")
+"""Those without a spike."""
