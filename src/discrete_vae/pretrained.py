@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from copy import deepcopy
 from pathlib import Path
 from typing import Self
 
 import torch
 from torch import nn
 
-from discrete_vae.config import ModelConfig
+from discrete_vae.config import ModelConfig, SharpLimitConfig
 from discrete_vae.devices import check_device
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.saved_weights import load_weights
+from discrete_vae.nets.working_weight import WorkingLayer
 from discrete_vae.recognition import RecognitionModel
 from discrete_vae.runs.pretrained import read_model, write_model
 from discrete_vae.runs.run_directory import RunDirectory
@@ -44,6 +46,44 @@ class PretrainedModel(RecognitionModel):
         cls, config: ModelConfig, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
     ) -> Self:
         """Build a model with new parameters."""
+
+    def discretized(self) -> Self:
+        """The model in the limit of infinitely sharp smoothing: z itself goes into whatever reads zeta.
+
+        The networks read bits where they were trained on smoothed values. It is a model of its own, which samples,
+        encodes, is evaluated, saved and loaded like any other; it has no use in training, since no gradient passes
+        through zeta. Its weights and buffers are those of this model, not copies: a change of either is a change of
+        both. All else of this model stays as it is.
+
+        Source: Rolfe 2017, footnote in section spike-and-exponential (a trained model may be used with beta ->
+        infinity).
+
+        Returns:
+            The limit, in the mode of this model.
+
+        Raises:
+            InvalidInputError: If the smoothing has no parameter that takes zeta to z.
+
+        Examples:
+            >>> from discrete_vae import DiscreteVAE
+            >>> from discrete_vae.config import ModelConfig, RBMConfig
+            >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+            >>> draw = model.discretized().sample(5, seed=1)
+            >>> torch.equal(draw.zeta, draw.z), model.smoothing
+            (True, SpikeExponential(beta=3, trainable=True))
+        """
+        limit = self.smoothing.sharp_limit()
+        if limit is None:
+            repair = "Those with a beta or a b have one, see docs/model.md."
+            rule = "must be a transformation with a limit in which zeta is z"
+            raise InvalidInputError("model.smoothing", rule, f"a {type(self.smoothing).__name__}", repair)
+        limit.train(self.smoothing.training)
+        shared: list[object] = [*self.parameters(), *self.buffers()]
+        shared += [part.working for part in self.modules() if isinstance(part, WorkingLayer)]
+        found = deepcopy(self, {id(part): part for part in shared} | {id(self.smoothing): limit})
+        if self.config is not None:
+            found.config = self.config.model_copy(update={"smoothing": SharpLimitConfig()})
+        return found
 
     def save_pretrained(self, path: str | Path) -> Path:
         """Write the model into a folder of its own: ``model.safetensors`` and ``config.json``.

@@ -21,7 +21,7 @@ def evaluation_table(result: Evaluation) -> str:
         _row("log-likelihood", likelihood.value, likelihood.std_error, "the model as trained"),
     ]
     if limit is not None:
-        lines.append(_row("  beta infinite", limit.value, limit.std_error, "the limit zeta = z"))
+        lines.append(_row("  sharp limit", limit.value, limit.std_error, "the limit zeta = z"))
     lines += [
         _row("ELBO", elbo.elbo, elbo.elbo_std_error, f"{elbo.num_samples} draws per example"),
         _row("  reconstruction", elbo.reconstruction),

@@ -85,6 +85,8 @@ class ComponentConfig(Record):
     """
 
     target: ClassVar[str]
+    trains: ClassVar[bool] = True
+    """Whether a model with it can be trained; what cannot is the part of a model that was trained with another."""
 
 
 def instantiate(config: ComponentConfig, **context: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from discrete_vae.config.base import Record
+from discrete_vae.config.base import ComponentConfig, Record
 from discrete_vae.config.data import DataConfig
 from discrete_vae.config.hierarchy import NoHierarchyConfig
 from discrete_vae.config.model import ModelConfig
@@ -25,6 +25,16 @@ class ExperimentConfig(Record):
     model: ModelConfig
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _check_trainable(self) -> Self:
+        for slot in type(self.model).model_fields:
+            part = getattr(self.model, slot)
+            if isinstance(part, ComponentConfig) and not part.trains:
+                rule = "must pass the gradients that training needs"
+                repair = "Train with another kind, then take model.discretized()."
+                raise InvalidInputError(f"model.{slot}", rule, part.model_dump()["kind"], repair)
+        return self
 
     @model_validator(mode="after")
     def _check_layers(self) -> Self:

@@ -62,11 +62,20 @@ class OverlappingPowerConfig(ComponentConfig):
     )
 
 
+class SharpLimitConfig(ComponentConfig):
+    """zeta = z, in a model that was trained with another transformation (paper section spike-and-exponential)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.sharp_limit:SharpLimit"
+    trains: ClassVar[bool] = False
+    kind: Literal["sharp"] = "sharp"
+
+
 SmoothingConfig = Annotated[
     SpikeExponentialConfig
     | SpikeSlabConfig
     | MixtureOfRampsConfig
     | OverlappingExponentialConfig
-    | OverlappingPowerConfig,
+    | OverlappingPowerConfig
+    | SharpLimitConfig,
     Field(discriminator="kind"),
 ]

@@ -17,7 +17,6 @@ from discrete_vae.distributed import compute_on_rank_zero
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.evaluation.independent_features import IndependentFeatures, independent_features
 from discrete_vae.evaluation.log_likelihood import MeanLogLikelihood, evaluate_log_likelihood
-from discrete_vae.evaluation.sharp_limit import has_sharp_limit, sharp_limit
 from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import DTYPES, precision_for, precision_of_products
@@ -39,7 +38,7 @@ class Evaluation:
 
     Attributes:
         log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
-        log_likelihood_limit: The same in the limit beta -> infinity, zeta = z; None where smoothing has no beta.
+        log_likelihood_limit: The same in the limit zeta = z (`DiscreteVAE.discretized`); None where smoothing has none.
         elbo: The bound and its parts.
         log_partition: log Z with the method and the error of its estimate.
         seconds: Time it took.
@@ -134,26 +133,26 @@ def evaluate_model(
     )
     log_z = log_partition.best.value
 
-    def likelihood(of_model: DiscreteVAE) -> MeanLogLikelihood:
-        return evaluate_log_likelihood(
-            of_model,
-            x,
-            log_partition=log_z,
-            log_partition_std_error=log_partition.best.std_error,
-            num_samples=config.num_samples,
-            max_memory=config.max_memory,
-            seed=config.seed,
-            indices=indices,
-            report=report,
-        )
+    dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device)]
 
-    precision = precision_for(model, config.precision, model.prior.bias.device)
-    with precision_of_products(model, DTYPES[precision]):
-        trained, limit = likelihood(model), None
-        _look_at_weights(trained)
-        if has_sharp_limit(model):
-            with sharp_limit(model):
-                limit = likelihood(model)
+    def likelihood(of_model: DiscreteVAE) -> MeanLogLikelihood:
+        with precision_of_products(of_model, dtype):
+            return evaluate_log_likelihood(
+                of_model,
+                x,
+                log_partition=log_z,
+                log_partition_std_error=log_partition.best.std_error,
+                num_samples=config.num_samples,
+                max_memory=config.max_memory,
+                seed=config.seed,
+                indices=indices,
+                report=report,
+            )
+
+    trained = likelihood(model)
+    _look_at_weights(trained)
+    limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized())
+    with precision_of_products(model, dtype):
         elbo = evaluate_elbo(
             model,
             x,

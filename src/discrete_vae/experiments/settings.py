@@ -132,12 +132,12 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
 
 
 def _members(annotation: Any) -> dict[str, type[ComponentConfig] | None] | None:
-    """The components by name, if the annotation is one or a union of them."""
+    """The components that train by name, if the annotation is one or a union of them."""
     parts = _alternatives(annotation)
     components = [part for part in parts if isinstance(part, type) and issubclass(part, ComponentConfig)]
     if not components or len(components) + (NoneType in parts) != len(parts):
         return None
     members: dict[str, type[ComponentConfig] | None] = {
-        part.model_fields["kind"].default: part for part in components
+        part.model_fields["kind"].default: part for part in components if part.trains
     }
     return members | ({"none": None} if NoneType in parts else {})

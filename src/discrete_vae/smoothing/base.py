@@ -44,6 +44,10 @@ class Smoothing(nn.Module, ABC):
     def bound_sharpness_(self, limit: float) -> None:
         """Set the upper bound of a trained parameter that brings zeta closer to z; others ignore it."""
 
+    def sharp_limit(self) -> Smoothing | None:
+        """zeta = z, if there is a limit of this transformation's parameter in which zeta becomes z; else None."""
+        return None
+
     def icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         """The marginal inverse CDF, differentiable in the logits and the transformation's parameters.
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_number
 from discrete_vae.smoothing.overlapping import OverlappingSmoothing, Slopes
+from discrete_vae.smoothing.sharp_limit import SharpLimit
 
 _MAX_B = 100.0  # the largest b for which the numbers of Newton steps were checked
 _STEPS = {torch.float32: 6, torch.float64: 9}
@@ -52,6 +53,10 @@ class OverlappingPower(OverlappingSmoothing):
     def extra_repr(self) -> str:
         """b."""
         return f"b={self.b:.4g}"
+
+    def sharp_limit(self) -> SharpLimit:
+        """zeta = z, where b is infinite."""
+        return SharpLimit()
 
     def _inverse(
         self, rho: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool

@@ -9,9 +9,9 @@ from discrete_vae.smoothing.spike import SpikeSmoothing
 
 
 class SharpLimit(SpikeSmoothing):
-    """zeta = z: the limit beta -> infinity of spike-and-exponential and of overlapping exponentials.
+    """zeta = z: the limit beta -> infinity of the exponentials and b -> infinity of the power functions.
 
-    It passes no gradient to the logits through zeta; it serves models that are trained.
+    It passes no gradient to the logits through zeta; it serves models that are trained, see `DiscreteVAE.discretized`.
 
     Source: Rolfe 2017, footnote in section spike-and-exponential.
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_number, values_are_known
 from discrete_vae.numerics import project_
 from discrete_vae.smoothing.parameter import OneParameterSmoothing
+from discrete_vae.smoothing.sharp_limit import SharpLimit
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
 
@@ -49,6 +50,10 @@ class BetaSmoothing(OneParameterSmoothing):
         known = values_are_known(self.beta) and not self.beta.is_meta
         beta = f"{self.beta.item():.4g}" if known else "unknown"
         return f"beta={beta}, trainable={isinstance(self.beta, nn.Parameter)}"
+
+    def sharp_limit(self) -> SharpLimit:
+        """zeta = z, where beta is infinite."""
+        return SharpLimit()
 
     def bound_sharpness_(self, limit: float) -> None:
         """Set the upper bound of beta.

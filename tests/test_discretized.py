@@ -1,0 +1,151 @@
+"""The limit of infinitely sharp smoothing: a model of its own on the weights of the trained one."""
+
+import copy
+from itertools import pairwise
+
+import pytest
+import torch
+
+from discrete_vae import (
+    RBM,
+    DiscreteVAE,
+    HierarchicalPosterior,
+    OverlappingPower,
+    SpikeExponential,
+)
+from discrete_vae.config import EvaluationConfig, ModelConfig, RBMConfig, SharpLimitConfig
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.evaluate import evaluate_model
+from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.experiments import load_experiment
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.nets.precision import set_precision
+from discrete_vae.smoothing.sharp_limit import SharpLimit
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_mean
+from tests.transformations import SMOOTHINGS
+
+LIMITED = ("spike-exponential", "overlapping-exponential", "overlapping-power")
+
+
+def make_model(smoothing):
+    torch.manual_seed(0)
+    posterior = HierarchicalPosterior(4, [[0], [1, 2]], (5,), smoothing)
+    model = DiscreteVAE(prior=RBM(2, 1), posterior=posterior, likelihood=BernoulliLikelihood((4,)))
+    with torch.no_grad():
+        for parameter in [*model.prior.parameters(), *model.decoder.parameters()]:
+            parameter.normal_()
+    return model.eval()
+
+
+@pytest.mark.parametrize("kind", SMOOTHINGS)
+def test_a_transformation_declares_its_limit(kind):
+    model = make_model(SMOOTHINGS[kind]())
+    assert (model.smoothing.sharp_limit() is not None) is (kind in LIMITED)
+    if kind not in LIMITED:
+        name = type(model.smoothing).__name__
+        rule = rf"smoothing must be a transformation with a limit in which zeta is z; received a {name}"
+        with pytest.raises(InvalidInputError, match=rule):
+            model.discretized()
+        return
+    limit = model.discretized()
+    drawn = limit.encode(torch.zeros(50, 4), seed=0)
+    assert torch.equal(drawn.zeta, drawn.z)
+    assert 0 < float(drawn.z.mean()) < 1
+    draw = limit.sample(20, num_sweeps=3, seed=0)
+    assert torch.equal(draw.mean, model.decode(draw.z))
+    assert torch.equal(limit.elbo(torch.zeros(5, 4)).value.isfinite(), torch.ones(5).bool())
+
+
+def test_the_trained_model_is_not_touched_and_weights_are_shared():
+    model = make_model(SpikeExponential(beta=2.0)).train()
+    set_precision(model, torch.bfloat16)
+    before, smoothing = copy.deepcopy(model.state_dict()), model.smoothing
+    limit = model.discretized()
+    assert limit.training
+    limit.eval()
+    limit.encode(torch.zeros(5, 4))
+    assert all(module.training for module in model.modules())
+    assert model.smoothing is smoothing
+    assert set(before) - set(limit.state_dict()) == {"posterior.smoothing.beta"}
+    for name, value in limit.state_dict().items():
+        assert torch.equal(value, before[name])
+        assert value.data_ptr() == model.state_dict()[name].data_ptr()
+    with torch.no_grad():
+        model.decoder.network.output.bias.fill_(50.0)
+    assert limit.sample(3, num_sweeps=1).mean.tolist() == [[1.0] * 4] * 3
+
+
+def test_it_is_saved_and_loaded_as_what_it_is(tmp_path):
+    config = ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2))
+    model = DiscreteVAE.from_config(config).eval()
+    limit = model.discretized()
+    loaded = DiscreteVAE.from_pretrained(limit.save_pretrained(tmp_path / "limit"))
+    assert loaded.config == limit.config == config.model_copy(update={"smoothing": SharpLimitConfig()})
+    assert model.config == config
+    assert isinstance(loaded.smoothing, SharpLimit)
+    x = torch.bernoulli(torch.full((4, 6), 0.5), generator=torch.Generator().manual_seed(0))
+    found = [
+        each.log_likelihood(x, 20, generator=torch.Generator().manual_seed(1)).value
+        for each in (limit, loaded)
+    ]
+    assert torch.equal(*found)
+    model.save_pretrained(tmp_path / "trained")  # its parts are still those of its config
+
+
+def test_training_refuses_it():
+    config = load_experiment("digits", "smoke")
+    fields = config.model_dump()
+    fields["model"]["smoothing"] = {"kind": "sharp"}
+    with pytest.raises(
+        InvalidInputError,
+        match=r"model\.smoothing must pass the gradients that training needs; received sharp\. Train with another kind",
+    ):
+        type(config)(**fields)
+
+
+def test_it_is_the_limit_of_large_parameters():
+    rho = torch.rand(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    logits = torch.linspace(-4, 4, 1000, dtype=torch.float64)
+    sharp, steep = SharpLimit().icdf(rho, logits), SpikeExponential(beta=1e6).double().icdf(rho, logits)
+    torch.testing.assert_close(sharp, steep, rtol=0, atol=1e-3)
+    power = OverlappingPower(b=100).icdf(rho, logits)
+    assert float((power - sharp).abs().mean()) < 0.03
+    assert SharpLimit().cdf(torch.tensor([0.0, 0.5, 1.0]), torch.zeros(3)).tolist() == [0.5, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("kind", ["ramps", "overlapping-power"])
+def test_an_evaluation_reports_the_limit_where_there_is_one(kind):
+    model, x = make_model(SMOOTHINGS[kind]()), torch.tensor([[1.0, 0.0, 1.0, 1.0]])
+    settings = EvaluationConfig(num_samples=30, num_annealed_chains=10, num_temperatures=20)
+    found = evaluate_model(model, x, settings).log_likelihood_limit
+    assert (found is None) is (kind == "ramps")
+    assert kind == "ramps" or found.num_samples == 30
+
+
+def test_importance_sampling_converges_to_the_sum_over_all_bits():
+    """log p(x) of the limit is a finite sum; more samples do not lower the mean, and the last mean is exact."""
+    model, x = make_model(SpikeExponential(beta=1.5)), torch.tensor([[1.0, 0.0, 1.0, 1.0]])
+    machine = enumerate_machine(model.prior)
+    log_z = float(machine.log_partition.detach())
+    with torch.no_grad():
+        log_joint = (
+            model.likelihood.log_prob(
+                model.decoder(machine.states.float()), x.expand(len(machine.states), -1)
+            ).double()
+            + machine.log_prob
+        )
+        exact = float(torch.logsumexp(log_joint, 0))
+    means = []
+    limit = model.discretized()
+    for num_samples, repeats in ((1, 400), (4, 400), (100, 400), (2000, 60)):
+        values = [
+            evaluate_log_likelihood(limit, x, log_partition=log_z, num_samples=num_samples, seed=seed).value
+            for seed in range(repeats)
+        ]
+        values = torch.tensor(values, dtype=torch.float64)
+        means.append((float(values.mean()), float(values.std()) / repeats**0.5))
+    for (low, error), (high, other) in pairwise(means):
+        assert high > low - 5 * (error + other)
+    assert means[0][0] < exact - 5 * means[0][1]
+    check_mean(values[:, None], torch.tensor([exact]), resolution=0.01)
