@@ -85,7 +85,14 @@ class SpikeExponential(SpikeSmoothing):
     @torch.no_grad()
     def project_(self) -> None:
         """Bring the parameter beta back between 0.01 and the bound."""
-        project_(self.beta, *self._limits.unbind())
+        low, high = self._limits.unbind()
+        if fuses(self.beta, self._limits):
+            from discrete_vae.compiled import projection
+
+            if projection.works():
+                projection.project_(self.beta, low, high)
+                return
+        project_(self.beta, low, high)
 
     def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         if (
