@@ -1,6 +1,7 @@
 """Adam in one pass takes torch's steps, whatever is small, missing, or kept in bfloat16 beside."""
 
 import copy
+import weakref
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 
 from discrete_vae.compiled import team
 from discrete_vae.nets.working_weight import WorkingWeight
-from discrete_vae.training import adam
+from discrete_vae.training import adam, address_table
 from discrete_vae.training.adam import Adam
 
 SHAPES = [(130, 300), (), (1,), (31,), (33,), (64, 3), (0,), (16_500,)]
@@ -111,10 +112,10 @@ def test_copies_are_rounded_to_nearest_even_and_nan_stays():
 
 @pytest.mark.skipif(not team.has_team(), reason="torch has no OpenMP of GNU's kind here")
 def test_the_result_does_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(adam, "SMALLEST_SHARED", 0)
+    monkeypatch.setattr(address_table, "SMALLEST_SHARED", 0)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(adam, "threads_for", lambda *arguments, threads=threads: threads)
+        monkeypatch.setattr(address_table, "threads_for", lambda *arguments, threads=threads: threads)
         mine = parameters()
         optimizer = Adam(mine)
         for step in range(3):
@@ -147,6 +148,42 @@ def test_a_strided_gradient_and_a_moved_parameter_are_read_where_they_are():
         one.step()
         other.step()
     torch.testing.assert_close(mine, right)
+
+
+def test_a_strided_gradient_that_is_written_over_is_read_anew():
+    mine, right = nn.Parameter(torch.ones(6, 4)), nn.Parameter(torch.ones(6, 4))
+    one, other = Adam([mine]), torch.optim.Adam([right])
+    mine.grad, right.grad = torch.ones(4, 6).T, torch.ones(4, 6).T
+    for step in range(3):
+        mine.grad.fill_(step - 1.5)
+        right.grad.fill_(step - 1.5)
+        one.step()
+        other.step()
+    torch.testing.assert_close(mine, right)
+
+
+def test_moments_that_are_replaced_are_used():
+    mine, right = nn.Parameter(torch.ones(5)), nn.Parameter(torch.ones(5))
+    one, other = Adam([mine], lr=0.1), torch.optim.Adam([right], lr=0.1)
+    for step in range(4):
+        mine.grad, right.grad = torch.full((5,), 1.0 + step), torch.full((5,), 1.0 + step)
+        one.step()
+        other.step()
+        for optimizer, parameter in ((one, mine), (other, right)):
+            optimizer.state[parameter] = {
+                name: torch.full_like(value, 7.0) for name, value in optimizer.state[parameter].items()
+            }
+    torch.testing.assert_close(mine, right)
+
+
+def test_gradients_that_are_forgotten_are_not_kept_alive():
+    mine = nn.Parameter(torch.ones(5))
+    optimizer = Adam([mine])
+    mine.grad = torch.ones(5)
+    kept = weakref.ref(mine.grad)
+    optimizer.step()
+    optimizer.zero_grad()
+    assert kept() is None
 
 
 def test_float64_is_torchs_own():

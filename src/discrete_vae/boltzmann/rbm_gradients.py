@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.numerics import differentiable_once
+from discrete_vae.numerics import differentiable_once, row_sum
 
 BIT_MEAN, MEAN_BIT, MEAN_MEAN = CASES = range(3)
 """What the left and the right unit of a pair give: the bit of the one sampled earlier, the mean of the other one."""
@@ -110,7 +110,8 @@ class NegativePhase(torch.autograd.Function):
             left: (chain, left), in {0,1}.
         """
         right = torch.addmm(bias[len(weight) :], left, weight).sigmoid_()
-        ctx.save_for_backward((left.T @ right).div_(len(left)), torch.cat([left.mean(0), right.mean(0)]))
+        ctx.num_chains = len(left)
+        ctx.save_for_backward(left.T @ right, torch.cat([row_sum(left), row_sum(right)]))
         return left.new_zeros(())
 
     @staticmethod
@@ -120,7 +121,8 @@ class NegativePhase(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, None]:
         """See the class."""
         of_weight, of_bias = ctx.saved_tensors
-        return of_weight * gradients[0], of_bias * gradients[0], None
+        of_chain = gradients[0] / ctx.num_chains
+        return of_weight * of_chain, of_bias * of_chain, None
 
 
 def _sides(bits: Tensor, mean: Tensor, case: int, num_left: int) -> tuple[Tensor, Tensor]:

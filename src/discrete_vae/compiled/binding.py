@@ -160,6 +160,8 @@ def _into(
     if name == "select_backward":
         gradient, _, axis, index = arguments
         return [place.zero_, partial(place.select(axis, index).copy_, gradient)]
+    if name == "sum" and not arguments[1:] and not keywords:
+        return [partial(torch.sum, arguments[0], dim=None, out=place)]
     if name == "where" and all(isinstance(each, Tensor) for each in arguments):
         return [partial(torch.where, *arguments, out=place)]
     if name in _WITH_OUT or str(function).removeprefix("aten.") in _REDUCTIONS:

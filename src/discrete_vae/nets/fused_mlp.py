@@ -17,7 +17,7 @@ from torch import Tensor
 
 from discrete_vae.nets.kernels import norm as kernel
 from discrete_vae.nets.mlp_parts import MLPParts
-from discrete_vae.numerics import differentiable_once
+from discrete_vae.numerics import differentiable_once, row_sum
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,10 @@ def _joints(inputs: Sequence[Tensor]) -> list[_Joint]:
 
 def _matrix(joint: _Joint, inputs: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     """The joined inputs, (row, column), contiguous."""
-    parts = inputs[joint.inputs[0] : joint.inputs[1]]
     rows = math.prod(joint.lead)
-    if len(parts) == 1:
-        return parts[0].to(dtype).reshape(rows, -1).contiguous()
-    matrix = torch.empty(rows, joint.stop - joint.start, dtype=dtype)
-    for part, place in zip(parts, matrix.split(joint.sizes, 1), strict=True):
-        place.copy_(part.reshape(rows, -1))
-    return matrix
+    # cast before they are joined: a recording casts once what many networks read
+    parts = [part.to(dtype).reshape(rows, -1) for part in inputs[slice(*joint.inputs)]]
+    return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts, 1)
 
 
 def _first_product(plan: _Plan, matrices: Sequence[Tensor], weight: Tensor) -> Tensor:
@@ -165,7 +161,7 @@ class _FusedMLP(torch.autograd.Function):
 
         gradient = gradients[0].reshape(-1, gradients[0].shape[-1])
         if parts.bias is not None and wants_parameter[-1]:
-            found[-1] = gradient.sum(0)
+            found[-1] = row_sum(gradient)
         gradient = gradient.to(weights[0].dtype).contiguous()
         for index in reversed(range(len(parts.norms))):
             hidden, out, statistics = keep[len(matrices) + 3 * index :][:3]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, values_are_known
+from discrete_vae.compiled.choice import fuses
 from discrete_vae.numerics import project_
 from discrete_vae.smoothing.parameter import OneParameterSmoothing
 from discrete_vae.smoothing.sharp_limit import SharpLimit
@@ -78,7 +79,14 @@ class BetaSmoothing(OneParameterSmoothing):
     @torch.no_grad()
     def project_(self) -> None:
         """Bring the parameter beta back between 0.01 and the bound."""
-        project_(self.beta, *self._limits.unbind())
+        low, high = self._limits.unbind()
+        if fuses(self.beta, self._limits):
+            from discrete_vae.compiled import projection
+
+            if projection.works():
+                projection.project_(self.beta, low, high)
+                return
+        project_(self.beta, low, high)
 
     def _parameter(self) -> Tensor:
         return self.beta

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.compiled.threads import threads_for
 from discrete_vae.compiled.trial import warn_of_failure
 from discrete_vae.nets.working_weight import WorkingWeight
-
-SMALLEST_SHARED = 200_000
-"""Elements from which a step is divided among threads."""
+from discrete_vae.training.address_table import AddressTable
 
 
 class Adam(torch.optim.Adam):
@@ -55,25 +51,28 @@ class Adam(torch.optim.Adam):
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
         self._working = {each.master: each for each in working}
-        self._pairs: list[tuple[nn.Parameter, WorkingWeight | None]] = []  # of all groups, in order
-        self._tables: dict[int, _Table] = {}
+        self._pairs: list[tuple[Tensor, Tensor]] = []  # of all groups, in order
+        self._tables: dict[int, AddressTable] = {}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients; memory that is lent for them comes back."""
         super().zero_grad(set_to_none)
         for each in self._working.values():
             each.clear_gradient()
+        for table in self._tables.values():
+            table.forget_gradients()
+
+    def refresh_copies(self) -> None:
+        """Bring the working copies to where their weights are, if those were changed by others."""
+        for each in self._working.values():
+            each.current()
 
     def gradient_leaves(self) -> list[Tensor]:
         """The tensors whose ``grad`` a step reads: parameters, or what products read in their place."""
         if len(self._pairs) != sum(len(group["params"]) for group in self.param_groups):
             parameters = [parameter for group in self.param_groups for parameter in group["params"]]
-            self._pairs = [(parameter, self._working.get(parameter)) for parameter in parameters]
-        return [
-            parameter if working is None else working.current()
-            for parameter, working in self._pairs
-            if parameter.requires_grad
-        ]
+            self._pairs = list(zip(parameters, self._leaves(parameters), strict=True))
+        return [leaf for parameter, leaf in self._pairs if parameter.requires_grad]
 
     def gradient_memory(self) -> list[Tensor]:
         """The memory that is lent for gradients."""
@@ -89,8 +88,6 @@ class Adam(torch.optim.Adam):
         Returns:
             What the closure returns.
         """
-        if not self._is_compiled():
-            return self._torch_step(closure)
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -98,128 +95,61 @@ class Adam(torch.optim.Adam):
         self.update()
         return loss
 
+    @torch.no_grad()
     def update(self) -> None:
         """`step` without a closure and without torch's hooks around it."""
-        if not self._is_compiled():
-            self.step()
+        tables = [self._table(*each) for each in enumerate(self.param_groups)] if works() else [None]
+        if None in tables:
+            self._torch_step()
             return
-        with torch.no_grad():
-            for index, group in enumerate(self.param_groups):
-                self._compiled_step(index, group)
-
-    def _is_compiled(self) -> bool:
-        """Whether the compiled pass can take the step."""
-        return all(_is_compiled(group) for group in self.param_groups) and works()
-
-    def _compiled_step(self, index: int, group: dict[str, Any]) -> None:
-        found = []
-        for parameter in group["params"]:
-            working = self._working.get(parameter)
-            gradient = parameter.grad if working is None else working.gradient
-            if gradient is not None:
-                found.append((parameter, working, gradient))
-        if not found:
-            return
-        table = self._tables.get(index)
-        if table is None or not table.fits(self.state, found):
-            for parameter, _, _ in found:
-                self._prepare(parameter)
-            table = self._tables[index] = _Table(self.state, found)
-        table.update(found, group)
-        changed = [parameter for parameter, _, _ in found]
-        torch.autograd.graph.increment_version(changed)
-        for _, working, _ in found:
-            if working is not None:
+        for table, group in zip(tables, self.param_groups, strict=True):
+            assert table is not None
+            # before the pass, which drives all that was just looked at out of the cache
+            torch.autograd.graph.increment_version(table.parameters)
+            for working in table.working:
                 working.written()
+            table.update(group)
 
-    def _prepare(self, parameter: Tensor) -> None:
-        """Make the moments of a parameter that has none yet, as torch does."""
-        state = self.state[parameter]
-        if not state:
-            state["step"] = torch.zeros((), dtype=torch.float32)
-            state["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
-            state["exp_avg_sq"] = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+    def _leaves(self, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+        """What has the gradient of each parameter."""
+        working = [self._working.get(parameter) for parameter in parameters]
+        pairs = zip(parameters, working, strict=True)
+        return [parameter if own is None else own.current() for parameter, own in pairs]
 
-    def _torch_step(self, closure: Callable[[], Any] | None) -> Any:
+    def _table(self, index: int, group: dict[str, Any]) -> AddressTable | None:
+        """What the compiled pass needs for a group; None where it cannot take the step."""
+        if group["amsgrad"] or group["maximize"] or group["decoupled_weight_decay"]:
+            return None
+        table, parameters = self._tables.get(index), group["params"]
+        if table is not None and table.fits(parameters, self.state):
+            return table
+        if not all(map(_is_plain, parameters)):
+            return None
+        leaves = self._leaves(parameters)
+        for parameter, leaf in zip(parameters, leaves, strict=True):
+            if leaf.grad is not None and not self.state[parameter]:
+                self.state[parameter].update(_first_moments(parameter))
+        table = self._tables[index] = AddressTable(parameters, leaves, self._working, self.state)
+        return table
+
+    def _torch_step(self) -> None:
         """Torch's own step, on gradients in the masters' precision."""
         for master, working in self._working.items():
             if working.dtype != master.dtype and working.gradient is not None:
                 master.grad = working.gradient.to(master.dtype)
-        loss = super().step(closure)
-        for working in self._working.values():
-            working.current()
-        return loss
+        super().step()
+        self.refresh_copies()
 
 
-class _Table:
-    """Addresses of what one group's step reads and writes, made once.
-
-    Args:
-        state: The optimizer's.
-        found: Each parameter with its working weight and its gradient.
-    """
-
-    def __init__(self, state: Any, found: list[tuple[Any, Any, Tensor]]) -> None:
-        from discrete_vae.training.adam_compiled import CHUNK, COPY, FIRST, MASTER, SECOND, STEP
-
-        self._of = [(parameter, working, state[parameter]["exp_avg"]) for parameter, working, _ in found]
-        self._addresses = np.zeros((len(found), 6), np.int64)
-        for row, (parameter, working, _) in zip(self._addresses, found, strict=True):
-            moments = state[parameter]
-            row[MASTER] = parameter.data_ptr()
-            row[FIRST], row[SECOND] = moments["exp_avg"].data_ptr(), moments["exp_avg_sq"].data_ptr()
-            row[STEP] = moments["step"].data_ptr()
-            if working is not None and working.dtype != parameter.dtype:
-                row[COPY] = working.current().data_ptr()
-        sizes = [parameter.numel() for parameter, _, _ in found]
-        self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        chunks = np.arange(0, self._starts[-1], CHUNK)
-        self._first_of_chunk = np.searchsorted(self._starts, chunks, side="right") - 1
-        self._scratch = np.empty((len(found), 2), np.float32)
-        self._masters = self._addresses[:, MASTER].tolist()
-
-    def fits(self, state: Any, found: list[tuple[Any, Any, Tensor]]) -> bool:
-        """Whether it is still about these parameters, where they are, with these moments."""
-        if len(found) != len(self._of):
-            return False
-        for (parameter, working, _), (own, own_working, moment), address in zip(
-            found, self._of, self._masters, strict=True
-        ):
-            if parameter is not own or working is not own_working or parameter.data_ptr() != address:
-                return False
-            if state[parameter].get("exp_avg") is not moment:
-                return False
-        return True
-
-    def update(self, found: list[tuple[Any, Any, Tensor]], group: dict[str, Any]) -> None:
-        """Run the pass."""
-        from discrete_vae.training.adam_compiled import GRADIENT, update
-
-        kept = [gradient if gradient.is_contiguous() else gradient.contiguous() for _, _, gradient in found]
-        self._addresses[:, GRADIENT] = [gradient.data_ptr() for gradient in kept]
-        beta1, beta2 = group["betas"]
-        update(
-            threads_for(int(self._starts[-1]), SMALLEST_SHARED),
-            self._addresses,
-            self._starts,
-            self._first_of_chunk,
-            self._scratch,
-            float(group["lr"]),
-            beta1,
-            beta2,
-            group["eps"],
-            float(group["weight_decay"]),
-        )
+def _first_moments(parameter: Tensor) -> dict[str, Tensor]:
+    """What a parameter starts with, as torch has it."""
+    first, second = (torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in range(2))
+    return {"step": torch.zeros((), dtype=torch.float32), "exp_avg": first, "exp_avg_sq": second}
 
 
-def _is_compiled(group: dict[str, Any]) -> bool:
-    """Whether the compiled pass can do what a group asks for."""
-    if group["amsgrad"] or group["maximize"] or group["decoupled_weight_decay"]:
-        return False
-    for parameter in group["params"]:
-        if parameter.dtype != torch.float32 or not parameter.is_cpu or not parameter.is_contiguous():
-            return False
-    return True
+def _is_plain(parameter: Tensor) -> bool:
+    """Whether the compiled pass can update it."""
+    return parameter.dtype == torch.float32 and parameter.is_cpu and parameter.is_contiguous()
 
 
 @cache
@@ -245,14 +175,12 @@ def _try() -> None:
     Raises:
         RuntimeError: If they are wrong.
     """
-    from discrete_vae.training.adam_compiled import update  # noqa: F401
-
     start = torch.linspace(-1, 1, 43, device="cpu")
     mine, right = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    table, other = Adam([mine], lr=0.1), torch.optim.Adam([right], lr=0.1)
+    other, state = torch.optim.Adam([right], lr=0.1), {mine: _first_moments(mine)}
     for gradient in (start.cos(), start.sin()):
         mine.grad, right.grad = gradient, gradient
-        table._compiled_step(0, table.param_groups[0])
+        AddressTable([mine], [mine], {}, state).update(other.param_groups[0])
         other.step()
     if not torch.allclose(mine, right, rtol=1e-4, atol=1e-6):
         raise RuntimeError("its numbers are wrong")

@@ -53,7 +53,6 @@ def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
         group["lr"] = rate * group[_FACTOR]
 
 
-@torch.no_grad()
 def decay_weights(optimizer: torch.optim.Optimizer) -> None:
     """Shrink the weights of groups that decay by 1 - step size * decay; call it before a step of the optimizer.
 
@@ -66,5 +65,6 @@ def decay_weights(optimizer: torch.optim.Optimizer) -> None:
     """
     for group in optimizer.param_groups:
         if group[_DECAY] > 0:
-            for parameter in group["params"]:
-                parameter.mul_(1 - group["lr"] * group[_DECAY])
+            with torch.no_grad():
+                for parameter in group["params"]:
+                    parameter.mul_(1 - group["lr"] * group[_DECAY])

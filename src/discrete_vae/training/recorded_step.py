@@ -14,6 +14,7 @@ from discrete_vae.compiled.replayed import ReplayedFunctions
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.kernels.choice import has_hooks
 from discrete_vae.noise import reseed
+from discrete_vae.numerics import row_sum
 from discrete_vae.objectives.elbo import loss_gradients
 from discrete_vae.training.adam import Adam
 from discrete_vae.training.evaluated_bound import EvaluatedBound
@@ -41,6 +42,8 @@ class RecordedStep:
     def __init__(self, model: DiscreteVAE, optimizer: Adam) -> None:
         self._model, self._optimizer = model, optimizer
         self._generator: torch.Generator | None = None  # one object, which a recording can go on using
+        self._weights: tuple[int, float, float] | None = None
+        self._seeds: tuple[Tensor, ...] = ()  # of these weights
         self.functions = ReplayedFunctions(self._state, _why_not(model))
 
     def take_gradients(
@@ -65,20 +68,22 @@ class RecordedStep:
         """
         if self._generator is None or self._generator.device != x.device:
             self._generator = torch.Generator(device=x.device)
-        seeds = loss_gradients(len(x), discrete, continuous, like=self._model.prior.bias)
-        leaves = self._optimizer.gradient_leaves()
-        evaluation = _Evaluation(self._model, self._optimizer, leaves, num_importance_samples)
-        inputs = (x, negative_phase, *seeds, reseed(self._generator, *noise_key))
+        weights = (len(x), discrete, continuous)
+        if weights != self._weights:
+            self._weights, self._seeds = weights, loss_gradients(*weights, like=self._model.prior.bias)
+        self._optimizer.refresh_copies()
+        evaluation = _Evaluation(self._model, self._optimizer, num_importance_samples)
+        inputs = (x, negative_phase, *self._seeds, reseed(self._generator, *noise_key))
         kind = (x.shape, x.dtype, negative_phase.shape, num_importance_samples, self._model.training)
         key = ("bound", *kind, torch.get_num_threads())
-        means, *found = self._call(key, evaluation, *inputs)
+        sums, *found = self._call(key, evaluation, *inputs)
         parts, gradients = found[:3], found[3:]
-        for leaf, gradient in zip(leaves, gradients, strict=True):
+        for leaf, gradient in zip(self._optimizer.gradient_leaves(), gradients, strict=True):
             if leaf.grad is not gradient:  # a recording gives the same memory again
                 leaf.grad = gradient
         reconstruction, relative, layers = (part.clone() for part in parts if part is not None)
-        assert means is not None
-        first, second, third = means.tolist()
+        assert sums is not None
+        first, second, third = (total / len(x) for total in sums.tolist())
         return EvaluatedBound(reconstruction, relative, layers, (first, second, third))
 
     def project_(self) -> None:
@@ -104,11 +109,10 @@ class RecordedStep:
 
 @dataclass(frozen=True, eq=False)
 class _Evaluation:
-    """The means of the parts of the bound, the parts, then the gradient by each leaf, None for those without one."""
+    """The sums of the parts of the bound, the parts, then the gradient by each leaf, None for those without one."""
 
     model: DiscreteVAE
     optimizer: Adam
-    leaves: Sequence[Tensor]
     num_importance_samples: int
 
     def __call__(self, x: Tensor, negative_phase: Tensor, *rest: Any) -> Sequence[Tensor | None]:
@@ -120,9 +124,10 @@ class _Evaluation:
         parts = model.elbo_parts(x, observed, of_prior, self.num_importance_samples, generator=generator)
         carrying = [(part, seed) for part, seed in zip(parts, seeds, strict=True) if part.requires_grad]
         outputs, weights = zip(*carrying, strict=True)
-        gradients = torch.autograd.grad(outputs, self.leaves, weights, allow_unused=True)
+        leaves = self.optimizer.gradient_leaves()
+        gradients = torch.autograd.grad(outputs, leaves, weights, allow_unused=True)
         values = [part.detach() for part in parts]
-        return torch.stack(values).mean(1), *values, *gradients
+        return row_sum(torch.stack(values, 1)), *values, *gradients
 
 
 def _why_not(model: nn.Module) -> str | None:

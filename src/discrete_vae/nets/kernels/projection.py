@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from discrete_vae.compiled.elementary import magnitude
+from discrete_vae.compiled.projection import moved
 from discrete_vae.compiled.rows import RowPass
 from discrete_vae.compiled.trial import check_close, tried
 from discrete_vae.compiled.vector_ir import Vector
@@ -26,12 +24,8 @@ def project_norm_(scale: Tensor, offset: Tensor) -> None:
 
 def _project(elements: list[Vector], _per_row: list[Vector]) -> tuple[list[Vector], list[Vector]]:
     scale, offset = elements
-    scale = _moved(scale, *SCALE_BOUNDS)
-    return [scale, _moved(offset, -scale, scale)], []
-
-
-def _moved(value: Vector, low: Vector | float, high: Vector | float) -> Vector:
-    return value.where(magnitude(value).reaches(math.inf), value.between(low, high))
+    scale = moved(scale, *SCALE_BOUNDS)
+    return [scale, moved(offset, -scale, scale)], []
 
 
 _PROJECT = RowPass("projection of a norm", _project, elements=2, outputs=2)
