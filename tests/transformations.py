@@ -5,6 +5,7 @@ from discrete_vae import (
     OverlappingExponential,
     OverlappingPower,
     SpikeExponential,
+    SpikeGaussian,
     SpikeSlab,
 )
 
@@ -14,6 +15,7 @@ SMOOTHINGS = {
     "ramps": MixtureOfRamps,
     "overlapping-exponential": lambda: OverlappingExponential(beta=4.0, trainable=True),
     "overlapping-power": lambda: OverlappingPower(b=20.0),
+    "spike-gaussian": lambda: SpikeGaussian(prior_loc=0.5),
 }
 """By the name that a config has for it; numbers are such that samples of some thousand draws show a wrong gradient."""
 
