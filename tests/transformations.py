@@ -1,5 +1,7 @@
 """One of each smoothing transformation, for the tests that run over all of them."""
 
+import torch
+
 from discrete_vae import (
     MixtureOfRamps,
     OverlappingExponential,
@@ -18,6 +20,11 @@ SMOOTHINGS = {
     "spike-gaussian": lambda: SpikeGaussian(prior_loc=0.5),
 }
 """By the name that a config has for it; numbers are such that samples of some thousand draws show a wrong gradient."""
+
+
+def of_prior(smoothing, like):
+    """What a transformation that depends on x takes after the logits, as the prior has it; nothing for others."""
+    return [torch.full_like(like, value) for value in smoothing.prior_parameters]
 
 
 def spike(beta):

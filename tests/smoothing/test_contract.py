@@ -10,7 +10,7 @@ from discrete_vae.config import SmoothingConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.smoothing.sharp_limit import SharpLimit
 from discrete_vae.testing import contracts
-from tests.transformations import SMOOTHINGS
+from tests.transformations import SMOOTHINGS, of_prior
 
 BETAS = (0.01, 0.05, 1.0, 3.0, 8.0, 20.0, 60.0, 200.0)
 
@@ -34,11 +34,6 @@ def transformations(betas, bs=(30.0,)):
         else:
             cases.append(pytest.param(config(), id=kind))
     return cases
-
-
-def of_prior(smoothing, like):
-    """What a transformation that depends on x takes after the logits."""
-    return [torch.full_like(like, value) for value in smoothing.prior_parameters]
 
 
 def accuracy(config):

@@ -9,7 +9,7 @@ import torch
 
 from discrete_vae import exact_log_partition
 from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.config import ModelConfig, RBMConfig, SpikeGaussianConfig
+from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.runs.checkpoint_store import CheckpointWriteError
@@ -48,20 +48,6 @@ def test_a_stopped_and_resumed_run_equals_an_unbroken_one(unbroken, tmp_path, st
     train_quietly(run)
     assert_same_state(final_state(run), final_state(unbroken[0]))
     assert run.checkpoints().best() == unbroken[0].checkpoints().best()
-
-
-def test_a_run_whose_smoothing_depends_on_x_goes_on_bit_for_bit(tmp_path):
-    model = CONFIG.model.model_copy(update={"smoothing": SpikeGaussianConfig()})
-    config = CONFIG.model_copy(update={"model": model})
-    whole, stopped = (start_run(tmp_path / name, config) for name in ("whole", "stopped"))
-    train_quietly(whole, config=config)
-    with pytest.raises(KeyboardInterrupt):
-        train_quietly(stopped, config=config, stop_at=8)
-    train_quietly(stopped, config=config)
-    assert_same_state(final_state(whole), final_state(stopped))
-    loaded = load_run(whole)
-    assert loaded.model.smoothing.parameter_names == ("loc", "scale")
-    assert bool(loaded.model.sample(4, seed=0).mean.isfinite().all())
 
 
 def test_the_state_holds_what_resuming_needs(unbroken):

@@ -31,7 +31,6 @@ CASES = {
     | {"training.num-importance-samples": "3", "training.importance-start": "0.5"},
     **{f"{kind} smoothing": {"model.smoothing": kind} for kind in SMOOTHINGS},
     "trained overlap": {"model.smoothing": "overlapping-exponential", "model.smoothing.trainable": "true"},
-    "smoothing that depends on x": {"model.smoothing": "spike-gaussian", "training.precision": "bfloat16"},
     "missing": {"model.missing": "true"},
     "probabilities": {"model.likelihood": "gaussian"},
     "averages": {"training.averaging.decay": "0.9"},
