@@ -11,6 +11,7 @@ from discrete_vae import (
     GraphBoltzmann,
     HierarchicalPosterior,
     SpikeExponential,
+    SpikeGaussian,
     SpikeSlab,
 )
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
@@ -52,6 +53,7 @@ CASES = {
         lambda: SpikeExponential(beta=1.5),
         60,
     ),
+    "depends on x": (lambda: RBM(1, 2), [[0, 2], [1]], (), lambda: SpikeGaussian(prior_loc=0.5), 32),
     "factorial": (lambda: FactorialBernoulli(2), [[0, 1]], (), lambda: SpikeExponential(beta=3.0), 16),
 }
 CASES |= {kind: (lambda: RBM(2, 1), [[0, 2], [1]], (), SMOOTHINGS[kind], 12) for kind in OVERLAPPING}
@@ -121,7 +123,16 @@ def quadrature_of(model, x, num_nodes):
         earlier = [zeta[:, list(group)] for group in groups[:index]]
         return posterior.norms[index](posterior.networks[index](features.expand(len(zeta), -1), *earlier))
 
-    return posterior_quadrature(logits, groups, model.smoothing, num_nodes)
+    return posterior_quadrature(logits, groups, model.smoothing, num_nodes, of_x(model, features))
+
+
+def of_x(model, features):
+    """What a transformation that depends on x has of it, (unit,) each, in the prior's order."""
+    if not model.smoothing.parameter_names:
+        return ()
+    order = [unit for group in model.posterior.groups for unit in group]
+    raw = model.posterior.parameter_network(features)
+    return [value[0, torch.tensor(order).argsort()] for value in model.smoothing.constrain(*raw)]
 
 
 def log_prior(model):
@@ -200,6 +211,14 @@ def check_bounds(model, exact, rounding):
         for k in (1, 10, 100)
     ]
     assert means[0] < means[1] < means[2] + 0.05
+
+
+def test_weights_as_if_r_cancelled_are_rejected(monkeypatch):
+    model, num_nodes = build("depends on x")
+    exact = exact_log_likelihood(model, num_nodes)
+    monkeypatch.setattr(SpikeGaussian, "log_ratio", lambda self, zeta, *_: torch.zeros_like(zeta))
+    estimate = model.log_likelihood(X, num_samples=4000, generator=torch.Generator().manual_seed(1))
+    assert not bool(((estimate.value - exact).abs() < 5.5 * estimate.std_error).all())
 
 
 def test_a_doubled_kl_gradient_is_rejected():

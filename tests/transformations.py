@@ -1,10 +1,13 @@
 """One of each smoothing transformation, for the tests that run over all of them."""
 
+import torch
+
 from discrete_vae import (
     MixtureOfRamps,
     OverlappingExponential,
     OverlappingPower,
     SpikeExponential,
+    SpikeGaussian,
     SpikeSlab,
 )
 
@@ -14,8 +17,14 @@ SMOOTHINGS = {
     "ramps": MixtureOfRamps,
     "overlapping-exponential": lambda: OverlappingExponential(beta=4.0, trainable=True),
     "overlapping-power": lambda: OverlappingPower(b=20.0),
+    "spike-gaussian": lambda: SpikeGaussian(prior_loc=0.5),
 }
 """By the name that a config has for it; numbers are such that samples of some thousand draws show a wrong gradient."""
+
+
+def of_prior(smoothing, like):
+    """What a transformation that depends on x takes after the logits, as the prior has it; nothing for others."""
+    return [torch.full_like(like, value) for value in smoothing.prior_parameters]
 
 
 def spike(beta):

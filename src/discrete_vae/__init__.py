@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from discrete_vae.smoothing.overlapping_power import OverlappingPower
     from discrete_vae.smoothing.ramps import MixtureOfRamps
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
+    from discrete_vae.smoothing.spike_gaussian import SpikeGaussian
     from discrete_vae.smoothing.spike_slab import SpikeSlab
     from discrete_vae.training.load import LoadedRun, load_run
     from discrete_vae.training.loop import TrainingResult
@@ -75,6 +76,7 @@ _LAZY_EXPORTS = {
     "RunningMoments": "samplers.moments",
     "ParallelTempering": "samplers.parallel_tempering",
     "SpikeExponential": "smoothing.spike_exponential",
+    "SpikeGaussian": "smoothing.spike_gaussian",
     "SpikeSlab": "smoothing.spike_slab",
     "TrainingResult": "training.loop",
     "TrajectoryTempering": "samplers.trajectory_tempering",
@@ -118,6 +120,7 @@ __all__ = [
     "ParallelTempering",
     "RunningMoments",
     "SpikeExponential",
+    "SpikeGaussian",
     "SpikeSlab",
     "TrainingResult",
     "TrajectoryTempering",

@@ -252,6 +252,9 @@ class DiscreteVAE(PretrainedModel):
             )
             reconstruction, kl_continuous = bound.reconstruction, bound.kl_continuous
         relative = kl_without_log_partition(self.prior, sample.logits, sample.bits, self.pair_order)
+        kl_of_zeta = sample.kl_of_zeta()
+        if kl_of_zeta is not None:
+            relative = relative + kl_of_zeta.sum(-1)
         if log_partition_gradient is not None:
             relative = relative + log_partition_gradient
         return reconstruction, relative.to(reconstruction.dtype), kl_continuous

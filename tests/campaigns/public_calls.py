@@ -98,6 +98,42 @@ def _of_smoothing() -> list[Call]:
             ),
             right_call(f"{name}.sample_zeta", law.sample_zeta, z=some_bits(10, 7), _free=one),
         ]
+    law = dv.SpikeGaussian(prior_loc=0.5)
+    of_x = {"loc": logits / 4, "scale": (logits / 4).exp()}
+    real = ("logits", "loc", "scale")
+    calls += [
+        right_call(
+            "SpikeGaussian.icdf",
+            lambda rho, logits, loc, scale: law.icdf(rho, logits, loc, scale),
+            rho=some_bits(10, 7) * 0.6,
+            logits=logits,
+            **of_x,
+            _free=("rho", *real),
+            _real=real,
+        ),
+        right_call(
+            "SpikeGaussian.cdf",
+            lambda zeta, logits, loc, scale: law.cdf(zeta, logits, loc, scale),
+            zeta=zeta,
+            logits=logits,
+            **of_x,
+            _free=("zeta", *real),
+            _real=("zeta", *real),
+        ),
+        right_call(
+            "SpikeGaussian.rsample",
+            lambda logits, loc, scale: law.rsample(logits, loc, scale),
+            logits=logits,
+            **of_x,
+            _free=real,
+            _real=real,
+            _optional=(),
+        ),
+        right_call("SpikeGaussian.sample_zeta", law.sample_zeta, z=some_bits(10, 7), _free=("z",)),
+        right_call(
+            "SpikeGaussian()", lambda **k: dv.SpikeGaussian(**k).max_ratio, prior_loc=0.3, max_ratio=2.0
+        ),
+    ]
     return [
         *calls,
         right_call("SpikeExponential()", lambda **k: dv.SpikeExponential(**k).beta, beta=3.0, max_beta=6.0),

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from discrete_vae import HierarchicalPosterior, SpikeExponential
+from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeGaussian
 from discrete_vae.posteriors.base import Posterior, PosteriorSample
 from discrete_vae.testing import posterior_contracts as contracts
 from tests.transformations import SMOOTHINGS
@@ -100,6 +100,35 @@ class CutOff(Changed):
         return {name: getattr(right, name).detach() for name in ("zeta", "logits", "bits")} | {
             "zeta": right.zeta.detach().requires_grad_()
         }
+
+
+class ForgottenParameters(Changed):
+    """Says that prior and posterior share r."""
+
+    def change(self, right):
+        return {"smoothing": None, "parameters": ()}
+
+
+class WrongOrder(Changed):
+    """The parameters are not in the prior's order."""
+
+    def change(self, right):
+        return {"parameters": tuple(value.flip(-1) for value in right.parameters)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "check", "message"),
+    [
+        (ForgottenParameters, contracts.check_sample, "does not say whether its smoothing depends on x"),
+        (WrongOrder, contracts.check_law, "chi-square"),
+    ],
+)
+def test_faults_in_what_depends_on_x_are_found(kind, check, message):
+    posterior = build(GROUPS["in order"], SpikeGaussian(), kind)
+    with torch.no_grad():
+        posterior.parameter_network.norm.offset.copy_(torch.linspace(-1, 1, 8))
+    with pytest.raises(AssertionError, match=message):
+        check(posterior, FEATURES)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from discrete_vae import HierarchicalPosterior, SpikeExponential
+from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeGaussian
 from discrete_vae.config import PosteriorConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.nets.mlp import MLP
 
 GROUPS = {
     "in order": [[0, 1], [2], [3, 4]],
@@ -92,6 +93,71 @@ def test_logits_pass_the_bounded_norm():
     logits = posterior.rsample(torch.rand(500, 6)).logits
     deviation = (logits - logits.mean(0)).abs().mean(0)
     torch.testing.assert_close(deviation, torch.full((5,), 2.0), rtol=0.2, atol=0)
+
+
+class TestWhatDependsOnX:
+    """Parameters of the smoothing: of x alone, in the prior's order, and nothing where they are not asked for."""
+
+    def build(self, groups, **options):
+        torch.manual_seed(0)
+        return HierarchicalPosterior(6, groups, (7,), SpikeGaussian(prior_loc=0.5), **options)
+
+    @pytest.mark.parametrize("name", GROUPS)
+    def test_each_unit_has_its_own_in_the_priors_order(self, name):
+        posterior = self.build(GROUPS[name]).eval()
+        place = [unit for group in GROUPS[name] for unit in group].index(3)
+        with torch.no_grad():
+            posterior.parameter_network.norm.offset[5 + place] = 2.0  # log scale of unit 3
+        loc, scale = (value.detach() for value in posterior.rsample(torch.rand(9, 6)).parameters)
+        assert loc.shape == scale.shape == (9, 5)
+        assert scale.mean(0).argmax() == 3
+        assert float(scale[:, 3].min()) > 3 > float(scale[:, :3].max())
+
+    def test_zeta_of_a_group_is_drawn_with_its_own(self):
+        posterior, x = self.build(GROUPS["interleaved"]).eval(), torch.rand(4, 6)
+        with torch.no_grad():
+            posterior.parameter_network.norm.offset.copy_(torch.linspace(-2, 2, 10))
+        sample = posterior.rsample(x, num_samples=50, generator=torch.Generator().manual_seed(1))
+        again = posterior.smoothing.cdf(sample.zeta, sample.logits, *sample.parameters).detach()
+        noise = torch.rand(50, 4, 5, generator=torch.Generator().manual_seed(1))
+        order = torch.tensor([unit for group in GROUPS["interleaved"] for unit in group]).argsort()
+        found = (again - noise[..., order]).abs()[sample.z == 1]
+        assert float(found.max()) < 1e-6
+
+    def test_the_groups_hold_the_further_term(self):
+        posterior = self.build(GROUPS["interleaved"])
+        sample = posterior.rsample(torch.rand(40, 6))
+        kl = sample.kl_of_zeta()
+        for group in sample.groups:
+            assert torch.equal(group.kl_of_zeta, kl[:, group.units])
+        assert float(kl.detach().min()) >= 0
+        assert float(kl.detach().mean()) < 0.1  # it begins near the prior
+
+    def test_log_prob_is_of_z_and_of_zeta_beside_the_priors(self):
+        posterior = self.build(GROUPS["interleaved"])
+        sample = posterior.rsample(torch.rand(10, 6))
+        q = torch.sigmoid(sample.logits)
+        of_z = torch.where(sample.z == 1, q, 1 - q).log().sum(-1)
+        laws = torch.distributions.Normal(*sample.parameters), torch.distributions.Normal(0.5, 1.0)
+        of_zeta = [torch.where(sample.z == 1, law.log_prob(sample.zeta), 0.0).sum(-1) for law in laws]
+        torch.testing.assert_close(sample.log_prob(), of_z + of_zeta[0] - of_zeta[1], rtol=1e-4, atol=1e-5)
+
+    def test_a_network_of_ones_own(self):
+        asked = []
+
+        def make(sizes, size):
+            asked.append((list(sizes), size))
+            return MLP(sizes, size)
+
+        assert isinstance(self.build(GROUPS["in order"], network=make).parameter_network.network, MLP)
+        assert asked == [([6], 2), ([6, 2], 1), ([6, 2, 1], 2), ([6], 10)]
+
+    def test_others_pay_nothing(self):
+        posterior = build(GROUPS["in order"])
+        assert not hasattr(posterior, "parameter_network")
+        sample = posterior.rsample(torch.rand(9, 6))
+        assert (sample.smoothing, sample.parameters, sample.kl_of_zeta()) == (None, (), None)
+        assert all(group.kl_of_zeta is None for group in sample.groups)
 
 
 class TestErrors:

@@ -10,7 +10,7 @@ from discrete_vae.config import SmoothingConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.smoothing.sharp_limit import SharpLimit
 from discrete_vae.testing import contracts
-from tests.transformations import SMOOTHINGS
+from tests.transformations import SMOOTHINGS, of_prior
 
 BETAS = (0.01, 0.05, 1.0, 3.0, 8.0, 20.0, 60.0, 200.0)
 
@@ -75,10 +75,11 @@ LIMIT = pytest.param(None, id="sharp limit")
 def test_nan_logits_are_no_spike(config):
     """zeta = 0 would say z = 0 and hide a broken network."""
     smoothing = SharpLimit() if config is None else instantiate(config)
-    rho, logits = torch.tensor([0.1, 0.9, 0.5, 0.5]), torch.tensor([math.nan, math.nan, 0.0, math.inf])
-    for zeta in (smoothing.icdf(rho, logits), smoothing.rsample(logits)):
+    rho, logits = torch.tensor([0.1, 0.9, 0.5, 0.6]), torch.tensor([math.nan, math.nan, 0.0, math.inf])
+    parameters = of_prior(smoothing, rho)
+    for zeta in (smoothing.icdf(rho, logits, *parameters), smoothing.rsample(logits, *parameters)):
         assert zeta.isnan().tolist() == [True, True, False, False]
-    assert smoothing.icdf(rho, logits)[3] > 0
+    assert smoothing.icdf(rho, logits, *parameters)[3] > 0
 
 
 class WrongCdf(SpikeExponential):
@@ -129,8 +130,9 @@ class TestErrors:
 
     @pytest.mark.parametrize("rho", [-0.1, 1.0, 1.5, float("nan")])
     def test_domain_of_rho(self, config, rho):
+        smoothing, logits = instantiate(config), torch.zeros(1)
         with pytest.raises(InvalidInputError, match="rho must"):
-            instantiate(config).icdf(torch.tensor([rho]), torch.zeros(1))
+            smoothing.icdf(torch.tensor([rho]), logits, *of_prior(smoothing, logits))
 
     @pytest.mark.parametrize("method", ["cdf", "bits", "sample_z"])
     def test_shapes(self, config, method):
@@ -140,8 +142,19 @@ class TestErrors:
     def test_no_cdf_of_nan(self, config):
         smoothing = instantiate(config)
         with pytest.raises(InvalidInputError, match="zeta must hold numbers; received a value of nan"):
-            smoothing.cdf(torch.tensor([0.5, math.nan]), torch.zeros(2))
-        assert smoothing.cdf(torch.tensor([-1.0, 2.0]), torch.zeros(2)).tolist() == [0.0, 1.0]
+            smoothing.cdf(torch.tensor([0.5, math.nan]), torch.zeros(2), *of_prior(smoothing, torch.zeros(2)))
+        below, above = smoothing.support
+        ends = torch.tensor([max(below - 1, -1e30), min(above + 1, 1e30)])
+        assert smoothing.cdf(ends, torch.zeros(2), *of_prior(smoothing, ends)).tolist() == [0.0, 1.0]
+
+    def test_parameters_that_are_not_named(self, config):
+        smoothing, zeros = instantiate(config), torch.zeros(2)
+        more = [*of_prior(smoothing, zeros), torch.ones(2)]
+        for method in (smoothing.icdf, smoothing.cdf, smoothing.bits):
+            with pytest.raises(InvalidInputError, match="parameters must be"):
+                method(zeros, zeros, *more)
+        with pytest.raises(InvalidInputError, match="parameters must be"):
+            smoothing.rsample(zeros, *more)
 
     def test_z_must_be_binary(self, config):
         with pytest.raises(

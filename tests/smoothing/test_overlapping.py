@@ -8,7 +8,7 @@ import torch
 from discrete_vae import MixtureOfRamps, OverlappingExponential, OverlappingPower
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.prepared_noise import DrawnNoise
-from tests.transformations import OVERLAPPING, SMOOTHINGS
+from tests.transformations import OVERLAPPING, SMOOTHINGS, of_prior
 
 
 def noise_and_logits(rows=2000, scale=3.0):
@@ -139,14 +139,16 @@ def test_low_precision_never_enters_the_formulas(kind):
     smoothing = SMOOTHINGS[kind]()
     rho, logits = (value.bfloat16() for value in noise_and_logits(500))
     rho = rho.clamp(2.0**-8, 1 - 2.0**-8)
-    wide = smoothing.icdf(rho.float(), logits.float())
-    assert torch.equal(smoothing.icdf(rho, logits), wide.bfloat16())
+    narrow = [logits, *of_prior(smoothing, logits)]
+    law = [value.float() for value in narrow]
+    wide = smoothing.icdf(rho.float(), *law)
+    assert torch.equal(smoothing.icdf(rho, *narrow), wide.bfloat16())
     assert torch.equal(
-        smoothing.cdf(wide.bfloat16(), logits),
-        smoothing.cdf(wide.bfloat16().float(), logits.float()).bfloat16(),
+        smoothing.cdf(wide.bfloat16(), *narrow),
+        smoothing.cdf(wide.bfloat16().float(), *law).bfloat16(),
     )
     # networks in bfloat16 beside float32 latents
-    mixed = smoothing.icdf(rho.float(), logits)
+    mixed = smoothing.icdf(rho.float(), *narrow)
     assert mixed.dtype == torch.float32
     assert torch.equal(mixed, wide)
 

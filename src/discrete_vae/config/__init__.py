@@ -70,6 +70,7 @@ from discrete_vae.config.smoothing import (
     SharpLimitConfig,
     SmoothingConfig,
     SpikeExponentialConfig,
+    SpikeGaussianConfig,
     SpikeSlabConfig,
 )
 from discrete_vae.config.training import (
@@ -132,6 +133,7 @@ __all__ = [
     "SharpLimitConfig",
     "SmoothingConfig",
     "SpikeExponentialConfig",
+    "SpikeGaussianConfig",
     "SpikeSlabConfig",
     "StepRateConfig",
     "TrainingConfig",

@@ -62,6 +62,29 @@ class OverlappingPowerConfig(ComponentConfig):
     )
 
 
+class SpikeGaussianConfig(ComponentConfig):
+    """Spike-and-Gaussian smoothing, which depends on x (paper section sec:spike-and-gaussian)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.spike_gaussian:SpikeGaussian"
+    kind: Literal["spike-gaussian"] = "spike-gaussian"
+    prior_loc: Factor = Field(default=0.0, ge=-10, description="Mean of the prior's Gaussian.")
+    max_ratio: Factor = Field(
+        default=3.0,
+        gt=0,
+        le=10,
+        description="Bound on mean over standard deviation of the posterior's Gaussians.",
+    )
+    log_scale_bound: Factor = Field(
+        default=5.0,
+        gt=0,
+        le=20,
+        description="Bound on the log standard deviation of the posterior's Gaussians.",
+    )
+    shifted: bool = Field(
+        default=False, description="Whether to use the paper's shifted form, whose gradients are biased."
+    )
+
+
 class SharpLimitConfig(ComponentConfig):
     """zeta = z, in a model that was trained with another transformation (paper section spike-and-exponential)."""
 
@@ -76,6 +99,7 @@ SmoothingConfig = Annotated[
     | MixtureOfRampsConfig
     | OverlappingExponentialConfig
     | OverlappingPowerConfig
+    | SpikeGaussianConfig
     | SharpLimitConfig,
     Field(discriminator="kind"),
 ]

@@ -20,6 +20,9 @@ def kl_to_boltzmann(
 ) -> Tensor:
     """KL[q(z, zeta | x) || p(z, zeta)] = sum_j E[-H(q_j)] + E[E(z)] + log Z, where r(zeta|z) cancels.
 
+    Of groups whose transformation depends on x, sum_i E[q_i KL[q(zeta_i | z_i, x) || r(zeta_i | z_i)]] is added (eq.
+    vae-loss-input-dependent-zeta), which is analytic too.
+
     An unbiased value, given log Z, and an unbiased gradient for the posterior's and the prior's parameters. The
     entropy of each group is analytic. In the energy a linear term takes q; a pair takes the bit of the unit sampled
     earlier and q of the later one, and two units of one group take both q. The bits carry (1-z)/(1-q) dq, taken in
@@ -54,13 +57,17 @@ def kl_to_boltzmann(
     group_of_unit, to_prior_order = _layout(groups, energy.num_units)
     logits = _gather([group.logits for group in groups], to_prior_order)
     bits = _gather([group.bits for group in groups], to_prior_order)
-    return kl_without_log_partition(energy, logits, bits, energy.pair_order(group_of_unit)) + log_z
+    kl = kl_without_log_partition(energy, logits, bits, energy.pair_order(group_of_unit)) + log_z
+    for group in groups:
+        if group.kl_of_zeta is not None:
+            kl = kl + group.kl_of_zeta.sum(-1)
+    return kl
 
 
 def kl_without_log_partition(
     energy: BoltzmannMachine, logits: Tensor, bits: Tensor, order: nn.Module
 ) -> Tensor:
-    """`kl_to_boltzmann` less log Z, of tensors in the prior's order.
+    """`kl_to_boltzmann` less log Z, of tensors in the prior's order; the KL of z alone.
 
     Args:
         energy: The prior.

@@ -12,6 +12,7 @@ from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.posteriors.latent_group import LatentGroup
 from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,6 +25,8 @@ class PosteriorSample(ShowsShapes):
         logits: Log-odds of each unit given x and the earlier groups.
         bits: E[z | zeta] with the gradient that a pair term of the prior's energy needs, see `Smoothing.bits`.
         group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
+        smoothing: The transformation if it depends on x; None if prior and posterior share it.
+        parameters: What it has of x beside the logits, (batch, unit) each; none if it does not depend on x.
     """
 
     z: Tensor
@@ -31,6 +34,8 @@ class PosteriorSample(ShowsShapes):
     logits: Tensor
     bits: Tensor
     group_of_unit: Tensor
+    smoothing: InputDependentSmoothing | None = None
+    parameters: tuple[Tensor, ...] = ()
 
     @property
     def groups(self) -> tuple[LatentGroup, ...]:
@@ -39,26 +44,40 @@ class PosteriorSample(ShowsShapes):
             (self.group_of_unit == group).nonzero().flatten()
             for group in range(int(self.group_of_unit.max()) + 1)
         ]
+        kl = self.kl_of_zeta()
         return tuple(
             LatentGroup(
                 logits=self.logits[..., units],
                 zeta=self.zeta[..., units],
                 bits=self.bits[..., units],
                 units=units,
+                kl_of_zeta=None if kl is None else kl[..., units],
             )
             for units in places
         )
 
+    def kl_of_zeta(self) -> Tensor | None:
+        """sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)] of each unit, (..., batch, unit), nats; None where it is 0."""
+        return None if self.smoothing is None else self.smoothing.kl(self.logits, *self.parameters)
+
     def log_prob(self) -> Tensor:
-        """log q(z | zeta, x) = sum over units of log Bernoulli(z; sigmoid(l)), (..., batch), nats."""
-        return bernoulli_log_prob(self.z, self.logits).sum(-1)
+        """log q(z, zeta | x) - log r(zeta|z), what stands under log p(z) in importance weights; (..., batch), nats.
+
+        Where prior and posterior share r, it is the sum over units of log Bernoulli(z; sigmoid(l)).
+        """
+        of_z = bernoulli_log_prob(self.z, self.logits).sum(-1)
+        if self.smoothing is None:
+            return of_z
+        return of_z - self.smoothing.log_ratio(self.zeta, *self.parameters).sum(-1)
 
 
 class Posterior(nn.Module, ABC):
     """q(z, zeta | x) = prod_j r(zeta_j | z_j) q(z_j | zeta_<j, x) over groups of units, each q(z_j | .) factorial.
 
     A subclass draws group after group and says in which group each unit is; `discrete_vae.testing.posterior_contracts`
-    checks that what it draws is what it says. It reads the encoder's features, never x.
+    checks that what it draws is what it says. It reads the encoder's features, never x. In place of r a transformation
+    may have a q(zeta_j | z_j, x), whose parameters are then the subclass's to make, see
+    `discrete_vae.smoothing.input_dependent`.
 
     Args:
         num_features: Length of the last axis of the features.

@@ -16,7 +16,9 @@ from discrete_vae.nets.network import NetworkFactory
 from discrete_vae.noise import open_uniform
 from discrete_vae.posteriors.base import Posterior, PosteriorSample
 from discrete_vae.posteriors.groups import check_groups, contiguous_groups
+from discrete_vae.posteriors.parameter_network import ParameterNetwork
 from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
 
 
 class HierarchicalPosterior(Posterior):
@@ -24,7 +26,8 @@ class HierarchicalPosterior(Posterior):
 
     Each group has its own network of [features of x, zeta_1, ..., zeta_(j-1)]; what it gives passes an L1 batch norm
     with the paper's bounds, whatever the network is: without it the posterior collapses. One group is the factorial
-    posterior.
+    posterior. A transformation that depends on x gets its parameters from one more network, of the features alone, for
+    all units.
 
     Source: Rolfe 2017, eq. approx-post-dist, section architecture; the paper's networks have two hidden layers of
     2000 units.
@@ -36,7 +39,8 @@ class HierarchicalPosterior(Posterior):
         hidden: Widths of the hidden layers of each network; empty makes the logits linear.
         smoothing: The transformation r(zeta|z); it becomes a part of this module.
         num_units: Needed only where groups is a number.
-        network: Makes the network of each group, in place of the MLPs that hidden describes.
+        network: Makes the network of each group, and that of a transformation's parameters, in place of the MLPs that
+            hidden describes.
 
     Raises:
         InvalidInputError: If a size is not a positive integer, or the groups do not cover each unit once.
@@ -89,6 +93,9 @@ class HierarchicalPosterior(Posterior):
             make([num_features, *sizes[:index]], size) for index, size in enumerate(sizes)
         )
         self.norms = nn.ModuleList(L1BatchNorm(size, bounded=True) for size in sizes)
+        if isinstance(smoothing, InputDependentSmoothing):
+            num_parameters = len(smoothing.parameter_names)
+            self.parameter_network = ParameterNetwork(num_features, len(order), num_parameters, make)
 
     def rsample(
         self, features: Tensor, *, num_samples: int | None = None, generator: torch.Generator | None = None
@@ -104,21 +111,35 @@ class HierarchicalPosterior(Posterior):
         front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
         shape = (*front, len(features), self.num_units)
         noise = open_uniform(features, shape=shape, generator=generator).split(self._sizes, -1)
+        smoothing = self.smoothing if isinstance(self.smoothing, InputDependentSmoothing) else None
+        parameters = () if smoothing is None else smoothing.constrain(*self.parameter_network(features))
         zetas: list[Tensor] = []
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         if num_samples is not None:  # passes over many samples gain more than a copy costs
             noise = [rho.contiguous() for rho in noise]
-        for network, norm, rho in zip(self.networks, self.norms, noise, strict=True):
+        by_group = zip(self.networks, self.norms, noise, self._split(parameters), strict=True)
+        for network, norm, rho, own in by_group:
             logits = norm(network(features, *zetas))
             if logits.shape != rho.shape:  # the first group's are shared by all samples
                 logits = logits.expand(rho.shape)
-            drawn = self.smoothing.draw(rho, logits, generator=generator)
+            drawn = self.smoothing.draw(rho, logits, *own, generator=generator)
             zetas.append(drawn.zeta)
             parts.append((drawn.z, logits, drawn.bits))
         z, logits, bits = (self._gather(part) for part in zip(*parts, strict=True))
-        return PosteriorSample(z, self._gather(zetas), logits, bits, self.group_of_unit)
+        parameters = tuple(self._to_prior(value) for value in parameters)
+        zeta = self._gather(zetas)
+        return PosteriorSample(z, zeta, logits, bits, self.group_of_unit, smoothing, parameters)
+
+    def _split(self, parameters: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+        """Parameters of all units by group, which are in the order of sampling."""
+        if not parameters:
+            return [()] * len(self._sizes)
+        return list(zip(*(value.split(self._sizes, -1) for value in parameters), strict=True))
 
     def _gather(self, parts: Sequence[Tensor]) -> Tensor:
         """Bring tensors by group to one tensor in the prior's order."""
-        joint = torch.cat(list(parts), dim=-1)
+        return self._to_prior(torch.cat(list(parts), dim=-1))
+
+    def _to_prior(self, joint: Tensor) -> Tensor:
+        """Bring units from the order of sampling to the prior's."""
         return joint if self._in_order else joint.index_select(-1, self._to_prior_order)

@@ -22,6 +22,8 @@ class LatentGroup(ShowsShapes):
         bits: (..., unit of the group), from `Smoothing.bits` of that very zeta and these logits.
         units: (unit of the group,) int64, their places in the prior; None in every group of a list means that
             the groups cover 0..n-1 in order.
+        kl_of_zeta: (..., unit of the group), sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)], nats, from
+            `InputDependentSmoothing.kl`; None for a transformation that does not depend on x, where r cancels.
 
     Raises:
         InvalidInputError: If the shapes differ or units does not fit them.
@@ -31,11 +33,14 @@ class LatentGroup(ShowsShapes):
     zeta: Tensor
     bits: Tensor
     units: Tensor | None = None
+    kl_of_zeta: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Check that the shapes agree."""
         check_tensor("logits", self.logits, (..., "unit"))
-        for name in ("zeta", "bits"):
+        for name in ("zeta", "bits", "kl_of_zeta"):
+            if name == "kl_of_zeta" and self.kl_of_zeta is None:
+                continue
             value = check_tensor(name, getattr(self, name), (..., self.logits.shape[-1]))
             if value.shape != self.logits.shape:
                 shapes = f"{tuple(value.shape)} and {tuple(self.logits.shape)}"

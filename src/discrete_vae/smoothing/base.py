@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import Axis, check_tensor, check_unit_interval, values_are_readable
+from discrete_vae.checks import (
+    Axis,
+    check_finite,
+    check_tensor,
+    check_unit_interval,
+    values_are_readable,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import open_uniform
 from discrete_vae.records import ShowsShapes
@@ -37,9 +45,23 @@ class Smoothing(nn.Module, ABC):
     With q(z = 1) = sigmoid(l), the marginal q(zeta) = sum_z q(z) r(zeta|z) has an inverse CDF that is
     differentiable in l almost everywhere, so that gradients flow through zeta = F^-1(rho), rho ~ U(0,1).
 
+    Most are the same for every x. One that is not, see `discrete_vae.smoothing.input_dependent`, names the parameters
+    of each unit that it takes after the logits.
+
     Source: Rolfe 2017, section continuous-variable, eq. discrete-VAE-approx-zeta.
 
+    Attributes:
+        support: The least and the greatest zeta; zeta has all values between them, or only some.
+        parameter_names: What a unit's law has of x beside its logit, in the order of the arguments.
     """
+
+    support: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    parameter_names: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def prior_parameters(self) -> tuple[float, ...]:
+        """The parameters of r(zeta|z), in the order of `parameter_names`."""
+        return ()
 
     def bound_sharpness_(self, limit: float) -> None:
         """Set the upper bound of a trained parameter that brings zeta closer to z; others ignore it."""
@@ -48,78 +70,91 @@ class Smoothing(nn.Module, ABC):
         """zeta = z, if there is a limit of this transformation's parameter in which zeta becomes z; else None."""
         return None
 
-    def icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
+    def icdf(self, rho: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         """The marginal inverse CDF, differentiable in the logits and the transformation's parameters.
 
         Args:
             rho: (..., unit), in [0, 1).
             logits: (..., unit), log-odds of z; broadcast with rho.
+            parameters: What `parameter_names` names, (..., unit) each; broadcast with logits.
 
         Returns:
             zeta, (..., unit).
 
         Raises:
-            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, or rho
-                lies outside [0, 1).
+            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, rho lies
+                outside [0, 1), or the parameters are not those that are named.
         """
-        self._check_pair("rho", rho, logits)
+        shape = self._check_pair("rho", rho, logits)
+        self._check_parameters(shape, parameters)
         check_unit_interval("rho", rho)
         if values_are_readable(rho) and bool((rho == 1).any()):
             raise InvalidInputError("rho", "must be below 1", "a value of 1", "Draw it with torch.rand.")
-        return self._icdf(rho, logits)
+        return self._icdf(rho, logits, *parameters)
 
-    def cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
+    def cdf(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         """The marginal CDF F(zeta), differentiable in all of its arguments.
 
         Args:
             zeta: (..., unit), any number; F is 0 below the domain of zeta and 1 above it.
             logits: (..., unit), log-odds of z; broadcast with zeta.
+            parameters: As in `icdf`.
 
         Returns:
             (..., unit), in [0, 1].
 
         Raises:
-            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, or zeta holds
-                NaN.
+            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, zeta holds
+                NaN, or the parameters are not those that are named.
         """
-        self._check_pair("zeta", zeta, logits)
+        shape = self._check_pair("zeta", zeta, logits)
+        self._check_parameters(shape, parameters)
         if values_are_readable(zeta) and bool(zeta.isnan().any()):
             raise InvalidInputError(
                 "zeta", "must hold numbers", "a value of nan", "Look at where zeta is made."
             )
-        return self._cdf(zeta, logits)
+        return self._cdf(zeta, logits, *parameters)
 
-    def rsample(self, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+    def rsample(
+        self, logits: Tensor, *parameters: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor:
         """Draw zeta from its marginal by the inverse CDF.
 
         Args:
             logits: (..., unit), log-odds of z.
+            parameters: As in `icdf`.
             generator: Source of rho; None means torch's global generator.
 
         Returns:
             zeta, (..., unit), carrying the gradient of the inverse CDF.
 
         Raises:
-            InvalidInputError: If logits is not a floating-point tensor.
+            InvalidInputError: If logits is not a floating-point tensor, or the parameters are not those that are
+                named.
         """
         check_tensor("logits", logits, (...,))
-        return self._icdf(open_uniform(logits, generator=generator), logits)
+        self._check_parameters(logits.shape, parameters)
+        return self._icdf(open_uniform(logits, generator=generator), logits, *parameters)
 
-    def bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
+    def bits(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         """E[z | zeta, l], with the gradient that a pair term of the prior's energy needs.
 
         Args:
             zeta: (..., unit), as `rsample` or `icdf` returned it for these logits.
             logits: (..., unit).
+            parameters: As in `icdf`; they may be left out where zeta determines z.
 
         Returns:
             (..., unit), in [0, 1]; exactly z where zeta determines it.
 
         Raises:
-            InvalidInputError: If an argument is not a floating-point tensor or the shapes do not broadcast.
+            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, or there are
+                parameters other than those that are named.
         """
-        self._check_pair("zeta", zeta, logits)
-        return self._bits(zeta, logits)
+        shape = self._check_pair("zeta", zeta, logits)
+        if parameters:
+            self._check_parameters(shape, parameters)
+        return self._bits(zeta, logits, *parameters)
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
         """`icdf`, `sample_z` and `bits` together, of checked arguments, as posteriors draw.
@@ -170,23 +205,42 @@ class Smoothing(nn.Module, ABC):
         """`bits` of checked arguments."""
 
     def check_zeta(self, zeta: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
-        """Return zeta if it is a floating-point tensor of that shape inside the transformation's domain, [0, 1].
+        """Return zeta if it is a floating-point tensor of that shape inside the transformation's `support`.
 
         Raises:
             InvalidInputError: If it is anything else.
         """
         repair = "Draw it with encode, or with the smoothing's rsample or sample_zeta."
-        return check_unit_interval("zeta", check_tensor("zeta", zeta, shape), repair=repair)
+        checked = check_tensor("zeta", zeta, shape)
+        if self.support == (-math.inf, math.inf):
+            readable = values_are_readable(checked)
+            return check_finite("zeta", checked, repair=repair) if readable else checked
+        return check_unit_interval("zeta", checked, repair=repair)
+
+    def _check_parameters(self, shape: torch.Size, parameters: Sequence[Tensor]) -> None:
+        """Check that there is one tensor per named parameter, and that all of them broadcast with a shape."""
+        names = self.parameter_names
+        if len(parameters) != len(names):
+            rule = f"must be {' and '.join(names)}, after logits" if names else "must be left out"
+            repair = f"{type(self).__name__} takes {len(names) or 'no'} parameters of x."
+            raise InvalidInputError("parameters", rule, f"{len(parameters)} tensors", repair)
+        for name, value in zip(names, parameters, strict=True):
+            shape = _broadcast(name, check_tensor(name, value, (...,)).shape, shape)
 
     @staticmethod
-    def _check_pair(name: str, value: Tensor, logits: Tensor) -> None:
-        """Check that two tensors are floating-point and broadcast."""
+    def _check_pair(name: str, value: Tensor, logits: Tensor) -> torch.Size:
+        """Check that two tensors are floating-point and broadcast; to which shape."""
         check_tensor(name, value, (...,))
         check_tensor("logits", logits, (...,))
-        try:
-            torch.broadcast_shapes(value.shape, logits.shape)
-        except RuntimeError:
-            received = f"{tuple(value.shape)} and {tuple(logits.shape)}"
-            raise InvalidInputError(
-                name, "must broadcast with logits", received, "Give both (..., unit)."
-            ) from None
+        return _broadcast(name, value.shape, logits.shape)
+
+
+def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:
+    """What a tensor's shape and that of the logits broadcast to."""
+    try:
+        return torch.broadcast_shapes(shape, other)
+    except RuntimeError:
+        received = f"{tuple(shape)} and {tuple(other)}"
+        raise InvalidInputError(
+            name, "must broadcast with logits", received, "Give both (..., unit)."
+        ) from None

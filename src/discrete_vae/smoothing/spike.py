@@ -1,4 +1,4 @@
-"""Transformations with a spike: zeta = 0 exactly when z = 0."""
+"""Transformations with a spike at 0 and a density on (0, 1]."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ from torch import Tensor
 
 from discrete_vae.checks import check_binary, check_tensor
 from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import clamped, differentiable_once, not_outward, softplus
+from discrete_vae.numerics import clamped, differentiable_once, not_outward
 from discrete_vae.smoothing.base import SmoothedDraw
 from discrete_vae.smoothing.parameter import OneParameterSmoothing
+from discrete_vae.smoothing.spike_at_zero import SpikeAtZero
 from discrete_vae.smoothing.widened import widened
 
 
-class SpikeSmoothing(OneParameterSmoothing):
+class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
     """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density on (0, 1].
 
     Subclasses give the density's survival function and its inverse; everything is written in
     v = (1 - rho) / q, where z = 1 exactly when v < 1. Unlike rho + q - 1, v does not cancel in float32 when q is
     small.
     """
-
-    def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Read z off zeta; see `Smoothing.sample_z`."""
-        self._check_pair("zeta", zeta, logits)
-        return _read_z(zeta.detach())
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw zeta from r(zeta|z); see `Smoothing.sample_zeta`.
@@ -68,18 +64,6 @@ class SpikeSmoothing(OneParameterSmoothing):
         (zeta, logits), dtype = widened(zeta, logits)
         inside = torch.sigmoid(-logits) + torch.sigmoid(logits) * (1 - self._survival(zeta.clamp(0, 1)))
         return torch.where(zeta < 0, 0.0, inside).to(dtype)
-
-    def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
-        # value z; backward (1-z)/(1-q) dq/dl = (1-z) q, and softplus(l) is the function with slope q.
-        # Written so, there is no division by 1-q and nothing to clamp (eq. J-gradient-z-0).
-        z = _read_z(zeta.detach()).to(logits.dtype)
-        slope = softplus(logits)
-        return z + (1 - z) * (slope - slope.detach())
-
-
-def _read_z(zeta: Tensor) -> Tensor:
-    """1 where zeta is not 0; a NaN comes out, or a broken network would look like z = 1."""
-    return torch.where(zeta.abs() > 0, 1.0, zeta)
 
 
 class PlainDraw(torch.autograd.Function):

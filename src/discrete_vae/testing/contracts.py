@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from itertools import product
 
 import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
 from discrete_vae.testing.enumeration import conditional_logits, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
 
@@ -35,7 +37,7 @@ def check_float32(
     """icdf in float32: finite with finite gradients, increasing in rho, and inverted by the CDF.
 
     Args:
-        smoothing: A float32 transformation with zeta in [0, 1].
+        smoothing: A float32 transformation; one that depends on x is tried with several parameters.
         tolerance: Largest |F(zeta) - rho| where zeta is not at an atom of its law.
         rho: Values to try; None means `rho_grid`.
         num_ulps: By how many units in its last place zeta may be off besides. Above 0 where F is so steep that it
@@ -45,32 +47,47 @@ def check_float32(
         AssertionError: If a law is broken; names the logit.
     """
     rho = rho_grid() if rho is None else rho
-    for value in _LOGITS:
+    low, high = smoothing.support
+    for raw, value in product(_raw_parameters(smoothing), _LOGITS):
+        law = f"at logit {value}" + (f" and numbers {raw}" if raw else "")
         logits = torch.full_like(rho, value).requires_grad_()
-        zeta = smoothing.icdf(rho, logits)
-        inputs = [logits, *(p for p in smoothing.parameters() if p.requires_grad)]
+        parameters = _parameters(smoothing, [torch.full_like(rho, each) for each in raw])
+        zeta = smoothing.icdf(rho, logits, *parameters)
+        inputs = [logits, *parameters, *(p for p in smoothing.parameters() if p.requires_grad)]
         gradients = torch.autograd.grad(zeta.sum(), inputs)
-        assert bool(zeta.isfinite().all()), f"zeta is not finite at logit {value}"
-        assert all(bool(g.isfinite().all()) for g in gradients), f"a gradient is not finite at logit {value}"
-        assert bool(((zeta >= 0) & (zeta <= 1)).all()), f"zeta leaves [0, 1] at logit {value}"
-        assert bool((zeta.diff() >= -1e-6).all()), f"zeta decreases in rho at logit {value}"
+        assert bool(zeta.isfinite().all()), f"zeta is not finite {law}"
+        assert all(bool(g.isfinite().all()) for g in gradients), f"a gradient is not finite {law}"
+        assert bool(((zeta >= low) & (zeta <= high)).all()), f"zeta leaves [{low:g}, {high:g}] {law}"
+        assert bool((zeta.diff() >= -1e-6).all()), f"zeta decreases in rho {law}"
         with torch.no_grad():
-            error = _inversion_error(smoothing, rho, logits, zeta, num_ulps)
+            error = _inversion_error(smoothing, rho, zeta, [logits, *parameters], num_ulps)
         worst = float(error.max()) if len(error) else 0.0
-        assert worst < tolerance, f"|F(zeta) - rho| is {worst:.2g} at logit {value}, above {tolerance:.2g}"
+        assert worst < tolerance, f"|F(zeta) - rho| is {worst:.2g} {law}, above {tolerance:.2g}"
+
+
+def _raw_parameters(smoothing: Smoothing) -> list[tuple[float, ...]]:
+    """Numbers from which a transformation that depends on x makes parameters to try; one empty tuple for others."""
+    return list(product((-4.0, 0.0, 1.5), repeat=len(smoothing.parameter_names)))
+
+
+def _parameters(smoothing: Smoothing, raw: list[Tensor]) -> list[Tensor]:
+    """Parameters that can be differentiated by, one per tensor of raw numbers."""
+    if not isinstance(smoothing, InputDependentSmoothing):
+        return []
+    return [value.detach().requires_grad_() for value in smoothing.constrain(*raw)]
 
 
 def _inversion_error(
-    smoothing: Smoothing, rho: Tensor, logits: Tensor, zeta: Tensor, num_ulps: int
+    smoothing: Smoothing, rho: Tensor, zeta: Tensor, law: list[Tensor], num_ulps: int
 ) -> Tensor:
     """By how much rho lies outside of F(zeta), zeta being known up to its last digits."""
     if num_ulps == 0:
-        return (smoothing.cdf(zeta, logits) - rho).abs()[zeta != 0]
+        return (smoothing.cdf(zeta, *law) - rho).abs()[zeta != 0]
     low, high = zeta, zeta
     for _ in range(num_ulps):
         low, high = torch.nextafter(low, torch.tensor(0.0)), torch.nextafter(high, torch.tensor(1.0))
     wide, below, above = copy.deepcopy(smoothing).double(), zeta == 0, zeta == 1
-    low, high = (wide.cdf(end.double(), logits.double()) for end in (low, high))
+    low, high = (wide.cdf(end.double(), *(each.double() for each in law)) for end in (low, high))
     low, high = low.masked_fill(below, 0), high.masked_fill(above, 1)  # smaller numbers are rounded to these
     return torch.maximum(low - rho.double(), rho.double() - high).clamp_min(0)
 
@@ -88,20 +105,26 @@ def check_pointwise_gradient(smoothing: Smoothing, *, num_draws: int = 2000, see
     generator = torch.Generator().manual_seed(seed)
     rho = torch.rand(num_draws, generator=generator, dtype=torch.float64)
     logits = (8 * torch.randn(num_draws, generator=generator, dtype=torch.float64)).requires_grad_()
-    zeta = smoothing.icdf(rho, logits)
+    raw = [
+        torch.randn(num_draws, generator=generator, dtype=torch.float64) for _ in smoothing.parameter_names
+    ]
+    of_draw = [logits, *_parameters(smoothing, raw)]
+    zeta = smoothing.icdf(rho, *of_draw)
     # near 0 and 1 the rounding of zeta itself is all of a steep F's slope
-    away_from_atoms = (zeta > 1e-9) & (zeta < 1 - 1e-9)
+    low, high = smoothing.support
+    away_from_atoms = (zeta.abs() > 1e-9) & (zeta > low + 1e-9) & (zeta < high - 1e-9)
     assert int(away_from_atoms.sum()) > num_draws // 8, "too few draws away from the atoms"
-    rho, zeta = rho[away_from_atoms], zeta[away_from_atoms]
+    zeta = zeta[away_from_atoms]
     fixed = zeta.detach().requires_grad_()
-    value = smoothing.cdf(fixed, logits[away_from_atoms])
+    value = smoothing.cdf(fixed, *(each[away_from_atoms] for each in of_draw))
     (density,) = torch.autograd.grad(value.sum(), fixed, retain_graph=True)
-    got, slope = (
-        torch.autograd.grad(y.sum(), logits, retain_graph=True)[0][away_from_atoms] for y in (zeta, value)
-    )
-    torch.testing.assert_close(got, -slope / density, rtol=1e-6, atol=1e-12)
+    for each in of_draw:
+        got, slope = (
+            torch.autograd.grad(y.sum(), each, retain_graph=True)[0][away_from_atoms] for y in (zeta, value)
+        )
+        torch.testing.assert_close(got, -slope / density, rtol=1e-6, atol=1e-12)
     for parameter in (p for p in smoothing.parameters() if p.requires_grad):
-        for index in range(0, len(rho), max(1, len(rho) // 20)):
+        for index in range(0, len(zeta), max(1, len(zeta) // 20)):
             got = torch.autograd.grad(zeta[index], parameter, retain_graph=True)[0]
             slope = torch.autograd.grad(value[index], parameter, retain_graph=True)[0]
             torch.testing.assert_close(got, -slope / density[index], rtol=1e-6, atol=1e-9)
@@ -113,7 +136,8 @@ def check_joint_law(
     """rsample, sample_z, bits and sample_zeta describe one joint law of (z, zeta).
 
     q(z=1) is sigmoid(l); given z, both the posterior's zeta and r(zeta|z) spread over equally likely bins of the
-    CDF at saturated logits; and bits is E[z | zeta, l].
+    CDF at saturated logits, of a transformation that depends on x with the parameters of either; and bits is
+    E[z | zeta, l].
 
     Raises:
         AssertionError: If a law is broken, each with false-alarm rate 1e-6.
@@ -122,7 +146,11 @@ def check_joint_law(
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         logits = torch.full((num_draws,), logit, dtype=torch.float64)
-        zeta = smoothing.rsample(logits, generator=generator)
+        zero = torch.zeros(1, dtype=torch.float64)
+        of_prior, of_x = (
+            _parameters(smoothing, [zero + raw for _ in smoothing.parameter_names]) for raw in (0.0, 0.7)
+        )
+        zeta = smoothing.rsample(logits, *of_x, generator=generator)
         z = smoothing.sample_z(zeta, logits, generator=generator)
         q = torch.sigmoid(logits[:1])
         check_frequencies(torch.stack([(z == 0).sum(), (z == 1).sum()]), torch.cat([1 - q, q]))
@@ -131,8 +159,8 @@ def check_joint_law(
         for value in (0.0, 1.0):
             saturated = torch.full((num_draws,), 45.0 if value else -45.0, dtype=torch.float64)
             again = smoothing.sample_zeta(torch.full_like(logits, value), generator=generator)
-            for draws in (zeta[z == value], again):
-                levels = smoothing.cdf(draws, saturated[: len(draws)])
+            for draws, parameters in ((zeta[z == value], of_x), (again, of_prior)):
+                levels = smoothing.cdf(draws, saturated[: len(draws)], *parameters)
                 if bool((draws == 0).all()):  # the spike itself
                     continue
                 counts = torch.histc(levels, bins=20, min=0, max=1)

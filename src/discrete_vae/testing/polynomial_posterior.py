@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from discrete_vae.posteriors.groups import check_groups
 from discrete_vae.posteriors.latent_group import LatentGroup
 from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
 from discrete_vae.testing.quadrature import PosteriorQuadrature, posterior_quadrature
 
 
@@ -21,10 +22,16 @@ class PolynomialPosterior(nn.Module):
         smoothing: The transformation, a part of this module.
         offset: a, one number per unit.
         seed: Seed of C and D, standard normal.
+        of_x: What a transformation that depends on x has of it: for each parameter one number per unit.
     """
 
     def __init__(
-        self, groups: Sequence[Sequence[int]], smoothing: Smoothing, offset: Sequence[float], seed: int = 0
+        self,
+        groups: Sequence[Sequence[int]],
+        smoothing: Smoothing,
+        offset: Sequence[float],
+        seed: int = 0,
+        of_x: Sequence[Sequence[float]] = (),
     ) -> None:
         super().__init__()
         self.groups = check_groups(groups)
@@ -34,6 +41,7 @@ class PolynomialPosterior(nn.Module):
         self.offset = nn.Parameter(torch.tensor(offset, dtype=torch.float64))
         self.linear = nn.Parameter(torch.randn(n, n, dtype=torch.float64, generator=generator))
         self.square = nn.Parameter(torch.randn(n, n, dtype=torch.float64, generator=generator))
+        self.of_x = nn.ParameterList(torch.tensor(values, dtype=torch.float64) for values in of_x)
 
     def logits(self, group: int, zeta: Tensor) -> Tensor:
         """Logits of one group, given zeta (..., unit) with zeros where not yet sampled; (..., unit of the group)."""
@@ -46,12 +54,18 @@ class PolynomialPosterior(nn.Module):
         groups = []
         for index, units in enumerate(self.groups):
             logits = self.logits(index, zeta)
-            of_group = self.smoothing.rsample(logits, generator=generator)
+            parameters = [value[list(units)] for value in self.of_x]
+            of_group = self.smoothing.rsample(logits, *parameters, generator=generator)
             bits = self.smoothing.bits(of_group, logits)
-            groups.append(LatentGroup(logits=logits, zeta=of_group, bits=bits, units=torch.tensor(units)))
+            kl = None
+            if isinstance(self.smoothing, InputDependentSmoothing):
+                kl = self.smoothing.kl(logits, *parameters)
+            places = torch.tensor(units)
+            group = LatentGroup(logits=logits, zeta=of_group, bits=bits, units=places, kl_of_zeta=kl)
+            groups.append(group)
             zeta = zeta.index_copy(1, torch.tensor(units), of_group)
         return groups, zeta
 
     def quadrature(self, num_nodes: int) -> PosteriorQuadrature:
         """The same posterior on a product grid."""
-        return posterior_quadrature(self.logits, self.groups, self.smoothing, num_nodes)
+        return posterior_quadrature(self.logits, self.groups, self.smoothing, num_nodes, list(self.of_x))

@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from discrete_vae.posteriors.base import Posterior, PosteriorSample
-from discrete_vae.smoothing.spike import SpikeSmoothing
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
+from discrete_vae.smoothing.spike_at_zero import SpikeAtZero
+from discrete_vae.testing.goodness_of_fit import check_frequencies, check_mean
+
+_SATURATED = 45.0  # sigmoid is 1 to the last digit of float64
 
 
 def check_sample(posterior: Posterior, features: Tensor) -> None:
@@ -34,6 +37,8 @@ def check_sample(posterior: Posterior, features: Tensor) -> None:
         posterior.rsample(features, generator=_seeded(1)).zeta,
         posterior.rsample(features, generator=_seeded(1)).zeta,
     ), "the generator does not govern the noise"
+    parameters = [posterior.rsample(features, generator=_seeded(seed)).parameters for seed in (0, 1)]
+    assert all(map(torch.equal, *parameters)), "the smoothing's parameters depend on more than the features"
 
 
 def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
@@ -42,9 +47,16 @@ def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
     posterior.smoothing.check_zeta(sample.zeta, sample.z.shape)
     expected = posterior.smoothing.bits(sample.zeta, sample.logits)
     torch.testing.assert_close(sample.bits, expected, msg="bits are not those of zeta and logits")
-    if isinstance(posterior.smoothing, SpikeSmoothing):
+    if isinstance(posterior.smoothing, SpikeAtZero):
         assert torch.equal(sample.z, (sample.zeta != 0).to(sample.z.dtype)), "z does not belong to zeta"
     assert torch.equal(sample.group_of_unit, posterior.group_of_unit), "the sample has other groups"
+    depends_on_x = isinstance(posterior.smoothing, InputDependentSmoothing)
+    given = posterior.smoothing if depends_on_x else None
+    assert sample.smoothing is given, "the sample does not say whether its smoothing depends on x"
+    names = posterior.smoothing.parameter_names
+    assert len(sample.parameters) == len(names), f"the sample has not the parameters {names}"
+    for value in sample.parameters:
+        assert value.shape == sample.z.shape[-2:], "a parameter of the smoothing is not (batch, unit)"
 
 
 def check_groups(posterior: Posterior, features: Tensor) -> None:
@@ -79,7 +91,7 @@ def _check_function(earlier: Tensor, logits: Tensor, position: int) -> None:
 def check_law(
     posterior: Posterior, features: Tensor, *, num_batches: int = 50, batch_size: int = 1000
 ) -> None:
-    """That the drawn z have the law that the logits state; alpha 1e-6.
+    """That z have the law that the logits state, and zeta that of the smoothing's parameters; alpha 1e-6 each.
 
     q(z | x) is the product of the stated conditionals exactly if, over all subsets of units, the product of the
     residuals z_i - q_i has mean 0: the residual of the unit that is drawn last has mean 0 given all others.
@@ -92,12 +104,18 @@ def check_law(
     """
     n = posterior.num_units
     subsets = ((torch.arange(1, 2**n)[:, None] >> torch.arange(n)) & 1).bool()
-    generator, rows = _seeded(3), []
+    generator, rows, levels = _seeded(3), [], []
     for _ in range(num_batches):
         with torch.no_grad():
             sample = posterior.rsample(features[:1], num_samples=batch_size, generator=generator)
         residual = (sample.z - torch.sigmoid(sample.logits))[:, 0]
         rows.append(torch.where(subsets, residual[:, None], 1.0).prod(-1).mean(0))
+        given_z = torch.where(sample.z == 1, _SATURATED, -_SATURATED)
+        level = posterior.smoothing.cdf(sample.zeta, given_z, *sample.parameters)
+        levels.append(level[sample.z == 1])
+    if posterior.smoothing.parameter_names:  # others were looked at with the transformation
+        counts = torch.histc(torch.cat(levels), bins=20, min=0, max=1)
+        check_frequencies(counts, torch.full((20,), 0.05, dtype=counts.dtype))
     check_mean(torch.stack(rows), torch.zeros(len(subsets), dtype=features.dtype))
 
 

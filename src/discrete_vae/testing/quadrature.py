@@ -1,7 +1,8 @@
 """Exact expectations over smoothed binary units, by Gauss-Jacobi quadrature in float64.
 
 A unit's nodes are pairs (z, zeta) with weights r(zeta|z) d zeta, taken from the transformation's CDF at saturated
-logits; they share nothing with its inverse CDF, and the posterior's probabilities stay outside of them.
+logits; they share nothing with its inverse CDF, and the posterior's probabilities stay outside of them. Of a
+transformation that depends on x the weights are q(zeta | z, x) d zeta, and each node knows log q(zeta | z, x) - log r.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.smoothing.overlapping_power import OverlappingPower
 
 _SATURATED = 45.0  # sigmoid is 1 to the last digit of float64
+_JUST_BELOW_ZERO = -1e-30
+_LEFT_OUT = 1e-12  # of a law without bounds, at either end
 
 LogitsFunction = Callable[[int, Tensor], Tensor]
 """(group index, zeta (node, unit) with zeros where not yet sampled) -> (node, unit of the group)."""
@@ -26,43 +29,85 @@ LogitsFunction = Callable[[int, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class UnitNodes:
-    """Quadrature nodes of one unit: z (node,), zeta (node,), weight (node,) = r(zeta|z) d zeta."""
+    """Quadrature nodes of one unit, (node,) each.
+
+    Attributes:
+        z: In {0,1}.
+        zeta: Smoothed values.
+        weight: q(zeta | z, x) d zeta.
+        log_ratio: log q(zeta | z, x) - log r(zeta|z), nats; 0 where the transformation does not depend on x.
+    """
 
     z: Tensor
     zeta: Tensor
     weight: Tensor
+    log_ratio: Tensor
 
 
-def unit_nodes(smoothing: Smoothing, num_nodes: int) -> UnitNodes:
-    """Nodes of one unit of a transformation whose zeta lies in [0, 1].
+def unit_nodes(smoothing: Smoothing, num_nodes: int, parameters: Sequence[Tensor] = ()) -> UnitNodes:
+    """Nodes of one unit.
 
     Args:
         smoothing: A float64 transformation; weights are differentiable in its parameters.
         num_nodes: Nodes for each z that has a density.
+        parameters: What the unit's law has of x, scalars, in which weights are differentiable too; none stand for the
+            prior's.
 
     Returns:
         The nodes; for each z the weights sum to 1.
     """
-    zs, zetas, weights = [], [], []
+    of_prior = prior_parameters(smoothing)
+    parameters = tuple(parameters) or of_prior
+    nodes = []
     for z in (0.0, 1.0):
         logits = torch.tensor([_SATURATED if z else -_SATURATED], dtype=torch.float64)
-        atom = smoothing.cdf(torch.zeros(1, dtype=torch.float64), logits)
+        around = torch.tensor([_JUST_BELOW_ZERO, 0.0], dtype=torch.float64)
+        atom = smoothing.cdf(around, logits, *parameters).diff()
         if float(atom.detach()) > 0.5:  # a spike at zero
-            zeta, weight = torch.zeros(1, dtype=torch.float64), atom
+            zeta, weight, log_ratio = torch.zeros(1, dtype=torch.float64), atom, torch.zeros_like(atom)
         else:
-            points, widths = _nodes_of_density(smoothing, num_nodes, at_one=z == 1)
-            zeta = points.requires_grad_()
-            total = smoothing.cdf(zeta, logits).sum()
-            (density,) = torch.autograd.grad(total, zeta, create_graph=True)
-            zeta, weight = zeta.detach(), density * widths
-        zs.append(torch.full_like(zeta, z))
-        zetas.append(zeta)
-        weights.append(weight)
-    return UnitNodes(torch.cat(zs), torch.cat(zetas), torch.cat(weights))
+            zeta, widths = _nodes_of_density(smoothing, num_nodes, logits, parameters, at_one=z == 1)
+            density = _density(smoothing, zeta, logits, parameters)
+            weight, log_ratio = density * widths, torch.zeros_like(density)
+            if parameters:
+                log_ratio = density.log() - _density(smoothing, zeta, logits, of_prior).log()
+        nodes.append((torch.full_like(zeta, z), zeta, weight, log_ratio))
+    return UnitNodes(*(torch.cat(part) for part in zip(*nodes, strict=True)))
 
 
-def _nodes_of_density(smoothing: Smoothing, num_nodes: int, *, at_one: bool) -> tuple[Tensor, Tensor]:
-    """Nodes on [0, 1] and their widths, for a density that may have the pole of a power function at one end."""
+def prior_parameters(smoothing: Smoothing) -> tuple[Tensor, ...]:
+    """What a transformation that depends on x has in the prior's r(zeta|z), scalars; none for others."""
+    return tuple(torch.tensor(value, dtype=torch.float64) for value in smoothing.prior_parameters)
+
+
+def _density(smoothing: Smoothing, zeta: Tensor, logits: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    zeta = zeta.detach().requires_grad_()
+    total = smoothing.cdf(zeta, logits, *parameters).sum()
+    return torch.autograd.grad(total, zeta, create_graph=True)[0]
+
+
+@torch.no_grad()
+def _interval(smoothing: Smoothing, logits: Tensor, parameters: Sequence[Tensor]) -> tuple[float, float]:
+    """Where the law of zeta is: all but `_LEFT_OUT` of it at either end."""
+    ends = []
+    for level in (_LEFT_OUT, 1 - _LEFT_OUT):
+        below, above = -1e3, 1e3
+        for _ in range(60):
+            middle = (below + above) / 2
+            value = smoothing.cdf(torch.tensor([middle], dtype=torch.float64), logits, *parameters)
+            below, above = (middle, above) if float(value) < level else (below, middle)
+        ends.append(above)
+    return ends[0], ends[1]
+
+
+def _nodes_of_density(
+    smoothing: Smoothing, num_nodes: int, logits: Tensor, parameters: Sequence[Tensor], *, at_one: bool
+) -> tuple[Tensor, Tensor]:
+    """Nodes and their widths; on [0, 1] for a density that may have the pole of a power function at one end."""
+    if not np.isfinite(smoothing.support).all():
+        low, high = _interval(smoothing, logits, parameters)
+        points, widths = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(num_nodes))
+        return low + (points + 1) / 2 * (high - low), widths * (high - low) / 2
     exponent = 1 / smoothing.b - 1 if isinstance(smoothing, OverlappingPower) else 0.0
     points, weights = (
         torch.from_numpy(part) for part in roots_sh_jacobi(num_nodes, exponent + 1, exponent + 1)
@@ -73,18 +118,42 @@ def _nodes_of_density(smoothing: Smoothing, num_nodes: int, *, at_one: bool) -> 
 
 @dataclass(frozen=True, eq=False)
 class JointNodes:
-    """Quadrature nodes of several units: z and zeta (node, unit), weight (node,) = prod_i r(zeta_i|z_i) d zeta_i."""
+    """Quadrature nodes of several units.
+
+    Attributes:
+        z: (node, unit).
+        zeta: (node, unit).
+        weight: prod_i q(zeta_i | z_i, x) d zeta_i, (node,).
+        log_ratio: sum_i log q(zeta_i | z_i, x) - log r(zeta_i|z_i), (node,), nats.
+    """
 
     z: Tensor
     zeta: Tensor
     weight: Tensor
+    log_ratio: Tensor
 
 
-def joint_nodes(smoothing: Smoothing, num_units: int, num_nodes: int) -> JointNodes:
-    """The product grid of `unit_nodes` over units; (num_nodes + 1)^n nodes for a spike transformation."""
-    unit = unit_nodes(smoothing, num_nodes)
-    index = torch.cartesian_prod(*[torch.arange(len(unit.z))] * num_units).reshape(-1, num_units)
-    return JointNodes(unit.z[index], unit.zeta[index], unit.weight[index].prod(-1))
+def joint_nodes(
+    smoothing: Smoothing, num_units: int, num_nodes: int, parameters: Sequence[Tensor] = ()
+) -> JointNodes:
+    """The product grid of `unit_nodes` over units; (num_nodes + 1)^n nodes for a spike transformation.
+
+    Args:
+        smoothing: As in `unit_nodes`.
+        num_units: Number of units.
+        num_nodes: Of each.
+        parameters: What the units' laws have of x, (unit,) each; none stand for the prior's.
+    """
+    units = [
+        unit_nodes(smoothing, num_nodes, [value[unit] for value in parameters]) for unit in range(num_units)
+    ]
+    index = torch.cartesian_prod(*[torch.arange(len(units[0].z))] * num_units).reshape(-1, num_units)
+
+    def on_grid(name: str) -> Tensor:
+        columns = [getattr(unit, name)[index[:, place]] for place, unit in enumerate(units)]
+        return torch.stack(columns, -1)
+
+    return JointNodes(on_grid("z"), on_grid("zeta"), on_grid("weight").prod(-1), on_grid("log_ratio").sum(-1))
 
 
 def normal_nodes(num_units: int, num_nodes: int) -> tuple[Tensor, Tensor]:
@@ -122,7 +191,11 @@ class PosteriorQuadrature:
 
 
 def posterior_quadrature(
-    logits: LogitsFunction, groups: Sequence[Sequence[int]], smoothing: Smoothing, num_nodes: int
+    logits: LogitsFunction,
+    groups: Sequence[Sequence[int]],
+    smoothing: Smoothing,
+    num_nodes: int,
+    parameters: Sequence[Tensor] = (),
 ) -> PosteriorQuadrature:
     """Evaluate q(z, zeta | x) = prod_j r(zeta_j|z_j) q(z_j | zeta_<j) on a product grid.
 
@@ -131,12 +204,13 @@ def posterior_quadrature(
         groups: Unit indices of each group, in the order of sampling.
         smoothing: A float64 transformation.
         num_nodes: Nodes per unit and z.
+        parameters: What a transformation that depends on x has of it, (unit,) each, in the prior's order.
 
     Returns:
         The posterior on its nodes, differentiable in everything that logits and smoothing depend on.
     """
     num_units = sum(len(group) for group in groups)
-    nodes = joint_nodes(smoothing, num_units, num_nodes)
+    nodes = joint_nodes(smoothing, num_units, num_nodes, parameters)
     columns: list[Tensor | None] = [None] * num_units
     visible = torch.zeros_like(nodes.zeta)
     for index, group in enumerate(groups):
@@ -150,5 +224,6 @@ def posterior_quadrature(
 
 
 def exact_kl(posterior: PosteriorQuadrature, log_prior: Callable[[Tensor], Tensor]) -> Tensor:
-    """KL[q || p] = E_q[log q(z | .) - log p(z)], a scalar in nats; r(zeta|z) cancels."""
-    return posterior.expectation(posterior.log_q - log_prior(posterior.nodes.z))
+    """KL[q || p] = E_q[log q(z | .) - log p(z) + log q(zeta | z, x) - log r(zeta|z)], a scalar in nats."""
+    nodes = posterior.nodes
+    return posterior.expectation(posterior.log_q + nodes.log_ratio - log_prior(nodes.z))

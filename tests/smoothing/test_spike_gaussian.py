@@ -1,0 +1,223 @@
+"""The spike-and-Gaussian: the published formulas, gradients, bounds, extremes and both forms."""
+
+import math
+
+import pytest
+import torch
+
+from discrete_vae import SpikeGaussian
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.testing import contracts
+
+
+def random_law(rows=400, seed=0):
+    """rho, logits, loc and scale, float64."""
+    generator = torch.Generator().manual_seed(seed)
+    rho = torch.rand(rows, 3, generator=generator, dtype=torch.float64)
+    logits, loc, scale = 2 * torch.randn(3, rows, 3, generator=generator, dtype=torch.float64)
+    return rho, logits, loc / 2, (scale / 4).exp()
+
+
+def published(rho, logits, loc, scale, *, shifted):
+    """Section sec:spike-and-gaussian as printed, differentiable by autograd, with unused branches made harmless."""
+    q, normal = torch.sigmoid(logits), torch.distributions.Normal(0.0, 1.0)
+    step = torch.zeros_like(q) if shifted else q * normal.cdf(-loc / scale).detach()
+    lower, spike = rho < step.detach(), (rho >= step) & (rho <= step + 1 - q)
+    level = torch.where(lower, rho / q, (rho - 1) / q + 1)
+    zeta = loc + scale * normal.icdf(torch.where(spike, 0.5, level))
+    return torch.where(spike, 0.0, zeta)
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_values_and_gradients_are_those_of_the_published_formulas(shifted):
+    rho, *law = random_law()
+    wanted = [rho.requires_grad_(), *(value.requires_grad_() for value in law)]
+    smoothing = SpikeGaussian(shifted=shifted)
+    drawn = smoothing.draw(rho, *law)
+    zeta = published(rho, *law, shifted=shifted)
+    bits = smoothing.bits(zeta, law[0])
+    torch.testing.assert_close(drawn.zeta, zeta, rtol=0, atol=1e-9)
+    assert torch.equal(drawn.bits, bits)
+    assert torch.equal(drawn.z, (zeta != 0).double())
+    assert not drawn.z.requires_grad
+    weights = torch.randn(2, *rho.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for of_zeta, of_bits in ((1, 1), (1, 0), (0, 1)):
+        got, expected = (
+            torch.autograd.grad(
+                of_zeta * (weights[0] * one).sum() + of_bits * (weights[1] * other).sum(),
+                wanted,
+                retain_graph=True,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            for one, other in ((drawn.zeta, drawn.bits), (zeta, bits))
+        )
+        for a, b in zip(got, expected, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
+
+
+def test_both_forms_have_one_law():
+    """The fraction below each of some points, in the far part of which the shifted form has its jump."""
+    rho = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
+    logits, loc, scale = (torch.full_like(rho, value) for value in (0.3, 0.4, 0.8))
+    for shifted in (False, True):
+        smoothing = SpikeGaussian(shifted=shifted)
+        zeta = smoothing.icdf(rho, logits, loc, scale)
+        for point in (-1.0, -1e-9, 0.0, 0.3, 1.5):
+            level = smoothing.cdf(torch.tensor([point], dtype=torch.float64), logits[:1], loc[:1], scale[:1])
+            assert float((zeta <= point).double().mean()) == pytest.approx(float(level), abs=2e-5)
+
+
+def test_the_shifted_form_is_no_inverse_of_the_cdf():
+    """The contract that every unbiased transformation keeps finds it."""
+    with pytest.raises(AssertionError, match="zeta decreases in rho"):
+        contracts.check_float32(SpikeGaussian(shifted=True), tolerance=1e-6)
+    with pytest.raises(AssertionError):
+        contracts.check_pointwise_gradient(SpikeGaussian(shifted=True))
+
+
+@pytest.mark.parametrize(("shifted", "far"), [(False, 0.0), (True, -1.0)])
+def test_the_bias_is_that_of_the_documentation(shifted, far):
+    """E d f(zeta)/dl is q p (E[f | z=1] - f(0)), in the shifted form with f(-infinity) in place of f(0)."""
+    rho = (torch.arange(400_000, dtype=torch.float64) + 0.5) / 400_000
+    logits = torch.full_like(rho, 0.4).requires_grad_()
+    loc, scale = torch.full_like(rho, 0.5), torch.full_like(rho, 1.5)
+    zeta = SpikeGaussian(shifted=shifted).icdf(rho, logits, loc, scale)
+    gradient = torch.autograd.grad(torch.tanh(zeta).mean(), logits)[0].sum()
+    given_z = torch.tanh(zeta[zeta != 0]).mean()
+    q = torch.sigmoid(logits[0])
+    assert float(gradient) == pytest.approx(float((q * (1 - q) * (given_z - far)).detach()), abs=1e-4)
+
+
+@pytest.mark.parametrize("ratio", [-3.0, 0.5, 3.0])
+def test_the_slope_is_bounded(ratio):
+    """abs(d zeta / d l) <= scale p / phi(loc/scale), and comes near it."""
+    rho = torch.linspace(1e-6, 1 - 1e-6, 400_001, dtype=torch.float64)
+    logits = torch.zeros_like(rho).requires_grad_()
+    zeta = SpikeGaussian().icdf(rho, logits, 2.0 * torch.full_like(rho, ratio), 2.0 * torch.ones_like(rho))
+    slope = torch.autograd.grad(zeta.sum(), logits)[0].abs().max()
+    bound = 2.0 * 0.5 * math.sqrt(2 * math.pi) * math.exp(ratio**2 / 2)
+    assert 0.6 * bound < float(slope) < bound
+
+
+class TestConstrain:
+    def test_parameters_stay_inside_their_bounds(self):
+        raw = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0)) * 100
+        loc, scale = SpikeGaussian(max_ratio=2.0, log_scale_bound=3.0).constrain(*raw)
+        assert float((loc / scale).abs().max()) <= 2.0 + 1e-6
+        assert float(scale.log().abs().max()) <= 3.0 + 1e-6
+
+    def test_zeros_are_the_priors(self):
+        smoothing = SpikeGaussian(prior_loc=-1.3)
+        loc, scale = smoothing.constrain(torch.zeros(1), torch.zeros(1))
+        assert (loc.item(), scale.item()) == (pytest.approx(-1.3), 1.0)
+        assert smoothing.prior_parameters == (-1.3, 1.0)
+        assert float(smoothing.kl(torch.ones(1), loc, scale)) == pytest.approx(0, abs=1e-7)
+
+
+class TestFurtherTerms:
+    PRIOR = torch.distributions.Normal(torch.tensor(0.7, dtype=torch.float64), 1.0)
+
+    def test_kl_is_torchs_and_so_are_its_gradients(self):
+        _, *law = random_law()
+        logits, loc, scale = (value.requires_grad_() for value in law)
+        normal = torch.distributions.Normal(loc, scale)
+        expected = torch.sigmoid(logits) * torch.distributions.kl_divergence(normal, self.PRIOR)
+        got = SpikeGaussian(prior_loc=0.7).kl(logits, loc, scale)
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-12)
+        weights = torch.cos(torch.arange(got.numel(), dtype=torch.float64)).view_as(got)
+        for a, b in zip(
+            *(torch.autograd.grad((weights * value).sum(), law) for value in (got, expected)), strict=True
+        ):
+            torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-11)
+
+    def test_log_ratio_is_of_densities_where_there_are_some(self):
+        rho, *law = random_law()
+        smoothing = SpikeGaussian(prior_loc=0.7)
+        zeta = smoothing.icdf(rho, *law)
+        normal = torch.distributions.Normal(*law[1:])
+        expected = torch.where(zeta == 0, 0.0, self.PRIOR.log_prob(zeta) - normal.log_prob(zeta))
+        torch.testing.assert_close(smoothing.log_ratio(zeta, *law[1:]), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extremes(dtype):
+    """Saturated logits are finite with finite gradients, z is read back from zeta, and rho = 0 is no infinity."""
+    logits = torch.tensor([-1000.0, -90.0, -30.0, 30.0, 90.0, 1000.0], dtype=dtype, requires_grad=True)
+    law = [torch.full((6,), value, dtype=dtype, requires_grad=True) for value in (0.5, 2.0)]
+    for rho in (0.0, 0.3, 0.5, 1 - 2.0**-24):
+        for shifted in (False, True):
+            smoothing = SpikeGaussian(shifted=shifted)
+            zeta = smoothing.icdf(torch.full((6,), rho, dtype=dtype), logits, *law)
+            assert bool(zeta.isfinite().all())
+            total = zeta.sum() + smoothing.bits(zeta, logits).sum() + smoothing.kl(logits, *law).sum()
+            gradients = torch.autograd.grad(total, [logits, *law])
+            assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+            assert zeta[:2].tolist() == [0, 0]
+            assert bool((zeta[-2:] != 0).all()) or (shifted and rho == 0)
+
+
+def test_zeta_of_z_is_never_zero():
+    """Rounding near the spike could make 0 of a zeta whose z is 1; then z would be read back wrongly."""
+    smoothing = SpikeGaussian()
+    ticks = (torch.arange(-2000, 2000, dtype=torch.float64) * 2.0**-24 + 0.5).float()
+    logits, loc, scale = (torch.full_like(ticks, value) for value in (40.0, 0.0, 1.0))
+    drawn = smoothing.draw(ticks, logits, loc, scale)
+    assert bool((drawn.z == 1).all())
+    assert bool((drawn.zeta != 0).all())
+    again = smoothing.sample_zeta(torch.ones(100_000), generator=torch.Generator().manual_seed(0))
+    assert bool((again != 0).all())
+
+
+@pytest.mark.parametrize("part", [1, 2, 3])
+def test_a_nan_comes_out(part):
+    law = [torch.tensor([0.3, 0.3]), torch.zeros(2), torch.zeros(2), torch.ones(2)]
+    law[part] = torch.tensor([math.nan, 1.0])
+    drawn = SpikeGaussian().draw(*law)
+    for value in (drawn.z, drawn.zeta, drawn.bits):
+        assert value.isnan().tolist() == [True, False]
+
+
+def test_shapes_broadcast():
+    smoothing, shared = SpikeGaussian(), torch.tensor([0.5, -0.5, 1.0])
+    logits = torch.zeros(5, 4, 3)
+    assert smoothing.rsample(logits, shared, torch.ones(1)).shape == (5, 4, 3)
+    assert smoothing.icdf(torch.rand(4, 3), torch.zeros(3), shared.expand(4, 3), torch.ones(())).shape == (
+        4,
+        3,
+    )
+
+
+def test_check_zeta_takes_the_real_line():
+    smoothing = SpikeGaussian()
+    smoothing.check_zeta(torch.tensor([-7.5, 0.0, 12.0]), (3,))
+    with pytest.raises(InvalidInputError, match="zeta must be finite; received a value of inf"):
+        smoothing.check_zeta(torch.tensor([math.inf]), (1,))
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("argument", "value"),
+        [("max_ratio", 0.0), ("max_ratio", 11), ("log_scale_bound", -1.0), ("prior_loc", math.nan)],
+    )
+    def test_numbers(self, argument, value):
+        with pytest.raises(InvalidInputError, match=f"{argument} must be a finite number"):
+            SpikeGaussian(**{argument: value})
+
+    def test_the_priors_mean_lies_inside_the_bound(self):
+        with pytest.raises(InvalidInputError, match="prior_loc must lie between -2 and 2"):
+            SpikeGaussian(prior_loc=2.0, max_ratio=2.0)
+
+    def test_no_parameters(self):
+        with pytest.raises(InvalidInputError, match="parameters must be loc and scale, after logits"):
+            SpikeGaussian().icdf(torch.tensor([0.3]), torch.zeros(1))
+
+    def test_scale(self):
+        with pytest.raises(InvalidInputError, match=r"scale must be above 0; received a value of -0\.5"):
+            SpikeGaussian().rsample(torch.zeros(1), torch.zeros(1), torch.tensor([-0.5]))
+
+    def test_shapes(self):
+        with pytest.raises(InvalidInputError, match="loc must broadcast with logits"):
+            SpikeGaussian().rsample(torch.zeros(3), torch.zeros(2), torch.ones(3))
+        with pytest.raises(InvalidInputError, match=r"scale must broadcast with logits; received \(3, 4\)"):
+            SpikeGaussian().rsample(torch.zeros(4), torch.zeros(2, 4), torch.ones(3, 4))
