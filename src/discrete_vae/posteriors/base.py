@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.posteriors.latent_group import LatentGroup
+from discrete_vae.posteriors.logit_paths import LogitPaths
 from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.base import Smoothing
 
@@ -24,6 +25,8 @@ class PosteriorSample(ShowsShapes):
         logits: Log-odds of each unit given x and the earlier groups.
         bits: E[z | zeta] with the gradient that a pair term of the prior's energy needs, see `Smoothing.bits`.
         group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
+        paths: How the logits depend on earlier zeta; None where the posterior does not tell, as importance weights of
+            the binary latents want it.
     """
 
     z: Tensor
@@ -31,6 +34,7 @@ class PosteriorSample(ShowsShapes):
     logits: Tensor
     bits: Tensor
     group_of_unit: Tensor
+    paths: LogitPaths | None = None
 
     @property
     def groups(self) -> tuple[LatentGroup, ...]:

@@ -16,6 +16,7 @@ from discrete_vae.nets.network import NetworkFactory
 from discrete_vae.noise import open_uniform
 from discrete_vae.posteriors.base import Posterior, PosteriorSample
 from discrete_vae.posteriors.groups import check_groups, contiguous_groups
+from discrete_vae.posteriors.logit_paths import LogitPaths
 from discrete_vae.smoothing.base import Smoothing
 
 
@@ -108,15 +109,20 @@ class HierarchicalPosterior(Posterior):
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         if num_samples is not None:  # passes over many samples gain more than a copy costs
             noise = [rho.contiguous() for rho in noise]
+        inputs: list[list[Tensor]] = []
         for network, norm, rho in zip(self.networks, self.norms, noise, strict=True):
-            logits = norm(network(features, *zetas))
+            inputs.append([zeta.view_as(zeta) for zeta in zetas])
+            logits = norm(network(features, *inputs[-1]))
             if logits.shape != rho.shape:  # the first group's are shared by all samples
                 logits = logits.expand(rho.shape)
             drawn = self.smoothing.draw(rho, logits, generator=generator)
             zetas.append(drawn.zeta)
             parts.append((drawn.z, logits, drawn.bits))
+        paths = LogitPaths(
+            [logits for _, logits, _ in parts], inputs, None if self._in_order else self._to_prior_order
+        )
         z, logits, bits = (self._gather(part) for part in zip(*parts, strict=True))
-        return PosteriorSample(z, self._gather(zetas), logits, bits, self.group_of_unit)
+        return PosteriorSample(z, self._gather(zetas), logits, bits, self.group_of_unit, paths)
 
     def _gather(self, parts: Sequence[Tensor]) -> Tensor:
         """Bring tensors by group to one tensor in the prior's order."""
