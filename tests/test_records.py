@@ -32,7 +32,7 @@ X = torch.zeros(3, 6)
         (
             MODEL.elbo(X, negative_phase=torch.ones(2, 4)),
             "Elbo(reconstruction=<float32 (3,)>, kl_relative=<float32 (3,)>, kl_continuous=<float32 (3,)>, "
-            "log_partition=None, trains_prior=True, num_importance_samples=1)",
+            "log_partition=None, trains_prior=True, num_importance_samples=1, weighs_binary_latents=False)",
         ),
         (
             MODEL.sample(5, num_sweeps=1),

@@ -22,9 +22,11 @@ from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
 from discrete_vae.objectives.partial_bound import partial_bound
+from discrete_vae.objectives.relaxed_bound import relaxed_bound
 from discrete_vae.posteriors.base import Posterior
 from discrete_vae.pretrained import PretrainedModel
 from discrete_vae.reading import count_features, input_shape
+from discrete_vae.smoothing.overlapping import OverlappingSmoothing
 
 
 class DiscreteVAE(PretrainedModel):
@@ -184,8 +186,10 @@ class DiscreteVAE(PretrainedModel):
         """One-sample estimates of the evidence lower bound; value and gradient are unbiased given log Z.
 
         With several importance samples it is a higher bound, which lies between the ELBO and log p(x) and rises in
-        their number: E log (1/k) sum_j p(x, h_j | zeta) / q(h_j | zeta, x) - KL[q(z, zeta | x) || p(z, zeta)], see
-        `discrete_vae.objectives.partial_bound`.
+        their number. Of a model with Gaussian layers these are weighted alone: E log (1/k) sum_j p(x, h_j | zeta) /
+        q(h_j | zeta, x) - KL[q(z, zeta | x) || p(z, zeta)], see `discrete_vae.objectives.partial_bound`. Without them
+        zeta is, from which z is summed out, if the transformation has no spike: E log (1/k) sum_j p(x, zeta_j) /
+        q(zeta_j | x), by a bound of log p(zeta), see `discrete_vae.objectives.relaxed_bound`.
 
         Args:
             x: (batch, *event) or (batch, feature), in the likelihood's domain; NaN is an unobserved entry where the
@@ -195,8 +199,8 @@ class DiscreteVAE(PretrainedModel):
                 too. Where neither is given it is enumerated if the prior has at most 12 units outside its largest
                 block; otherwise the value is NaN, and the loss asks for the negative phase.
             observed: (batch, *event) bool, False where an entry is unobserved, whatever x holds there.
-            num_importance_samples: k, samples of the Gaussian layers for each draw of the binary latents; more than 1
-                needs such layers.
+            num_importance_samples: k, samples of the Gaussian layers for each draw of the binary latents, or of zeta
+                where there are none; more than 1 needs such layers, or a transformation without a spike.
             generator: Source of the noise; None means torch's global generator.
 
         Returns:
@@ -212,7 +216,18 @@ class DiscreteVAE(PretrainedModel):
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         parts = self.elbo_parts(x, observed, gradient, num_importance_samples, generator=generator)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
-        return Elbo(*parts, value, gradient is not None or not wants_gradient, num_importance_samples)
+        return Elbo(
+            *parts,
+            value,
+            gradient is not None or not wants_gradient,
+            num_importance_samples,
+            self._weighs_binary_latents,
+        )
+
+    @property
+    def _weighs_binary_latents(self) -> bool:
+        """Whether importance weights are those of zeta."""
+        return self.hierarchy.num_layers == 0 and isinstance(self.smoothing, OverlappingSmoothing)
 
     def elbo_parts(
         self,
@@ -221,6 +236,7 @@ class DiscreteVAE(PretrainedModel):
         log_partition_gradient: Tensor | None,
         num_importance_samples: int = 1,
         *,
+        discrete_weight: Tensor | float = 1.0,
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The parts of the bound, of checked arguments; no value is looked at, so that a step can be recorded.
@@ -230,12 +246,29 @@ class DiscreteVAE(PretrainedModel):
             observed: As `Likelihood.observed_mask` gives it.
             log_partition_gradient: A scalar of value 0 with the gradient of log Z; None for none.
             num_importance_samples: As in `elbo`.
+            discrete_weight: Weight of the KL of the binary latents in the loss, a number or (batch,), of which the
+                gradient of importance weights that hold this KL is not a linear function.
             generator: As in `elbo`.
 
         Returns:
             reconstruction, kl_relative and kl_continuous of `Elbo`, each (batch,), nats.
         """
         features = self._features(x, observed)
+        if num_importance_samples > 1 and self._weighs_binary_latents:
+            smoothing, prior = self.smoothing, self.prior
+            assert isinstance(smoothing, OverlappingSmoothing)
+            drawn = self.posterior.rsample(features, num_samples=num_importance_samples, generator=generator)
+            relaxed = relaxed_bound(
+                prior,
+                smoothing,
+                drawn,
+                lambda zeta: self.likelihood.log_prob(self._decode(zeta.to(self.dtype)), x, observed),
+                weight=discrete_weight,
+            )
+            relative = relaxed.kl_relative
+            if log_partition_gradient is not None:
+                relative = relative + log_partition_gradient
+            return relaxed.reconstruction, relative, torch.zeros_like(relaxed.kl_relative)
         sample = self.posterior.rsample(features, generator=generator)
         if num_importance_samples == 1:
             below = self.hierarchy.rsample(features, sample.zeta, generator=generator)

@@ -30,6 +30,23 @@ def test_a_run_of_every_transformation(cli, tmp_path, data_file, kind):
     assert again.smoothing.check_zeta(draws[0].zeta, (20, 5)).shape == (20, 5)
 
 
+def test_a_run_with_importance_samples_of_zeta(cli, refused, tmp_path, data_file):
+    run, more = (
+        tmp_path / "run",
+        ("--training.num-importance-samples", "3", "--training.importance-start", "0"),
+    )
+    words = ("train", "--data", data_file, *TINY, *more, "--run-dir", run)
+    message = refused(*words)
+    assert (
+        "num_importance_samples must be 1 without Gaussian layers where the smoothing has a spike" in message
+    )
+    assert cli(*words, "--model.smoothing", "ramps")[0] == 0
+    right = final_files(run)
+    forget_after(run, NUM_STEPS - 2)
+    assert cli("train", "--resume", "--run-dir", run)[0] == 0
+    assert final_files(run) == right
+
+
 @pytest.mark.parametrize("kind", ["ramps", "overlapping-exponential", "overlapping-power"])
 def test_an_experiment_takes_every_transformation(cli, tmp_path, kind):
     words = ("digits", "--size", "smoke", "--model.smoothing", kind, "--training.num-epochs", "1")

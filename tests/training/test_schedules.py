@@ -65,6 +65,15 @@ def test_importance_samples_start_after_a_share_of_the_run():
     assert found == [1, 1, 7, 7]
 
 
+def test_importance_samples_of_zeta_may_start_with_the_run():
+    words = [
+        ("model.smoothing", ["ramps"]),
+        ("training.num-importance-samples", ["2"]),
+        ("training.importance-start", ["0"]),
+    ]
+    assert apply_overrides(load_experiment("digits"), words).training.importance_start == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -77,7 +86,11 @@ def test_importance_samples_start_after_a_share_of_the_run():
             "ExperimentConfig.training.optimizer.layers_weight_decay must be 0 without Gaussian layers",
         ),
         (
-            [("training.num-importance-samples", ["2"]), ("training.importance-start", ["0.01"])],
+            [
+                ("model.hierarchy", ["gaussian"]),
+                ("training.num-importance-samples", ["2"]),
+                ("training.importance-start", ["0.01"]),
+            ],
             "training.importance_start must be at least 0.05, where the layers' warm-up ends; received 0.01",
         ),
         (

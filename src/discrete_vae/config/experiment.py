@@ -11,6 +11,7 @@ from discrete_vae.config.data import DataConfig
 from discrete_vae.config.hierarchy import NoHierarchyConfig
 from discrete_vae.config.model import ModelConfig
 from discrete_vae.config.numbers import Seed
+from discrete_vae.config.smoothing import OVERLAPPING
 from discrete_vae.config.training import EvaluationConfig, TrainingConfig
 from discrete_vae.errors import InvalidInputError
 
@@ -40,12 +41,26 @@ class ExperimentConfig(Record):
     def _check_layers(self) -> Self:
         repair = "Leave it out, or give the model layers: --model.hierarchy gaussian."
         if isinstance(self.model.hierarchy, NoHierarchyConfig):
-            if self.training.num_importance_samples > 1:
-                rule = "must be 1 without Gaussian layers, whose samples alone are weighted"
+            spike = not isinstance(self.model.smoothing, OVERLAPPING)
+            if self.training.num_importance_samples > 1 and spike:
+                rule = "must be 1 without Gaussian layers where the smoothing has a spike, which fixes z"
                 given = self.training.num_importance_samples
-                raise InvalidInputError("training.num_importance_samples", rule, given, repair)
+                more = repair.removesuffix(".") + ", or no spike: --model.smoothing ramps."
+                raise InvalidInputError("training.num_importance_samples", rule, given, more)
             if self.training.optimizer.layers_weight_decay > 0:
                 rule = "must be 0 without Gaussian layers, whose prior networks decay"
                 given = self.training.optimizer.layers_weight_decay
                 raise InvalidInputError("training.optimizer.layers_weight_decay", rule, given, repair)
+        elif self.training.num_importance_samples > 1:
+            start = self.training.importance_start * self.training.num_epochs
+            if start < self.training.warm_up.epochs:
+                least = self.training.warm_up.epochs / self.training.num_epochs
+                rule = f"must be at least {least:.3g}, where the layers' warm-up ends"
+                given = self.training.importance_start
+                raise InvalidInputError(
+                    "training.importance_start",
+                    rule,
+                    given,
+                    "Importance weights hold the whole KL of the layers: start later, or shorten warm_up.epochs.",
+                )
         return self

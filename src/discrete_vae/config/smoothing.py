@@ -93,6 +93,9 @@ class SharpLimitConfig(ComponentConfig):
     kind: Literal["sharp"] = "sharp"
 
 
+OVERLAPPING = (MixtureOfRampsConfig, OverlappingExponentialConfig, OverlappingPowerConfig)
+"""Those without a spike, whose zeta can be weighted by importance."""
+
 SmoothingConfig = Annotated[
     SpikeExponentialConfig
     | SpikeSlabConfig

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, NonNegativeFloat
 
 from discrete_vae.config.base import Record
 from discrete_vae.config.numbers import Count, Factor, Interval, Repetitions, Seed
 from discrete_vae.config.optimizer import AveragingConfig, OptimizerConfig
 from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
-from discrete_vae.errors import InvalidInputError
 
 
 class WarmUpConfig(Record):
@@ -72,7 +71,8 @@ class TrainingConfig(Record):
     averaging: AveragingConfig = AveragingConfig()
     num_importance_samples: Count = Field(
         default=1,
-        description="Samples of the Gaussian layers per draw of the binary ones, under one logarithm; 1 is the ELBO.",
+        description="Samples under one logarithm, of the Gaussian layers per draw of the binary latents, or without "
+        "layers of smoothed latents that have no spike; 1 is the ELBO.",
     )
     importance_start: float = Field(
         default=0.75,
@@ -92,17 +92,6 @@ class TrainingConfig(Record):
     validate_every: Interval = Field(
         default=1000, description="Training steps between two validations, each with a checkpoint."
     )
-
-    @model_validator(mode="after")
-    def _check_importance_start(self) -> Self:
-        start = self.importance_start * self.num_epochs
-        if self.num_importance_samples > 1 and start < self.warm_up.epochs:
-            rule = f"must be at least {self.warm_up.epochs / self.num_epochs:.3g}, where the layers' warm-up ends"
-            repair = (
-                "Importance weights hold the whole KL of the layers: start later, or shorten warm_up.epochs."
-            )
-            raise InvalidInputError("importance_start", rule, self.importance_start, repair)
-        return self
 
 
 class EvaluationConfig(Record):

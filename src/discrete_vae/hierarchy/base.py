@@ -181,8 +181,8 @@ def _without_importance_samples(hierarchy: Hierarchy) -> InvalidInputError:
     """The error of a hierarchy that draws one sample at a time."""
     name = type(hierarchy).__name__
     if hierarchy.num_layers == 0:
-        rule = "must be 1 for a model without Gaussian layers, whose samples alone are weighted"
-        repair = "Leave it out, or give the model layers (--model.hierarchy gaussian)."
+        rule = "must be 1 for a model without Gaussian layers whose transformation has a spike, which fixes z"
+        repair = "Give the model layers (--model.hierarchy gaussian), or no spike (--model.smoothing ramps)."
     else:
         rule = "must be 1 for a hierarchy that has no rsample_many and prior_at"
         repair = "Leave it out, or give the hierarchy these two methods."

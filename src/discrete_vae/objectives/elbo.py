@@ -28,8 +28,9 @@ class Elbo(ShowsShapes):
             by what they bring.
         log_partition: Value of log Z, nats; None where it was not given.
         trains_prior: Whether kl_relative carries the gradient of log Z, or the prior's parameters want none.
-        num_importance_samples: Samples of the Gaussian layers under one logarithm, see
-            `discrete_vae.objectives.partial_bound`; 1 is the ELBO.
+        num_importance_samples: Samples under one logarithm, see `discrete_vae.objectives.partial_bound`; 1 is the ELBO.
+        weighs_binary_latents: Whether they are samples of zeta, see `discrete_vae.objectives.relaxed_bound`, and not of
+            the Gaussian layers.
     """
 
     reconstruction: Tensor
@@ -38,6 +39,7 @@ class Elbo(ShowsShapes):
     log_partition: Tensor | float | None
     trains_prior: bool
     num_importance_samples: int = 1
+    weighs_binary_latents: bool = False
 
     @property
     def kl_discrete(self) -> Tensor:
@@ -75,15 +77,17 @@ class Elbo(ShowsShapes):
 
         Raises:
             InvalidInputError: If the prior trains and nothing gives log Z a gradient, a weight is no finite number, or
-                continuous is not 1 where the layers' KL is part of importance weights.
+                the one whose KL is part of importance weights is not 1.
         """
         if not torch.compiler.is_compiling():
             for name, weight in (("discrete", discrete), ("continuous", continuous)):
                 check_number(name, weight, repair="Give 1 for the bound itself.")
-        if self.num_importance_samples > 1 and continuous != 1.0:
+        weighed = discrete if self.weighs_binary_latents else continuous
+        if self.num_importance_samples > 1 and weighed != 1.0:
             rule = f"must be 1 with {self.num_importance_samples} importance samples, whose weights hold the whole KL"
-            repair = "Take importance samples after the warm-up of the Gaussian layers."
-            raise InvalidInputError("continuous", rule, continuous, repair)
+            repair = "Take importance samples after the warm-up."
+            name = "discrete" if self.weighs_binary_latents else "continuous"
+            raise InvalidInputError(name, rule, weighed, repair)
         if not self.trains_prior:
             repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
             raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.posteriors.latent_group import LatentGroup
+from discrete_vae.posteriors.logit_paths import LogitPaths
 from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
@@ -27,6 +28,8 @@ class PosteriorSample(ShowsShapes):
         group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
         smoothing: The transformation if it depends on x; None if prior and posterior share it.
         parameters: What it has of x beside the logits, (batch, unit) each; none if it does not depend on x.
+        paths: How the logits depend on earlier zeta; None where the posterior does not tell, as importance weights of
+            the binary latents want it.
     """
 
     z: Tensor
@@ -36,6 +39,7 @@ class PosteriorSample(ShowsShapes):
     group_of_unit: Tensor
     smoothing: InputDependentSmoothing | None = None
     parameters: tuple[Tensor, ...] = ()
+    paths: LogitPaths | None = None
 
     @property
     def groups(self) -> tuple[LatentGroup, ...]:

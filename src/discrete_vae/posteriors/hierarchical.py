@@ -16,6 +16,7 @@ from discrete_vae.nets.network import NetworkFactory
 from discrete_vae.noise import open_uniform
 from discrete_vae.posteriors.base import Posterior, PosteriorSample
 from discrete_vae.posteriors.groups import check_groups, contiguous_groups
+from discrete_vae.posteriors.logit_paths import LogitPaths
 from discrete_vae.posteriors.parameter_network import ParameterNetwork
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
@@ -117,18 +118,23 @@ class HierarchicalPosterior(Posterior):
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         if num_samples is not None:  # passes over many samples gain more than a copy costs
             noise = [rho.contiguous() for rho in noise]
+        inputs: list[list[Tensor]] = []
         by_group = zip(self.networks, self.norms, noise, self._split(parameters), strict=True)
         for network, norm, rho, own in by_group:
-            logits = norm(network(features, *zetas))
+            inputs.append([zeta.view_as(zeta) for zeta in zetas])
+            logits = norm(network(features, *inputs[-1]))
             if logits.shape != rho.shape:  # the first group's are shared by all samples
                 logits = logits.expand(rho.shape)
             drawn = self.smoothing.draw(rho, logits, *own, generator=generator)
             zetas.append(drawn.zeta)
             parts.append((drawn.z, logits, drawn.bits))
+        paths = LogitPaths(
+            [logits for _, logits, _ in parts], inputs, None if self._in_order else self._to_prior_order
+        )
         z, logits, bits = (self._gather(part) for part in zip(*parts, strict=True))
         parameters = tuple(self._to_prior(value) for value in parameters)
         zeta = self._gather(zetas)
-        return PosteriorSample(z, zeta, logits, bits, self.group_of_unit, smoothing, parameters)
+        return PosteriorSample(z, zeta, logits, bits, self.group_of_unit, smoothing, parameters, paths)
 
     def _split(self, parameters: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
         """Parameters of all units by group, which are in the order of sampling."""

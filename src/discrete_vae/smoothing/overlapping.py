@@ -39,6 +39,43 @@ class OverlappingSmoothing(OneParameterSmoothing):
     Source: Vahdat et al. 2018, DVAE++, section 3; for ramps Rolfe 2017, appendix two-sided-mixture.
     """
 
+    def log_ratio(self, zeta: Tensor, *, fixed: bool = False) -> Tensor:
+        """g(zeta) = log r(zeta|1) - log r(zeta|0): what zeta adds to the log-odds of z; finite everywhere.
+
+        Args:
+            zeta: (..., unit), in [0, 1]; what is rounded to an end counts as half a digit inside.
+            fixed: Whether the transformation's own parameter gets no gradient.
+
+        Returns:
+            (..., unit), nats.
+        """
+        (zeta,), _ = widened(zeta)
+        return self._log_ratio(zeta, self._used_parameter(fixed))
+
+    def log_density_of_zero(self, zeta: Tensor) -> Tensor:
+        """log r(zeta|0), finite everywhere.
+
+        Args:
+            zeta: (..., unit), in [0, 1], as in `log_ratio`.
+
+        Returns:
+            (..., unit), nats.
+        """
+        (zeta,), _ = widened(zeta)
+        return self._log_density_of_zero(zeta, self._bounded_parameter())
+
+    def _used_parameter(self, fixed: bool) -> Tensor | None:
+        parameter = self._bounded_parameter()
+        return parameter.detach() if fixed and parameter is not None else parameter
+
+    @abstractmethod
+    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        """`log_ratio` of a tensor in float32 or wider."""
+
+    @abstractmethod
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        """`log_density_of_zero` of a tensor in float32 or wider."""
+
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw z from Bernoulli(E[z | zeta, l]); see `Smoothing.sample_z`."""
         return _draw_bits(self.bits(zeta, logits), generator)
@@ -91,6 +128,12 @@ class OverlappingSmoothing(OneParameterSmoothing):
     def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
         return _Mean.apply(zeta, logits, self._parameter(), self).to(dtype)
+
+
+def ends_excluded(zeta: Tensor) -> tuple[Tensor, Tensor]:
+    """zeta and 1 - zeta, for logarithms: where one is rounded to 0, half of what it is rounded to."""
+    numbers = torch.finfo(zeta.dtype)
+    return zeta.clamp_min(numbers.tiny), (1 - zeta).clamp_min(numbers.eps / 4)
 
 
 def _draw_bits(mean: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -80,6 +80,14 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
         variance = mean * torch.sigmoid(-inside)
         return mean, Slopes(2 * parameter * variance, variance, centred * variance)
 
+    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        assert parameter is not None
+        return parameter * (2 * zeta - 1)
+
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        assert parameter is not None
+        return torch.log(-parameter / torch.expm1(-parameter)) - parameter * zeta
+
     def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
         assert parameter is not None
         below = torch.expm1(-parameter * zeta) / torch.expm1(-parameter)

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from discrete_vae.checks import check_number
-from discrete_vae.smoothing.overlapping import OverlappingSmoothing, Slopes
+from discrete_vae.smoothing.overlapping import OverlappingSmoothing, Slopes, ends_excluded
 from discrete_vae.smoothing.sharp_limit import SharpLimit
 
 _MAX_B = 100.0  # the largest b for which the numbers of Newton steps were checked
@@ -99,6 +99,13 @@ class OverlappingPower(OverlappingSmoothing):
         product = zeta * rest
         by_zeta = sharpness * variance / torch.where(product > 0, product, 1.0)
         return mean, Slopes(by_zeta, variance, None)
+
+    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        below, above = ends_excluded(zeta)
+        return (1 - 1 / self.b) * (below.log() - above.log())
+
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        return (1 / self.b - 1) * ends_excluded(zeta)[0].log() - math.log(self.b)
 
     def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
         a = 1 / self.b

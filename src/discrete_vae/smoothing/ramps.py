@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from discrete_vae.smoothing.overlapping import OverlappingSmoothing, Slopes
+from discrete_vae.smoothing.overlapping import OverlappingSmoothing, Slopes, ends_excluded
 
 
 class MixtureOfRamps(OverlappingSmoothing):
@@ -40,6 +42,13 @@ class MixtureOfRamps(OverlappingSmoothing):
         off, on = p / density, q / density
         mean = on * zeta
         return mean, Slopes(off * on, mean * off * (1 - zeta), None)
+
+    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        below, above = ends_excluded(zeta)
+        return below.log() - above.log()
+
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        return math.log(2) + ends_excluded(zeta)[1].log()
 
     def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
         return zeta * (p * (2 - zeta) + q * zeta)

@@ -121,7 +121,14 @@ class _Evaluation:
         x = x.reshape(-1, *model.likelihood.event_shape).to(torch.promote_types(model.dtype, torch.float32))
         observed = model.likelihood.observed_mask(x, None, missing=model.missing)
         of_prior = model.prior.compute_negative_phase(negative_phase)
-        parts = model.elbo_parts(x, observed, of_prior, self.num_importance_samples, generator=generator)
+        parts = model.elbo_parts(
+            x,
+            observed,
+            of_prior,
+            self.num_importance_samples,
+            discrete_weight=seeds[1] * len(x),
+            generator=generator,
+        )
         carrying = [(part, seed) for part, seed in zip(parts, seeds, strict=True) if part.requires_grad]
         outputs, weights = zip(*carrying, strict=True)
         leaves = self.optimizer.gradient_leaves()

@@ -1,0 +1,132 @@
+"""Importance samples of zeta: mean field, what is refused, numbers at the ends of the interval."""
+
+import pytest
+import torch
+
+from discrete_vae import RBM, DiscreteVAE, FactorialBernoulli, GraphBoltzmann
+from discrete_vae.config import (
+    GaussianHierarchyConfig,
+    MixtureOfRampsConfig,
+    ModelConfig,
+    OverlappingPowerConfig,
+    RBMConfig,
+    SmoothingConfig,
+    instantiate,
+    members,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.objectives.mean_field import mean_field_bound
+from discrete_vae.objectives.relaxed_bound import relaxed_bound
+from discrete_vae.posteriors.base import PosteriorSample
+from discrete_vae.testing.enumeration import enumerate_machine
+from tests.transformations import OVERLAPPING, SMOOTHINGS
+
+X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_seed(0))
+MACHINES = {
+    "rbm": lambda: RBM(3, 2),
+    "triangle": lambda: GraphBoltzmann(4, "complete"),
+    "factorial": lambda: FactorialBernoulli(3),
+}
+
+
+def build(kind="ramps", **parts):
+    torch.manual_seed(0)
+    smoothing = next(config() for config in members(SmoothingConfig) if config().kind == kind)
+    config = ModelConfig(
+        num_features=5, prior=RBMConfig(num_left=2, num_right=2), smoothing=smoothing, **parts
+    )
+    return DiscreteVAE.from_config(config)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_mean_field_lies_below_log_z_and_rises_with_each_sweep(name):
+    machine = MACHINES[name]().double()
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in machine.parameters():
+            parameter.copy_(2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    fields = 3 * torch.randn(50, machine.num_units, generator=generator, dtype=torch.float64)
+    start = torch.rand(50, machine.num_units, generator=generator, dtype=torch.float64)
+    states = enumerate_machine(machine).states
+    exact = torch.logsumexp(fields @ states.T - machine.compute_energy(states), -1)
+    bounds = torch.stack(
+        [mean_field_bound(machine, fields, start, num_sweeps=n) for n in (0, 1, 2, 5, 50)]
+    ).detach()
+    assert bool((bounds.diff(dim=0) >= -1e-10).all())
+    assert bool((bounds[-1] <= exact.detach() + 1e-10).all())
+    if name == "factorial":
+        torch.testing.assert_close(bounds[1], exact.detach())
+    else:
+        assert float((exact.detach() - bounds[3]).max()) > 1e-3
+
+
+@pytest.mark.parametrize("kind", OVERLAPPING)
+def test_the_ends_of_the_interval_leave_finite_numbers(kind):
+    """zeta of 0 and 1, to which float32 rounds, and logits of any size."""
+    smoothing = SMOOTHINGS[kind]()
+    ends = torch.tensor([0.0, 1.0, 1e-38, 1 - 2.0**-24, 0.5])
+    zeta = ends.repeat(7).requires_grad_()
+    logits = torch.tensor([-200.0, -30.0, -9.0, 0.0, 9.0, 30.0, 200.0]).repeat_interleave(5).requires_grad_()
+    fields = smoothing.log_ratio(zeta)
+    ratio = torch.nn.functional.softplus(logits + fields) - torch.nn.functional.softplus(logits)
+    density = smoothing.log_density_of_zero(zeta)
+    gradients = torch.autograd.grad((ratio + density).sum(), (zeta, logits))
+    assert all(bool(value.isfinite().all()) for value in (fields, ratio, density, *gradients))
+    assert bool((fields.view(7, 5)[:, :2].sign() == torch.tensor([-1, 1])).all())
+
+
+def test_trained_steps_stay_finite_where_zeta_is_rounded():
+    model = build("overlapping-power").train()
+    x = X.repeat(50, 1)
+    bound = model.elbo(x, num_importance_samples=4, generator=torch.Generator().manual_seed(0))
+    bound.loss.backward()
+    assert bool(bound.value.isfinite().all())
+    assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
+    assert min(float(p.grad.abs().max()) for p in model.posterior.networks.parameters()) > 0
+
+
+def test_without_a_gradient_the_value_is_the_same():
+    model, values = build().eval(), []
+    for context in (torch.enable_grad, torch.no_grad):
+        with context():
+            bound = model.elbo(X, num_importance_samples=3, generator=torch.Generator().manual_seed(0))
+        values.append(bound.value.detach())
+    torch.testing.assert_close(*values, rtol=0, atol=1e-6)
+
+
+def test_its_loss_takes_no_other_weight():
+    bound = build().elbo(X, num_importance_samples=3)
+    assert bool(bound.loss.isfinite())
+    with pytest.raises(InvalidInputError, match="discrete must be 1 with 3 importance samples"):
+        bound.weighted_loss(discrete=0.5)
+    assert bool(bound.weighted_loss(continuous=0.5).isfinite())  # there are none
+
+
+def test_a_spike_is_refused_and_layers_take_the_partial_bound():
+    with pytest.raises(InvalidInputError, match="without Gaussian layers whose transformation has a spike"):
+        build("spike-slab").elbo(X, num_importance_samples=2)
+    layers = GaussianHierarchyConfig(num_layers=1, num_units=2, posterior_hidden=(6,), prior_hidden=(6,))
+    bound = build("ramps", hierarchy=layers).elbo(X, num_importance_samples=2)
+    assert not bound.weighs_binary_latents
+    assert bool(bound.weighted_loss(discrete=0.5).isfinite())
+
+
+def test_a_posterior_that_does_not_tell_its_paths_is_refused():
+    model = build()
+    drawn = model.posterior.rsample(X, num_samples=2)
+    told = PosteriorSample(drawn.z, drawn.zeta, drawn.logits, drawn.bits, drawn.group_of_unit)
+    with pytest.raises(InvalidInputError, match="must be 1 for a posterior whose draws have no paths"):
+        relaxed_bound(model.prior, model.smoothing, told, lambda zeta: zeta.sum(-1))
+
+
+@pytest.mark.parametrize("config", [MixtureOfRampsConfig(), OverlappingPowerConfig(b=2.0)])
+def test_log_ratio_is_that_of_the_densities(config):
+    """Slopes of the CDF at saturated logits."""
+    smoothing = instantiate(config).double()
+    zeta = torch.linspace(0.05, 0.95, 19, dtype=torch.float64, requires_grad=True)
+    off, on = (
+        torch.autograd.grad(smoothing.cdf(zeta, torch.full_like(zeta, logit)).sum(), zeta)[0].log()
+        for logit in (-45.0, 45.0)
+    )
+    torch.testing.assert_close(smoothing.log_ratio(zeta), on - off)
+    torch.testing.assert_close(smoothing.log_density_of_zero(zeta), off)
