@@ -1,0 +1,194 @@
+"""Nats against minutes: stored runs that `dvae evaluate` has seen, on the clock of an idle machine.
+
+python benchmarks/nats_against_minutes.py runs/four-minutes-0 runs/eleven-minutes-0 runs/thirty-minutes-0
+
+Runs may have been made beside other work, which changes their time and nothing else, so that steps count here and not
+their own clocks: 500 steps of each kind are timed anew, its log lines included, and validations are added as long
+as they took then. Call it on an idle machine. The log-likelihoods are those of the runs' evaluation.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from results import describe_machine, table, write_section
+
+from discrete_vae.config import ExperimentConfig, instantiate
+from discrete_vae.data.chosen import chosen_examples
+from discrete_vae.experiments.overrides import apply_overrides
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.run import train
+
+HERE = Path(__file__).parent
+TITLE = "Nats against minutes"
+_NO_VALIDATION, _TIMED_STEPS = 10**6, 500
+
+
+@dataclass(frozen=True, eq=False)
+class TimedRun:
+    """A finished run with its nats and minutes.
+
+    Attributes:
+        name: Its folder.
+        config: The experiment.
+        minutes: Of training at each validation.
+        elbo: The validation ELBO then, nats.
+        evaluation: What evaluation.json holds.
+    """
+
+    name: str
+    config: ExperimentConfig
+    minutes: np.ndarray
+    elbo: np.ndarray
+    evaluation: dict[str, dict[str, float]]
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+
+@cache
+def step_seconds(config: ExperimentConfig, data_dir: str | None, *, late: bool) -> float:
+    """Seconds per step of a short run, log lines included, where the config's run is early or late in its course."""
+    dataset = instantiate(config.data, data_dir=data_dir)
+    epoch = -(-len(chosen_examples(dataset, config.training).train) // config.training.batch_size)
+    changes = [
+        ("training.num-epochs", [str(-(-_TIMED_STEPS // epoch))]),
+        ("training.validate-every", [str(_NO_VALIDATION)]),
+        ("training.importance-start", ["0.0"]),
+        ("training.warm-up.epochs", ["0"]),
+        *([] if late else [("training.num-importance-samples", ["1"])]),
+    ]
+    config = apply_overrides(config, changes)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        train(config, dataset, run)
+        lines = [line for line in RunDirectory.open(run).metrics().read() if "elbo" in line]
+    first, last = lines[0], lines[-1]  # the first line's steps hold what is compiled and recorded
+    return (last["seconds"] - first["seconds"]) / (last["step"] - first["step"])
+
+
+def pace(config: ExperimentConfig, data_dir: str | None) -> tuple[float, float]:
+    """Seconds per step early and late; runs that differ in seed and length alone share one measurement."""
+    same = [("seed", ["0"]), ("training.num-epochs", ["1"]), ("training.beta-bound.slope", ["0.0"])]
+    kind = apply_overrides(config, same)
+    early = step_seconds(kind, data_dir, late=False)
+    return early, step_seconds(
+        kind, data_dir, late=True
+    ) if config.training.num_importance_samples > 1 else early
+
+
+def read_run(path: Path, data_dir: str | None) -> TimedRun:
+    """A run with the minutes that it would have taken here."""
+    run = RunDirectory.open(path)
+    config = run.read_experiment()
+    early, late = pace(config, data_dir)
+    lines = run.metrics().read()
+    num_steps = lines[-1]["step"]
+    turn = config.training.importance_start * num_steps
+    minutes, elbo, validating = [], [], 0.0
+    for before, line in pairwise(lines):
+        if "validation_elbo" in line:
+            validating += line["seconds"] - before["seconds"]
+            step = line["step"]
+            minutes.append((early * min(step, turn) + late * max(step - turn, 0.0) + validating) / 60)
+            elbo.append(line["validation_elbo"])
+    evaluation = json.loads(run.evaluation_path.read_text())
+    return TimedRun(path.name, config, np.array(minutes), np.array(elbo), evaluation)
+
+
+def report(runs: Sequence[TimedRun]) -> str:
+    """The table."""
+    rows = []
+    for run in runs:
+        likelihood, elbo = run.evaluation["log_likelihood"], run.evaluation["elbo"]
+        rows.append(
+            [
+                run.name,
+                str(run.seed),
+                f"{run.minutes[-1]:.1f}",
+                f"{run.elbo.max():.2f}",
+                f"{likelihood['value']:.2f} ± {likelihood['std_error']:.2f}",
+                f"{elbo['elbo']:.2f}",
+            ]
+        )
+    return table(["run", "seed", "minutes", "validation ELBO", "test log p(x)", "test ELBO"], rows)
+
+
+def draw(runs: Sequence[TimedRun], path: Path) -> None:
+    """Validation ELBO against minutes, a line per run; a dot where it ended, with its test log-likelihood."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    lengths = sorted({run.config.training.num_epochs for run in runs})
+    for run in runs:
+        color = f"C{lengths.index(run.config.training.num_epochs)}"
+        axes.plot(run.minutes, run.elbo, color=color, linewidth=1.2)
+        found = run.evaluation["log_likelihood"]
+        axes.errorbar(
+            run.minutes[-1],
+            found["value"],
+            found["std_error"],
+            color=color,
+            marker="o",
+            markersize=4,
+            capsize=3,
+        )
+    axes.plot([], [], color="gray", label="validation ELBO on the way")
+    axes.errorbar(
+        [], [], [], color="gray", marker="o", capsize=3, label="test log p(x) at the end, ± standard error"
+    )
+    highest = max(run.evaluation["log_likelihood"]["value"] for run in runs)
+    axes.set_ylim(min(run.elbo[-1] for run in runs) - 6, highest + 2)
+    axes.set(xlabel="minutes of training on two cores", ylabel="nats", title=runs[0].config.name)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="lower right", fontsize="small")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=130, metadata={"Software": None})
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--data-dir")
+    parser.add_argument("--page", type=Path, default=HERE / "RESULTS.md")
+    args = parser.parse_args(words)
+    runs = sorted(
+        (read_run(path, args.data_dir) for path in args.runs), key=lambda run: (run.minutes[-1], run.seed)
+    )
+    early, late = pace(runs[0].config, args.data_dir)
+    found = runs[0].evaluation["log_likelihood"]
+    picture = args.page.with_name("nats_against_minutes.png")
+    draw(runs, picture)
+    text = "\n\n".join(
+        [
+            describe_machine(torch.get_num_threads()),
+            f"`{runs[0].config.name}` in size {runs[0].config.size}: a step takes {1e3 * early:.1f} ms"
+            f"{f', with importance samples {1e3 * late:.1f}' if late != early else ''}, log lines included. Test log-likelihoods of "
+            f"{found['num_examples']} images with {found['num_samples']} importance samples, standard errors over "
+            f"images.",
+            report(runs),
+            f"![Nats against minutes]({picture.name})",
+        ]
+    )
+    write_section(args.page, TITLE, text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
