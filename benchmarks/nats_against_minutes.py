@@ -175,13 +175,13 @@ def main(words: Sequence[str] | None = None) -> None:
     found = runs[0].evaluation["log_likelihood"]
     picture = args.page.with_name("nats_against_minutes.png")
     draw(runs, picture)
+    samples = f", with importance samples {1e3 * late:.1f}" if late != early else ""
     text = "\n\n".join(
         [
             describe_machine(torch.get_num_threads()),
-            f"`{runs[0].config.name}` in size {runs[0].config.size}: a step takes {1e3 * early:.1f} ms"
-            f"{f', with importance samples {1e3 * late:.1f}' if late != early else ''}, log lines included. Test log-likelihoods of "
-            f"{found['num_examples']} images with {found['num_samples']} importance samples, standard errors over "
-            f"images.",
+            f"`{runs[0].config.name}` in size {runs[0].config.size}: a step takes {1e3 * early:.1f} ms{samples}, log "
+            f"lines included. Test log-likelihoods of {found['num_examples']} images with {found['num_samples']} "
+            f"importance samples, standard errors over images.",
             report(runs),
             f"![Nats against minutes]({picture.name})",
         ]
