@@ -37,9 +37,11 @@ def test_a_run_says_where_its_results_are_and_what_comes_next(cli, tmp_path, dat
     status, out, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
     assert status == 0
     assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
-    assert "Best validation ELBO -" in out
+    assert "Best checkpoint: step " in out
     means = float(re.search(r"^Independent features: (-[\d.]+) nats \(validation\)\.$", out, re.MULTILINE)[1])
-    elbo = float(re.search(r"^Best validation ELBO (-[\d.]+) nats", out, re.MULTILINE)[1])
+    elbo = float(
+        re.search(r"^Best checkpoint: step \d+, validation ELBO (-[\d.]+) nats", out, re.MULTILINE)[1]
+    )
     assert elbo < means  # after six steps
     told = f"the validation ELBO is {means - elbo:.2f} nats below that of independent features"
     assert re.sub(r"\d\.\d\d", "", told) in re.sub(r"\d\.\d\d", "", " ".join(out.split()))

@@ -1,17 +1,19 @@
 """The best checkpoint is the best, not that with the luckiest log Z."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
 from discrete_vae.boltzmann.log_partition import LogPartition
+from discrete_vae.config import GaussianHierarchyConfig
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.training.selection import validation_score
 from tests.log_partition.machines import random_rbm, wide_and_deep_mode
-from tests.training.tiny import CONFIG, start_run, train_quietly
+from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
 
 
 def estimate(elbo, error):
@@ -101,6 +103,28 @@ def test_a_resumed_run_compares_by_the_score(tmp_path, monkeypatch):
     lines = [line for line in run.metrics().read() if "validation_elbo" in line]
     assert all(line["validation_elbo"] > first["validation_elbo"] for line in lines[1:])
     assert result.best_step == max(lines, key=lambda line: line["validation_score"])["step"]
+
+
+def test_runs_with_importance_samples_are_compared_by_their_bound(tmp_path, monkeypatch):
+    """From the first step on, though their ELBO falls: or the turn from one bound to the other would decide."""
+    layers = GaussianHierarchyConfig(num_layers=1, num_units=4, posterior_hidden=(8,), prior_hidden=(8,))
+    training = CONFIG.training.model_copy(update={"num_importance_samples": 4, "importance_start": 0.5})
+    config = CONFIG.model_copy(
+        update={"model": CONFIG.model.model_copy(update={"hierarchy": layers}), "training": training}
+    )
+    calls = []
+
+    def planted(model, x, *, num_importance_samples, **keywords):
+        found = evaluate_elbo(model, x, num_importance_samples=num_importance_samples, **keywords)
+        calls.append(num_importance_samples)
+        return replace(found, elbo=float(len(calls) if num_importance_samples == 4 else -len(calls)))
+
+    monkeypatch.setattr("discrete_vae.training.loop.evaluate_elbo", planted)
+    run = start_run(tmp_path / "run", config)
+    result = train_quietly(run, config)
+    assert calls == [1, 4] * (len(calls) // 2)
+    assert run.checkpoints().best()["validation_score"] > 0
+    assert (result.best_step, result.best_elbo) == (NUM_STEPS, 1.0 - len(calls))
 
 
 def test_models_share_the_noise_of_examples():

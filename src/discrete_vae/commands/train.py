@@ -108,7 +108,7 @@ def run_train(
     else:
         print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
-    print(f"Best validation ELBO {result.best_elbo:.2f} nats, at step {result.best_step}.")
+    print(f"Best checkpoint: step {result.best_step}, validation ELBO {result.best_elbo:.2f} nats.")
     _print_baseline(dataset, config, result.best_elbo)
     run.checkpoints().verify("best")
     print(f"Next: dvae evaluate {run.path}")

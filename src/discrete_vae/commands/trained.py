@@ -42,7 +42,7 @@ _OPTIONS = together(
     click.argument("run"),
     option(
         "--checkpoint best|last|STEP",
-        "which checkpoint; default: best, by validation ELBO",
+        "which checkpoint; default: best, by the validation bound",
         checkpoint,
         default="best",
     ),

@@ -55,9 +55,10 @@ def evaluate_elbo(
     log_partition: float,
     log_partition_std_error: float = 0.0,
     num_samples: int = 1,
+    num_importance_samples: int = 1,
     seed: int = 0,
 ) -> MeanElbo:
-    """Average the ELBO over examples, with the networks' running statistics.
+    """Average the ELBO over examples, with the networks' running statistics; or the bound above it.
 
     Args:
         model: The model.
@@ -65,13 +66,16 @@ def evaluate_elbo(
         log_partition: log Z of the prior, nats.
         log_partition_std_error: Its standard error, nats; carried into the result.
         num_samples: Draws of the posterior per example.
+        num_importance_samples: As in `DiscreteVAE.elbo`; with more than 1 it is a bound between the ELBO and
+            log p(x).
         seed: Seed of the noise; the same seed gives the same noise to every model.
 
     Returns:
         The estimate; its error comes from the spread over examples, which contains that over draws.
 
     Raises:
-        InvalidInputError: If `DiscreteVAE.elbo` refuses x, or num_samples is not a positive integer.
+        InvalidInputError: If `DiscreteVAE.elbo` refuses x or num_importance_samples, or num_samples is not a positive
+            integer.
     """
     check_positive_int("num_samples", num_samples)
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
@@ -80,7 +84,12 @@ def evaluate_elbo(
             for first in range(0, len(x), _BATCH_SIZE):
                 rows = slice(first, first + _BATCH_SIZE)
                 generator = keyed_generator(seed, _STREAM, draw, first, device=x.device)
-                elbo = model.elbo(x[rows], log_partition=log_partition, generator=generator)
+                elbo = model.elbo(
+                    x[rows],
+                    log_partition=log_partition,
+                    num_importance_samples=num_importance_samples,
+                    generator=generator,
+                )
                 terms = torch.stack([elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous], -1)
                 parts[rows] += terms.double().cpu() / num_samples
     value = parts[:, 0] - parts[:, 1] - parts[:, 2]

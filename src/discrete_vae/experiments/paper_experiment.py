@@ -82,7 +82,7 @@ def _training(size: str, num_epochs: int, steps_per_epoch: int) -> TrainingConfi
     strength 2 over 20 epochs on the RBM alone. Ours, as the paper is silent: minibatches of 100, a step size that falls
     geometrically from 1e-3 to 3e-5 (short: from 4e-3 to 8e-5; on static MNIST 4e-3 was 0.8 nats ahead of 2e-3 after
     14,000 steps), a bound of beta from 3 to 8 (above 8, rare draws carry most of beta's gradient), and no early
-    stopping but that the best checkpoint by validation ELBO is the one evaluated.
+    stopping but that the best checkpoint by validation bound is the one evaluated.
 
     Args:
         size: "smoke", "short" or "paper".

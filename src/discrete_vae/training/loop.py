@@ -148,14 +148,17 @@ def run_steps(
                 state.sums = ElboSums()
             if validates(settings, state.step, num_steps):
                 estimate = _validate(state, valid, config.seed, store)
+                bound = estimate
+                if settings.num_importance_samples > 1:
+                    bound = _validate(state, valid, config.seed, store, settings.num_importance_samples)
                 found = {
                     "validation_elbo": estimate.elbo,
                     "validation_elbo_std_error": estimate.total_std_error,
-                    "validation_score": validation_score(estimate),
+                    "validation_score": validation_score(bound),
                 }
                 found = {name: value for name, value in found.items() if not math.isnan(value)}
                 metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
-                better = checkpoints.save(estimate)
+                better = checkpoints.save(estimate, bound)
                 shown.note(
                     f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {_error(estimate.total_std_error)} nats"
                     f"{' (best so far)' if better else ''}"
@@ -256,14 +259,17 @@ def _estimate_log_partition(state: TrainingState, store: CheckpointStore, *, to_
     return state.log_partition - before
 
 
-def _validate(state: TrainingState, x: Tensor, seed: int, store: CheckpointStore) -> MeanElbo:
-    """The validation ELBO, with the log Z of the log's last line or, of averaged weights, their own."""
+def _validate(
+    state: TrainingState, x: Tensor, seed: int, store: CheckpointStore, num_importance_samples: int = 1
+) -> MeanElbo:
+    """The validation ELBO or bound, with the log Z of the log's last line or, of averaged weights, their own."""
     log_partition, std_error = state.evaluated_log_partition()
     elbo = evaluate_elbo(
         state.evaluated,
         x,
         log_partition=log_partition,
         log_partition_std_error=std_error,
+        num_importance_samples=num_importance_samples,
         seed=key_to_seed(seed, _VALIDATION_STREAM),
     )
     check_finite({"the validation ELBO": elbo.elbo}, state.step, store)

@@ -23,14 +23,15 @@ _ELBO, _SCORE = "validation_elbo", "validation_score"
 _NAMED_STEPS = 5
 
 
-def best_entry(step: int, estimate: MeanElbo) -> dict[str, Any]:
+def best_entry(step: int, elbo: MeanElbo, bound: MeanElbo | None = None) -> dict[str, Any]:
     """What ``best.json`` says of the best checkpoint.
 
     Args:
         step: Its step.
-        estimate: Its validation ELBO.
+        elbo: Its validation ELBO.
+        bound: What it was compared by; None is the ELBO.
     """
-    return {"step": step, _ELBO: estimate.elbo, _SCORE: validation_score(estimate)}
+    return {"step": step, _ELBO: elbo.elbo, _SCORE: validation_score(elbo if bound is None else bound)}
 
 
 class RunCheckpoints:
@@ -95,13 +96,19 @@ class RunCheckpoints:
         self.store.repair_best()
         self._warn_of_damaged_best()
 
-    def save(self, estimate: MeanElbo) -> bool:
-        """Save the state after a validation; returns whether it is the best so far."""
-        score = validation_score(estimate)
+    def save(self, elbo: MeanElbo, bound: MeanElbo) -> bool:
+        """Save the state after a validation; returns whether it is the best so far.
+
+        Args:
+            elbo: The validation ELBO.
+            bound: What checkpoints are compared by: the bound with the run's number of importance samples, from its
+                first step on. The ELBO of a model trained for that bound falls while its log-likelihood rises.
+        """
+        score = validation_score(bound)
         better = self.best_score is None or score > self.best_score
         if better:
-            self.best_step, self.best_elbo, self.best_score = self._state.step, estimate.elbo, score
-        self._save(best=best_entry(self._state.step, estimate) if better else None)
+            self.best_step, self.best_elbo, self.best_score = self._state.step, elbo.elbo, score
+        self._save(best=best_entry(self._state.step, elbo, bound) if better else None)
         return better
 
     def save_interim(self) -> None:

@@ -9,7 +9,10 @@ CAUTION = 2.0
 
 
 def validation_score(estimate: MeanElbo) -> float:
-    r"""What checkpoints are compared by: the validation ELBO less two standard errors of its log Z, in nats.
+    r"""What checkpoints are compared by: the validation bound less two standard errors of its log Z, in nats.
+
+    The bound is the ELBO, or that with the run's number of importance samples: what training raises, and in all of a
+    run's checkpoints the same.
 
     Checkpoint k has the true mean ELBO on the validation examples
 
@@ -39,7 +42,7 @@ def validation_score(estimate: MeanElbo) -> float:
     low on average and whose error is understated where it misses a mode.
 
     Args:
-        estimate: The validation ELBO with the standard error of its log Z.
+        estimate: The validation bound with the standard error of its log Z.
 
     Examples:
         >>> lucky = MeanElbo(-89.7, 0.3, -80.0, 4.7, 5.0, 100, 1, log_partition_std_error=0.4)
