@@ -66,7 +66,7 @@ def test_a_lost_or_wrong_best_json_loses_nothing(cli, early_best, early_best_onc
     assert "checkpoint of step 2" in cli("evaluate", run)[1]
     status, out, _ = cli(*resume, run)
     assert status == 0
-    assert "at step 2." in out
+    assert "Best checkpoint: step 2," in out
     assert (run / "checkpoints" / "step-2").is_dir()
     for file in ("best.json", f"checkpoints/step-2/{STATE_FILE}"):
         assert (run / file).read_bytes() == (early_best_once / file).read_bytes()
