@@ -1,18 +1,26 @@
-"""The ways in which a model's networks compute, for tests against exact values."""
+"""The ways in which a model's bound and its gradients are computed, for tests against exact values."""
 
 import copy
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
 import torch
 
+from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.nets import mlp
 from discrete_vae.nets.kernels import norm
 from discrete_vae.nets.mlp import ConcatLinear
 from discrete_vae.nets.precision import set_precision
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.training.adam import Adam
+from discrete_vae.training.compiled_loss import CompiledLoss
+from discrete_vae.training.recorded_step import RecordedStep
+from tests.compilers import TRACED, needs_compiler
 
 NEVER = 10**9
+CHAINS = 3000  # states of the negative phase of a batch
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,7 @@ class Path:
         smallest_fused: Activations from which networks are one operation; None leaves the model as it is, in float64.
         threads: Of torch; compiled passes of any size use them.
         rounding: What a value or a gradient may be off by, relative to its size or to 1.
+        make_step: Makes of a model and its working weights what takes a training step's gradients; None is autograd.
     """
 
     name: str
@@ -32,6 +41,7 @@ class Path:
     smallest_fused: int | None = 0
     threads: int = 1
     rounding: float = 2e-5
+    make_step: Callable | None = None
 
     def __str__(self):
         return self.name
@@ -53,6 +63,51 @@ class Path:
             torch.set_num_threads(threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = smallest
 
+    def estimates(self, model, x, num_batches, *, num_importance_samples=1, seed=0):
+        """Estimates by batches of an ELBO's terms, or a higher bound's, and of its gradient.
+
+        Args:
+            model: What `taken` gives, in evaluation mode.
+            x: (batch, *event).
+            num_batches: How many.
+            num_importance_samples: As `DiscreteVAE.elbo` has it.
+            seed: Of the noise.
+
+        Yields:
+            The means of reconstruction, KL of z and KL of h, (3,), and the `flat_gradient` of the bound's mean.
+        """
+        x = x.to(model.prior.bias.dtype)
+        if self.make_step is None:
+            generator = torch.Generator().manual_seed(seed)
+            for _ in range(num_batches):
+                log_partition = enumerate_log_partition(model.prior)
+                bound = model.elbo(
+                    x,
+                    log_partition=log_partition,
+                    num_importance_samples=num_importance_samples,
+                    generator=generator,
+                )
+                terms = torch.stack([bound.reconstruction, bound.kl_discrete, bound.kl_continuous], -1)
+                yield terms.mean(0).detach(), flat_gradient(bound.value.mean(), model)
+            return
+        step, machine = self.make_step(model), enumerate_machine(model.prior)
+        of_log_z = torch.tensor([0.0, exact_log_partition(model.prior).value, 0.0])
+        states = torch.Generator().manual_seed(seed)
+        for batch in range(num_batches):
+            chosen = torch.multinomial(machine.prob, CHAINS, replacement=True, generator=states)
+            found = step.take_gradients(
+                x,
+                machine.states[chosen].float(),
+                discrete=1.0,
+                continuous=1.0,
+                num_importance_samples=num_importance_samples,
+                noise_key=(seed, batch),
+            )
+            yield torch.tensor(found.means) + of_log_z, -flat([leaf.grad for leaf in trained(model)])
+        if isinstance(step, RecordedStep):
+            assert step.functions.reason is None
+            assert len(step.functions._checked) == 1
+
 
 def trained(model):
     """The tensors that a model's gradients are taken by, one per parameter: what products read in place of some."""
@@ -63,8 +118,33 @@ def trained(model):
 
 def flat_gradient(value, model):
     """All gradients in a row, float64."""
-    found = torch.autograd.grad(value, trained(model))
-    return torch.cat([gradient.double().flatten() for gradient in found])
+    return flat(torch.autograd.grad(value, trained(model)))
+
+
+def flat(gradients):
+    """Gradients in a row, float64."""
+    return torch.cat([gradient.double().flatten() for gradient in gradients])
+
+
+def working_of(model):
+    """What products read in place of the weights."""
+    return [part.working for part in model.modules() if isinstance(part, ConcatLinear)]
+
+
+def recorded(model):
+    """A training step that repeats its recording."""
+    return RecordedStep(model, Adam(model.parameters(), working=working_of(model)))
+
+
+def graph(backend):
+    """A training step that `torch.compile` makes a graph of."""
+
+    def make(model):
+        torch._dynamo.reset()
+        model.train = lambda mode=True: model  # norms keep the statistics that exact values are for
+        return CompiledLoss(model, working_of(model), backend=backend)
+
+    return make
 
 
 EXACT = Path("float64", torch.float64, smallest_fused=None, rounding=1e-9)
@@ -76,12 +156,33 @@ FAST = (
 )
 
 
-def by_path(names, fast_names):
-    """Pairs for ``pytest.mark.parametrize``: all cases in float64, some in every fast way, most of these slow."""
+STEPS = (
+    Path("float32 recorded", make_step=recorded),
+    Path("bfloat16 recorded", torch.bfloat16, rounding=0.03, make_step=recorded),
+)
+GRAPHS = (
+    Path("float32 graph", make_step=graph(TRACED)),
+    Path("bfloat16 graph", torch.bfloat16, rounding=0.03, make_step=graph(TRACED)),
+    Path("float32 compiled", make_step=graph("inductor")),
+    Path("bfloat16 compiled", torch.bfloat16, rounding=0.03, make_step=graph("inductor")),
+)
+QUICK = {"float32 fused", "bfloat16 fused", "bfloat16 recorded", "float32 graph"}  # of the first case
+
+
+def by_path(names, fast_names, more=()):
+    """Pairs for ``pytest.mark.parametrize``: all cases in float64, some in every fast way, most of these slow.
+
+    Args:
+        names: The cases.
+        fast_names: Those that take the fast ways.
+        more: Further ways, of `STEPS` and `GRAPHS`.
+    """
     pairs = [pytest.param(name, EXACT) for name in names]
-    for path in FAST:
-        quick = path.smallest_fused == 0 and path.threads == 1
+    for path in (*FAST, *more):
         for name in fast_names:
-            marks = () if quick and name == fast_names[0] else pytest.mark.slow
+            quick = path.name in QUICK and name == fast_names[0]
+            marks = [] if quick else [pytest.mark.slow]
+            if path.name.endswith("compiled"):
+                marks.append(needs_compiler)
             pairs.append(pytest.param(name, path, marks=marks))
     return pairs

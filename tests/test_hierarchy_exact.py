@@ -18,12 +18,11 @@ from discrete_vae import (
 from discrete_vae.hierarchy.base import HierarchySample
 from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.quadrature import joint_nodes, normal_nodes, posterior_quadrature
-from tests.exact_paths import by_path, flat_gradient
+from tests.exact_paths import EXACT, GRAPHS, STEPS, by_path, flat_gradient
 
 NUM_FEATURES = 4
 BOUND = 0.6  # of the log standard deviations; a wide one gives the KL's gradients heavy tails
@@ -174,15 +173,9 @@ def exact_log_likelihood(model, num_nodes):
         )
 
 
-def estimates(model, num_batches, seed=0):
+def estimates(model, path=EXACT):
     """Rows of the three terms and of the gradient of the ELBO."""
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(num_batches):
-        log_partition = enumerate_log_partition(model.prior)
-        x = X.repeat(1000, 1).to(model.prior.bias.dtype)
-        elbo = model.elbo(x, log_partition=log_partition, generator=generator)
-        terms = torch.stack([elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous], -1).mean(0)
-        yield torch.cat([terms.detach(), flat_gradient(elbo.value.mean(), model)])
+    return torch.stack([torch.cat(found) for found in path.estimates(model, X.repeat(1000, 1), 40)])
 
 
 def expected(model, num_nodes):
@@ -190,11 +183,11 @@ def expected(model, num_nodes):
     return torch.cat([terms.detach(), flat_gradient(terms[0] - terms[1] - terms[2], model)])
 
 
-@pytest.mark.parametrize(("name", "path"), by_path(CASES, NETWORKS), ids=str)
+@pytest.mark.parametrize(("name", "path"), by_path(CASES, NETWORKS, STEPS + GRAPHS), ids=str)
 def test_elbo_and_every_gradient_are_unbiased(name, path):
     model, num_nodes = build(name)
     with path.taken(model) as computed:
-        found = torch.stack(list(estimates(computed, 40)))
+        found = estimates(computed, path)
     check_mean(found, expected(model, num_nodes), resolution=0.05, rounding=path.rounding)
 
 
@@ -243,4 +236,4 @@ def test_planted_faults_are_rejected(hierarchy_class, prior_class):
     faulty, _ = build("two layers, complete sharing", hierarchy_class, prior_class)
     faulty.load_state_dict(right.state_dict())
     with pytest.raises(AssertionError, match="standard errors apart"):
-        check_mean(torch.stack(list(estimates(faulty, 40))), expected(right, num_nodes))
+        check_mean(estimates(faulty), expected(right, num_nodes))

@@ -21,7 +21,7 @@ from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.quadrature import exact_kl, joint_nodes, posterior_quadrature
-from tests.exact_paths import by_path, flat_gradient
+from tests.exact_paths import GRAPHS, STEPS, by_path, flat_gradient
 from tests.transformations import OVERLAPPING, SMOOTHINGS
 
 NUM_FEATURES = 5
@@ -165,22 +165,16 @@ def exact_log_likelihood(model, num_nodes):
     return torch.logsumexp(joint + log_px, -1).detach()
 
 
-@pytest.mark.parametrize(("name", "path"), by_path(CASES, NETWORKS), ids=str)
+@pytest.mark.parametrize(("name", "path"), by_path(CASES, NETWORKS, STEPS + GRAPHS), ids=str)
 def test_elbo_and_every_gradient_are_unbiased(name, path):
     model, num_nodes = build(name)
     reconstruction, kl = exact_elbo(model, num_nodes)
     expected = torch.cat(
         [torch.stack([reconstruction, kl]).detach(), flat_gradient(reconstruction - kl, model)]
     )
-    generator = torch.Generator().manual_seed(0)
-    rows = []
     with path.taken(model) as computed:
-        x = X.repeat(1000, 1).to(computed.prior.bias.dtype)
-        for _ in range(60):
-            log_partition = enumerate_log_partition(computed.prior)
-            elbo = computed.elbo(x, log_partition=log_partition, generator=generator)
-            means = torch.stack([elbo.reconstruction.mean(), elbo.kl_discrete.mean()]).detach()
-            rows.append(torch.cat([means, flat_gradient(elbo.value.mean(), computed)]))
+        estimates = path.estimates(computed, X.repeat(1000, 1), 60)
+        rows = [torch.cat([terms[:2], gradient]) for terms, gradient in estimates]
     check_mean(torch.stack(rows), expected, resolution=0.03, rounding=path.rounding)
 
 

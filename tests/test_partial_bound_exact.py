@@ -7,11 +7,11 @@ import torch
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.many_draws import ManyDraws
-from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
+from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.objectives import partial_bound
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.quadrature import normal_nodes
-from tests.exact_paths import by_path, flat_gradient
+from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient
 from tests.test_hierarchy_exact import (
     X,
     build,
@@ -42,18 +42,11 @@ def exact_bound(model, num_samples, num_nodes):
     return torch.stack(means).mean()
 
 
-def estimates(model, num_samples, num_batches=40, seed=0):
-    """Rows of the bound and of its gradient."""
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(num_batches):
-        bound = model.elbo(
-            X.repeat(700, 1).to(model.prior.bias.dtype),
-            log_partition=enumerate_log_partition(model.prior),
-            num_importance_samples=num_samples,
-            generator=generator,
-        )
-        gradient = flat_gradient(-bound.loss, model)
-        yield torch.cat([bound.value.detach().mean()[None], gradient])
+def estimates(model, path=EXACT):
+    """Rows of the bound with two samples and of its gradient."""
+    found = path.estimates(model, X.repeat(700, 1), 40, num_importance_samples=2)
+    signs = torch.tensor([1.0, -1.0, -1.0], dtype=torch.float64)
+    return torch.stack([torch.cat([(terms.double() @ signs)[None], gradient]) for terms, gradient in found])
 
 
 def expected(model, num_samples, num_nodes):
@@ -81,11 +74,11 @@ def test_the_bounds_rise_from_the_elbo_to_the_log_likelihood():
     assert float(bounds[-1]) < float(torch.stack(values).mean()) < float(log_likelihood)
 
 
-@pytest.mark.parametrize(("name", "path"), by_path([ONE, TWO], [TWO]), ids=str)
+@pytest.mark.parametrize(("name", "path"), by_path([ONE, TWO], [TWO], STEPS), ids=str)
 def test_value_and_every_gradient_are_unbiased(name, path):
     model, _ = build(name)
     with path.taken(model) as computed:
-        found = torch.stack(list(estimates(computed, 2)))
+        found = estimates(computed, path)
     check_mean(found, expected(model, 2, NODES[name]), resolution=0.05, rounding=path.rounding)
 
 
@@ -129,7 +122,7 @@ def test_planted_faults_are_rejected(fault, name, monkeypatch):
     right = expected(model, 2, NODES[name])
     fault(model, monkeypatch)
     with pytest.raises(AssertionError, match="standard errors apart"):
-        check_mean(torch.stack(list(estimates(model, 2))), right)
+        check_mean(estimates(model), right)
 
 
 def test_the_gradient_of_the_posterior_is_zero_where_it_is_exact():

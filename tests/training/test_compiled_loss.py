@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch._inductor import config as inductor
-from torch._inductor import cpp_builder
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.overrides import apply_overrides
@@ -13,6 +12,7 @@ from discrete_vae.training import compiled_loss
 from discrete_vae.training.compiled_loss import CompiledLoss, check_compiler
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState, check_experiment
+from tests.compilers import TRACED, needs_compiler
 from tests.devices.models import build, data
 from tests.training.test_loop import assert_same_state, final_state
 from tests.training.tiny import CONFIG, start_run, train_quietly
@@ -20,18 +20,6 @@ from tests.training.tiny import CONFIG, start_run, train_quietly
 COMPILED = apply_overrides(
     CONFIG, [("training.compile", ["true"]), ("training.optimizer.learning-rate", ["0.003"])]
 )
-TRACED = "aot_eager"  # traces and differentiates as inductor does, and compiles nothing
-
-
-def has_compiler():
-    try:
-        cpp_builder.get_cpp_compiler()
-    except Exception:
-        return False
-    return True
-
-
-needs_compiler = pytest.mark.skipif(not has_compiler(), reason="there is no C++ compiler here")
 BACKENDS = [TRACED, pytest.param("inductor", marks=[pytest.mark.slow, needs_compiler])]
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from discrete_vae.errors import KernelWarning
 from discrete_vae.experiments import load_experiment
 from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.objectives.elbo import Elbo, loss_gradients
@@ -137,6 +138,37 @@ def test_models_whose_code_may_do_more_are_not_recorded():
     model.encoder = Mine()
     recorded = RecordedStep(model, state.optimizer)
     assert recorded.functions.reason == "Mine is a module of your own"
+
+
+def test_a_hook_that_comes_later_is_called_and_ends_the_recording():
+    config, seen = config_of("plain"), []
+    state, _ = run(config, recorded=True)
+    twin, _ = run(config, recorded=False)
+    x = torch.ones(20, 64)
+    other = nn.Linear(2, 2).register_forward_hook(lambda *_: None)
+    training_step(state, config, x, 1.0, 0.2)
+    assert state.recorded.functions.reason is None  # it was none of the model's
+    other.remove()
+    handle = state.model.decoder.register_forward_hook(lambda *_: seen.append(1))
+    with pytest.warns(KernelWarning, match="which is slower: MLPDecoder has hooks"):
+        training_step(state, config, x, 1.0, 0.2)
+    assert seen == [1]
+    training_step(state, config, x, 1.0, 0.2)
+    assert seen == [1, 1]
+    handle.remove()
+    for _ in range(3):
+        training_step(twin, config, x, 1.0, 0.2)
+    for mine, expected in zip(state.model.parameters(), twin.model.parameters(), strict=True):
+        assert torch.equal(mine, expected)
+
+
+def test_a_hook_of_a_parameter_ends_the_recording():
+    config, seen = config_of("plain"), []
+    state, _ = run(config, recorded=True)
+    state.model.prior.bias.register_hook(lambda gradient: seen.append(gradient.shape))
+    with pytest.warns(KernelWarning, match="the parameter prior.bias has hooks"):
+        training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
+    assert seen == [state.model.prior.bias.shape]
 
 
 def test_the_gradients_of_the_loss_are_those_of_the_loss():

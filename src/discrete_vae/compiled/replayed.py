@@ -63,6 +63,16 @@ class ReplayedFunctions:
             return self._compare(key, replay, function, inputs)
         return function(*inputs) if len(self._replays) == _MOST_FORMS else self._record(key, function, inputs)
 
+    def stop(self, reason: str) -> None:
+        """Repeat nothing any more.
+
+        Args:
+            reason: Why.
+        """
+        self.reason = reason
+        self._replays.clear()
+        self._checked.clear()
+
     def _record(
         self, key: Hashable, function: Callable[..., Sequence[Tensor | None]], inputs: tuple[Any, ...]
     ) -> Sequence[Tensor | None]:
@@ -72,7 +82,7 @@ class ReplayedFunctions:
         try:
             self._replays[key] = Replay(recorder, inputs, outputs, state)
         except ReplayError as error:
-            self._stop(str(error))
+            self.stop(str(error))
         return outputs
 
     def _compare(
@@ -86,12 +96,7 @@ class ReplayedFunctions:
         if same:
             self._checked.add(key)
         else:
-            self._stop(f"the recording of {key} gives other numbers")
+            self.stop(f"the recording of {key} gives other numbers")
             instead = "operations are called one by one, which is slower"
             warn_of_failure("A recorded step", ReplayError(self.reason), instead, package="torch")
         return outputs
-
-    def _stop(self, reason: str) -> None:
-        self.reason = reason
-        self._replays.clear()
-        self._checked.clear()

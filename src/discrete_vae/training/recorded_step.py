@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from discrete_vae.compiled.choice import is_ordinary
 from discrete_vae.compiled.replayed import ReplayedFunctions
+from discrete_vae.errors import KernelWarning
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.kernels.choice import has_hooks
 from discrete_vae.noise import reseed
@@ -29,7 +32,7 @@ class RecordedStep:
     than the arithmetic. So the first batch of each shape is recorded, the second one evaluated both ways and compared
     to the last bit, and from then on the recording is repeated: results are those of the unrecorded step. Models with
     modules of the user's own, or with hooks, whose code may do more than torch sees, are evaluated as they are; so is
-    everything on other devices.
+    everything on other devices. A hook that is registered later on ends the recording, with a warning.
 
     Args:
         model: The model; its parameters and buffers stay where they are.
@@ -44,6 +47,7 @@ class RecordedStep:
         self._generator: torch.Generator | None = None  # one object, which a recording can go on using
         self._weights: tuple[int, float, float] | None = None
         self._seeds: tuple[Tensor, ...] = ()  # of these weights
+        self._num_hooks = RemovableHandle.next_id
         self.functions = ReplayedFunctions(self._state, _why_not(model))
 
     def take_gradients(
@@ -65,7 +69,12 @@ class RecordedStep:
             continuous: Weight of the KL of the Gaussian layers.
             num_importance_samples: See `DiscreteVAE.elbo`.
             noise_key: Seed and key of the noise, see `discrete_vae.noise.keyed_generator`.
+
+        Warns:
+            KernelWarning: If the model has got hooks, so that steps are not recorded any more.
         """
+        if self._num_hooks != RemovableHandle.next_id:  # somebody has registered a hook somewhere
+            self._look_for_hooks()
         if self._generator is None or self._generator.device != x.device:
             self._generator = torch.Generator(device=x.device)
         weights = (len(x), discrete, continuous)
@@ -89,6 +98,15 @@ class RecordedStep:
     def project_(self) -> None:
         """`DiscreteVAE.project_`."""
         self._call("bounds", self._project_)
+
+    def _look_for_hooks(self) -> None:
+        """Repeat nothing any more if the model has got hooks."""
+        self._num_hooks = RemovableHandle.next_id
+        reason = _why_not(self._model)
+        if reason is not None and self.functions.reason is None:
+            self.functions.stop(reason)
+            message = f"From here on steps are taken operation by operation, which is slower: {reason}."
+            warnings.warn(message, KernelWarning, stacklevel=3)
 
     def _project_(self) -> tuple[()]:
         self._model.project_()
@@ -144,4 +162,7 @@ def _why_not(model: nn.Module) -> str | None:
             return f"{type(module).__name__} is a module of your own"
         if has_hooks((module,)):
             return f"{type(module).__name__} has hooks"
+    for name, parameter in model.named_parameters():
+        if parameter._backward_hooks:
+            return f"the parameter {name} has hooks"
     return None
