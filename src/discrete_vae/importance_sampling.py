@@ -61,7 +61,7 @@ class ImportanceSampledModel(RecognitionModel):
         check_positive_int("num_samples", num_samples)
         check_positive_int("chunk_size", chunk_size)
         with self.weigher(log_partition) as weigher:
-            weights = weigher.log_weights(x, num_samples, chunk_size, generator, observed=observed)
+            weights = weigher.log_weights(x, num_samples, chunk_size, observed=observed, generator=generator)
         return importance_weighted(weights)
 
     @contextmanager
@@ -82,7 +82,7 @@ class ImportanceSampledModel(RecognitionModel):
             repair = "Estimate it once: estimate_log_partition(model.prior)."
             raise InvalidInputError("log_partition", rule, "None", repair)
         with torch.no_grad(), eval_mode(self), folded_networks(self):
-            yield Weigher(self, log_z)
+            yield Weigher(self, torch.as_tensor(log_z))
 
 
 class Weigher:
@@ -110,9 +110,10 @@ class Weigher:
         x: Tensor,
         num_samples: int,
         chunk_size: int,
-        noise: Sequence[int] | torch.Generator | None,
         *,
         observed: Tensor | None = None,
+        keys: Sequence[int] | None = None,
+        generator: torch.Generator | None = None,
     ) -> Tensor:
         """log p(x, z, h | zeta) - log q(z, h | zeta, x) of draws from the posterior.
 
@@ -120,9 +121,9 @@ class Weigher:
             x: (example, *event) or (example, feature), in the likelihood's domain.
             num_samples: Draws per example.
             chunk_size: Draws of an example that are in memory at a time.
-            noise: One key per example, from 0 to 2^64 - 1: an example's noise then depends on its key alone. Or a
-                generator for all; None is torch's global one.
             observed: As in `DiscreteVAE.elbo`.
+            keys: One per example, from `discrete_vae.noise.key_to_seed`: its noise then depends on its key alone.
+            generator: Source of the noise where there are no keys; None means torch's global generator.
 
         Returns:
             (sample, example), float64, nats.
@@ -130,28 +131,25 @@ class Weigher:
         Raises:
             InvalidInputError: If x is no draw of the likelihood or has another shape, or a weight is not finite.
         """
-        model, keyed = self._model, isinstance(noise, Sequence)
+        model = self._model
         x, observed = model._open(x, observed, exact=True)
         features = model._features(x, observed)
-        if self._compiled is None and keyed:
-            columns = []
-            for row, key in enumerate(noise):
-                one, generator = slice(row, row + 1), generator_of(key, device=x.device)
-                seen = None if observed is None else observed[one]
-                columns.append(
-                    self._by_modules(x[one], seen, features[one], num_samples, chunk_size, generator)
-                )
-            found = torch.cat(columns, 1)
-        elif self._compiled is None:
-            found = self._by_modules(x, observed, features, num_samples, chunk_size, noise)
+        if self._compiled is not None:
+            keys = [draw_key(generator) for _ in range(len(x))] if keys is None else keys
+            chunks = [
+                self._weighted(x, observed, self._compiled(features, keys, first, count))
+                for first, count in _chunks(num_samples, chunk_size)
+            ]
+            found = torch.cat(chunks)
+        elif keys is None:
+            found = self._by_modules(x, observed, features, num_samples, chunk_size, generator)
         else:
-            keys = noise if keyed else [draw_key(noise) for _ in range(len(x))]
-            found = torch.cat(
-                [
-                    self._weighted(x, observed, self._compiled(features, keys, first, count))
-                    for first, count in _chunks(num_samples, chunk_size)
-                ]
-            )
+            columns = []
+            for row, key in enumerate(keys):
+                one, own = slice(row, row + 1), generator_of(key, device=x.device)
+                seen = None if observed is None else observed[one]
+                columns.append(self._by_modules(x[one], seen, features[one], num_samples, chunk_size, own))
+            found = torch.cat(columns, 1)
         return model._finite("the model's log weights", found)
 
     def _by_modules(

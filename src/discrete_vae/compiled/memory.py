@@ -52,6 +52,17 @@ class Numbers:
         found = Vector(builder, _masked("load", kind, [pointer], mask, builder))
         return widen(found) if self._bfloat16 else found
 
+    def prefetch(self, place: Any, ahead: Any) -> None:
+        """Ask for what lies so many bytes, LLVM int64, behind a place; it need not be there."""
+        builder = self._builder
+        pointer = builder.bitcast(builder.gep(self._pointer, [place]), ir.IntType(8).as_pointer())
+        pointer = builder.gep(pointer, [ahead])
+        kinds = [pointer.type, INT32, INT32, INT32]
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
+        )
+        builder.call(function, [pointer, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
+
     def store_masked(self, vector: Vector, place: Any, mask: Any) -> None:
         """Write the numbers that the mask names from a place on; bfloat16 are rounded."""
         builder, value = self._builder, (narrow(vector) if self._bfloat16 else vector).value

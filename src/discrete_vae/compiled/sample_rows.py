@@ -31,6 +31,7 @@ KEY = 0x6469736372657465
 """Key of the words; examples, samples and draws are told apart by the counters."""
 
 _COUNTERS = LANES // 4  # of a block; each gives four words
+_AHEAD = 2  # rows that are asked for before they are read; waiting for them would take as long as the work
 _FACTORS = 64  # blocks whose factors, each at most 2, are multiplied before a logarithm is taken
 
 
@@ -164,7 +165,9 @@ def _step(
             def unpacked(pack, length):
                 return [builder.extract_value(pack, index) for index in range(length)]
 
-            starts = [start(unpacked(place, 3)) for place in unpacked(operands, count)]
+            places = [unpacked(place, 3) for place in unpacked(operands, count)]
+            starts = [start(place) for place in places]
+            ahead = [builder.mul(place[2], constant(_AHEAD)) for place in places[: len(elements)]]
             inputs = [
                 Numbers(builder, address, bfloat16=half)
                 for address, half in zip(starts, elements, strict=False)
@@ -188,17 +191,18 @@ def _step(
                 product.clear()
                 with loop(builder, from_block, to_block) as (block, _):
                     first, mask = block_of(builder, block, num_columns)
+                    for read, distance in zip(inputs, ahead, strict=True):
+                        read.prefetch(first, distance)
                     vectors = [read.load_masked(first, mask) for read in inputs]
                     words = [] if words_of is None else words_of(block)
                     made = body(vectors, numbers_of_call, words)
                     for vector, write in zip(made.outputs, results, strict=True):
                         write.store_masked(vector, first, mask)
-                    if spreads is not None:
+                    if spreads is not None and made.spread is not None:
                         with loop(builder, constant(0), num_places) as (index, _):
                             place = _row_of_table(builder, first_place, index)
-                            Numbers(builder, start(place), bfloat16=spreads).store_masked(
-                                made.spread, first, mask
-                            )
+                            there = Numbers(builder, start(place), bfloat16=spreads)
+                            there.store_masked(made.spread, first, mask)
                     for term in made.terms:
                         total.add(term.where(Vector(builder, mask), 0.0))
                     for factor in made.factors:
@@ -234,12 +238,13 @@ def _words(builder: Any, draw: list[Any], sample: Any, example: Any) -> Callable
             builder.lshr(of_example, constant(32)),
         )
     ]
+    of_sample, low_key, high_key = fixed
     start = builder.shl(number, constant(16))
 
     def of_block(block: Any) -> list[Vector]:
         origin = builder.add(start, builder.mul(block, constant(_COUNTERS)))
         places = splat(builder, origin, _COUNTERS) + numbers(builder, INT64, list(range(_COUNTERS)))
-        x0, x1, x2, x3 = philox_rounds(builder, (places, *fixed), constant(KEY), 0)
+        x0, x1, x2, x3 = philox_rounds(builder, (places, of_sample, low_key, high_key), constant(KEY), 0)
         return [((high << 32) | (low & LOW)).view(INT32) for low, high in ((x0, x1), (x2, x3))]
 
     return of_block

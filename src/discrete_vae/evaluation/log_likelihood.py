@@ -84,11 +84,12 @@ def evaluate_log_likelihood(
 ) -> MeanLogLikelihood:
     """Average the importance-weighted log-likelihood over examples.
 
-    Examples go one by one, so that what depends on x alone is computed once for all of its samples; norms are
-    folded into the networks' weights once for all examples (`discrete_vae.nets.folded_mlp`). The noise is keyed by
-    (seed, index), so an example's estimate does not depend on the others, nor on how examples are divided among the
-    processes of torchrun. Samples are streamed in chunks that fit the memory budget; a budget so small that it
-    shortens the chunks changes the noise.
+    What depends on x alone is computed once for all of its samples; norms are folded into the networks' weights
+    once for all examples (`discrete_vae.nets.folded_mlp`). The noise is keyed by (seed, index), so an example's
+    estimate does not depend on the others, nor on how examples are divided among the processes of torchrun. Samples
+    are streamed in chunks that fit the memory budget, and where there are few of them several examples go together.
+    Where a model's parts are drawn by the modules (see `discrete_vae.importance_sampling.Weigher`) a budget so
+    small that it shortens the chunks changes the noise.
 
     Source: Rolfe 2017, section results.
 
@@ -132,7 +133,7 @@ def evaluate_log_likelihood(
                     x[filled],
                     num_samples,
                     chunk_size,
-                    [key_to_seed(seed, _STREAM, indices[row]) for row in filled],
+                    keys=[key_to_seed(seed, _STREAM, indices[row]) for row in filled],
                 )
             )
             values = estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain

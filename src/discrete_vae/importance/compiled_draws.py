@@ -25,6 +25,7 @@ from discrete_vae.importance.draws import Draws
 from discrete_vae.importance.prior_steps import PriorSteps, prior_steps
 from discrete_vae.nets.folded_mlp import FoldedMLP
 from discrete_vae.nets.kernels.choice import has_hooks
+from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.posteriors.base import Posterior
@@ -127,7 +128,8 @@ class CompiledDraws:
         ]
         self._affine = []
         for norm in posterior.norms:
-            scale, offset = norm.used_parameters()  # pyright: ignore[reportCallIssue]
+            assert isinstance(norm, L1BatchNorm)
+            scale, offset = norm.used_parameters()
             factor = scale / (norm.running_deviation + norm.eps)
             self._affine.append((factor.contiguous(), (offset - norm.running_mean * factor).contiguous()))
         self._kept: tuple[tuple[int, int], _Room] | None = None
