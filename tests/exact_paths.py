@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from discrete_vae import importance_sampling
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.nets import mlp
 from discrete_vae.nets.kernels import norm
@@ -31,6 +32,7 @@ class Path:
         name: What a test is called by.
         dtype: Of the products.
         smallest_fused: Activations from which networks are one operation; None leaves the model as it is, in float64.
+        draws: Whether importance samples are drawn by compiled passes.
         threads: Of torch; compiled passes of any size use them.
         rounding: What a value or a gradient may be off by, relative to its size or to 1.
         make_step: Makes of a model and its working weights what takes a training step's gradients; None is autograd.
@@ -39,6 +41,7 @@ class Path:
     name: str
     dtype: torch.dtype = torch.float32
     smallest_fused: int | None = 0
+    draws: bool = True
     threads: int = 1
     rounding: float = 2e-5
     make_step: Callable | None = None
@@ -53,13 +56,19 @@ class Path:
             yield model
             return
         threads, smallest = torch.get_num_threads(), (mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED)
+        passes = importance_sampling.compiled_draws
         twin = copy.deepcopy(model).float()
         set_precision(twin, self.dtype)
         try:
             torch.set_num_threads(self.threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = self.smallest_fused, 0
+            if not self.draws:
+                importance_sampling.compiled_draws = lambda *_: None
+            with twin.weigher(0.0) as weigher:
+                assert weigher.takes_batches is self.draws
             yield twin
         finally:
+            importance_sampling.compiled_draws = passes
             torch.set_num_threads(threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = smallest
 
@@ -149,7 +158,7 @@ def graph(backend):
 
 EXACT = Path("float64", torch.float64, smallest_fused=None, rounding=1e-9)
 FAST = (
-    Path("float32 by torch", smallest_fused=NEVER),
+    Path("float32 by torch", smallest_fused=NEVER, draws=False),
     Path("float32 fused"),
     Path("float32 fused on two threads", threads=2),
     Path("bfloat16 fused", torch.bfloat16, rounding=0.03),

@@ -13,13 +13,9 @@ from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
 from discrete_vae.log_partition.surrogate import gradient_and_value
-from discrete_vae.nets.eval_mode import eval_mode
-from discrete_vae.nets.folded_mlp import folded_networks
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.objectives.elbo import Elbo
-from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
 from discrete_vae.objectives.partial_bound import partial_bound
 from discrete_vae.objectives.relaxed_bound import relaxed_bound
@@ -291,62 +287,6 @@ class DiscreteVAE(PretrainedModel):
         if log_partition_gradient is not None:
             relative = relative + log_partition_gradient
         return reconstruction, relative.to(reconstruction.dtype), kl_continuous
-
-    @torch.no_grad()
-    def log_likelihood(
-        self,
-        x: Tensor,
-        num_samples: int,
-        *,
-        log_partition: Tensor | SupportsFloat | None = None,
-        observed: Tensor | None = None,
-        chunk_size: int = 100,
-        generator: torch.Generator | None = None,
-    ) -> LogLikelihood:
-        """Estimate log p(x) by importance sampling from the posterior, with zeta sampled as in training.
-
-        The networks use their running statistics, whatever mode the module is in. Of an example with unobserved
-        entries it is the probability of those observed.
-
-        Source: Rolfe 2017, section results (10^4 samples).
-
-        Args:
-            x: (batch, *event) or (batch, feature), in the likelihood's domain.
-            num_samples: Importance samples per example.
-            log_partition: log Z of the prior, nats; None enumerates it if the prior has at most 12 units outside its
-                largest block.
-            observed: As in `elbo`.
-            chunk_size: Samples that are in memory at a time.
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            The estimate with its standard error, (batch,), nats.
-
-        Raises:
-            InvalidInputError: If x is no draw of the likelihood or has another shape, or a number breaks its rule.
-        """
-        x, observed = self._open(x, observed, exact=True)
-        check_positive_int("num_samples", num_samples)
-        check_positive_int("chunk_size", chunk_size)
-        _, log_z = gradient_and_value(self.prior, None, log_partition)
-        if log_z is None:
-            rule = (
-                f"must be given where no side of the prior has at most {MAX_SILENTLY_ENUMERATED_UNITS} units"
-            )
-            repair = "Estimate it once: estimate_log_partition(model.prior)."
-            raise InvalidInputError("log_partition", rule, "None", repair)
-        chunks = []
-        with eval_mode(self), folded_networks(self):
-            features = self._features(x, observed)
-            for first in range(0, num_samples, chunk_size):
-                count = min(chunk_size, num_samples - first)
-                sample = self.posterior.rsample(features, num_samples=count, generator=generator)
-                log_prior = -self.prior.compute_energy(sample.z).double() - log_z
-                below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
-                parameters = self._decode(below.decoder_input)
-                log_joint = self.likelihood.log_prob(parameters, x, observed).double() + log_prior
-                chunks.append(log_joint - sample.log_prob() + below.log_ratio())
-        return importance_weighted(self._finite("the model's log weights", torch.cat(chunks)))
 
 
 def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:

@@ -74,8 +74,21 @@ def reseed(generator: torch.Generator, seed: int, *key: int) -> torch.Generator:
         seed: Integer from 0 to 2^64 - 1.
         key: Further integers, for example the training step.
     """
+    return _set(generator, key_to_seed(seed, *key))
+
+
+def generator_of(mixed: int, *, device: torch.device | str = "cpu") -> torch.Generator:
+    """The generator that `keyed_generator` makes of a seed and a key that `key_to_seed` has mixed already.
+
+    Args:
+        mixed: From `key_to_seed`.
+        device: Where the generator draws.
+    """
+    return _set(torch.Generator(device=device), mixed)
+
+
+def _set(generator: torch.Generator, mixed: int) -> torch.Generator:
     # manual_seed takes a signed range: fold the upper half onto the negative numbers.
-    mixed = key_to_seed(seed, *key)
     return generator.manual_seed(mixed if mixed < 1 << 63 else mixed - (1 << 64))
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from discrete_vae.compiled.choice import fuses
+from discrete_vae.compiled.choice import are_plain, fuses
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -153,7 +153,7 @@ def joint_bernoulli_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Te
 
     Args:
         value: In [0, 1], broadcastable with the logits.
-        logits: Any shape with these axes.
+        logits: Any shape with these axes; sums of bfloat16 logits are float32.
         num_axes: How many, at least one.
 
     Returns:
@@ -163,10 +163,26 @@ def joint_bernoulli_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Te
         >>> joint_bernoulli_log_prob(torch.ones(2, 3), torch.zeros(2, 3), 1)
         tensor([-2.0794, -2.0794])
     """
+    if _sums_samples(value, logits, num_axes):
+        from discrete_vae.compiled import binary
+
+        rows = value.flatten(-num_axes).flatten(0, -2)
+        return binary.joint_log_prob(rows, logits.reshape(-1, *rows.shape)).view(logits.shape[:-num_axes])
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if not value.requires_grad and _fuses(value, logits):
         value, logits = torch.broadcast_tensors(value, logits)
         return _JointLogProb.apply(value.flatten(-num_axes), logits.flatten(-num_axes))
     return bernoulli_log_prob(value, logits).sum(tuple(range(-num_axes, 0)))
+
+
+def _sums_samples(value: Tensor, logits: Tensor, num_axes: int) -> bool:
+    """Whether a compiled pass without derivatives takes these: logits of many samples for each value."""
+    if torch.is_grad_enabled() and (value.requires_grad or logits.requires_grad):
+        return False
+    axes = value.dim()
+    if not num_axes < axes <= logits.dim() or value.shape != logits.shape[-axes:] or not logits.numel():
+        return False
+    return logits.is_contiguous() and are_plain((logits,)) and _fuses(value)
 
 
 class _JointLogProb(torch.autograd.Function):

@@ -13,10 +13,10 @@ from torch import nn
 from discrete_vae.config import ModelConfig, SharpLimitConfig
 from discrete_vae.devices import check_device
 from discrete_vae.errors import InvalidInputError, naming
+from discrete_vae.importance_sampling import ImportanceSampledModel
 from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.saved_weights import load_weights
 from discrete_vae.nets.working_weight import WorkingLayer
-from discrete_vae.recognition import RecognitionModel
 from discrete_vae.runs.pretrained import read_model, write_model
 from discrete_vae.runs.run_directory import RunDirectory
 
@@ -30,7 +30,7 @@ _PARTS = (
 )  # a hierarchy's config names a function
 
 
-class PretrainedModel(RecognitionModel):
+class PretrainedModel(ImportanceSampledModel):
     """A model that a config describes, but for an encoder and a decoder of the user's own.
 
     Attributes:

@@ -127,7 +127,7 @@ def test_a_large_prior_is_bridged_and_annealed_both_ways(cli, tmp_path, data_fil
     words += ["--evaluation.num-annealed-chains", "20", "--evaluation.num-temperatures", "50"]
     words += ["--evaluation.num-chain-sweeps", "10", "--evaluation.log-partition-std-error", "0.05"]
     assert cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *words)[0] == 0
-    status, out, _ = cli("evaluate", tmp_path / "run")
+    status, out, _ = cli("evaluate", tmp_path / "run", "--num-samples", "500")
     assert status == 0
     assert re.search(r"log Z +[\d.]+ \+- 0\.\d+ +bridge sampling", out)
     for direction in ("forward", "reverse"):

@@ -104,15 +104,14 @@ def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
 
 def test_the_budget_decides_the_chunks_and_not_the_estimate():
     model, x = tiny_model(), torch.zeros(2, 6)
-    assert samples_in_memory(model, 1000.0) == 2500
-    assert 1 <= samples_in_memory(model, 0.02) < samples_in_memory(model, 0.1) < 2500
+    assert samples_in_memory(model, 1000.0) == 5000
+    assert 1 <= samples_in_memory(model, 0.02) < samples_in_memory(model, 0.1) < 3000
     assert samples_in_memory(model, 1e-9) == 1
     small, large = (
         evaluate_log_likelihood(model, x, log_partition=0.0, num_samples=3000, max_memory=budget)
         for budget in (0.1, 100.0)
     )
-    error = small.monte_carlo_std_error + large.monte_carlo_std_error
-    assert abs(small.value - large.value) < 5 * error
+    assert small.value == pytest.approx(large.value, abs=1e-5)  # the noise of a sample is its own
     assert asdict(small)["log_partition_std_error"] == 0.0
     with pytest.raises(InvalidInputError, match="max_memory must be a finite number above 0"):
         evaluate_log_likelihood(model, x, log_partition=0.0, num_samples=3, max_memory=0.0)

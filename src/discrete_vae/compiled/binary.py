@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from discrete_vae.compiled.elementary import exp, log1p, magnitude
+from discrete_vae.compiled.elementary import exp, exp_of_negative, log1p, magnitude
 from discrete_vae.compiled.rows import RowPass, as_numbers, as_rows, unread
+from discrete_vae.compiled.sample_rows import Made, SamplePass
 from discrete_vae.compiled.trial import check_close, tried
 from discrete_vae.compiled.vector_ir import Vector
 
@@ -61,6 +62,21 @@ def log_prob(value: Tensor, logits: Tensor, *, differentiable: bool) -> tuple[Te
     return found, slope
 
 
+def joint_log_prob(value: Tensor, logits: Tensor) -> Tensor:
+    """`log_prob` without a derivative, of float32 or bfloat16 logits of many samples.
+
+    Args:
+        value: z, (example, feature), float32, in [0, 1].
+        logits: l, (sample, example, feature), with consecutive features.
+
+    Returns:
+        (sample, example), nats, float32.
+    """
+    found = torch.zeros(logits.shape[:-1], device="cpu")
+    _JOINT[logits.dtype]([value.expand(logits.shape), logits], total=found)
+    return found
+
+
 def _entropy(elements: list[Vector], _per_row: list[Vector]) -> tuple[list[Vector], list[Vector]]:
     (logits,) = elements
     size = magnitude(logits)
@@ -85,9 +101,21 @@ def _log_prob(elements: list[Vector], _per_row: list[Vector]) -> tuple[list[Vect
     return [value - mean], [-surprise]
 
 
+def _joint(elements: list[Vector], _numbers: list[Vector], _words: list[Vector]) -> Made:
+    value, logits = elements
+    minus = -magnitude(logits)
+    on = logits.above(0)
+    # the likelier value costs nothing but the logarithm of 1 + e^-|l|
+    return Made(terms=[(-(value - 1)).where(on, value) * minus], factors=[exp_of_negative(minus) + 1])
+
+
 _ENTROPY = RowPass("entropy", _entropy, elements=1, outputs=2, sums=1)
 _ENTROPY_BACKWARD = RowPass("entropy backward", _entropy_backward, elements=3, per_row=1, outputs=1)
 _LOG_PROB = RowPass("log probability", _log_prob, elements=2, outputs=1, sums=1)
+_JOINT = {
+    dtype: SamplePass("joint log probability", _joint, elements=[False, dtype == torch.bfloat16])
+    for dtype in (torch.float32, torch.bfloat16)
+}
 
 
 @tried("The compiled entropy and log-probability of binary variables", "plain torch is used")
@@ -105,4 +133,10 @@ def works() -> None:
         (expected,) = torch.autograd.grad((q * value).sum() + (right * weights).sum(), leaf)
     sums = (value * q.log() + (1 - value) * p.log()).sum(-1)
     pairs = (mean, q), (entropy, right), (gradient, expected), (joint, sums), (by_logits, value - q)
-    check_close(*pairs, tolerance=1e-4)
+    rounded = logits.bfloat16()
+    of_rounded = log_prob(value, rounded.float(), differentiable=False)[0]
+    more = (
+        (joint_log_prob(value, logits[None])[0], sums),
+        (joint_log_prob(value, rounded[None])[0], of_rounded),
+    )
+    check_close(*pairs, *more, tolerance=1e-4)

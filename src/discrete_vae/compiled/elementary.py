@@ -11,6 +11,10 @@ import math
 from discrete_vae.compiled.vector_ir import FLOAT32, INT32, Vector
 
 _LOG2_E = 1 / math.log(2)
+_QUARTER = math.pi / 2
+# (sin r - r) / r^3 and (cos r - 1 + r^2 / 2) / r^4, both of r^2, for |r| <= pi / 4
+_SIN = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
+_COS = (4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
 _LOG_2 = (0.693359375, -2.12194440e-4)  # their sum; a multiple of the first by an exponent is exact
 _ROUND = 1.5 * 2.0**23  # adding it rounds a float32 to an integer, which then stands in the low bits
 # (e^r - 1 - r) / r^2 for |r| <= log(2) / 2
@@ -54,12 +58,48 @@ def exp(x: Vector) -> Vector:
     return (rise + 1) * _power_of_two(half) * _power_of_two(n - half)
 
 
+def exp_of_negative(x: Vector) -> Vector:
+    """e^x of numbers up to 0 at a lower price; below -87, where it is next to nothing, it stays what it is there."""
+    n, rise = _split(x.filled(-87).where(x.below(-87), x))
+    return (rise + 1) * _power_of_two(n)
+
+
 def expm1(x: Vector) -> Vector:
     """e^x - 1, with all its digits near 0."""
     n, rise = _split(x.between(-20, 89))
     half = _power_of_two(n - 1)  # 2^n itself may be infinite where the result is not
     half = half.times_plus(rise, half - 0.5)
     return half + half
+
+
+def log(x: Vector) -> Vector:
+    """log x of positive numbers that are neither subnormal nor infinite; NaN stays NaN."""
+    exponent = (x.view(INT32) - _TWO_THIRDS) & _EXPONENT
+    f = (x.view(INT32) - exponent).view(FLOAT32) - 1
+    return _log_of_scaled(f, exponent.to_float() * 2.0**-23) + (x - x)
+
+
+def _log_of_scaled(f: Vector, n: Vector) -> Vector:
+    """log((1 + f) 2^n)."""
+    square = f * f
+    tail = square.times_plus(-0.5, square * f * _polynomial(f, _LOG))
+    return n.times_plus(_LOG_2[0], f + n.times_plus(_LOG_2[1], tail))
+
+
+def cos_and_sin(quarters: Vector) -> tuple[Vector, Vector]:
+    """Cosine and sine of so many quarter turns, from -2^21 to 2^21; within 2^-23 of the right value."""
+    shifted = quarters + _ROUND
+    r = (quarters - (shifted - _ROUND)) * _QUARTER
+    square = r * r
+    sine = (square * r).times_plus(_polynomial(square, _SIN), r)
+    cosine = (square * square).times_plus(
+        _polynomial(square, _COS), square.times_plus(-0.5, square.filled(1))
+    )
+    n = shifted.view(INT32)
+    odd = (n & 1).differs_from(0)
+    of_cosine, of_sine = sine.where(odd, cosine).view(INT32), cosine.where(odd, sine).view(INT32)
+    signs = ((n + 1) & 2) << 30, (n & 2) << 30
+    return (of_cosine ^ signs[0]).view(FLOAT32), (of_sine ^ signs[1]).view(FLOAT32)
 
 
 def log1p(x: Vector) -> Vector:
@@ -70,11 +110,7 @@ def log1p(x: Vector) -> Vector:
     # what 1 + x was rounded by; from 2^30 on x is u
     lost = (x - (u - 1)).where(x.below(2.0**30), 0.0)
     scale = (exponent * -1 + _ONE).view(FLOAT32).where(x.below(2.0**30), 0.0)  # 2^-n
-    f = lost.times_plus(scale, fraction)
-    square = f * f
-    tail = square.times_plus(-0.5, square * f * _polynomial(f, _LOG))
-    n = exponent.to_float() * 2.0**-23
-    result = n.times_plus(_LOG_2[0], f + n.times_plus(_LOG_2[1], tail))
+    result = _log_of_scaled(lost.times_plus(scale, fraction), exponent.to_float() * 2.0**-23)
     special = x.filled(math.nan).where(x.below(-1), x.where(x.differs_from(-1), -math.inf))
     return result.where(x.above(-1) & x.below(math.inf), special)
 

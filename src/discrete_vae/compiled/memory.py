@@ -44,6 +44,46 @@ class Numbers:
         pointer = self._builder.gep(self._pointer, [place])
         store(narrow(vector) if self._bfloat16 else vector, pointer, align=self._bytes)
 
+    def load_masked(self, place: Any, mask: Any) -> Vector:
+        """The numbers from a place on that the mask, an LLVM vector of bits, names; the others are 0."""
+        builder, element = self._builder, INT16 if self._bfloat16 else FLOAT32
+        kind = ir.VectorType(element, mask.type.count)
+        pointer = builder.bitcast(builder.gep(self._pointer, [place]), kind.as_pointer())
+        found = Vector(builder, _masked("load", kind, [pointer], mask, builder))
+        return widen(found) if self._bfloat16 else found
+
+    def prefetch(self, place: Any, ahead: Any) -> None:
+        """Ask for what lies so many bytes, LLVM int64, behind a place; it need not be there."""
+        builder = self._builder
+        pointer = builder.bitcast(builder.gep(self._pointer, [place]), ir.IntType(8).as_pointer())
+        pointer = builder.gep(pointer, [ahead])
+        kinds = [pointer.type, INT32, INT32, INT32]
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
+        )
+        builder.call(function, [pointer, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
+
+    def store_masked(self, vector: Vector, place: Any, mask: Any) -> None:
+        """Write the numbers that the mask names from a place on; bfloat16 are rounded."""
+        builder, value = self._builder, (narrow(vector) if self._bfloat16 else vector).value
+        pointer = builder.bitcast(builder.gep(self._pointer, [place]), value.type.as_pointer())
+        _masked("store", value.type, [value, pointer], mask, builder)
+
+
+def _masked(name: str, kind: Any, arguments: list[Any], mask: Any, builder: Any) -> Any:
+    """A masked read, whose other elements are 0, or write."""
+    width = 16 if kind.element == INT16 else 32
+    letter = "i" if kind.element == INT16 else "f"
+    loads = name == "load"
+    given = [*arguments, ir.Constant(INT32, width // 8), mask]
+    given += [ir.Constant(kind, [0] * kind.count)] if loads else []
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(kind if loads else ir.VoidType(), [value.type for value in given]),
+        f"llvm.masked.{name}.v{kind.count}{letter}{width}.p0",
+    )
+    return builder.call(function, given)
+
 
 def widen(bits: Vector) -> Vector:
     """Bfloat16 numbers as float32: their bits are the upper half."""

@@ -14,13 +14,12 @@ from typing import Any
 import torch
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 from torch import Tensor
 
 from discrete_vae.compiled import elementary, memory, vector_ir
 from discrete_vae.compiled.loops import ChunkLoop
-from discrete_vae.compiled.memory import Total, loop
+from discrete_vae.compiled.memory import Numbers, Total, loop
 from discrete_vae.compiled.recording import recordable
 from discrete_vae.compiled.threads import threads_for
 from discrete_vae.compiled.vector_ir import FLOAT32, INT32, INT64, Vector, constant, numbers, splat
@@ -192,28 +191,24 @@ def _step(
     def step(_typing, addresses, strides, row, num_rows, num_columns):
         def generate(_context, builder, _signature, arguments):
             addresses, strides, row, num_rows, num_columns = arguments
-            places = []
+            starts = []
             for index in range(count):
                 offset = builder.mul(builder.extract_value(strides, index), row)
-                address = builder.add(
-                    builder.extract_value(addresses, index), builder.mul(offset, constant(4))
-                )
-                places.append(builder.inttoptr(address, FLOAT32.as_pointer()))
+                start = builder.extract_value(addresses, index)
+                starts.append(builder.add(start, builder.mul(offset, constant(4))))
+            rows = [Numbers(builder, start) for start in starts]
+            places = [builder.inttoptr(start, FLOAT32.as_pointer()) for start in starts]
             of_row = [splat(builder, builder.load(place), LANES) for place in places[last_element:last_row]]
             totals = [Total(builder, LANES) for _ in range(sums)]
-            blocks = builder.sdiv(builder.add(num_columns, constant(LANES - 1)), constant(LANES))
-            with loop(builder, constant(0), blocks) as (block, _):
-                first = builder.mul(block, constant(LANES))
-                left = splat(builder, builder.trunc(builder.sub(num_columns, first), INT32), LANES)
-                mask = builder.icmp_signed("<", numbers(builder, INT32, list(range(LANES))).value, left.value)
-                moved = [builder.gep(place, [first]) for place in places]
-                vectors = [_load(builder, place, mask) for place in moved[:last_element]]
+            with loop(builder, constant(0), blocks_of(builder, num_columns)) as (block, _):
+                first, mask = block_of(builder, block, num_columns)
+                vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
                 made, terms = body(vectors, of_row)
-                for vector, place in zip(made, moved[last_row:last_output], strict=True):
-                    _store(vector, place, mask)
+                for vector, write in zip(made, rows[last_row:last_output], strict=True):
+                    write.store_masked(vector, first, mask)
                 for total, term in zip(totals, terms, strict=True):
                     total.add(term.where(Vector(builder, mask), 0.0))
-            found = [_sum(total.value()) for total in totals]
+            found = [total_of(total.value()) for total in totals]
             if across_rows:
                 found = [
                     _added(vector, place, row)
@@ -244,32 +239,19 @@ def _added(vector: Vector, place: Any, row: Any) -> Vector:
     return Vector(builder, builder.select(first, vector.value, (before + vector).value))
 
 
-def _load(builder: Any, place: Any, mask: Any) -> Vector:
-    """The elements that the mask names; the others are 0."""
-    kind = ir.VectorType(FLOAT32, LANES)
-    function = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(kind, [kind.as_pointer(), INT32, mask.type, kind]),
-        f"llvm.masked.load.v{LANES}f32.p0",
-    )
-    zero = ir.Constant(kind, [0.0] * LANES)
-    pointer = builder.bitcast(place, kind.as_pointer())
-    return Vector(builder, builder.call(function, [pointer, ir.Constant(INT32, 4), mask, zero]))
+def blocks_of(builder: Any, num_columns: Any) -> Any:
+    """Into how many blocks of `LANES` columns a row is divided."""
+    return builder.sdiv(builder.add(num_columns, constant(LANES - 1)), constant(LANES))
 
 
-def _store(vector: Vector, place: Any, mask: Any) -> None:
-    """Write the elements that the mask names."""
-    builder, kind = vector.builder, vector.value.type
-    function = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(ir.VoidType(), [kind, kind.as_pointer(), INT32, mask.type]),
-        f"llvm.masked.store.v{LANES}f32.p0",
-    )
-    pointer = builder.bitcast(place, kind.as_pointer())
-    builder.call(function, [vector.value, pointer, ir.Constant(INT32, 4), mask])
+def block_of(builder: Any, block: Any, num_columns: Any) -> tuple[Any, Any]:
+    """The first column of a block, and one bit for each of its columns: whether the row has it."""
+    first = builder.mul(block, constant(LANES))
+    left = splat(builder, builder.trunc(builder.sub(num_columns, first), INT32), LANES)
+    return first, builder.icmp_signed("<", numbers(builder, INT32, list(range(LANES))).value, left.value)
 
 
-def _sum(vector: Vector) -> Vector:
+def total_of(vector: Vector) -> Vector:
     """The sum of all elements, in each element."""
     width = LANES
     while width > 1:

@@ -10,17 +10,17 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_number
+from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.eval_mode import eval_mode
-from discrete_vae.nets.folded_mlp import folded_networks
-from discrete_vae.noise import keyed_generator
+from discrete_vae.noise import key_to_seed
+from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.records import ShowsShapes
 
 _STREAM = 0x6C6C
+_MOST_TOGETHER = 32  # examples; a batch that is not full costs as much as a full one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,11 +84,12 @@ def evaluate_log_likelihood(
 ) -> MeanLogLikelihood:
     """Average the importance-weighted log-likelihood over examples.
 
-    Examples go one by one, so that what depends on x alone is computed once for all of its samples; norms are
-    folded into the networks' weights once for all examples (`discrete_vae.nets.folded_mlp`). The noise is keyed by
-    (seed, index), so an example's estimate does not depend on the others, nor on how examples are divided among the
-    processes of torchrun. Samples are streamed in chunks that fit the memory budget; a budget so small that it
-    shortens the chunks changes the noise.
+    What depends on x alone is computed once for all of its samples; norms are folded into the networks' weights
+    once for all examples (`discrete_vae.nets.folded_mlp`). The noise is keyed by (seed, index), so an example's
+    estimate does not depend on the others, nor on how examples are divided among the processes of torchrun. Samples
+    are streamed in chunks that fit the memory budget, and where there are few of them several examples go together.
+    Where a model's parts are drawn by the modules (see `discrete_vae.importance_sampling.Weigher`) a budget so
+    small that it shortens the chunks changes the noise.
 
     Source: Rolfe 2017, section results.
 
@@ -115,25 +116,32 @@ def evaluate_log_likelihood(
     if len(indices) != len(x):
         rule, repair = f"must be the {len(x)} numbers of the examples", "Give one per row of x."
         raise InvalidInputError("indices", rule, f"{len(indices)} numbers", repair)
+    check_positive_int("num_samples", num_samples)
     check_number("max_memory", max_memory, above=0, repair="Give mebibytes, for example 512.")
     chunk_size = samples_in_memory(model, max_memory)
     parts = torch.zeros(len(x), 4, dtype=torch.float64)
     total = 0.0
-    with eval_mode(model), folded_networks(model):
-        for done, row in enumerate(shard_indices(len(x)), start=1):
-            estimate = model.log_likelihood(
-                x[row : row + 1],
-                num_samples,
-                log_partition=log_partition,
-                chunk_size=chunk_size,
-                generator=keyed_generator(seed, _STREAM, indices[row], device=x.device),
+    own = list(shard_indices(len(x)))
+    with model.weigher(log_partition) as weigher:
+        together = max(1, min(_MOST_TOGETHER, chunk_size // num_samples)) if weigher.takes_batches else 1
+        for first in range(0, len(own), together):
+            rows = own[first : first + together]
+            # always as many, so that no digit depends on who the others are
+            filled = rows + rows[-1:] * (together - len(rows))
+            estimate = importance_weighted(
+                weigher.log_weights(
+                    x[filled],
+                    num_samples,
+                    chunk_size,
+                    keys=[key_to_seed(seed, _STREAM, indices[row]) for row in filled],
+                )
             )
-            parts[row] = torch.cat(
-                [estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain]
-            ).cpu()
-            total += float(estimate.value)
-            if report is not None:
-                report(min(done * world_size(), len(x)), total / done)
+            values = estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain
+            parts[rows] = torch.stack(values, 1)[: len(rows)].cpu()
+            for done, row in enumerate(rows, start=first + 1):
+                total += float(parts[row, 0])
+                if report is not None:
+                    report(min(done * world_size(), len(x)), total / done)
     value, error, ess, doubling_gain = all_reduce_shards(parts).unbind(1)
     return MeanLogLikelihood(
         value=fmean(value.tolist()),

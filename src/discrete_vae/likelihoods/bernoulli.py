@@ -82,7 +82,7 @@ class BernoulliLikelihood(Likelihood):
         """The sum of `feature_log_prob` in one pass, (..., *leading)."""
         if type(self).feature_log_prob is not BernoulliLikelihood.feature_log_prob:  # a subclass has its own
             return super().joint_log_prob(parameters, x)
-        return joint_bernoulli_log_prob(x, self._only(parameters), len(self.event_shape))
+        return joint_bernoulli_log_prob(x, parameters, len(self.event_shape))
 
     def mean(self, parameters: Tensor) -> Tensor:
         """sigmoid(l), probabilities, (..., *event)."""

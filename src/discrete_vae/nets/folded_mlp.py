@@ -15,9 +15,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from discrete_vae.compiled.choice import are_plain, is_ordinary
+from discrete_vae.compiled.choice import are_plain, fuses, is_ordinary
 from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.kernels.choice import has_hooks
+from discrete_vae.nets.kernels.shared_rows import add_shared_
+from discrete_vae.nets.kernels.shared_rows import works as shared_rows_work
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp import MLP, ConcatLinear
 
@@ -27,10 +29,13 @@ class FoldedMLP:
 
     Args:
         network: An MLP of plain layers, with the precision of products that is wanted.
+
+    Attributes:
+        dtype: Precision of the products.
     """
 
     def __init__(self, network: MLP) -> None:
-        self._dtype = network.output.product_weight().dtype
+        self.dtype = network.output.product_weight().dtype
         self._weights: list[Tensor] = []
         self._biases: list[Tensor] = []
         layers = [*network.layers, network.output]
@@ -45,10 +50,10 @@ class FoldedMLP:
             self._biases.append(weight.new_zeros(len(weight)) if bias is None else bias.detach())
         first = self._weights[0]
         self._of_shared = first[:, : network.input_sizes[0]]
-        self._of_rest = first[:, network.input_sizes[0] :].to(self._dtype).contiguous()
-        self._weights = [weight.to(self._dtype) for weight in self._weights]
+        self._of_rest = first[:, network.input_sizes[0] :].to(self.dtype).contiguous()
+        self._weights = [weight.to(self.dtype) for weight in self._weights]
         self._wide_bias = self._biases[0]
-        self._biases = [bias.to(self._dtype) for bias in self._biases]
+        self._biases = [bias.to(self.dtype) for bias in self._biases]
         self._kept: tuple[weakref.ref[Tensor], int, Tensor] | None = None
 
     def __call__(self, *inputs: Tensor) -> Tensor:
@@ -61,19 +66,45 @@ class FoldedMLP:
         lead = torch.broadcast_shapes(*(value.shape[:-1] for value in inputs))
         shared, rest = inputs[0], inputs[1:]
         if shared.shape[:-1] == lead:
-            hidden = self._linear(0, self._joined(inputs, lead))
-        else:
-            # of x alone, so it costs next to nothing and may keep all its digits
-            share = self._once(shared, lambda: F.linear(shared, self._of_shared, self._wide_bias))
-            joint, rectify = self._joined(rest, lead), len(self._weights) > 1
-            if share.numel() == share.shape[-1]:
-                hidden = _linear(joint, self._of_rest, share.flatten().to(self._dtype), rectify=rectify)
-            else:
-                hidden = F.linear(joint, self._of_rest).view(*lead, -1).add_(share)
-                hidden = (hidden.relu_() if rectify else hidden).flatten(0, -2)
-        for index in range(1, len(self._weights)):
-            hidden = self._linear(index, hidden)
-        return hidden.view(*lead, -1)
+            return self._after(0, self._joined(inputs, lead)).view(*lead, -1)
+        return self._with_shared(shared, self._joined(rest, lead), lead).view(*lead, -1)
+
+    def of_rows(self, rows: Tensor, shared: Tensor | None = None) -> Tensor:
+        """The network at the rows of samples, which may be written anew between calls.
+
+        Args:
+            rows: All inputs, or all but the first, beside each other: (sample, example, column), contiguous, in the
+                precision of the products.
+            shared: The first input, (example, feature), read once while it lives and does not change.
+
+        Returns:
+            (sample, example, output), in the precision of the products.
+        """
+        lead, flat = rows.shape[:-1], rows.flatten(0, 1)
+        if shared is None:
+            return self._after(0, flat).view(*lead, -1)
+        return self._with_shared(shared, flat, lead).view(*lead, -1)
+
+    def _with_shared(self, shared: Tensor, rows: Tensor, lead: torch.Size) -> Tensor:
+        """The network where the first input has fewer leading axes than the rows of all others."""
+        # of x alone, so it costs next to nothing and may keep all its digits
+        share = self._once(shared, lambda: F.linear(shared, self._of_shared, self._wide_bias))
+        rectify = len(self._weights) > 1
+        if share.numel() == share.shape[-1]:
+            bias = share.flatten().to(self.dtype)
+            return self._after(1, _linear(rows, self._of_rest, bias, rectify=rectify))
+        hidden = F.linear(rows, self._of_rest)
+        if len(lead) == 2 and share.dim() == 2 and len(share) == lead[1] and _sums(hidden, share):
+            add_shared_(hidden.view(*lead, -1), share, rectify=rectify)
+            return self._after(1, hidden)
+        hidden = hidden.view(*lead, -1).add_(share).flatten(0, -2)
+        return self._after(1, hidden.relu_() if rectify else hidden)
+
+    def _after(self, first: int, rows: Tensor) -> Tensor:
+        """The layers from one on, at rows."""
+        for index in range(first, len(self._weights)):
+            rows = self._linear(index, rows)
+        return rows
 
     def _linear(self, index: int, rows: Tensor) -> Tensor:
         rectify = index < len(self._weights) - 1
@@ -82,9 +113,9 @@ class FoldedMLP:
     def _joined(self, inputs: Sequence[Tensor], lead: torch.Size) -> Tensor:
         """The inputs beside each other, (row, column), in the precision of products."""
         if len(inputs) == 1:
-            return inputs[0].expand(*lead, -1).reshape(lead.numel(), -1).to(self._dtype)
+            return inputs[0].expand(*lead, -1).reshape(lead.numel(), -1).to(self.dtype)
         sizes = [value.shape[-1] for value in inputs]
-        joint = torch.empty(*lead, sum(sizes), dtype=self._dtype, device=inputs[0].device)
+        joint = torch.empty(*lead, sum(sizes), dtype=self.dtype, device=inputs[0].device)
         for value, place in zip(inputs, joint.split(sizes, -1), strict=True):
             place.copy_(value)
         return joint.view(lead.numel(), -1)
@@ -99,6 +130,11 @@ class FoldedMLP:
     def _forget(self, reference: weakref.ref[Tensor]) -> None:
         if self._kept is not None and self._kept[0] is reference:
             self._kept = None
+
+
+def _sums(rows: Tensor, share: Tensor) -> bool:
+    """Whether a compiled pass can add what rows share."""
+    return is_ordinary() and are_plain((rows,)) and fuses(share) and rows.numel() > 0 and shared_rows_work()
 
 
 def _linear(rows: Tensor, weight: Tensor, bias: Tensor, *, rectify: bool) -> Tensor:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from discrete_vae.compiled import vector_functions, vector_ir
+from discrete_vae.compiled import vector_functions, vector_ir, vector_philox
 from discrete_vae.compiled.loops import ChunkLoop
 from discrete_vae.samplers.kernels import bipartite_intrinsics, bipartite_layout, bipartite_side, vector_spins
 from discrete_vae.samplers.kernels.bipartite_intrinsics import (
@@ -167,6 +167,7 @@ run_chunks = ChunkLoop(
         bipartite_layout,
         vector_functions,
         vector_ir,
+        vector_philox,
         vector_spins,
     ),
 )

@@ -26,7 +26,8 @@ from discrete_vae.compiled.vector_ir import (
     splat,
     store,
 )
-from discrete_vae.samplers.kernels.vector_spins import LOW, comes_on, philox_rounds, times
+from discrete_vae.compiled.vector_philox import LOW, philox_rounds, times
+from discrete_vae.samplers.kernels.vector_spins import comes_on
 
 TILE = 16  # units that share four counters
 GROUP = 8  # chains whose words are drawn together

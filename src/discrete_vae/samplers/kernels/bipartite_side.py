@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from discrete_vae.compiled.vector_philox import LOW, MULTIPLIERS, WEYL
 from discrete_vae.samplers.kernels.bipartite_intrinsics import (
     BLOCK,
     GROUP,
@@ -21,7 +22,6 @@ from discrete_vae.samplers.kernels.bipartite_intrinsics import (
     draw_words,
     fill_rows,
 )
-from discrete_vae.samplers.kernels.vector_spins import LOW, MULTIPLIERS, WEYL
 
 _LOW, _32 = np.uint64(LOW), np.uint64(32)
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from discrete_vae.compiled import vector_functions, vector_ir
+from discrete_vae.compiled import vector_functions, vector_ir, vector_philox
 from discrete_vae.compiled.loops import ChunkLoop
 from discrete_vae.samplers.kernels import graph_intrinsics, vector_spins
 from discrete_vae.samplers.kernels.graph_intrinsics import LANES, decide, draw_words
@@ -155,4 +155,6 @@ def _make(chunks: Any) -> Callable[..., Any]:
     return run_chunks
 
 
-run_chunks = ChunkLoop(_make, sources=(graph_intrinsics, vector_functions, vector_ir, vector_spins))
+run_chunks = ChunkLoop(
+    _make, sources=(graph_intrinsics, vector_functions, vector_ir, vector_philox, vector_spins)
+)

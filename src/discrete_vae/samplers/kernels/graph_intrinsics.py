@@ -21,7 +21,8 @@ from discrete_vae.compiled.vector_ir import (
     splat,
     store,
 )
-from discrete_vae.samplers.kernels.vector_spins import LOW, comes_on, philox_rounds
+from discrete_vae.compiled.vector_philox import LOW, philox_rounds
+from discrete_vae.samplers.kernels.vector_spins import comes_on
 
 LANES = 16  # chunks are filled up to a multiple of this many chains
 _BYTES = ir.VectorType(ir.IntType(8), LANES)

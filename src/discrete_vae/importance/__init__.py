@@ -1,0 +1,1 @@
+"""Draws for importance sampling, and what their weights are made of."""

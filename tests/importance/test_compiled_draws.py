@@ -1,0 +1,307 @@
+"""Draws by compiled passes: of the same noise what the modules draw, and the exact log-likelihood."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import nn
+
+from discrete_vae import (
+    RBM,
+    CompleteSharing,
+    DiscreteVAE,
+    GaussianHierarchy,
+    GroupSharing,
+    HierarchicalPosterior,
+    NoSharing,
+    SpikeExponential,
+    SpikeSlab,
+    exact_log_partition,
+)
+from discrete_vae import importance_sampling as sampling
+from discrete_vae.compiled import sample_rows
+from discrete_vae.compiled.sample_noise import draw_normals, draw_uniforms
+from discrete_vae.compiled.sample_rows import Keys
+from discrete_vae.importance.compiled_draws import CompiledDraws, compiled_draws
+from discrete_vae.importance.draws import draw
+from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.nets.folded_mlp import folded_networks
+from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.mlp_decoder import MLPDecoder
+from discrete_vae.nets.precision import precision_of_products
+from discrete_vae.prepared_noise import DrawnNoise
+from discrete_vae.smoothing.sharp_limit import SharpLimit
+from tests import test_hierarchy_exact, test_model_exact
+
+NUM_FEATURES = 9
+SHARINGS = {
+    "none": None,
+    "no layer shares": NoSharing,
+    "groups share": lambda *sizes, **rest: GroupSharing(*sizes, num_groups=2, **rest),
+    "all share": CompleteSharing,
+}
+SMOOTHINGS = {"exponential": lambda: SpikeExponential(2.5), "slab": SpikeSlab, "sharp": SharpLimit}
+
+
+def build(
+    sharing="no layer shares",
+    smoothing="exponential",
+    groups=((0, 1, 2), (3, 4), (5,)),
+    hidden=(17,),
+    bounds=(1.0, 2.0),
+):
+    """A float32 model in evaluation mode, with parameters and statistics drawn at random."""
+    torch.manual_seed(0)
+    kind, prior, hierarchy = SHARINGS[sharing], RBM(4, 2), None
+    if kind is not None:
+        layers = kind(6, 4, 5, hidden=hidden, log_std_bound=bounds[1])
+        hierarchy = GaussianHierarchy(NUM_FEATURES, layers, hidden, log_std_bound=bounds[0])
+    latents = 6 if hierarchy is None else hierarchy.decoder_size
+    model = DiscreteVAE(
+        prior=prior,
+        posterior=HierarchicalPosterior(NUM_FEATURES, groups, hidden, SMOOTHINGS[smoothing]()),
+        likelihood=BernoulliLikelihood((NUM_FEATURES,)),
+        hierarchy=hierarchy,
+        decoder=MLPDecoder(latents, (NUM_FEATURES,), hidden),
+    )
+    with torch.no_grad():
+        for parameter in model.hierarchy.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+        prior.weight.normal_()
+        for module in model.modules():
+            if isinstance(module, L1BatchNorm):
+                module.running_mean.normal_(0, 0.2)
+                module.running_deviation.uniform_(0.5, 1.5)
+                module.offset.normal_(0, 0.5)
+    return model.eval()
+
+
+def images(count):
+    return torch.bernoulli(torch.full((count, NUM_FEATURES), 0.4), generator=torch.Generator().manual_seed(1))
+
+
+def noise_of(model, keys, first, count):
+    """What the modules must be handed to draw as the passes do."""
+    signed = torch.tensor(keys)
+    sizes, hierarchy = [len(group) for group in model.posterior.groups], model.hierarchy
+    survivals = [
+        draw_uniforms((count, len(keys), size), Keys(signed, first, index))
+        for index, size in enumerate(sizes)
+    ]
+    drawn = [1 - torch.cat(survivals, -1)]
+    layers = [
+        draw_normals((count, len(keys), hierarchy.num_units), Keys(signed, first, len(sizes) + index))
+        for index in range(hierarchy.num_layers)
+    ]
+    return DrawnNoise([*drawn, torch.stack(layers, -2)] if layers else drawn)
+
+
+CASES = [
+    *({"sharing": name} for name in SHARINGS),
+    {"sharing": "no layer shares", "groups": ((0, 3), (5, 1, 2), (4,))},  # not in the prior's order
+    {"sharing": "groups share", "groups": ((4, 0), (5, 1, 2, 3))},
+    {"groups": (tuple(range(6)),)},
+    {"smoothing": "slab"},
+    {"smoothing": "sharp", "hidden": ()},
+    {"hidden": (17, 33)},
+    {"bounds": (None, None)},
+]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("num_images", [1, 3])
+def test_same_noise_same_draws(case, num_images):
+    model, x = build(**case), images(num_images)
+    keys, first, count = [7, -3, 2**40][:num_images], 5, 11
+    with folded_networks(model):
+        passes = compiled_draws(model.posterior, model.hierarchy, model.decoder)
+        for _ in range(2):  # the second time in the same memory
+            found = passes(x, [key % 2**64 for key in keys], first, count)
+        noise = noise_of(model, keys, first, count)
+        right = draw(model.posterior, model.hierarchy, x, count, generator=noise)
+    assert torch.equal(found.z, right.z)
+    assert 0 < float(found.z.mean()) < 1
+    torch.testing.assert_close(found.log_ratio, right.log_ratio, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found.decoder_input, right.decoder_input, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_products_in_bfloat16(sharing):
+    """A few bits near their threshold come out otherwise, and all that follows them; most draws are near."""
+    model, x, keys, count = build(sharing), images(2), [7, 8], 50
+    with precision_of_products(model, torch.bfloat16), folded_networks(model):
+        passes = compiled_draws(model.posterior, model.hierarchy, model.decoder)
+        found = passes(x, keys, 0, count)
+        rounded = draw(model.posterior, model.hierarchy, x, count, generator=noise_of(model, keys, 0, count))
+    exact = draw(model.posterior, model.hierarchy, x, count, generator=noise_of(model, keys, 0, count))
+    for other, most in ((rounded, 0.02), (exact, 0.05)):
+        same = (found.z == other.z).all(-1)
+        assert float(same.float().mean()) > 0.9
+        error = (found.log_ratio - other.log_ratio)[same]
+        assert 0 < float(error.square().mean().sqrt()) < most * other.log_ratio.std()
+    if sharing in ("none", "no layer shares"):
+        assert found.decoder_input.dtype == torch.bfloat16
+
+
+@torch.no_grad()
+def test_a_draw_depends_on_its_key_and_its_number_alone(monkeypatch):
+    model, x = build(), images(3)
+    with folded_networks(model):
+        passes = compiled_draws(model.posterior, model.hierarchy, model.decoder)
+
+        def drawn(rows, first, count):
+            found = passes(x[rows].clone(), [10 + row for row in rows], first, count)
+            return [value.clone() for value in (found.z, found.log_ratio, found.decoder_input)]
+
+        whole = drawn([0, 1, 2], 0, 12)
+        for rows, first, count in (([1], 0, 12), ([2, 0], 3, 7)):
+            for mine, all_of_them in zip(drawn(rows, first, count), whole, strict=True):
+                torch.testing.assert_close(mine, all_of_them[first : first + count, rows])
+        monkeypatch.setattr(sample_rows, "threads_for", lambda *_: 2)
+        for mine, one_thread in zip(drawn([0, 1, 2], 0, 12), whole, strict=True):
+            assert torch.equal(mine, one_thread)
+
+
+def check_log_likelihood(module, name, num_samples=30_000):
+    """Of a small model in float32 against quadrature in float64; alpha 1e-6 with 3 examples."""
+    model, num_nodes = module.build(name)
+    exact = module.exact_log_likelihood(model, num_nodes)
+    single = model.float()
+    log_z = exact_log_partition(single.prior).value
+    with single.weigher(log_z) as weigher:
+        assert weigher.takes_batches
+    generator = torch.Generator().manual_seed(1)
+    x = module.X.float()
+    got = single.log_likelihood(x, num_samples, chunk_size=9001, log_partition=log_z, generator=generator)
+    assert float(got.std_error.max()) < 0.05
+    assert bool(((got.value - exact).abs() < 5.5 * got.std_error + 1e-4).all())
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["two groups, one across both sides", "two groups, slab", "triangle, first unit last", "factorial"],
+)
+def test_exact_log_likelihood(name):
+    check_log_likelihood(test_model_exact, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one layer, networks",
+        "two layers, no sharing",
+        "two layers, complete sharing",
+        "two layers, two groups",
+    ],
+)
+def test_exact_log_likelihood_with_layers(name):
+    check_log_likelihood(test_hierarchy_exact, name)
+
+
+@pytest.mark.parametrize("fault", ["the prior's density left out", "the noise of one layer in two"])
+def test_planted_faults_are_rejected(fault, monkeypatch):
+    own = CompiledDraws.__call__
+
+    def wrong(self, features, keys, first, count):
+        drawn = own(self, features, keys, first, count)
+        if fault == "the prior's density left out":
+            ratio = drawn.log_ratio + drawn.decoder_input[..., 2:].square().sum(-1) / 2
+            return dataclasses.replace(drawn, log_ratio=ratio)
+        return drawn
+
+    monkeypatch.setattr(CompiledDraws, "__call__", wrong)
+    if fault == "the noise of one layer in two":
+        from discrete_vae.importance import compiled_draws as place
+
+        monkeypatch.setattr(place, "Keys", lambda keys, first, _: Keys(keys, first, 0))
+    with pytest.raises(AssertionError):
+        check_log_likelihood(test_hierarchy_exact, "two layers, no sharing")
+
+
+class OwnDecoder(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.network = nn.Linear(model.hierarchy.decoder_size, NUM_FEATURES)
+
+    def forward(self, latents):
+        assert latents.dtype == torch.float32
+        return self.network(latents)
+
+
+class OwnSmoothing(SpikeSlab):
+    pass
+
+
+class OwnPosterior(HierarchicalPosterior):
+    pass
+
+
+def test_what_is_of_another_kind_goes_by_the_modules():
+    def takes(model):
+        with model.weigher(0.0) as weigher:
+            return weigher.takes_batches
+
+    assert takes(build())
+    assert not takes(build().double())
+    model = build()
+    model.decoder = OwnDecoder(model)
+    assert takes(model)
+    with precision_of_products(model, torch.bfloat16):
+        assert not takes(model)  # its decoder reads what is not rounded
+        model.log_likelihood(images(2), 5, log_partition=0.0)
+    model = build()
+    handle = model.posterior.networks[1].register_forward_hook(lambda *_: None)
+    assert not takes(model)
+    handle.remove()
+    assert takes(model)
+    model.posterior.smoothing = OwnSmoothing()
+    assert not takes(model)
+    model = build()
+    model.posterior.__class__ = OwnPosterior
+    assert not takes(model)
+    model = build()
+    model.hierarchy.prior.networks[1].network = nn.Sequential(model.hierarchy.prior.networks[1].network)
+    assert not takes(model)
+
+
+def test_both_ways_agree(monkeypatch):
+    model, x = build(), images(2)
+    found = []
+    for _ in range(2):
+        generator = torch.Generator().manual_seed(3)
+        found.append(model.log_likelihood(x, 20_000, log_partition=0.0, chunk_size=7000, generator=generator))
+        monkeypatch.setattr(sampling, "compiled_draws", lambda *_: None)
+    error = (found[0].std_error.square() + found[1].std_error.square()).sqrt()
+    assert bool(((found[0].value - found[1].value).abs() < 5.5 * error).all())
+    assert bool((found[0].value != found[1].value).all())
+
+
+def test_a_generator_repeats_and_missing_entries_are_left_out():
+    model, x = build("none"), images(3)
+    model.missing = True
+    model.encoder = nn.Sequential(nn.Flatten(), nn.Linear(2 * NUM_FEATURES, NUM_FEATURES))
+    observed = torch.ones(3, NUM_FEATURES, dtype=torch.bool)
+    observed[:, 4:] = False
+    found = [
+        model.log_likelihood(
+            x, 500, log_partition=0.0, observed=observed, generator=torch.Generator().manual_seed(seed)
+        ).value
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    whole = model.log_likelihood(x, 500, log_partition=0.0, generator=torch.Generator().manual_seed(0)).value
+    assert bool((whole < found[0]).all())
+
+
+def test_weights_that_are_not_finite_are_named():
+    model = build()
+    with torch.no_grad():
+        model.decoder.network.output.bias.fill_(3e38)
+        model.decoder.network.output.weight.fill_(3e38)
+    from discrete_vae.errors import InvalidInputError
+
+    with pytest.raises(InvalidInputError, match="the model's log weights must be finite"):
+        model.log_likelihood(images(1), 5, log_partition=0.0)
