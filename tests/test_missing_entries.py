@@ -52,7 +52,7 @@ def summed(model, row, zeta):
 
 def test_the_reconstruction_is_the_sum_over_completions(model):
     elbo = model.elbo(X, generator=torch.Generator().manual_seed(1))
-    features = model._features(X.nan_to_num(0.5), OBSERVED)
+    features = model.read(X.nan_to_num(0.5), OBSERVED)
     zeta = model.posterior.rsample(features, generator=torch.Generator().manual_seed(1)).zeta
     expected = torch.cat([summed(model, row, zeta[i : i + 1]) for i, row in enumerate(X)])
     torch.testing.assert_close(elbo.reconstruction, expected)

@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from discrete_vae.log_partition.exact import exact_log_partition
     from discrete_vae.model import DiscreteVAE
     from discrete_vae.objectives.elbo import Elbo
+    from discrete_vae.objectives.gradients.disarm import DisARM
+    from discrete_vae.objectives.gradients.learned_baseline import LearnedBaseline
+    from discrete_vae.objectives.gradients.leave_one_out import LeaveOneOut
+    from discrete_vae.objectives.gradients.naive_kl import NaiveKL
+    from discrete_vae.objectives.gradients.no_baseline import NoBaseline
+    from discrete_vae.objectives.gradients.reinforce import Reinforce
+    from discrete_vae.objectives.gradients.reparameterized import Reparameterized
+    from discrete_vae.objectives.gradients.running_mean import RunningMean
     from discrete_vae.objectives.kl_boltzmann import kl_to_boltzmann
     from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
     from discrete_vae.posteriors.latent_group import LatentGroup
@@ -64,6 +72,14 @@ _LAZY_EXPORTS = {
     "GaussianHierarchy": "hierarchy.gaussian_hierarchy",
     "GroupSharing": "hierarchy.group_sharing",
     "GraphBoltzmann": "boltzmann.graph",
+    "Reparameterized": "objectives.gradients.reparameterized",
+    "Reinforce": "objectives.gradients.reinforce",
+    "LeaveOneOut": "objectives.gradients.leave_one_out",
+    "DisARM": "objectives.gradients.disarm",
+    "NaiveKL": "objectives.gradients.naive_kl",
+    "NoBaseline": "objectives.gradients.no_baseline",
+    "RunningMean": "objectives.gradients.running_mean",
+    "LearnedBaseline": "objectives.gradients.learned_baseline",
     "HierarchicalPosterior": "posteriors.hierarchical",
     "LatentGroup": "posteriors.latent_group",
     "LoadedRun": "training.load",
@@ -100,6 +116,7 @@ __all__ = [
     "CategoricalLikelihood",
     "CheckedLogPartition",
     "CompleteSharing",
+    "DisARM",
     "DiscreteVAE",
     "Elbo",
     "FactorialBernoulli",
@@ -109,15 +126,22 @@ __all__ = [
     "GroupSharing",
     "HierarchicalPosterior",
     "LatentGroup",
+    "LearnedBaseline",
+    "LeaveOneOut",
     "LoadedRun",
     "LogPartition",
     "MixtureOfRamps",
     "Moments",
+    "NaiveKL",
     "NegativeBinomialLikelihood",
+    "NoBaseline",
     "NoSharing",
     "OverlappingExponential",
     "OverlappingPower",
     "ParallelTempering",
+    "Reinforce",
+    "Reparameterized",
+    "RunningMean",
     "RunningMoments",
     "SpikeExponential",
     "SpikeGaussian",

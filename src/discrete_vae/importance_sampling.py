@@ -133,7 +133,7 @@ class Weigher:
         """
         model = self._model
         x, observed = model._open(x, observed, exact=True)
-        features = model._features(x, observed)
+        features = model.read(x, observed)
         if self._compiled is not None:
             keys = [draw_key(generator) for _ in range(len(x))] if keys is None else keys
             chunks = [

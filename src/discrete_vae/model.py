@@ -8,18 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
-from discrete_vae.checks import check_positive_int, check_states
+from discrete_vae.checks import check_number, check_positive_int, check_states
 from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.surrogate import gradient_and_value
 from discrete_vae.nets.mlp_decoder import MLPDecoder
-from discrete_vae.objectives.elbo import Elbo
+from discrete_vae.objectives.elbo import Elbo, loss_gradients
+from discrete_vae.objectives.gradients.base import Batch, GradientEstimate, GradientEstimator, Seeds
 from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
 from discrete_vae.objectives.partial_bound import partial_bound
 from discrete_vae.objectives.relaxed_bound import relaxed_bound
-from discrete_vae.posteriors.base import Posterior
+from discrete_vae.posteriors.base import Posterior, PosteriorSample
 from discrete_vae.pretrained import PretrainedModel
 from discrete_vae.reading import count_features, input_shape
 from discrete_vae.smoothing.overlapping import OverlappingSmoothing
@@ -249,7 +250,7 @@ class DiscreteVAE(PretrainedModel):
         Returns:
             reconstruction, kl_relative and kl_continuous of `Elbo`, each (batch,), nats.
         """
-        features = self._features(x, observed)
+        features = self.read(x, observed)
         if num_importance_samples > 1 and self._weighs_binary_latents:
             smoothing, prior = self.smoothing, self.prior
             assert isinstance(smoothing, OverlappingSmoothing)
@@ -266,6 +267,35 @@ class DiscreteVAE(PretrainedModel):
                 relative = relative + log_partition_gradient
             return relaxed.reconstruction, relative, torch.zeros_like(relaxed.kl_relative)
         sample = self.posterior.rsample(features, generator=generator)
+        return self.parts_at(
+            sample, features, x, observed, log_partition_gradient, num_importance_samples, generator=generator
+        )
+
+    def parts_at(
+        self,
+        sample: PosteriorSample,
+        features: Tensor,
+        x: Tensor,
+        observed: Tensor | None,
+        log_partition_gradient: Tensor | None,
+        num_importance_samples: int = 1,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`elbo_parts` at draws of the binary latents that are made.
+
+        Args:
+            sample: The draws, (..., batch, unit).
+            features: What the posterior drew them of, (batch, feature).
+            x: As in `elbo_parts`.
+            observed: As in `elbo_parts`.
+            log_partition_gradient: As in `elbo_parts`.
+            num_importance_samples: As in `elbo`; more than 1 takes one draw per example, (batch, unit).
+            generator: As in `elbo`.
+
+        Returns:
+            As `elbo_parts`, each (..., batch), nats.
+        """
         if num_importance_samples == 1:
             below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
             reconstruction = self.likelihood.log_prob(self._decode(below.decoder_input), x, observed)
@@ -287,6 +317,74 @@ class DiscreteVAE(PretrainedModel):
         if log_partition_gradient is not None:
             relative = relative + log_partition_gradient
         return reconstruction, relative.to(reconstruction.dtype), kl_continuous
+
+    def estimate_gradient(
+        self,
+        estimator: GradientEstimator,
+        x: Tensor,
+        *,
+        negative_phase: Tensor | None = None,
+        log_partition: Tensor | SupportsFloat | None = None,
+        observed: Tensor | None = None,
+        discrete: float = 1.0,
+        continuous: float = 1.0,
+        num_importance_samples: int = 1,
+        generator: torch.Generator | None = None,
+    ) -> GradientEstimate:
+        """One estimate of the gradient of `Elbo.weighted_loss`, by an estimator of your choice.
+
+        Args:
+            estimator: For example `discrete_vae.DisARM.of(model)`; it learns from the batch in training mode.
+            x: As in `elbo`.
+            negative_phase: As in `elbo`.
+            log_partition: As in `elbo`; only its gradient matters here.
+            observed: As in `elbo`.
+            discrete: Weight of the KL of the binary latents.
+            continuous: Weight of the KL of the Gaussian layers.
+            num_importance_samples: As in `elbo`.
+            generator: As in `elbo`.
+
+        Returns:
+            The estimate, whose `loss` is to be differentiated, and what it cost.
+
+        Raises:
+            InvalidInputError: If an argument breaks its rule, or the estimator does not fit.
+
+        Examples:
+            >>> from discrete_vae import LeaveOneOut
+            >>> from discrete_vae.config import ModelConfig, RBMConfig
+            >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+            >>> estimate = model.estimate_gradient(LeaveOneOut.of(model, num_samples=4), torch.zeros(5, 6))
+            >>> estimate.loss.backward()
+            >>> estimate.num_evaluations
+            4
+        """
+        x, observed = self._open(x, observed)
+        check_positive_int("num_importance_samples", num_importance_samples)
+        for name, weight in (("discrete", discrete), ("continuous", continuous)):
+            check_number(name, weight, repair="Give 1 for the bound itself.")
+        if negative_phase is not None:
+            check_states("negative_phase", negative_phase, ("chain", self.prior.num_units))
+        gradient, _ = gradient_and_value(self.prior, negative_phase, log_partition)
+        seeds = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
+        return self.gradient_parts(
+            estimator, x, observed, gradient, seeds, num_importance_samples, generator=generator
+        )
+
+    def gradient_parts(
+        self,
+        estimator: GradientEstimator,
+        x: Tensor,
+        observed: Tensor | None,
+        log_partition_gradient: Tensor | None,
+        seeds: Seeds,
+        num_importance_samples: int = 1,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> GradientEstimate:
+        """`estimate_gradient` of checked arguments, with the gradients of the loss by its parts; see `elbo_parts`."""
+        batch = Batch(x, observed, log_partition_gradient, seeds, num_importance_samples, generator)
+        return estimator.estimate(self, batch)
 
 
 def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:

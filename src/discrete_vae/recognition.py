@@ -60,7 +60,7 @@ class RecognitionModel(GenerativeModel):
         x, observed = self._open(x, observed)
         generator = one_source(seed, generator, x.device)
         with eval_mode(self):
-            features = self._features(x, observed)
+            features = self.read(x, observed)
             sample = self.posterior.rsample(features, generator=generator)
             self._finite("the posterior network's logits", sample.logits)
             below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
@@ -105,8 +105,8 @@ class RecognitionModel(GenerativeModel):
         )
         return x.to(torch.promote_types(self.dtype, torch.float32)), observed
 
-    def _features(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """What the posterior and the Gaussian layers read of x."""
+    def read(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """What the posterior and the Gaussian layers read of a checked batch, (batch, feature)."""
         read = network_input(self.likelihood, x, observed, missing=self.missing)
         return check_tensor(
             "the encoder's output", self.encoder(read.to(self.dtype)), (len(x), self.posterior.num_features)

@@ -18,6 +18,7 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from tests.campaigns.disk_calls import calls_on_disk
+from tests.campaigns.gradient_calls import gradient_calls
 from tests.campaigns.machine_calls import Call, calls_of_machine, right_call, some_bits
 from tests.campaigns.part_calls import part_calls
 
@@ -62,7 +63,15 @@ def public_calls(folder: Path) -> list[Call]:
     for name, machine in machines.items():
         calls += calls_of_machine(name, machine)
     rbm = machines["RBM"]
-    return [*calls, *part_calls(rbm), *_of_smoothing(), *_of_model(), *_others(rbm), *calls_on_disk(folder)]
+    return [
+        *calls,
+        *part_calls(rbm),
+        *_of_smoothing(),
+        *_of_model(),
+        *gradient_calls(),
+        *_others(rbm),
+        *calls_on_disk(folder),
+    ]
 
 
 def _of_smoothing() -> list[Call]:

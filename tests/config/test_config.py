@@ -9,6 +9,8 @@ from discrete_vae import config
 from discrete_vae.errors import InvalidInputError
 
 UNIONS = (
+    config.BaselineConfig,
+    config.GradientConfig,
     config.HierarchyConfig,
     config.LikelihoodConfig,
     config.PosteriorConfig,

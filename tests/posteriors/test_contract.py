@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeGaussian
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.posteriors.base import Posterior, PosteriorSample
 from discrete_vae.testing import posterior_contracts as contracts
 from tests.transformations import SMOOTHINGS
@@ -30,6 +31,12 @@ def test_the_hierarchical_posterior(check, name):
 @pytest.mark.parametrize("kind", SMOOTHINGS)
 def test_every_transformation(check, kind):
     check(build(GROUPS["interleaved"], SMOOTHINGS[kind]()), FEATURES)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("kind", SMOOTHINGS)
+def test_discrete_draws(name, kind):
+    contracts.check_discrete_draws(build(GROUPS[name], SMOOTHINGS[kind]()), FEATURES)
 
 
 class Autoregressive(Posterior):
@@ -58,6 +65,34 @@ class Autoregressive(Posterior):
 def test_a_posterior_of_ones_own(check):
     torch.manual_seed(0)
     check(Autoregressive(5, 3, SpikeExponential(beta=2.0)).double().eval(), FEATURES)
+
+
+def test_a_posterior_without_discrete_draws_says_so():
+    posterior = Autoregressive(5, 3, SpikeExponential(beta=2.0))
+    rule = "gradient must be 'reparameterized' for a posterior without sample_discretely; received Autoregressive"
+    with pytest.raises(InvalidInputError, match=rule):
+        posterior.sample_discretely(torch.zeros(2, 5), torch.rand(1, 2, 3))
+
+
+class ReadsRho(HierarchicalPosterior):
+    """A fault: zeta comes from its marginal, by noise of its own."""
+
+    def sample_discretely(self, features, uniforms, *, generator=None):
+        right = super().sample_discretely(features, uniforms, generator=generator)
+        return dataclasses.replace(right, zeta=self.smoothing.rsample(right.logits, generator=generator))
+
+
+class OtherSide(HierarchicalPosterior):
+    """A fault: z is 1 where the uniform is above 1 - q, which has the same law."""
+
+    def sample_discretely(self, features, uniforms, *, generator=None):
+        return super().sample_discretely(features, 1 - uniforms, generator=generator)
+
+
+@pytest.mark.parametrize(("kind", "message"), [(ReadsRho, "share|belong|passes"), (OtherSide, "below q")])
+def test_faults_of_discrete_draws_are_found(kind, message):
+    with pytest.raises(AssertionError, match=message):
+        contracts.check_discrete_draws(build(GROUPS["in order"], kind=kind), FEATURES)
 
 
 class Changed(HierarchicalPosterior):

@@ -7,6 +7,7 @@ from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeGaussian
 from discrete_vae.config import PosteriorConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.mlp import MLP
+from discrete_vae.testing.goodness_of_fit import check_frequencies
 
 GROUPS = {
     "in order": [[0, 1], [2], [3, 4]],
@@ -180,3 +181,23 @@ class TestErrors:
     def test_number_of_samples(self):
         with pytest.raises(InvalidInputError, match="num_samples must be a positive integer"):
             build(GROUPS["in order"]).rsample(torch.zeros(2, 6), num_samples=0)
+
+
+def test_discrete_draws_in_float32_have_the_law_of_zeta_given_z():
+    posterior = build(GROUPS["in order"]).eval()
+    with torch.no_grad():
+        uniforms = torch.rand(1, 20_000, 5, generator=torch.Generator().manual_seed(3))
+        sample = posterior.sample_discretely(
+            torch.rand(1, 6).expand(20_000, 6), uniforms, generator=torch.Generator().manual_seed(4)
+        )
+        drawn = sample.zeta[sample.z == 1]
+        assert torch.equal(sample.zeta != 0, sample.z == 1)
+        beta = posterior.smoothing.beta.double()
+        levels = torch.special.expm1(beta * drawn.double()) / torch.special.expm1(beta)  # F(zeta | z = 1)
+        counts = torch.histc(levels, bins=20, min=0, max=1)
+    check_frequencies(counts, torch.full((20,), 0.05))
+
+
+def test_uniforms_of_another_shape_are_refused():
+    with pytest.raises(InvalidInputError, match="uniforms must"):
+        build(GROUPS["in order"]).sample_discretely(torch.zeros(4, 6), torch.rand(4, 5))

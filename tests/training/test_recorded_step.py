@@ -42,6 +42,10 @@ CASES = {
     "missing": {"model.missing": "true"},
     "probabilities": {"model.likelihood": "gaussian"},
     "averages": {"training.averaging.decay": "0.9"},
+    "REINFORCE": {"training.gradient": "reinforce", "training.gradient.baseline": "learned"},
+    "leave-one-out": {"training.gradient": "leave-one-out"} | LAYERS,
+    "DisARM": {"training.gradient": "disarm", "training.precision": "bfloat16"} | LAYERS,
+    "naive KL": {"training.gradient": "naive-kl"},
     "convolutions": {
         "model.encoder": "convolutional",
         "model.decoder": "convolutional",

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, model_validator
 
 from discrete_vae.config.base import Record
+from discrete_vae.config.gradient import GradientConfig, ReparameterizedConfig
 from discrete_vae.config.numbers import Count, Factor, Interval, Repetitions, Seed
 from discrete_vae.config.optimizer import AveragingConfig, OptimizerConfig
 from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
+from discrete_vae.errors import InvalidInputError
 
 
 class WarmUpConfig(Record):
@@ -69,6 +71,9 @@ class TrainingConfig(Record):
     )
     optimizer: OptimizerConfig = OptimizerConfig()
     averaging: AveragingConfig = AveragingConfig()
+    gradient: GradientConfig = Field(
+        default=ReparameterizedConfig(), description="How the gradient of the bound is estimated."
+    )
     num_importance_samples: Count = Field(
         default=1,
         description="Samples under one logarithm, of the Gaussian layers per draw of the binary latents, or without "
@@ -92,6 +97,22 @@ class TrainingConfig(Record):
     validate_every: Interval = Field(
         default=1000, description="Training steps between two validations, each with a checkpoint."
     )
+
+    @model_validator(mode="after")
+    def _check_gradient(self) -> Self:
+        if isinstance(self.gradient, ReparameterizedConfig):
+            return self
+        rule, repair = f"with the gradient {self.gradient.kind!r}", "or take the gradient 'reparameterized'."
+        if self.num_importance_samples > 1:
+            raise InvalidInputError(
+                "num_importance_samples",
+                f"must be 1 {rule}, whose loss is that of single draws",
+                self.num_importance_samples,
+                f"Leave it out, {repair}",
+            )
+        if self.compile:
+            raise InvalidInputError("compile", f"must be false {rule}", "true", f"Leave it out, {repair}")
+        return self
 
 
 class EvaluationConfig(Record):

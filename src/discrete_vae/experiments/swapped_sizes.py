@@ -97,6 +97,8 @@ RULES: dict[tuple[str, str, str], Callable[[Fields], Any]] = {
     ("model.decoder", "mlp", "hidden"): lambda e: _widths(e)[-1:],
     # how many there are is a matter of the data
     ("model.likelihood", "categorical", "num_categories"): lambda e: 2,
+    ("training.gradient", "leave-one-out", "num_samples"): lambda e: 2,
+    ("training.gradient.baseline", "learned", "hidden"): lambda e: (min([100, *_widths(e)]),),
     ("training.sampler", "block-gibbs", "num_chains"): lambda e: _chains(e),
     ("training.sampler", "parallel-tempering", "num_chains"): lambda e: max(1, _chains(e) // _REPLICAS),
     ("training.sampler", "trajectory-tempering", "num_chains"): lambda e: max(2, _chains(e)),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.posteriors.latent_group import LatentGroup
 from discrete_vae.posteriors.logit_paths import LogitPaths
@@ -124,3 +125,29 @@ class Posterior(nn.Module, ABC):
         Returns:
             The sample; with num_samples every tensor has a leading axis (sample,).
         """
+
+    def sample_discretely(
+        self, features: Tensor, uniforms: Tensor, *, generator: torch.Generator | None = None
+    ) -> PosteriorSample:
+        """Draw z, group after group, by comparing uniforms with q, then zeta from r(zeta|z).
+
+        No gradient passes through zeta to the logits; the smoothing's own parameters have theirs. Score-function
+        estimators need it; a posterior of your own may leave it out.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            uniforms: (sample, batch, unit), in the prior's order; z = 1 where u < q.
+            generator: Source of the noise in r(zeta|z), which is the same for all samples of an example; None means
+                torch's global generator.
+
+        Returns:
+            The sample, (sample, batch, unit), with z for the bits.
+
+        Raises:
+            InvalidInputError: If the posterior does not offer it.
+        """
+        name = type(self).__name__
+        repair = "Give it a method sample_discretely, or take the reparameterized gradient."
+        raise InvalidInputError(
+            "gradient", "must be 'reparameterized' for a posterior without sample_discretely", name, repair
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -18,7 +18,7 @@ from discrete_vae.posteriors.base import Posterior, PosteriorSample
 from discrete_vae.posteriors.groups import check_groups, contiguous_groups
 from discrete_vae.posteriors.logit_paths import LogitPaths
 from discrete_vae.posteriors.parameter_network import ParameterNetwork
-from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.smoothing.base import SmoothedDraw, Smoothing
 from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
 
 
@@ -55,6 +55,7 @@ class HierarchicalPosterior(Posterior):
     """
 
     _to_prior_order: Tensor
+    _by_group: Tensor
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class HierarchicalPosterior(Posterior):
         self._sizes = sizes
         self._in_order = order.tolist() == list(range(len(order)))
         self.register_buffer("_to_prior_order", to_prior_order, persistent=False)
+        self.register_buffer("_by_group", order, persistent=False)
         make = partial(MLP, hidden=hidden, bias=False) if network is None else network
         self.networks = nn.ModuleList(
             make([num_features, *sizes[:index]], size) for index, size in enumerate(sizes)
@@ -111,21 +113,66 @@ class HierarchicalPosterior(Posterior):
         )
         front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
         shape = (*front, len(features), self.num_units)
-        noise = open_uniform(features, shape=shape, generator=generator).split(self._sizes, -1)
+        noise = open_uniform(features, shape=shape, generator=generator)
+
+        def draw(group: int, rho: Tensor, logits: Tensor, own: tuple[Tensor, ...]) -> SmoothedDraw:
+            return self.smoothing.draw(rho, logits, *own, generator=generator)
+
+        return self._draw_groups(features, noise, draw, copied=num_samples is not None)
+
+    def sample_discretely(
+        self, features: Tensor, uniforms: Tensor, *, generator: torch.Generator | None = None
+    ) -> PosteriorSample:
+        """See `Posterior.sample_discretely`.
+
+        Raises:
+            InvalidInputError: If features or uniforms has another shape.
+        """
+        features = check_tensor("features", features, ("batch", self.num_features)).to(
+            next(self.norms.parameters()).dtype
+        )
+        check_tensor("uniforms", uniforms, ("sample", len(features), self.num_units))
+        noise = open_uniform(features, shape=uniforms.shape[1:], generator=generator).expand(uniforms.shape)
+        ordered = uniforms if self._in_order else uniforms.index_select(-1, self._by_group)
+        by_group = ordered.split(self._sizes, -1)
+
+        def draw(group: int, rho: Tensor, logits: Tensor, own: tuple[Tensor, ...]) -> SmoothedDraw:
+            z = (by_group[group] < torch.sigmoid(logits.detach())).to(logits.dtype)
+            return SmoothedDraw(z, self.smoothing.draw_zeta(rho, z, *own), z)
+
+        return self._draw_groups(features, noise, draw, copied=True)
+
+    def _draw_groups(
+        self,
+        features: Tensor,
+        noise: Tensor,
+        draw: Callable[[int, Tensor, Tensor, tuple[Tensor, ...]], SmoothedDraw],
+        *,
+        copied: bool,
+    ) -> PosteriorSample:
+        """Draw group after group.
+
+        Args:
+            features: (batch, feature).
+            noise: (..., batch, unit), by group.
+            draw: Of the number of a group, its noise, its logits and the transformation's parameters of x.
+            copied: Whether each group's noise is copied: passes over many samples gain more than that costs.
+        """
         smoothing = self.smoothing if isinstance(self.smoothing, InputDependentSmoothing) else None
         parameters = () if smoothing is None else smoothing.constrain(*self.parameter_network(features))
         zetas: list[Tensor] = []
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
-        if num_samples is not None:  # passes over many samples gain more than a copy costs
-            noise = [rho.contiguous() for rho in noise]
+        noises = noise.split(self._sizes, -1)
+        if copied:
+            noises = [rho.contiguous() for rho in noises]
         inputs: list[list[Tensor]] = []
-        by_group = zip(self.networks, self.norms, noise, self._split(parameters), strict=True)
-        for network, norm, rho, own in by_group:
+        by_group = zip(self.networks, self.norms, noises, self._split(parameters), strict=True)
+        for group, (network, norm, rho, own) in enumerate(by_group):
             inputs.append([zeta.view_as(zeta) for zeta in zetas])
             logits = norm(network(features, *inputs[-1]))
             if logits.shape != rho.shape:  # the first group's are shared by all samples
                 logits = logits.expand(rho.shape)
-            drawn = self.smoothing.draw(rho, logits, *own, generator=generator)
+            drawn = draw(group, rho, logits, own)
             zetas.append(drawn.zeta)
             parts.append((drawn.z, logits, drawn.bits))
         paths = LogitPaths(

@@ -23,6 +23,8 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import open_uniform
 from discrete_vae.records import ShowsShapes
 
+_CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float64
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SmoothedDraw(ShowsShapes):
@@ -166,6 +168,19 @@ class Smoothing(nn.Module, ABC):
         """
         zeta = self._icdf(rho, logits)
         return SmoothedDraw(self.sample_z(zeta, logits, generator=generator), zeta, self._bits(zeta, logits))
+
+    def draw_zeta(self, rho: Tensor, z: Tensor, *parameters: Tensor) -> Tensor:
+        """zeta of r(zeta|z), of checked arguments: its marginal at logits that leave no other z.
+
+        Args:
+            rho: (..., unit), in the open unit interval.
+            z: (..., unit), in {0,1}, of rho's dtype.
+            parameters: As in `icdf`.
+
+        Returns:
+            (..., unit), carrying the gradient for the transformation's parameters.
+        """
+        return self._icdf(rho, (z - 0.5) * (2 * _CERTAIN), *parameters)
 
     @abstractmethod
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:

@@ -59,6 +59,37 @@ def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
         assert value.shape == sample.z.shape[-2:], "a parameter of the smoothing is not (batch, unit)"
 
 
+def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:
+    """That z is where the uniforms say, zeta is of r(zeta|z), and nothing passes through zeta to the logits.
+
+    For posteriors that have `sample_discretely`.
+
+    Args:
+        posterior: The posterior.
+        features: (batch, feature), at least two rows.
+    """
+    shape = (3, len(features), posterior.num_units)
+    uniforms = torch.rand(shape, dtype=features.dtype, generator=_seeded(6))
+    uniforms[2] = uniforms[0]
+    given = features.detach().clone().requires_grad_()
+    sample = posterior.sample_discretely(given, uniforms, generator=_seeded(7))
+    for name in ("z", "zeta", "logits", "bits"):
+        part = getattr(sample, name)
+        assert part.shape == shape, f"{name} has shape {tuple(part.shape)}"
+        assert part.dtype == features.dtype, f"{name} is {part.dtype}"
+    assert torch.equal(sample.z, (uniforms < torch.sigmoid(sample.logits)).to(sample.z.dtype)), (
+        "z is not 1 where the uniform is below q"
+    )
+    assert torch.equal(sample.bits, sample.z), "bits are not z"
+    torch.testing.assert_close(sample.zeta[2], sample.zeta[0], msg="samples do not share the noise of zeta")
+    posterior.smoothing.check_zeta(sample.zeta, shape)
+    if isinstance(posterior.smoothing, SpikeAtZero):
+        assert torch.equal(sample.z, (sample.zeta != 0).to(sample.z.dtype)), "z does not belong to zeta"
+    if sample.zeta.requires_grad and not sample.parameters:
+        (reached,) = torch.autograd.grad(sample.zeta.sum(), given, retain_graph=True, allow_unused=True)
+        assert reached is None or not bool(reached.any()), "a gradient passes through zeta to the logits"
+
+
 def check_groups(posterior: Posterior, features: Tensor) -> None:
     """That each unit's logits depend on zeta of earlier groups alone, as `group_of_unit` says.
 

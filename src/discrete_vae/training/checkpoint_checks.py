@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -17,7 +17,9 @@ from discrete_vae.training.averaging import RAW_PREFIX
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
-def check_moments(model: nn.Module, tensors: Mapping[str, Tensor], *, step: int) -> None:
+def check_moments(
+    parameters: Iterable[tuple[str, nn.Parameter]], tensors: Mapping[str, Tensor], *, step: int
+) -> None:
     """Check Adam's moments: all three for each trained parameter, none before the first step.
 
     The optimizer's fused kernel trusts their sizes and would write beyond the end of smaller ones.
@@ -26,7 +28,7 @@ def check_moments(model: nn.Module, tensors: Mapping[str, Tensor], *, step: int)
         InvalidInputError: If one is missing or foreign, has another shape or type, or is not finite.
     """
     wanted: dict[str, Tensor] = {}
-    for name, parameter in model.named_parameters():
+    for name, parameter in parameters:
         if step > 0 and parameter.requires_grad:
             for moment in MOMENTS:
                 like = torch.zeros(()) if moment == "step" else parameter

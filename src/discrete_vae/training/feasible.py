@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from discrete_vae.boltzmann.factorial import FactorialBernoulli
 from discrete_vae.config import (
@@ -97,6 +98,13 @@ def _states_per_chain(sampler: SamplerConfig) -> int:
     return 1 + SETS if isinstance(sampler, TrajectoryTemperingConfig) else 1
 
 
+def _even_groups(config: ExperimentConfig) -> Tensor:
+    """Groups of units as large as the posterior's on average; those of a model on the meta device have no values."""
+    groups, units = config.model.posterior.groups, config.model.prior.num_units
+    number = groups if isinstance(groups, int) else len(groups)
+    return torch.arange(units, device="cpu") * number // units
+
+
 def check_model_memory(config: ExperimentConfig) -> None:
     """Check that the model can be built and that its weights, gradients and Adam's moments fit the memory.
 
@@ -107,6 +115,11 @@ def check_model_memory(config: ExperimentConfig) -> None:
     try:
         with torch.device("meta"):
             model = DiscreteVAE.from_config(config.model)
+            gradient = instantiate(
+                config.training.gradient,
+                group_of_unit=_even_groups(config),
+                num_features=model.posterior.num_features,
+            )
     except RuntimeError as error:
         if not is_allocation_failure(error):
             raise
@@ -115,6 +128,7 @@ def check_model_memory(config: ExperimentConfig) -> None:
             f"model.{name}": sum(p.numel() for p in child.parameters())
             for name, child in model.named_children()
         }
+        counts["training.gradient"] = sum(p.numel() for p in gradient.parameters())
         part = max(counts, key=lambda name: counts[name])
         bytes_each = _PER_PARAMETER + (_PER_AVERAGE if config.training.averaging.decay > 0 else 0)
         needed = bytes_each * sum(counts.values())

@@ -13,7 +13,9 @@ from discrete_vae.model import DiscreteVAE
 _FACTOR, _DECAY = "rate_factor", "decoupled_decay"  # names that torch's optimizers leave alone
 
 
-def parameter_groups(model: DiscreteVAE, settings: OptimizerConfig) -> list[dict[str, Any]]:
+def parameter_groups(
+    model: DiscreteVAE, settings: OptimizerConfig, *others: nn.Module
+) -> list[dict[str, Any]]:
     """The parameters as an optimizer takes them: networks first, then those that the settings set apart.
 
     Only matrices of p(h | zeta) decay, not scales, offsets and biases. Settings that change nothing make one group.
@@ -21,6 +23,7 @@ def parameter_groups(model: DiscreteVAE, settings: OptimizerConfig) -> list[dict
     Args:
         model: The model.
         settings: Factor of the machine's step size, decay of the Gaussian layers' prior networks.
+        others: What else is trained as networks are, baselines of the gradient for example.
 
     Returns:
         Groups; `set_rates` and `decay_weights` read what is in them beside the parameters.
@@ -34,6 +37,7 @@ def parameter_groups(model: DiscreteVAE, settings: OptimizerConfig) -> list[dict
         decayed = [parameter for parameter in prior.parameters() if parameter.dim() >= 2]
     apart = {id(parameter) for parameter in (*machine, *decayed)}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in apart]
+    rest += [parameter for other in others for parameter in other.parameters()]
     groups = [
         {"params": rest, _FACTOR: 1.0, _DECAY: 0.0},
         {"params": machine, _FACTOR: settings.prior_learning_rate_factor, _DECAY: 0.0},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from discrete_vae.nets.kernels.choice import has_hooks
 from discrete_vae.noise import reseed
 from discrete_vae.numerics import row_sum
 from discrete_vae.objectives.elbo import loss_gradients
+from discrete_vae.objectives.gradients.base import GradientEstimator
+from discrete_vae.objectives.gradients.reparameterized import Reparameterized
 from discrete_vae.training.adam import Adam
 from discrete_vae.training.evaluated_bound import EvaluatedBound
 
@@ -37,18 +40,22 @@ class RecordedStep:
     Args:
         model: The model; its parameters and buffers stay where they are.
         optimizer: Its optimizer, which has the gradients' memory.
+        gradient: What estimates the gradient; None is `Reparameterized`.
 
     Attributes:
         functions: What is recorded; its ``reason`` says why nothing is.
     """
 
-    def __init__(self, model: DiscreteVAE, optimizer: Adam) -> None:
+    def __init__(
+        self, model: DiscreteVAE, optimizer: Adam, gradient: GradientEstimator | None = None
+    ) -> None:
         self._model, self._optimizer = model, optimizer
+        self._gradient = Reparameterized.of(model) if gradient is None else gradient
         self._generator: torch.Generator | None = None  # one object, which a recording can go on using
         self._weights: tuple[int, float, float] | None = None
         self._seeds: tuple[Tensor, ...] = ()  # of these weights
         self._num_hooks = RemovableHandle.next_id
-        self.functions = ReplayedFunctions(self._state, _why_not(model))
+        self.functions = ReplayedFunctions(self._state, _why_not(model, self._gradient))
 
     def take_gradients(
         self,
@@ -81,7 +88,7 @@ class RecordedStep:
         if weights != self._weights:
             self._weights, self._seeds = weights, loss_gradients(*weights, like=self._model.prior.bias)
         self._optimizer.refresh_copies()
-        evaluation = _Evaluation(self._model, self._optimizer, num_importance_samples)
+        evaluation = _Evaluation(self._model, self._gradient, self._optimizer, num_importance_samples)
         inputs = (x, negative_phase, *self._seeds, reseed(self._generator, *noise_key))
         kind = (x.shape, x.dtype, negative_phase.shape, num_importance_samples, self._model.training)
         key = ("bound", *kind, torch.get_num_threads())
@@ -102,7 +109,7 @@ class RecordedStep:
     def _look_for_hooks(self) -> None:
         """Repeat nothing any more if the model has got hooks."""
         self._num_hooks = RemovableHandle.next_id
-        reason = _why_not(self._model)
+        reason = _why_not(self._model, self._gradient)
         if reason is not None and self.functions.reason is None:
             self.functions.stop(reason)
             message = f"From here on steps are taken operation by operation, which is slower: {reason}."
@@ -121,6 +128,8 @@ class RecordedStep:
     def _state(self) -> Iterator[Tensor]:
         yield from self._model.parameters()
         yield from self._model.buffers()
+        yield from self._gradient.parameters()
+        yield from self._gradient.buffers()
         yield from self._optimizer.gradient_leaves()
         yield from self._optimizer.gradient_memory()
 
@@ -130,6 +139,7 @@ class _Evaluation:
     """The sums of the parts of the bound, the parts, then the gradient by each leaf, None for those without one."""
 
     model: DiscreteVAE
+    gradient: GradientEstimator
     optimizer: Adam
     num_importance_samples: int
 
@@ -139,30 +149,31 @@ class _Evaluation:
         x = x.reshape(-1, *model.likelihood.event_shape).to(torch.promote_types(model.dtype, torch.float32))
         observed = model.likelihood.observed_mask(x, None, missing=model.missing)
         of_prior = model.prior.compute_negative_phase(negative_phase)
-        parts = model.elbo_parts(
+        first, second, third = seeds
+        estimate = model.gradient_parts(
+            self.gradient,
             x,
             observed,
             of_prior,
+            (first, second, third),
             self.num_importance_samples,
-            discrete_weight=seeds[1] * len(x),
             generator=generator,
         )
-        carrying = [(part, seed) for part, seed in zip(parts, seeds, strict=True) if part.requires_grad]
-        outputs, weights = zip(*carrying, strict=True)
+        outputs, weights = zip(*estimate.outputs(), strict=True)
         leaves = self.optimizer.gradient_leaves()
         gradients = torch.autograd.grad(outputs, leaves, weights, allow_unused=True)
-        values = [part.detach() for part in parts]
+        values = [part.detach() for part in estimate.parts]
         return row_sum(torch.stack(values, 1)), *values, *gradients
 
 
-def _why_not(model: nn.Module) -> str | None:
-    """Why a model's steps are not recorded, if so."""
-    for module in model.modules():
+def _why_not(*parts: nn.Module) -> str | None:
+    """Why steps with a model, and an estimator of its gradient, are not recorded, if so."""
+    for module in chain.from_iterable(part.modules() for part in parts):
         if not type(module).__module__.startswith(_TRUSTED):
             return f"{type(module).__name__} is a module of your own"
         if has_hooks((module,)):
             return f"{type(module).__name__} has hooks"
-    for name, parameter in model.named_parameters():
+    for name, parameter in chain.from_iterable(part.named_parameters() for part in parts):
         if parameter._backward_hooks:
             return f"the parameter {name} has hooks"
     return None

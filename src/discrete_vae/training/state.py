@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.batches import TrainingBatches
@@ -21,6 +21,7 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import set_precision
 from discrete_vae.nets.saved_weights import check_weights, load_weights
 from discrete_vae.noise import key_to_seed
+from discrete_vae.objectives.gradients.base import GradientEstimator
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
 from discrete_vae.samplers.protocol import Sampler, TellsLogPartition
 from discrete_vae.training.adam import Adam
@@ -41,10 +42,10 @@ from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.recorded_step import RecordedStep
 from discrete_vae.training.step_times import StepTimes
 
-CHAINS_PREFIX = "chains/"
-"""What stands before the names of the sampler's state among a checkpoint's tensors."""
+CHAINS_PREFIX, GRADIENT_PREFIX = "chains/", "gradient/"
+"""What stands before the names of the sampler's state, and of the gradient's, among a checkpoint's tensors."""
 
-_INIT_STREAM = 0x696E6974
+_INIT_STREAM, _GRADIENT_STREAM = 0x696E6974, 0x67726164
 _LOG_Z_STREAM, _AVERAGED_LOG_Z_STREAM = 0x6C6F677A, 0x61766C6F677A
 _ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a quarter second
 
@@ -55,8 +56,9 @@ class TrainingState:
 
     Attributes:
         model: The model.
-        optimizer: Adam over all of its parameters, in `parameter_groups`.
+        optimizer: Adam over all of its parameters and the gradient's own, in `parameter_groups`.
         chains: The persistent chains.
+        gradient: What estimates the gradient of the bound, with what it has learned.
         seed: The experiment's.
         step: Steps done.
         log_partition: log Z of the prior when it was last estimated, nats.
@@ -71,6 +73,7 @@ class TrainingState:
     model: DiscreteVAE
     optimizer: Adam
     chains: Sampler
+    gradient: GradientEstimator
     seed: int
     step: int = 0
     log_partition: float = 0.0
@@ -82,7 +85,7 @@ class TrainingState:
     recorded: RecordedStep = field(init=False)
 
     def __post_init__(self) -> None:
-        self.recorded = RecordedStep(self.model, self.optimizer)
+        self.recorded = RecordedStep(self.model, self.optimizer, self.gradient)
 
     @classmethod
     def initial(
@@ -108,13 +111,13 @@ class TrainingState:
         model.to(device)
         settings, decay = config.training.optimizer, config.training.averaging.decay
         averages = AveragedWeights(model, decay) if decay > 0 else None  # before it has working copies
+        gradient = initial_gradient(config, model)
         working = set_precision(model, precision)
-        optimizer = Adam(
-            parameter_groups(model, settings), lr=settings.learning_rate, eps=settings.eps, working=working
-        )
+        groups = parameter_groups(model, settings, gradient)
+        optimizer = Adam(groups, lr=settings.learning_rate, eps=settings.eps, working=working)
         compiled = CompiledLoss(model, working) if config.training.compile else None
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-        state = cls(model, optimizer, chains, config.seed, averages=averages, compiled=compiled)
+        state = cls(model, optimizer, chains, gradient, config.seed, averages=averages, compiled=compiled)
         state.estimate_log_partition()
         return state
 
@@ -164,7 +167,8 @@ class TrainingState:
         tensors = {f"{MODEL_PREFIX}{name}": value for name, value in self.evaluated.state_dict().items()}
         if self.averages is not None:
             tensors |= {f"{RAW_PREFIX}{name}": value for name, value in self.model.state_dict().items()}
-        for name, parameter in self.model.named_parameters():
+        tensors |= {f"{GRADIENT_PREFIX}{name}": value for name, value in self.gradient.state_dict().items()}
+        for name, parameter in self._parameters():
             for moment in MOMENTS:
                 if moment in self.optimizer.state[parameter]:
                     tensors[f"optimizer/{name}/{moment}"] = self.optimizer.state[parameter][moment]
@@ -176,6 +180,12 @@ class TrainingState:
         }
         tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in self.chains.state_dict().items()}
         return tensors, meta
+
+    def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """All that the optimizer trains, by the names that checkpoints have for them."""
+        yield from self.model.named_parameters()
+        for name, parameter in self.gradient.named_parameters():
+            yield f"{GRADIENT_PREFIX}{name}", parameter
 
     def restore(
         self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], *, source: str = "checkpoint"
@@ -195,21 +205,36 @@ class TrainingState:
             sums = ElboSums.from_state(meta.get("sums"))
             check_weights(self.evaluated, tensors, prefix=MODEL_PREFIX)
             check_raw_weights(self.model, tensors, averaged=self.averages is not None)
-            check_moments(self.model, tensors, step=step)
+            check_weights(self.gradient, tensors, prefix=GRADIENT_PREFIX)
+            check_moments(self._parameters(), tensors, step=step)
             load_chains(self.chains, tensors)
         load_weights(self.evaluated, tensors, prefix=MODEL_PREFIX)
         if self.averages is not None:
             load_weights(self.model, tensors, prefix=RAW_PREFIX)
+        load_weights(self.gradient, tensors, prefix=GRADIENT_PREFIX)
         if step > 0:
-            for name, parameter in self.model.named_parameters():
+            for name, parameter in self._parameters():
                 if parameter.requires_grad:
                     self.optimizer.state[parameter] = {
                         moment: tensors[f"optimizer/{name}/{moment}"].to(parameter.device, copy=True)
                         for moment in MOMENTS
                     }
-        self.recorded = RecordedStep(self.model, self.optimizer)
+        self.recorded = RecordedStep(self.model, self.optimizer, self.gradient)
         self.step, self.sums = step, sums
         self.log_partition, self.log_partition_std_error = log_partition, std_error
+
+
+def initial_gradient(config: ExperimentConfig, model: DiscreteVAE) -> GradientEstimator:
+    """The estimator of the gradient before the first step, which depends on the config and its seed alone."""
+    posterior = model.posterior
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(key_to_seed(config.seed, _GRADIENT_STREAM) >> 1)
+        made = instantiate(
+            config.training.gradient,
+            group_of_unit=posterior.group_of_unit.cpu(),
+            num_features=posterior.num_features,
+        )
+    return made.to(model.prior.bias.device)
 
 
 def initial_model(config: ExperimentConfig) -> DiscreteVAE:

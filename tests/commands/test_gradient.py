@@ -1,0 +1,63 @@
+"""dvae train with other estimators of the gradient: runs, resumed ones, and settings that do not go together."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.commands.conftest import NUM_STEPS, TINY
+from tests.commands.test_train import final_files, forget_after
+
+GRADIENTS = {
+    "REINFORCE": "reinforce",
+    "learned baseline": "reinforce --training.gradient.baseline learned --training.gradient.baseline.hidden 4",
+    "leave-one-out": "leave-one-out --training.gradient.num-samples 3",
+    "DisARM": "disarm",
+    "naive KL": "naive-kl",
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_a_resumed_run_equals_an_unbroken_one(cli, tmp_path, data_file, name):
+    words = ["--data", data_file, *TINY, "--training.gradient", *GRADIENTS[name].split()]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    status, _, err = cli("train", *words, "--run-dir", whole)
+    assert status == 0
+    assert "operation by operation" not in err
+    shutil.copytree(whole, broken)
+    forget_after(broken, 2)
+    assert cli("train", "--resume", "--run-dir", broken)[0] == 0
+    assert final_files(whole) == final_files(broken)
+    assert cli("evaluate", whole, "--num-samples", "10")[0] == 0
+
+
+REFUSED = {
+    "disarm --training.num-importance-samples 4": "num_importance_samples must be 1 with the gradient 'disarm'",
+    "reinforce --training.compile true": "training.compile must be false with the gradient 'reinforce'",
+    "leave-one-out --training.gradient.num-samples 1": "--training.gradient.num-samples must be at least 2; received",
+    "reinforce --training.gradient.baseline learned --training.gradient.baseline.hidden 1000000000000": (
+        "training.gradient must"
+    ),
+    "straight-through": "--training.gradient must be one of reparameterized, reinforce, leave-one-out",
+    "disarm --training.gradient.baseline none": "--training.gradient.baseline needs --training.gradient reinforce",
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_does_not_go_together_is_refused(refused, data_file, tmp_path, words):
+    given = ["--data", data_file, *TINY, "--training.gradient", *words.split(), "--run-dir", tmp_path / "run"]
+    assert REFUSED[words] in refused("train", *given)
+
+
+@pytest.mark.filterwarnings("ignore:.*config.json is not the file")
+def test_a_checkpoint_of_another_gradient_is_refused(cli, tmp_path, data_file):
+    run = tmp_path / "run"
+    words = ["--data", data_file, *TINY, "--training.gradient", "reinforce", "--run-dir", run]
+    assert cli("train", *words)[0] == 0
+    forget_after(run, NUM_STEPS - 2)
+    config = json.loads((run / "config.json").read_text())
+    config["training"]["gradient"] = {"kind": "disarm"}
+    (run / "config.json").write_text(json.dumps(config))
+    status, _, err = cli("train", "--resume", "--accept-changed-config", "--run-dir", run)
+    assert status == 2, err
+    assert "gradient/baseline.total must not be there" in err

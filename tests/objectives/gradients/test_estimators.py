@@ -1,0 +1,166 @@
+"""What estimators cost and refuse, and what baselines learn and read."""
+
+import pytest
+import torch
+
+from discrete_vae import (
+    DisARM,
+    DiscreteVAE,
+    LearnedBaseline,
+    LeaveOneOut,
+    NaiveKL,
+    Reinforce,
+    Reparameterized,
+    RunningMean,
+)
+from discrete_vae.config import (
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    RBMConfig,
+    RunningMeanConfig,
+)
+from discrete_vae.errors import InvalidInputError
+
+GROUPS = torch.tensor([0, 1, 0, 2, 1])
+SIZES = {"group_of_unit": GROUPS, "num_features": 4}
+
+
+def make_model():
+    torch.manual_seed(0)
+    config = ModelConfig(
+        num_features=6,
+        prior=RBMConfig(num_left=2, num_right=2),
+        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
+    )
+    return DiscreteVAE.from_config(config)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "cost"),
+    [
+        (Reparameterized, {}, 1),
+        (Reinforce, {}, 1),
+        (LeaveOneOut, {"num_samples": 3}, 3),
+        (DisARM, {}, 3),
+        (NaiveKL, {}, 1),
+    ],
+)
+def test_what_an_estimate_costs_and_that_its_value_is_the_bounds(kind, settings, cost):
+    model, x = make_model().double().eval(), torch.ones(4000, 6, dtype=torch.float64)
+    estimator = kind.of(model, **settings)
+    made = model.estimate_gradient(estimator, x, generator=torch.Generator().manual_seed(1))
+    assert made.num_evaluations == estimator.num_evaluations == cost
+    assert made.score is None or not bool(made.score.any())
+    right = model.elbo(x, log_partition=0.0, generator=torch.Generator().manual_seed(2)).loss
+    assert float(made.loss.detach() - right.detach()) == pytest.approx(0, abs=0.1)
+
+
+def test_the_reparameterized_estimate_is_the_gradient_of_the_elbo():
+    model, x = make_model(), torch.ones(7, 6)
+    noise = [torch.Generator().manual_seed(3) for _ in range(2)]
+    made = model.estimate_gradient(Reparameterized.of(model), x, discrete=0.5, generator=noise[0]).loss
+    right = model.elbo(x, generator=noise[1]).weighted_loss(discrete=0.5)
+    for mine, other in zip(
+        torch.autograd.grad(made, model.parameters()),
+        torch.autograd.grad(right, model.parameters()),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, other)
+
+
+class TestRunningMean:
+    def test_each_group_has_its_own_and_starts_with_its_first_batch(self):
+        baseline = RunningMean(0.9, **SIZES)
+        signals = torch.tensor([1.0, 20.0, -3.0]).expand(2, 6, 3)
+        assert torch.equal(baseline(None, None, signals)[0], signals)
+        assert float(baseline(None, None, signals)[0].abs().max()) < 1e-5
+
+    def test_in_evaluation_mode_it_stays(self):
+        baseline = RunningMean(0.9, **SIZES)
+        baseline(None, None, torch.ones(1, 6, 3))
+        baseline.eval()(None, None, torch.full((1, 6, 3), 5.0))
+        assert baseline.mean().tolist() == [1.0, 1.0, 1.0]
+
+    @pytest.mark.parametrize("decay", [1.0, -0.1, float("nan")])
+    def test_a_wrong_decay_is_refused(self, decay):
+        with pytest.raises(InvalidInputError, match="decay must be"):
+            RunningMean(decay, **SIZES)
+
+
+class TestLearnedBaseline:
+    def test_it_starts_as_the_running_mean(self):
+        learned, mean = LearnedBaseline(**SIZES), RunningMean(**SIZES)
+        for _ in range(3):
+            signals = 5 * torch.rand(1, 8, 3)
+            got = learned(torch.rand(8, 4), torch.rand(1, 8, 5), signals)[0]
+            torch.testing.assert_close(got, mean(None, None, signals)[0])
+
+    def test_it_reads_the_features_and_earlier_groups_alone(self):
+        learned = LearnedBaseline((7,), **SIZES).eval()
+        for parameter in learned.parameters():
+            torch.nn.init.normal_(parameter)
+        features, zeta = torch.rand(8, 4), torch.rand(2, 8, 5, requires_grad=True)
+        advantages = []
+        for network in learned.networks:  # the gradient by zeta shows what is read
+            network.requires_grad_(True)
+        predicted = _predicted(learned, features, zeta)
+        for group in range(3):
+            (read,) = torch.autograd.grad(
+                predicted[..., group].sum(), zeta, retain_graph=True, allow_unused=True
+            )
+            touched = torch.zeros(5) if read is None else read.abs().sum((0, 1))
+            assert torch.equal(touched > 0, group > GROUPS)
+            advantages.append(touched)
+
+    def test_it_learns_what_features_and_earlier_groups_tell(self):
+        torch.manual_seed(0)
+        learned = LearnedBaseline((20,), **SIZES)
+        optimizer = torch.optim.Adam(learned.parameters(), lr=0.02)
+        for _ in range(300):
+            features, zeta = torch.rand(100, 4), torch.rand(1, 100, 5)
+            told = 10 * features[:, :1] + 20 * zeta[0, :, :1]  # zeta of group 0
+            signals = (100 + told + torch.randn(100, 3)).unsqueeze(0)
+            advantages, error = learned(features, zeta, signals)
+            optimizer.zero_grad()
+            error.mean().backward()
+            optimizer.step()
+        spread = advantages.std((0, 1))
+        assert float(spread[0]) > 4.0  # zeta of its own group is not for it
+        assert float(spread[1:].max()) < 2.5
+
+
+def _predicted(learned, features, zeta):
+    """What the networks make, with its gradient: the loss is a square, so half its derivative by a signal of 0."""
+    signals = torch.zeros(2, 8, 3)
+    _, error = learned(features, zeta, signals)
+    found = []
+    for group in range(3):
+        shifted = signals.clone()
+        shifted[..., group] = 1.0
+        found.append(learned(features, zeta, shifted)[1] - error)
+    return torch.stack(found, -1)
+
+
+class TestErrors:
+    def test_one_draw_cannot_be_left_out(self):
+        with pytest.raises(InvalidInputError, match="num_samples must be at least 2; received 1"):
+            LeaveOneOut.of(make_model(), num_samples=1)
+
+    @pytest.mark.parametrize("kind", [Reinforce, LeaveOneOut, DisARM, NaiveKL])
+    def test_importance_samples(self, kind):
+        model = make_model()
+        with pytest.raises(
+            InvalidInputError, match=rf"num_importance_samples must be 1 with {kind.__name__}"
+        ):
+            model.estimate_gradient(kind.of(model), torch.ones(2, 6), num_importance_samples=3)
+
+    def test_a_weight_that_is_no_number(self):
+        model = make_model()
+        with pytest.raises(InvalidInputError, match="discrete must be"):
+            model.estimate_gradient(DisARM.of(model), torch.ones(2, 6), discrete=float("nan"))
+
+    def test_a_baseline_comes_from_its_config_or_as_it_is(self):
+        model = make_model()
+        made = Reinforce.of(model, baseline=RunningMeanConfig(decay=0.5)).baseline
+        assert made.decay == 0.5
+        assert Reinforce.of(model, baseline=made).baseline is made
