@@ -51,8 +51,9 @@ def test_what_an_estimate_costs_and_that_its_value_is_the_bounds(kind, settings,
     made = model.estimate_gradient(estimator, x, generator=torch.Generator().manual_seed(1))
     assert made.num_evaluations == estimator.num_evaluations == cost
     assert made.score is None or not bool(made.score.any())
-    right = model.elbo(x, log_partition=0.0, generator=torch.Generator().manual_seed(2)).loss
-    assert float(made.loss.detach() - right.detach()) == pytest.approx(0, abs=0.1)
+    with torch.no_grad():
+        right = model.elbo(x, log_partition=0.0, generator=torch.Generator().manual_seed(2)).value
+    assert float(made.loss.detach() + right.mean()) == pytest.approx(0, abs=0.1)
 
 
 def test_the_reparameterized_estimate_is_the_gradient_of_the_elbo():
@@ -100,9 +101,6 @@ class TestLearnedBaseline:
         for parameter in learned.parameters():
             torch.nn.init.normal_(parameter)
         features, zeta = torch.rand(8, 4), torch.rand(2, 8, 5, requires_grad=True)
-        advantages = []
-        for network in learned.networks:  # the gradient by zeta shows what is read
-            network.requires_grad_(True)
         predicted = _predicted(learned, features, zeta)
         for group in range(3):
             (read,) = torch.autograd.grad(
@@ -110,12 +108,11 @@ class TestLearnedBaseline:
             )
             touched = torch.zeros(5) if read is None else read.abs().sum((0, 1))
             assert torch.equal(touched > 0, group > GROUPS)
-            advantages.append(touched)
 
     def test_it_learns_what_features_and_earlier_groups_tell(self):
         torch.manual_seed(0)
-        learned = LearnedBaseline((20,), **SIZES)
-        optimizer = torch.optim.Adam(learned.parameters(), lr=0.02)
+        learned = LearnedBaseline((), **SIZES)
+        optimizer = torch.optim.Adam(learned.parameters(), lr=0.3)
         for _ in range(300):
             features, zeta = torch.rand(100, 4), torch.rand(1, 100, 5)
             told = 10 * features[:, :1] + 20 * zeta[0, :, :1]  # zeta of group 0
@@ -125,8 +122,8 @@ class TestLearnedBaseline:
             error.mean().backward()
             optimizer.step()
         spread = advantages.std((0, 1))
-        assert float(spread[0]) > 4.0  # zeta of its own group is not for it
-        assert float(spread[1:].max()) < 2.5
+        assert float(spread[0].detach()) > 4.0  # zeta of its own group is not for it
+        assert float(spread[1:].detach().max()) < 1.5
 
 
 def _predicted(learned, features, zeta):
@@ -143,7 +140,7 @@ def _predicted(learned, features, zeta):
 
 class TestErrors:
     def test_one_draw_cannot_be_left_out(self):
-        with pytest.raises(InvalidInputError, match="num_samples must be at least 2; received 1"):
+        with pytest.raises(InvalidInputError, match="num_samples must be .* at least 2; received 1"):
             LeaveOneOut.of(make_model(), num_samples=1)
 
     @pytest.mark.parametrize("kind", [Reinforce, LeaveOneOut, DisARM, NaiveKL])
