@@ -18,7 +18,7 @@ class LearnedBaseline(Baseline):
     m_j is the running mean of the signal and s_j^2 is 1 + the running mean of its variance within a batch, both of
     earlier batches, so that networks learn numbers of the size 1 whatever the model's likelihood. They start at 0, that
     is, at `RunningMean`. Their loss is ((signal - m_j) / s_j - b_j)^2, averaged over groups; its gradient reaches their
-    parameters alone.
+    parameters alone. From the first batch, which m and s do not know, networks learn nothing.
 
     Source: Mnih & Gregor 2014, section 2.3. Deviation: it reads the encoder's features, which for the default encoder
     are x, and the scale is that of the signal instead of the learning rate's.
@@ -66,7 +66,9 @@ class LearnedBaseline(Baseline):
         ]
         level, scale = self.level.mean(), torch.sqrt(1 + self.variance.mean())
         predicted = torch.cat(found, -1).to(signals.dtype)
-        error = ((signals - level) / scale - predicted).square().mean(-1)
+        # the first batch has no scale yet: Adam would remember its huge gradient for a thousand steps
+        begun = (self.level.weight > 0).to(signals.dtype)
+        error = ((signals - level) / scale - predicted).square().mean(-1) * begun
         advantages = signals - (level + scale * predicted.detach())
         if self.training:
             self.level.note(signals)
