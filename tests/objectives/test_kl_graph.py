@@ -3,34 +3,36 @@
 import pytest
 import torch
 
-from discrete_vae import GraphBoltzmann, SpikeExponential, SpikeSlab, kl_to_boltzmann
+from discrete_vae import GraphBoltzmann, MixtureOfRamps, SpikeSlab, kl_to_boltzmann
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.polynomial_posterior import PolynomialPosterior
 from tests.boltzmann.graphs import randomize, rbm_and_its_graph
 from tests.objectives.test_kl_boltzmann import estimates, exact_value_and_gradient, flat_gradient, ours
+from tests.transformations import spike
 
 FOUR_WITH_A_TRIANGLE = [[1, 0], [1, 2], [2, 0], [2, 3]]
 
-# name -> (units, edges, groups, offsets of the logits, beta; 0 means spike-and-slab)
+# name -> (units, edges, groups, offsets of the logits, smoothing)
 CASES = {
-    "triangle, three groups": (3, "complete", [[1], [0], [2]], [0.3, -0.8, 0.5], 3.0),
-    "triangle, an edge inside a group": (3, "complete", [[0, 2], [1]], [0.5, -0.4, 0.2], 2.0),
-    "triangle, one group": (3, "complete", [[2, 0, 1]], [0.5, -0.4, 0.2], 2.0),
+    "triangle, three groups": (3, "complete", [[1], [0], [2]], [0.3, -0.8, 0.5], spike(3.0)),
+    "triangle, an edge inside a group": (3, "complete", [[0, 2], [1]], [0.5, -0.4, 0.2], spike(2.0)),
+    "triangle, one group": (3, "complete", [[2, 0, 1]], [0.5, -0.4, 0.2], spike(2.0)),
     "triangle and a tail, interleaved": (
         4,
         FOUR_WITH_A_TRIANGLE,
         [[3, 1], [2], [0]],
         [0.4, -0.3, 0.2, -0.6],
-        2.5,
+        spike(2.5),
     ),
-    "saturated logits, slab": (3, "complete", [[2], [1], [0]], [7.5, -1.0, 0.5], 0.0),
+    "saturated logits, slab": (3, "complete", [[2], [1], [0]], [7.5, -1.0, 0.5], SpikeSlab),
+    "triangle, ramps": (3, "complete", [[1], [2, 0]], [0.3, -0.8, 0.5], MixtureOfRamps),
 }
 
 
 def build(name, kind=GraphBoltzmann):
-    num_units, edges, groups, offset, beta = CASES[name]
+    num_units, edges, groups, offset, make = CASES[name]
     machine = randomize(kind(num_units, edges).double(), scale=1.5)
-    return machine, PolynomialPosterior(groups, SpikeExponential(beta=beta) if beta else SpikeSlab(), offset)
+    return machine, PolynomialPosterior(groups, make(), offset)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -68,11 +70,10 @@ def test_faults_are_rejected(kind):
 @pytest.mark.parametrize(
     "groups", [[[0], [1], [2], [3]], [[3, 0], [2, 1]], [[0, 1, 2, 3]], [[2], [1, 0], [3]]]
 )
-@pytest.mark.parametrize("beta", [0.0, 2.0])
-def test_bipartite_graph_gives_the_values_and_gradients_of_the_rbm(groups, beta):
+@pytest.mark.parametrize("make", [spike(2.0), SpikeSlab, MixtureOfRamps])
+def test_bipartite_graph_gives_the_values_and_gradients_of_the_rbm(groups, make):
     rbm, graph = (machine.double() for machine in rbm_and_its_graph(2, 2))
-    smoothing = SpikeExponential(beta=beta) if beta else SpikeSlab()
-    posterior = PolynomialPosterior(groups, smoothing, [0.4, -0.3, 0.2, -0.6])
+    posterior = PolynomialPosterior(groups, make(), [0.4, -0.3, 0.2, -0.6])
     rows = []
     for machine in (rbm, graph):
         sample, _ = posterior.rsample(500, torch.Generator().manual_seed(0))

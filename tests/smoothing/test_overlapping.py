@@ -61,6 +61,20 @@ def test_newton_steps_reach_the_root(b):
     torch.testing.assert_close(smoothing.icdf(rho, logits), high, rtol=1e-10, atol=1e-15)
 
 
+def test_the_limits_are_rho_and_z():
+    """Where r(zeta|z) is flat zeta is rho, where it is sharp zeta is z."""
+    rho, logits = noise_and_logits()
+    for flat in (OverlappingExponential(0.01).double(), OverlappingPower(1.001)):
+        torch.testing.assert_close(flat.icdf(rho, logits), rho, rtol=0, atol=3e-3)
+    z = (rho > torch.sigmoid(-logits)).double()
+    for sharp, distance in (
+        (OverlappingExponential(200.0).double(), 1 / 200),
+        (OverlappingPower(100.0), 0.01),
+    ):
+        found = (sharp.icdf(rho, logits) - z).abs().mean()
+        assert float(found) == pytest.approx(distance, rel=0.5)
+
+
 @pytest.mark.parametrize("kind", OVERLAPPING)
 def test_the_mirror_image(kind):
     """F^-1 of (1 - rho, -l) is 1 - zeta, and the other value of z lies behind it."""
