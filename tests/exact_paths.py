@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from discrete_vae import importance_sampling
+from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.nets import mlp
 from discrete_vae.nets.kernels import norm
@@ -113,7 +114,7 @@ class Path:
                 noise_key=(seed, batch),
             )
             yield torch.tensor(found.means) + of_log_z, -flat([leaf.grad for leaf in trained(model)])
-        if isinstance(step, RecordedStep):
+        if isinstance(step, RecordedStep) and not isinstance(model.prior, GraphBoltzmann):
             assert step.functions.reason is None
             assert len(step.functions._checked) == 1
 
@@ -166,7 +167,7 @@ FAST = (
 
 
 STEPS = (
-    Path("float32 recorded", make_step=recorded),
+    Path("float32 recorded", make_step=recorded),  # but for graphs, whose sparse products are not recorded
     Path("bfloat16 recorded", torch.bfloat16, rounding=0.03, make_step=recorded),
 )
 GRAPHS = (

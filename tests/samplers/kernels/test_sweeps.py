@@ -255,7 +255,7 @@ def test_factorial_machine_follows_its_biases_word_by_word():
 def test_the_memory_that_is_kept_is_bounded(sides):
     """Tables are 16 times the weights, so only small machines have them."""
     tiles = [len(numba_bipartite._units(0, sides[0])), len(numba_bipartite._units(sides[0], sum(sides)))]
-    tables, weights, _ = numba_bipartite._workspace(*tiles)
+    tables, weights, _ = numba_bipartite._workspace(*tiles, by_products=False)
     of_weights = sum(weight.nbytes for weight in weights)
     assert of_weights == 2 * tiles[0] * tiles[1] * TILE**2 * 4
     of_tables = 16 * of_weights // 2
@@ -269,6 +269,7 @@ def test_rows_that_are_made_when_they_are_due_are_those_of_whole_tables(shape, m
     rbm, z = make_rbm(*shape), fair_coins(30, sum(shape), key=1)
     whole = run_sweeps(rbm, z, 3, key=2, first_sweep=1)
     monkeypatch.setattr(numba_bipartite, "LARGEST_TABLE", 0)
+    monkeypatch.setattr(numba_bipartite, "products_work", lambda: False)
     monkeypatch.setattr(numba_bipartite, "_kept", numba_bipartite._Kept())
     assert torch.equal(run_sweeps(rbm, z, 3, key=2, first_sweep=1), whole)
     assert not any(table.size for table in numba_bipartite._kept.tables)

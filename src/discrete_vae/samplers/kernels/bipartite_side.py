@@ -16,6 +16,7 @@ from discrete_vae.samplers.kernels.bipartite_intrinsics import (
     INNER,
     LANES,
     PART,
+    ROWS,
     TILE,
     add_rows,
     decide,
@@ -26,6 +27,36 @@ from discrete_vae.samplers.kernels.bipartite_intrinsics import (
 _LOW, _32 = np.uint64(LOW), np.uint64(32)
 _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
 _WEYL_0, _WEYL_1 = np.uint64(WEYL[0]), np.uint64(WEYL[1])
+
+
+@njit(**INNER)
+def aligned(size):
+    """Uninitialized float32 memory of this thread that starts at a multiple of 64 bytes.
+
+    Memory of two threads in one page would be fetched from one to the other by the processor's guesses.
+    """
+    memory = np.empty(size + 15, np.float32)
+    skip = -(memory.ctypes.data // 4) % 16
+    return memory[skip : skip + size]
+
+
+@njit(**INNER)
+def of_words():
+    """Memory for the random words of a group of chains, and for its spins."""
+    return np.empty((3, LANES), np.uint64), np.empty((2, LANES), np.uint64), np.empty(GROUP, np.uint16)
+
+
+@njit(**INNER)
+def scratch_for(_num_tiles, num_chains):
+    """Memory of a chunk for intermediate values.
+
+    Args:
+        _num_tiles: Of the larger side.
+        num_chains: A multiple of 8.
+    """
+    lanes, words, before = of_words()
+    rows = aligned(BLOCK * ROWS * TILE).reshape(BLOCK, ROWS, TILE)
+    return lanes, words, before, rows, aligned(num_chains * TILE)
 
 
 @njit(**INNER)
@@ -54,6 +85,51 @@ def start_lanes(lanes, counter, sweep, key):
 
 
 @njit(**INNER)
+def draw_tile(
+    spins, tile, lanes, words, before, chain_part, first_chain, clamped, inverse_temperature, key,
+    first, last, start, step, table, place, others, first_other, count,
+):  # fmt: skip
+    """Draw one tile of some chains.
+
+    Args:
+        spins: (tile, chain) uint16, changed.
+        tile: Index of the tile within it.
+        lanes: From `start_lanes`.
+        words: (2, lane) uint64, for intermediate values.
+        before: (8,) uint16, likewise.
+        chain_part: What `start_lanes` returned.
+        first_chain: uint64, number of the chunk's first chain.
+        clamped: As for `draw_side`.
+        inverse_temperature: As for `draw_side`.
+        key: uint64.
+        first: The first of the chains, a multiple of 8.
+        last: The one after the last, a multiple of 8.
+        start: This and all further ones as for `decide`.
+        step: int64.
+        table: float32.
+        place: int64.
+        others: uint16.
+        first_other: int64.
+        count: int64.
+    """
+    num_chains = others.shape[1]
+    for group in range(first, last, GROUP):
+        draw_words(words, lanes, chain_part, first_chain + np.uint64(group), key)  # pyright: ignore[reportCallIssue]
+        if clamped.shape[1]:
+            for c in range(GROUP):
+                before[c] = spins[tile, group + c]
+        for part in range(0, GROUP, PART):
+            decide(
+                spins, tile, words, part, inverse_temperature, start, step, table, place, others, first_other,
+                count, num_chains, group + part,
+            )  # fmt: skip
+        if clamped.shape[1]:
+            for c in range(GROUP):
+                keep = clamped[tile, min(group + c, clamped.shape[1] - 1)]
+                spins[tile, group + c] = (spins[tile, group + c] & ~keep) | (before[c] & keep)
+
+
+@njit(**INNER)
 def draw_side(
     spins,
     others,
@@ -78,8 +154,7 @@ def draw_side(
         biases: From `scale_side`.
         clamped: (tile, chain), (tile, 1) or (tile, 0) uint16, bits of units that keep their values.
         inverse_temperature: (chain,) float32, inverse temperatures.
-        scratch: (3, lane) and (2, lane) uint64, (8,) uint16, (4, row, 16) and (chain * 16,) float32, for intermediate
-            values.
+        scratch: From `scratch_for`.
         first_counter: uint64, first counter of the side.
         first_chain: uint64.
         sweep: uint64.
@@ -105,17 +180,7 @@ def draw_side(
                         fields, start, step, block_rows, place, others, first, last - first, num_chains, chain
                     )  # pyright: ignore[reportCallIssue]
                 start, step = fields, TILE
-        for group in range(0, num_chains, GROUP):
-            draw_words(words, lanes, chain_part, first_chain + np.uint64(group), key)  # pyright: ignore[reportCallIssue]
-            if clamped.shape[1]:
-                for c in range(GROUP):
-                    before[c] = spins[tile, group + c]
-            for part in range(0, GROUP, PART):
-                decide(
-                    spins, tile, words, part, inverse_temperature, start, step, block_rows, place, others, first,
-                    last - first, num_chains, group + part,
-                )  # fmt: skip
-            if clamped.shape[1]:
-                for c in range(GROUP):
-                    keep = clamped[tile, min(group + c, clamped.shape[1] - 1)]
-                    spins[tile, group + c] = (spins[tile, group + c] & ~keep) | (before[c] & keep)
+        draw_tile(
+            spins, tile, lanes, words, before, chain_part, first_chain, clamped, inverse_temperature, key,
+            0, num_chains, start, step, block_rows, place, others, first, last - first,
+        )  # fmt: skip
