@@ -21,6 +21,7 @@ MAKERS = {
     "inverse_cdfs": lambda model: (["spike-slab", "spike-exponential"],),
     "log_partition_histogram": lambda model: ([1.0, 1.1, 0.9], [0.1, 0.1, 0.1]),
     "reconstructions": lambda model: (model, torch.zeros(5, 12)),
+    "shifted_spike_gaussian": lambda model: ([0.3, 0.6],),
     "training_curves": lambda model: (
         [
             {

@@ -6,7 +6,7 @@ import pytest
 from discrete_vae.config import SmoothingConfig, members
 from discrete_vae.figures import draw_inverse_cdfs, inverse_cdfs_table
 
-KINDS = [config.model_fields["kind"].default for config in members(SmoothingConfig)]
+KINDS = [config.model_fields["kind"].default for config in members(SmoothingConfig) if config.trains]
 
 
 def spike_exponential(rho, q, beta):
@@ -62,6 +62,18 @@ def test_figures_7_and_8_are_the_papers(table, kind, formula):
         np.testing.assert_allclose(curve.output, formula(rho, curve.input), rtol=0, atol=1e-12)
 
 
+def test_the_spike_and_gaussian_has_its_tails_on_both_sides_of_the_spike(table):
+    found = curves(table, "spike-gaussian")
+    assert {parameter for _, parameter in found} == {
+        "loc = 0, scale = 1",
+        "loc = 0.5, scale = 0.5",
+        "loc = 1, scale = 0.3",
+    }
+    lower, upper = (found[f"rho = {rho}", "loc = 0, scale = 1"] for rho in (0.2, 0.8))
+    np.testing.assert_allclose(lower.output, -upper.output, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(lower.output != 0, lower.input > 0.4)  # rho < q / 2
+
+
 def test_figures_2b_and_2c_are_the_papers(table):
     dropout = curves(table, "rectifier with dropout")
     assert not dropout["rho < 0.5", ""].output.any()
@@ -93,7 +105,8 @@ def test_a_panel_per_transformation_with_axes_as_in_the_paper(table):
     assert labels[:6] == [f"$\\rho$ = {rho}" for rho in (0.2, 0.5, 0.8)] + [
         f"$\\beta$ = {b}" for b in (1, 3, 5)
     ]
-    assert labels[6:] == ["b = 3", "b = 10", "b = 30"]
+    assert labels[6:9] == ["b = 3", "b = 10", "b = 30"]
+    assert labels[9:] == ["loc = 0, scale = 1", "loc = 0.5, scale = 0.5", "loc = 1, scale = 0.3"]
 
 
 def test_one_transformation_alone():

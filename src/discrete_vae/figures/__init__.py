@@ -33,6 +33,11 @@ if TYPE_CHECKING:
     from discrete_vae.figures.registry import FigureEntry
     from discrete_vae.figures.request import Drawing, FigureRequest, FigureRun
     from discrete_vae.figures.saving import save_figure, save_table
+    from discrete_vae.figures.shifted_spike_gaussian import (
+        ShiftedSpikeGaussian,
+        draw_shifted_spike_gaussian,
+        shifted_spike_gaussian_table,
+    )
     from discrete_vae.figures.training_curves import (
         TrainingCurves,
         draw_training_curves,
@@ -49,12 +54,14 @@ _LAZY_EXPORTS = {
     "InverseCDFs": "inverse_cdfs",
     "LogPartitionHistogram": "log_partition_histogram",
     "ReconstructionTable": "reconstructions",
+    "ShiftedSpikeGaussian": "shifted_spike_gaussian",
     "TrainingCurves": "training_curves",
     "draw_evolution": "evolution",
     "draw_feature_statistics": "feature_statistics",
     "draw_inverse_cdfs": "inverse_cdfs",
     "draw_log_partition_histogram": "log_partition_histogram",
     "draw_reconstructions": "reconstructions",
+    "draw_shifted_spike_gaussian": "shifted_spike_gaussian",
     "draw_training_curves": "training_curves",
     "evolution_table": "evolution",
     "feature_statistics_table": "feature_statistics",
@@ -64,6 +71,7 @@ _LAZY_EXPORTS = {
     "reconstructions_table": "reconstructions",
     "save_figure": "saving",
     "save_table": "saving",
+    "shifted_spike_gaussian_table": "shifted_spike_gaussian",
     "training_curves_table": "training_curves",
 }
 
@@ -77,12 +85,14 @@ __all__ = [
     "InverseCDFs",
     "LogPartitionHistogram",
     "ReconstructionTable",
+    "ShiftedSpikeGaussian",
     "TrainingCurves",
     "draw_evolution",
     "draw_feature_statistics",
     "draw_inverse_cdfs",
     "draw_log_partition_histogram",
     "draw_reconstructions",
+    "draw_shifted_spike_gaussian",
     "draw_training_curves",
     "evolution_table",
     "feature_statistics_table",
@@ -92,6 +102,7 @@ __all__ = [
     "reconstructions_table",
     "save_figure",
     "save_table",
+    "shifted_spike_gaussian_table",
     "training_curves_table",
 ]
 

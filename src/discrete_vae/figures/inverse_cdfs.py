@@ -12,6 +12,7 @@ import torch
 
 from discrete_vae.config import ComponentConfig, SmoothingConfig, instantiate, members
 from discrete_vae.figures.request import Drawing
+from discrete_vae.smoothing.base import Smoothing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _RHO = (0.2, 0.5, 0.8)
 _SHARPNESS = {"beta": (1.0, 3.0, 5.0), "b": (3.0, 10.0, 30.0)}
 """The values that a transformation with such a parameter is drawn at."""
+_LAWS = ((0.0, 1.0), (0.5, 0.5), (1.0, 0.3))
+"""loc and scale that one which depends on x is drawn at."""
 _COLORS = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's, of the three rho
 Style = Literal["dotted", "solid", "dashed"]
 _STYLES: tuple[Style, ...] = ("dotted", "solid", "dashed")
@@ -102,7 +105,7 @@ def inverse_cdfs_table(
         array([0.  , 0.6 , 0.76])
     """
     kinds: dict[str, type[ComponentConfig]] = {
-        config.model_fields["kind"].default: config for config in members(SmoothingConfig)
+        config.model_fields["kind"].default: config for config in members(SmoothingConfig) if config.trains
     }
     curves: list[TransferCurve] = []
     for kind in kinds if transformations is None else transformations:
@@ -115,25 +118,33 @@ def inverse_cdfs_table(
 @torch.no_grad()
 def _curves_of(kind: str, config: type[ComponentConfig], num_points: int) -> list[TransferCurve]:
     q = torch.linspace(0, 1, num_points + 2, dtype=torch.float64)[1:-1]
-    name = next((field for field in _SHARPNESS if field in config.model_fields), None)
-    values = _SHARPNESS[name] if name else (None,)
-    styles: tuple[Style, ...] = _STYLES if name else ("solid",)
-    return [
-        TransferCurve(
-            kind,
-            "" if value is None else f"{name} = {value:g}",
-            f"rho = {rho:g}",
-            q.numpy(),
-            instantiate(config(**({name: value} if name else {})))
-            .double()
-            .icdf(torch.full_like(q, rho), torch.logit(q))
-            .numpy(),
-            color,
-            style,
-        )
-        for color, rho in enumerate(_RHO)
-        for value, style in zip(values, styles, strict=True)
-    ]
+    variants = _variants(config)
+    styles: tuple[Style, ...] = _STYLES if len(variants) > 1 else ("solid",)
+    curves = []
+    for color, rho in enumerate(_RHO):
+        for (words, smoothing, values), style in zip(variants, styles, strict=True):
+            law = [torch.full_like(q, value) for value in values]
+            zeta = smoothing.icdf(torch.full_like(q, rho), torch.logit(q), *law)
+            noise = f"rho = {rho:g}"
+            curves.append(TransferCurve(kind, words, noise, q.numpy(), zeta.numpy(), color, style))
+    return curves
+
+
+def _variants(config: type[ComponentConfig]) -> list[tuple[str, Smoothing, tuple[float, ...]]]:
+    """What a transformation is drawn at: in words, the transformation, and parameters that depend on x."""
+    for name, values in _SHARPNESS.items():
+        if name in config.model_fields:
+            return [
+                (f"{name} = {value:g}", instantiate(config(**{name: value})).double(), ()) for value in values
+            ]
+    smoothing = instantiate(config()).double()
+    if smoothing.parameter_names:
+        names = smoothing.parameter_names
+        return [
+            (", ".join(f"{name} = {value:g}" for name, value in zip(names, law, strict=True)), smoothing, law)
+            for law in _LAWS
+        ]
+    return [("", smoothing, ())]
 
 
 def _rectifier_curves(num_points: int) -> list[TransferCurve]:
@@ -193,7 +204,9 @@ def _draw_panel(axes: Axes, curves: Sequence[TransferCurve]) -> None:
     is_cdf = _is_cdf(curves[0])
     axes.set(xlabel=r"$q(z=1 \mid x)$" if is_cdf else r"$x$")
     axes.set(ylabel=r"$\zeta = F^{-1}(\rho)$" if is_cdf else "output")
-    axes.set(xlim=(float(np.floor(curves[0].input[0])), 1), ylim=(-0.1, 1.02))
+    axes.set(xlim=(float(np.floor(curves[0].input[0])), 1))
+    if all(curve.output.min() >= 0 and curve.output.max() <= 2 for curve in curves):
+        axes.set(ylim=(-0.1, 1.02))  # the paper's; a Gaussian has no bounds
     axes.grid(color="0.92")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -211,7 +224,8 @@ def _draw_legend(figure: Picture, curves: Sequence[TransferCurve]) -> None:
     for words, style in styles.items():
         look: dict[str, Any] = {"color": "0.3", "linestyle": style}
         handles.append(Line2D([], [], label=_shown(words), **look))
-    figure.legend(handles=handles, loc="outside lower center", ncols=9, frameon=False, fontsize=9)
+    ncols = len(handles) // len(_STYLES) if len(handles) > 6 else 6  # a column per parameter, or one line
+    figure.legend(handles=handles, loc="outside lower center", ncols=ncols, frameon=False, fontsize=9)
 
 
 def _noises(curves: Sequence[TransferCurve]) -> list[Line2D]:

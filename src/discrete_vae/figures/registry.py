@@ -64,5 +64,9 @@ FIGURES = {
         "inverse_cdfs:make_inverse_cdfs",
         "inverse CDFs of all transformations, and rectifiers with noise (paper: figures 2, 7, 8)",
     ),
+    "shifted-spike-gaussian": FigureEntry(
+        "shifted_spike_gaussian:make_shifted_spike_gaussian",
+        "bias of the shifted spike-and-Gaussian's gradients, beside the unshifted form",
+    ),
 }
 """All figures, those of a run first."""
