@@ -14,6 +14,7 @@ import numpy as np
 from discrete_vae.cli import dvae
 from discrete_vae.commands.verbs import VERBS
 from discrete_vae.experiments.settings import Setting, Slot, settings, slots
+from discrete_vae.figures.registry import FIGURES
 from tests.campaigns.engine import Campaign, Finding, Outcome
 from tests.campaigns.forked import call, refusal_fault
 from tests.campaigns.tiny_runs import Stage, prepare, snapshot
@@ -176,6 +177,8 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
     verb = chosen.choice([name for name in VERBS if name != "list"])
     words = _base(stage, chosen) if verb in ("train", "validate") else [verb, "run"]
     words[0] = verb
+    if verb == "figure":
+        words[1:1] = [chosen.choice(list(FIGURES))]
     if verb == "validate" and "--run-dir" in words:
         words = words[:-2]
     if verb == "sample":

@@ -6,17 +6,18 @@ import pytest
 
 from discrete_vae.experiments import experiment_names
 from discrete_vae.experiments.settings import slots
+from discrete_vae.figures.registry import FIGURES
 
 
 def too_long(out, columns=80):
     return [line for line in out.splitlines() if len(line) > columns]
 
 
-def test_list_names_experiments_data_sets_and_components(cli):
+def test_list_names_experiments_data_sets_components_and_figures(cli):
     status, out, err = cli("list")
     assert (status, err) == (0, "")
     names = {line.split()[0] for line in out.splitlines() if line.startswith("  ")}
-    assert set(experiment_names()) <= names
+    assert set(experiment_names()) | set(FIGURES) <= names
     for path, slot in slots().items():
         assert set(slot.members) <= names
         assert path == "data" or f" --{path} NAME" in out

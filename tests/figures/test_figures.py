@@ -18,8 +18,10 @@ from discrete_vae.figures import save_figure, save_table
 MAKERS = {
     "evolution": lambda model: (model, BlockGibbs(model.prior, 3, seed=0)),
     "feature_statistics": lambda model: (torch.eye(9)[:, :4], torch.eye(6)[None, :, :4].expand(5, -1, -1)),
+    "inverse_cdfs": lambda model: (["spike-slab", "spike-exponential"],),
     "log_partition_histogram": lambda model: ([1.0, 1.1, 0.9], [0.1, 0.1, 0.1]),
     "reconstructions": lambda model: (model, torch.zeros(5, 12)),
+    "shifted_spike_gaussian": lambda model: ([0.3, 0.6],),
     "training_curves": lambda model: (
         [
             {

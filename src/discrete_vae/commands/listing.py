@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from discrete_vae.commands.figure import print_figures
 from discrete_vae.commands.layout import hanging, width
 from discrete_vae.commands.verbs import verb
 from discrete_vae.config import ExperimentConfig
@@ -19,7 +20,7 @@ _MIN_ROOM = 50
 
 @verb("list")
 def run_list() -> int:
-    """Print experiments, data sets and components; returns the exit status."""
+    """Print experiments, data sets, components and figures; returns the exit status."""
     print("Experiments: dvae train NAME, or discrete_vae.experiments.load_experiment(NAME)")
     for name in experiment_names():
         _print_row(name, _about(experiment_function(name)))
@@ -30,6 +31,8 @@ def run_list() -> int:
         if path != "data":
             print(f" --{path} NAME")
             _print_members(slot)
+    print()
+    print_figures()
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from discrete_vae.commands.layout import hanging
 from discrete_vae.commands.options import number, option, whole_number
-from discrete_vae.commands.trained import EXPLAINED, AskedRun, keep, picture_note, takes_run
+from discrete_vae.commands.trained import EXPLAINED, AskedRun, keep, takes_run
 from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
 
@@ -42,7 +42,8 @@ def run_log_partition(
     from discrete_vae.checks import check_number
     from discrete_vae.commands.device import say_device
     from discrete_vae.evaluation.prior import evaluate_prior
-    from discrete_vae.figures import draw_log_partition_histogram, log_partition_histogram_table, save_figure
+    from discrete_vae.figures import draw_log_partition_histogram, save_figure
+    from discrete_vae.figures.log_partition_histogram import histogram_of_result
     from discrete_vae.figures.saving import check_picture_path
     from discrete_vae.runs.results import ResultFile, kept_log_partitions
     from discrete_vae.runs.writable import check_writable
@@ -89,11 +90,9 @@ def run_log_partition(
         keep(results, loaded, {"config": config | {"health_sweeps": health_sweeps}} | found.to_json())
     finally:  # one file that cannot be written leaves the other
         if picture is not None:
-            pairs = [(each.value, each.std_error) for each in repeated.estimates]
-            exact = None if found.exact is None else found.exact.value
-            table = log_partition_histogram_table(*map(list, zip(*pairs, strict=True)), exact=exact)
+            table = histogram_of_result(found.to_json())
             figure = draw_log_partition_histogram(table, name=loaded.config.name)
-            print(f"Picture: {save_figure(figure, picture, note=picture_note(loaded))}")
+            print(f"Picture: {save_figure(figure, picture, note=loaded.note)}")
     return 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discrete_vae.commands.options import data_dir_option, option, whole_number
-from discrete_vae.commands.trained import EXPLAINED, AskedRun, picture_note, takes_run
+from discrete_vae.commands.trained import EXPLAINED, AskedRun, takes_run
 from discrete_vae.commands.verbs import verb
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import allocating, check_memory
@@ -16,20 +16,13 @@ from discrete_vae.paths import user_path
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from torch import Tensor
-
-    from discrete_vae.config import ExperimentConfig
-    from discrete_vae.data.dataset import DataSplits
-    from discrete_vae.figures import EvolutionTable
+    from discrete_vae.figures import Drawing, FigureRequest
     from discrete_vae.samplers.protocol import Sampler
     from discrete_vae.training.load import LoadedRun
 
 _PICTURES = ("samples.png", "reconstructions.png", "training.png")
 _FRESH_TABLE_CHAINS, _FRESH_SWEEPS = 200, 10_000
 _BYTES = 16  # per unit, while chains are made
-_TABLE_EXAMPLES = 20  # strips in one column, each with its label
-_MAX_VALUES = 20_000_000  # of samples of a table, 80 MB
 
 
 @dataclass(frozen=True)
@@ -65,44 +58,31 @@ def run_sample(
     asked: AskedRun, out: str | None, data_dir: str | None, seed: int | None, **numbers: Any
 ) -> int:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
-    from torch import Tensor
-
     from discrete_vae import figures
-    from discrete_vae.config import instantiate
-    from discrete_vae.figures.ink import ink_for
+    from discrete_vae.figures.reconstructions import make_reconstructions
     from discrete_vae.figures.saving import check_picture_path
+    from discrete_vae.figures.training_curves import make_training_curves
 
     run, shown = asked.directory, Shown(seed=seed or 0, **numbers)
     place = None if out is None else check_picture_path(out)
-    loaded = asked.load()
-    dataset = instantiate(loaded.config.data, data_dir=data_dir)
-    records = run.metrics().read() if place is None else []  # damage is found before all drawing
+    source = figures.FigureRun(run, asked.load, data_dir=data_dir)
+    request = figures.FigureRequest(runs=(source,), seed=shown.seed)
+    is_table = source.dataset.image_shape is None  # what is missing, or damaged, is found before all drawing
+    records = run.metrics().read() if place is None else []
     samples, pairs, curves = (run.figures_path / name if place is None else place for name in _PICTURES)
-    image_shape, title = dataset.image_shape, _title(loaded.config, dataset)
+    drawing = _samples(asked, request, [samples, pairs, curves], shown)
 
-    table = _samples(asked, loaded, dataset, [samples, pairs, curves], shown)
-
-    def save(what: str, figure: Figure, path: Path) -> None:
-        print(f"{what} {figures.save_figure(figure, path, note=picture_note(loaded))}")
+    def save(what: str, drawing: Drawing, path: Path) -> None:
+        print(f"{what} {figures.save_figure(drawing.picture, path, note=drawing.note)}")
 
     if place is None:
         run.figures_path.mkdir(exist_ok=True)
-    if isinstance(table, Tensor):
-        compared = figures.feature_statistics_table(dataset.test, table)
-        save("Samples against the data:", figures.draw_feature_statistics(compared, name=title), samples)
-    else:
-        ink = ink_for(dataset.test, per_feature=False)
-        save("Samples along the chains:", figures.draw_evolution(table, image_shape, ink=ink), samples)
+    save("Samples against the data:" if is_table else "Samples along the chains:", drawing, samples)
     if place is not None:
         return 0
-    x, num_examples = dataset.test.to(asked.device), None
-    if image_shape is None:
-        num_examples = min(_TABLE_EXAMPLES, len(x))
-    found = figures.reconstructions_table(loaded.model, x, num_examples=num_examples, seed=shown.seed)
-    save("Reconstructions:         ", figures.draw_reconstructions(found, image_shape), pairs)
+    save("Reconstructions:         ", make_reconstructions(request), pairs)
     if any("elbo" in record for record in records):
-        drawn = figures.draw_training_curves(figures.training_curves_table(records), name=title)
-        save("Course of training:      ", drawn, curves)
+        save("Course of training:      ", make_training_curves(request), curves)
     else:
         warnings.warn(
             f"{run.metrics_path} holds no training ELBO: the course of training is not drawn.", stacklevel=2
@@ -110,23 +90,22 @@ def run_sample(
     return 0
 
 
-def _samples(
-    asked: AskedRun, loaded: LoadedRun, dataset: DataSplits, paths: list[Path], shown: Shown
-) -> EvolutionTable | Tensor:
-    """Images along a few chains; for a table draws of x, of as many chains as there are and memory holds.
+def _samples(asked: AskedRun, request: FigureRequest, paths: list[Path], shown: Shown) -> Drawing:
+    """Images along a few chains; of a table draws of x, of as many chains as there are and memory holds.
 
     What cannot be written, or does not fit the memory, is found before the chains move.
     """
-    from discrete_vae import figures
     from discrete_vae.commands.device import say_device
-    from discrete_vae.figures.evolution import DEFAULT_CHAINS
+    from discrete_vae.figures.evolution import DEFAULT_CHAINS, make_evolution
+    from discrete_vae.figures.feature_statistics import make_feature_statistics
+    from discrete_vae.figures.generated import num_chains_that_fit
     from discrete_vae.figures.pixels import check_grid
 
+    loaded, dataset = request.run.loaded, request.run.dataset
     num_rows, num_features, num_chains = shown.num_rows, dataset.num_features, shown.num_chains
     if dataset.image_shape is None:
         chains = _chains(loaded, shown, _FRESH_TABLE_CHAINS)
-        room = max(1, _MAX_VALUES // (num_rows * num_features))
-        num_chains = num_chains or min(chains.num_chains, room)
+        num_chains = num_chains or num_chains_that_fit(chains.num_chains, num_features, num_rows)
         check_memory("--num-rows", 4 * num_rows * num_chains * num_features, "Ask for fewer rows or chains.")
     else:
         shape = (num_rows, num_chains or DEFAULT_CHAINS, shown.num_draws, num_features)
@@ -143,15 +122,10 @@ def _samples(
         burn_in = _FRESH_SWEEPS if shown.start == "fresh" else 0
     if burn_in:
         chains.step(burn_in)
-    sizes = {
-        "num_rows": num_rows,
-        "num_sweeps": shown.num_sweeps,
-        "num_chains": num_chains,
-        "seed": shown.seed,
-    }
+    sizes: dict[str, Any] = {"num_rows": num_rows, "num_sweeps": shown.num_sweeps, "num_chains": num_chains}
     if dataset.image_shape is None:
-        return figures.generated_examples(loaded.model, chains, **sizes)
-    return figures.evolution_table(loaded.model, chains, num_draws=shown.num_draws, **sizes)
+        return make_feature_statistics(request, chains, **sizes)
+    return make_evolution(request, chains, num_draws=shown.num_draws, **sizes)
 
 
 def _chains(loaded: LoadedRun, shown: Shown, num_fresh: int) -> Sampler:
@@ -170,9 +144,3 @@ def _chains(loaded: LoadedRun, shown: Shown, num_fresh: int) -> Sampler:
     check_memory(option, count * prior.num_units * _BYTES, repair)
     with allocating(option, repair):
         return BlockGibbs(prior, count, seed=shown.seed, start=states)
-
-
-def _title(config: ExperimentConfig, dataset: DataSplits) -> str:
-    """What was trained: the experiment, its data where they have another name, size and seed."""
-    of = config.name if config.name == dataset.name else f"{config.name} on {dataset.name}"
-    return f"{of}, size {config.size}, seed {config.seed}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import wraps
@@ -38,8 +38,7 @@ def checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
 
 
 EXPLAINED = "RUN is the folder of a run, as dvae train names it."
-_OPTIONS = together(
-    click.argument("run"),
+OPTIONS = together(
     option(
         "--checkpoint best|last|STEP",
         "which checkpoint; default: best, by the validation bound",
@@ -106,12 +105,24 @@ def takes_run(function: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(function)
     def run(run: str, checkpoint: Any, device: str, accept_changed_config: bool, **given: Any) -> int:
-        from discrete_vae.commands.device import choose_device
+        (asked,) = ask_runs([run], checkpoint, device, accept_changed_config)
+        return function(asked, **given)
 
-        where = choose_device(device)
-        return function(AskedRun(open_run(run), checkpoint, where, accept_changed_config), **given)
+    return click.argument("run")(OPTIONS(run))
 
-    return _OPTIONS(run)
+
+def ask_runs(
+    words: Sequence[str], checkpoint: Any, device: str, accept_changed_config: bool
+) -> tuple[AskedRun, ...]:
+    """The runs that words name, with what `OPTIONS` say of them.
+
+    Raises:
+        InvalidInputError: If the device is not there, or a word names no run.
+    """
+    from discrete_vae.commands.device import choose_device
+
+    where = choose_device(device)
+    return tuple(AskedRun(open_run(word), checkpoint, where, accept_changed_config) for word in words)
 
 
 def keep(results: KeptResults | ResultFile, loaded: LoadedRun, fields: dict[str, Any]) -> None:
@@ -128,8 +139,3 @@ def keep(results: KeptResults | ResultFile, loaded: LoadedRun, fields: dict[str,
     fullest = getattr(results, "fullest_path", None)
     if fullest is not None and fullest not in paths:
         print(f"{fullest} keeps a fuller one")
-
-
-def picture_note(loaded: LoadedRun) -> str | None:
-    """What a picture's metadata say of a config.json that has changed since training; None if it has not."""
-    return None if loaded.changed_config is None else str(loaded.changed_config)

@@ -13,7 +13,7 @@ import click
 from discrete_vae.errors import InvalidInputError
 
 VERBS = {
-    "list": ("listing:run_list", "experiments, data sets and components"),
+    "list": ("listing:run_list", "experiments, data sets, components and figures"),
     "validate": ("validate:run_validate", "everything but training: shapes, parameter counts, memory"),
     "train": ("train:run_train", "train an experiment, or a model of your own data"),
     "refit": ("refit:run_refit", "fit the posterior of a trained model anew, as a run of its own"),
@@ -29,6 +29,7 @@ VERBS = {
         "sample:run_sample",
         "pictures: samples along the chains, reconstructions, course of training",
     ),
+    "figure": ("figure:run_figure", "one figure by name, with a table of its numbers"),
 }
 """Where a verb's function is, with its options beside it, and what the verb gives."""
 

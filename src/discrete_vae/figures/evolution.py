@@ -12,12 +12,14 @@ from torch import Tensor
 from discrete_vae.figures.image_grid import GridText, draw_image_grid
 from discrete_vae.figures.ink import Ink, ink_for
 from discrete_vae.figures.prior_chains import check_prior_chains
+from discrete_vae.figures.request import Drawing
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.protocol import Sampler
 
 if TYPE_CHECKING:
     from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.request import FigureRequest
 
 _STREAM = 0x65766F6C
 DEFAULT_CHAINS = 5
@@ -140,3 +142,18 @@ def draw_evolution(
         group_labels=[f"chain {chain + 1}" for chain in range(num_chains)],
     )
     return draw_image_grid(ink(table.means), image_shape, text=text)
+
+
+def make_evolution(request: FigureRequest, chains: Sampler | None = None, **sizes: int | None) -> Drawing:
+    """The figure of a run.
+
+    Args:
+        request: Names the run.
+        chains: Chains of its prior; None takes those of training, where they were left.
+        sizes: Keywords of `evolution_table`.
+    """
+    run = request.run
+    model, image_shape = run.loaded.model, run.dataset.image_shape
+    table = evolution_table(model, chains or run.loaded.chains, seed=request.seed, **sizes)  # pyright: ignore[reportArgumentType]
+    ink = ink_for(run.dataset.test, per_feature=image_shape is None)
+    return Drawing(table, draw_evolution(table, image_shape, ink=ink), run.loaded.note)

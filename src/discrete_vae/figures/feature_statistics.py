@@ -10,11 +10,15 @@ from torch import Tensor
 
 from discrete_vae.checks import check_finite, check_tensor
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.generated import generated_examples, num_chains_that_fit
+from discrete_vae.figures.request import Drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.request import FigureRequest
+    from discrete_vae.samplers.protocol import Sampler
 
 _BLUE = "#0072B2"
 _MAX_FEATURES = 256  # whose pairs are looked at, evenly spaced over all
@@ -181,6 +185,31 @@ def draw_feature_statistics(table: FeatureStatistics, *, name: str = "") -> Pict
         _draw(left, table.means, "mean / deviation", "features", _range(table.means))
     _draw(right, table.correlations, "correlation", "pairs of features", None)
     return figure
+
+
+def make_feature_statistics(
+    request: FigureRequest,
+    chains: Sampler | None = None,
+    *,
+    num_rows: int = 20,
+    num_sweeps: int = 100,
+    num_chains: int | None = None,
+) -> Drawing:
+    """The figure of a run: samples against its test data.
+
+    Args:
+        request: Names the run.
+        chains: Chains of its prior; None takes those of training, where they were left.
+        num_rows: As in `generated_examples`.
+        num_sweeps: As in `generated_examples`.
+        num_chains: How many of the chains to use; None means as many as fit 80 MB of samples.
+    """
+    run = request.run
+    chains = chains or run.loaded.chains
+    used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
+    sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": request.seed}
+    table = feature_statistics_table(run.dataset.test, generated_examples(run.loaded.model, chains, **sizes))
+    return Drawing(table, draw_feature_statistics(table, name=run.title), run.loaded.note)
 
 
 def _range(found: Comparison) -> tuple[float, float]:

@@ -12,6 +12,7 @@ from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.protocol import Sampler
 
 _STREAM = 0x7461626C
+_MAX_VALUES = 20_000_000  # of samples of a run, 80 MB
 
 
 @torch.no_grad()
@@ -60,3 +61,14 @@ def generated_examples(
             parameters = model.decoder(model.hierarchy.decoder_input(zeta, h))
         rows.append(model.likelihood.sample(parameters, generator=generator).flatten(1).cpu())
     return torch.stack(rows)
+
+
+def num_chains_that_fit(num_chains: int, num_features: int, num_rows: int) -> int:
+    """How many of a run's chains are drawn from, for samples that take 80 MB at most.
+
+    Args:
+        num_chains: How many there are.
+        num_features: Features of a sample.
+        num_rows: Draws from each chain.
+    """
+    return min(num_chains, max(1, _MAX_VALUES // (num_rows * num_features)))

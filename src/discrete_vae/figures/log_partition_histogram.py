@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, naming
+from discrete_vae.figures.request import Drawing
+from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.results import kept_log_partitions
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.request import FigureRequest
 
 _BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
 _FEWEST_IN_BARS = 20  # fewer are shown one by one
@@ -97,6 +101,36 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, *, name: str = ""
     axes.tick_params(labelsize=8)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data
     return figure
+
+
+def histogram_of_result(fields: Mapping[str, Any]) -> LogPartitionHistogram:
+    """The table of a result of `dvae log-partition`, as a run keeps it.
+
+    Raises:
+        InvalidInputError: If it is none.
+    """
+    try:
+        values, errors = ([found[name] for found in fields["estimates"]] for name in ("value", "std_error"))
+        return log_partition_histogram_table(values, errors, exact=fields["exact"])
+    except (KeyError, TypeError, ValueError):
+        rule, repair = "must each have a value and its std_error", "Move the file out of the run."
+        raise InvalidInputError("estimates", rule, "other fields", repair) from None
+
+
+def make_log_partition_histogram(request: FigureRequest) -> Drawing:
+    """The figure of a run, of the fullest of its results; nothing is estimated.
+
+    Raises:
+        InvalidInputError: If the run has none.
+    """
+    directory = request.run.directory
+    path = kept_log_partitions(directory).fullest_path
+    if not path.exists():
+        repair = f"Make some: dvae log-partition {directory.path} --repeats 20."
+        raise InvalidInputError("RUN", "must have estimates of log Z", f"{directory.path} without", repair)
+    with naming(str(path)):
+        table = histogram_of_result(read_json(path, repair="Move the file out of the run."))
+    return Drawing(table, draw_log_partition_histogram(table, name=directory.read_experiment().name))
 
 
 def _title(table: LogPartitionHistogram, name: str) -> str:

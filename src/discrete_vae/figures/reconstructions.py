@@ -14,15 +14,18 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.image_grid import GridText, draw_image_grid
 from discrete_vae.figures.ink import ink_for
 from discrete_vae.figures.pixels import MAX_WIDTH, cell_shape
+from discrete_vae.figures.request import Drawing
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
 
 if TYPE_CHECKING:
     from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.request import FigureRequest
 
 _STREAM = 0x7265636F
 _DEFAULT_EXAMPLES = 100
 _MAX_COLUMNS, _MIN_SCALE, _STRIP_ROWS = 20, 2, 20
+_STRIPS = 20  # of a run, in one column, each with its label
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,3 +116,13 @@ def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int
         row_labels=["input", "reconstruction"] * num_rows,
     )
     return draw_image_grid(grid, image_shape, text=text, stacked=True)
+
+
+def make_reconstructions(request: FigureRequest) -> Drawing:
+    """The figure of a run: test examples, as many as fit a picture."""
+    run = request.run
+    model, dataset = run.loaded.model, run.dataset
+    shown = min(_STRIPS, len(dataset.test)) if dataset.image_shape is None else None
+    x = dataset.test.to(model.prior.bias.device)
+    table = reconstructions_table(model, x, num_examples=shown, seed=request.seed)
+    return Drawing(table, draw_reconstructions(table, dataset.image_shape), run.loaded.note)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.request import Drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.request import FigureRequest
 
 # Okabe and Ito's colors: told apart with any color vision.
 _BLUE, _VERMILION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -144,6 +146,12 @@ def draw_training_curves(curves: TrainingCurves, *, name: str = "") -> Picture:
     if single:
         _write_numbers(panels[0], curves)
     return figure
+
+
+def make_training_curves(request: FigureRequest) -> Drawing:
+    """The figure of a run; the model is not loaded."""
+    table = training_curves_table(request.run.directory.metrics().read())
+    return Drawing(table, draw_training_curves(table, name=request.run.title))
 
 
 def _draw_elbo(axes: Axes, curves: TrainingCurves) -> None:

@@ -39,6 +39,11 @@ class LoadedRun(ShowsShapes):
     step: int
     changed_config: ConfigChange | None = None
 
+    @property
+    def note(self) -> str | None:
+        """What the metadata of its pictures say of a config.json that has changed since; None if it has not."""
+        return None if self.changed_config is None else str(self.changed_config)
+
 
 def load_run(
     run: str | Path | RunDirectory,

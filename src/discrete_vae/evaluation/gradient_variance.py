@@ -1,0 +1,121 @@
+"""The variance of a stochastic gradient, and what an estimate of it takes."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.noise import keyed_generator
+from discrete_vae.records import ShowsShapes
+
+_STREAM = 0x67726164
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GradientVariance(ShowsShapes):
+    """What repeated draws of a stochastic gradient tell of its law.
+
+    Attributes:
+        variance: Trace of the covariance of one draw, unbiased.
+        std_error: Its standard error.
+        mean: Mean of the draws, (parameter,) float64.
+        squared_norm: Squared norm of the expectation, unbiased, so that it may be negative.
+        num_draws: Draws.
+        seconds: Time of the processor per draw, gradient included.
+    """
+
+    variance: float
+    std_error: float
+    mean: Tensor
+    squared_norm: float
+    num_draws: int
+    seconds: float
+
+    def distance(self, other: GradientVariance) -> float:
+        """Squared distance of the two means, in units of what it is on average if both expectations are one.
+
+        Near 1, above it only by chance, for two unbiased estimators of one gradient from independent draws; it grows
+        with the number of draws where one is biased.
+
+        Args:
+            other: The draws of another estimator, of the same parameters.
+        """
+        chance = self.variance / self.num_draws + other.variance / other.num_draws
+        apart = float((self.mean - other.mean).square().sum())
+        return apart / chance if chance else math.inf if apart else 0.0
+
+
+def gradient_variance(
+    loss: Callable[[torch.Generator], Tensor],
+    parameters: Sequence[Tensor],
+    *,
+    num_draws: int,
+    seed: int = 0,
+) -> GradientVariance:
+    """Estimate tr Cov[g] and |E g|^2 of the gradient g of a stochastic loss.
+
+    Draws are taken in pairs: |g - g'|^2 / 2 has the expectation tr Cov[g], and pairs are independent, so their spread
+    is the error. Only sums are kept, whatever the number of draws.
+
+    Args:
+        loss: Draws the loss, a scalar whose gradient is g, with the noise of a generator.
+        parameters: What g is the gradient by; those that a loss does not reach count as zeros.
+        num_draws: Draws, an even number of at least 4.
+        seed: Seed of the noise; a draw's own is keyed by its number.
+
+    Returns:
+        The estimates.
+
+    Raises:
+        InvalidInputError: If num_draws is no such number, there is no parameter, or a gradient is not finite.
+
+    Examples:
+        >>> p = torch.zeros(2, requires_grad=True)
+        >>> found = gradient_variance(lambda noise: (p * torch.randn(2, generator=noise)).sum(), [p], num_draws=2000)
+        >>> round(found.variance, 1)  # two units of variance 1
+        2.0
+    """
+    if check_positive_int("num_draws", num_draws) < 4 or num_draws % 2:
+        repair = "Draws come in pairs, whose spread is the error: give 100, say."
+        raise InvalidInputError("num_draws", "must be an even number of at least 4", num_draws, repair)
+    wanted = list(parameters)
+    if not wanted:
+        raise InvalidInputError(
+            "parameters", "must hold at least one tensor", "none", "Give model.posterior.parameters()."
+        )
+    device = wanted[0].device
+    start = time.process_time()
+    halves: list[float] = []
+    total = torch.zeros(sum(each.numel() for each in wanted), dtype=torch.float64, device=device)
+    squares = 0.0
+    for pair in range(num_draws // 2):
+        first, second = (
+            _gradient(loss(keyed_generator(seed, _STREAM, 2 * pair + half, device=device)), wanted)
+            for half in (0, 1)
+        )
+        halves.append(float((first - second).square().sum()) / 2)
+        squares += float(first.square().sum() + second.square().sum())
+        total += first
+        total += second
+    seconds = (time.process_time() - start) / num_draws
+    if not math.isfinite(squares):
+        repair = "Look at the loss of single draws."
+        raise InvalidInputError("the gradient", "must be finite", "a draw that is not", repair)
+    pairs = torch.tensor(halves, dtype=torch.float64)
+    # the products of different draws, whose expectation is |E g|^2
+    crossed = (float(total.square().sum()) - squares) / (num_draws * (num_draws - 1))
+    error = float(pairs.std()) / math.sqrt(len(pairs))
+    return GradientVariance(float(pairs.mean()), error, total / num_draws, crossed, num_draws, seconds)
+
+
+def _gradient(loss: Tensor, parameters: list[Tensor]) -> Tensor:
+    """The gradient as one vector, (parameter,) float64."""
+    found = torch.autograd.grad(loss, parameters, materialize_grads=True)
+    return torch.cat([each.reshape(-1).double() for each in found])

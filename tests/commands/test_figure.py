@@ -1,0 +1,137 @@
+"""dvae figure: every figure of the registry, its table and picture, what is refused."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from discrete_vae.figures.registry import FIGURES
+from discrete_vae.runs.results import kept_log_partitions
+from discrete_vae.runs.run_directory import RunDirectory
+
+OF_A_RUN = [name for name, entry in FIGURES.items() if entry.min_runs]
+ALONE = [name for name, entry in FIGURES.items() if not entry.min_runs and not entry.has_sizes]
+
+
+@pytest.fixture
+def run(trained):
+    """A run with estimates of log Z."""
+    estimates = [{"value": value, "std_error": 0.1} for value in (1.0, 1.1, 0.9)]
+    config = {"std_error": 0.1, "seed": 0}
+    kept_log_partitions(RunDirectory(trained)).add(
+        {"step": 6, "config": config, "estimates": estimates, "exact": 1.05}
+    )
+    return trained
+
+
+def rows(path):
+    return list(csv.DictReader(path.read_text().splitlines()))
+
+
+@pytest.mark.parametrize("name", OF_A_RUN)
+def test_figures_of_a_run_go_into_its_folder(cli, run, name):
+    status, out, err = cli("figure", name, run)
+    assert status == 0, err
+    picture, table = (run / "figures" / f"{name}{ending}" for ending in (".png", ".csv"))
+    assert out == f"Table:   {table}\nPicture: {picture}\n"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(rows(table)) > 1
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_figures_without_a_run_go_to_the_folder_figures(cli, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = cli("figure", name)
+    assert status == 0, err
+    assert (tmp_path / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert len(rows(tmp_path / "figures" / f"{name}.csv")) > 1
+
+
+def test_the_table_goes_beside_the_named_picture(cli, run, tmp_path):
+    out = tmp_path / "curves.svg"
+    assert cli("figure", "training-curves", run, "--out", out)[0] == 0
+    assert out.read_bytes().startswith(b"<?xml")
+    found = rows(tmp_path / "curves.csv")
+    assert {row["quantity"] for row in found} >= {"elbo", "validation_elbo"}
+    assert not (run / "figures").exists()
+
+
+def test_the_histogram_shows_what_was_kept(cli, run, tmp_path):
+    assert cli("figure", "log-partition-histogram", run, "--out", tmp_path / "a.png")[0] == 0
+    assert [float(row["value"]) for row in rows(tmp_path / "a.csv")] == [1.0, 1.1, 0.9]
+    assert {row["exact"] for row in rows(tmp_path / "a.csv")} == {"1.05"}
+
+
+def test_the_seed_decides(cli, run, tmp_path):
+    found = []
+    for seed in (1, 1, 2):
+        assert cli("figure", "reconstructions", run, "--seed", seed, "--out", tmp_path / "a.png")[0] == 0
+        found.append((tmp_path / "a.csv").read_text())
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.filterwarnings("ignore:.*is not the file that the run was trained with")
+def test_a_changed_config_is_noted_in_the_picture(cli, run, tmp_path):
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps(config | {"name": "renamed"}))
+    assert cli("figure", "reconstructions", run)[0] == 2
+    out = tmp_path / "a.svg"
+    status, _, err = cli("figure", "reconstructions", run, "--out", out, "--accept-changed-config")
+    assert status == 0, err
+    assert "config.json" in out.read_text()
+
+
+def test_without_a_name_it_lists_what_there_is(cli):
+    status, out, err = cli("figure")
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines() if line[:2] == "  " and line[2] != " "] == list(
+        FIGURES
+    )
+    takes_run = {line.split()[0] for line in out.splitlines() if line.split()[1:2] == ["RUN"]}
+    assert takes_run == set(OF_A_RUN)
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("inverse-cdf", "NAME must be one of training-curves, "),
+        ("inverse-cdf", "received 'inverse-cdf'. Did you mean inverse-cdfs?"),
+        ("", "NAME must be one of "),
+        (
+            "evolution",
+            "RUN must be given for the figure evolution; received nothing. For example: dvae figure",
+        ),
+        ("inverse-cdfs RUN", "dvae figure inverse-cdfs is drawn of no run; received 'RUN'. Leave it out."),
+        ("evolution RUN RUN2", "dvae figure evolution is drawn of 1 run; received 'RUN2'. Leave it out."),
+        ("evolution RUN", "run_dir must be an existing folder; received RUN."),
+        ("inverse-cdfs --size smoke", "--size must not be given for inverse-cdfs, which has one size;"),
+        ("inverse-cdfs --size tiny", "--size must be one of smoke, short, paper; received 'tiny'."),
+        ("inverse-cdfs --out a.jpg", "path must end in one of .png, .pdf, .svg"),
+        ("inverse-cdfs --out taken.png", "taken.csv must be writable; received a folder of that name."),
+        ("inverse-cdfs --out nowhere/a.png", "path must lie in a folder that exists"),
+    ],
+)
+def test_wrong_input(refused, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken.csv").mkdir()
+    assert message in refused("figure", *(words.split() or [""]))
+
+
+def test_a_run_without_estimates_says_how_to_get_some(refused, trained):
+    error = refused("figure", "log-partition-histogram", trained)
+    assert "RUN must have estimates of log Z" in error
+    assert f"Make some: dvae log-partition {trained} --repeats 20." in error
+
+
+def test_damaged_estimates_are_named(refused, run):
+    (run / "log_partition.json").write_text('{"step": 6, "estimates": [{"value": 1.0}], "exact": null}')
+    error = refused("figure", "log-partition-histogram", run)
+    assert "log_partition.json: estimates must each have a value and its std_error" in error
+
+
+def test_listing_the_figures_loads_no_torch():
+    code = "import sys; from discrete_vae.cli import main; main(['figure']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
