@@ -27,6 +27,9 @@ class ConfigChange:
     trained: str
     now: str
 
+    def __str__(self) -> str:
+        return f"config.json was changed after step {self.step}: SHA-256 {self.trained} before, {self.now} since"
+
 
 def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: bool) -> ConfigChange | None:
     """Compare config.json with what the newest checkpoint was trained with.
