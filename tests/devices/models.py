@@ -13,6 +13,7 @@ from discrete_vae.config import (
     MLPDecoderConfig,
     ModelConfig,
     RBMConfig,
+    SpikeGaussianConfig,
 )
 
 FLAT = ModelConfig(
@@ -31,6 +32,11 @@ IMAGES = {
 CHANGES = {
     "four groups": {},
     "a group across both sides": {
+        "prior": RBMConfig(num_left=2, num_right=2),
+        "posterior": HierarchicalPosteriorConfig(groups=((0, 2), (3, 1)), hidden=(5,)),
+    },
+    "a smoothing that depends on x": {
+        "smoothing": SpikeGaussianConfig(prior_loc=0.5),
         "prior": RBMConfig(num_left=2, num_right=2),
         "posterior": HierarchicalPosteriorConfig(groups=((0, 2), (3, 1)), hidden=(5,)),
     },

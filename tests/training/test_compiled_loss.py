@@ -55,7 +55,13 @@ def gradients(model, working):
         ("Gaussian layers", torch.bfloat16),
         *(
             pytest.param(name, torch.float32, marks=pytest.mark.slow)
-            for name in ("Gaussian layers", "a graph", "missing entries", "convolutions")
+            for name in (
+                "Gaussian layers",
+                "a graph",
+                "missing entries",
+                "convolutions",
+                "a smoothing that depends on x",
+            )
         ),
     ],
 )

@@ -22,8 +22,8 @@ class Elbo(ShowsShapes):
 
     Attributes:
         reconstruction: log p(x | zeta, h), (batch,), nats.
-        kl_relative: KL of the binary latents less the value of log Z, (batch,), nats. Its gradient is that of the KL if
-            trains_prior.
+        kl_relative: KL of the binary latents less the value of log Z, (batch,), nats; with that of zeta given z where
+            the transformation depends on x. Its gradient is that of the KL if trains_prior.
         kl_continuous: KL of the Gaussian layers, (batch,), nats; zero where there are none. Importance samples lower it
             by what they bring.
         log_partition: Value of log Z, nats; None where it was not given.
