@@ -27,7 +27,8 @@ class OverlappingPower(OverlappingSmoothing):
     gradient is that of the implicit function.
 
     zeta comes very close to 0 and 1: 1 - zeta is below 2^-24, where float32 has no number but 1, in the share
-    2^(-24/b) of the draws of z = 1. What is returned is zeta to its last digit, which F resolves as far as it can.
+    2^(-24/b) of the draws of z = 1. What is returned is zeta to its last digit, which F resolves as far as it can;
+    below the smallest normal number it is 0.
 
     Source: Vahdat, Andriyash & Macready 2018, DVAE#, section 3.1; the solution is ours.
 
@@ -62,6 +63,7 @@ class OverlappingPower(OverlappingSmoothing):
         self, rho: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
     ) -> tuple[Tensor, Slopes | None]:
         a, tiny = 1 / self.b, torch.finfo(rho.dtype).tiny
+        log_tiny = math.log(tiny)
         log_p, log_q = F.logsigmoid(-logits), F.logsigmoid(logits)
         p, q = log_p.exp(), log_q.exp()
         half = 0.5**a
@@ -74,25 +76,27 @@ class OverlappingPower(OverlappingSmoothing):
             self.b * (log_level - log_near), torch.log(-torch.expm1(self.b * torch.log1p(-share)))
         ).clamp_max_(_LOG_HALF)
         for _ in range(_STEPS[rho.dtype]):
-            x, first = w.exp(), near * torch.exp(a * w)
+            # below this x adds nothing, and the functions of it take ten times as long
+            x, first = w.clamp_min(0.3 * log_tiny).exp_(), near * torch.exp(a * w)
             log_rest = torch.log1p(-x)
             value = first - far * torch.expm1(a * log_rest)
             slope = a * (first + far * x * torch.exp((a - 1) * log_rest))
             w = (w - (value.log() - log_level) * value / slope).clamp_max_(_LOG_HALF)
-        x = w.exp()
+        x = w.exp().masked_fill_(w < log_tiny, 0)
         zeta = torch.where(mirrored, 1 - x, x)
         if not differentiable:
             return zeta, None
-        power, log_rest = torch.exp(a * w), torch.log1p(-x)
+        power, log_rest = torch.exp(a * w), torch.log1p(-x.clamp_min(tiny**0.3))
         # x F_zeta: x alone may be 0
         steepness = a * (near * power + far * x * torch.exp((a - 1) * log_rest)).clamp_min_(tiny)
         by_logits = p * q * x * (power + torch.expm1(a * log_rest)) / steepness
         return zeta, Slopes(x / steepness, by_logits, None)
 
     def _mean(self, zeta: Tensor, logits: Tensor, parameter: Tensor | None) -> tuple[Tensor, Slopes]:
-        sharpness = 1 - 1 / self.b
+        sharpness, largest = 1 - 1 / self.b, torch.finfo(zeta.dtype).max
         rest = 1 - zeta
-        inside = logits + sharpness * (zeta.log() - rest.log())
+        # where zeta is rounded to 0 or 1, z is known: the logarithms may be infinite there, the logits not
+        inside = logits.clamp(-largest, largest) + sharpness * (zeta.log() - rest.log())
         mean = torch.sigmoid(inside)
         variance = mean * torch.sigmoid(-inside)
         # where zeta is rounded to 0 or 1 it has no slope left

@@ -87,6 +87,7 @@ def _inversion_error(
     for _ in range(num_ulps):
         low, high = torch.nextafter(low, torch.tensor(0.0)), torch.nextafter(high, torch.tensor(1.0))
     wide, below, above = copy.deepcopy(smoothing).double(), zeta == 0, zeta == 1
+    high = high.clamp_min(torch.finfo(zeta.dtype).tiny)  # smaller ones may count as 0
     low, high = (wide.cdf(end.double(), *(each.double() for each in law)) for end in (low, high))
     low, high = low.masked_fill(below, 0), high.masked_fill(above, 1)  # smaller numbers are rounded to these
     return torch.maximum(low - rho.double(), rho.double() - high).clamp_min(0)
