@@ -28,7 +28,9 @@ class ConfigChange:
     now: str
 
     def __str__(self) -> str:
-        return f"config.json was changed after step {self.step}: SHA-256 {self.trained} before, {self.now} since"
+        return (
+            f"config.json was changed after step {self.step}: SHA-256 {self.trained} before, {self.now} since"
+        )
 
 
 def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: bool) -> ConfigChange | None:
