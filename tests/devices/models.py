@@ -12,6 +12,8 @@ from discrete_vae.config import (
     HierarchicalPosteriorConfig,
     MLPDecoderConfig,
     ModelConfig,
+    OverlappingExponentialConfig,
+    OverlappingPowerConfig,
     RBMConfig,
     SpikeGaussianConfig,
 )
@@ -41,6 +43,8 @@ CHANGES = {
         "posterior": HierarchicalPosteriorConfig(groups=((0, 2), (3, 1)), hidden=(5,)),
     },
     "Gaussian layers": {"hierarchy": LAYERS},
+    "trained overlap": {"smoothing": OverlappingExponentialConfig(trainable=True)},
+    "power functions": {"smoothing": OverlappingPowerConfig()},
     "a graph": {"prior": GraphBoltzmannConfig(num_units=8, edges="chimera")},
     "missing entries": {"missing": True},
     "convolutions": IMAGES,

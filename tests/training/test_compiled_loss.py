@@ -61,6 +61,7 @@ def gradients(model, working):
                 "missing entries",
                 "convolutions",
                 "a smoothing that depends on x",
+                "power functions",
             )
         ),
     ],
