@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from discrete_vae.compiled.program import Operation, Program, Value, is_view, values_in
+from discrete_vae.compiled.program import Operation, Program, Value, values_in
 from discrete_vae.compiled.recording import Layout, tensors_in
+from discrete_vae.compiled.schemas import is_view
 
 Step = Callable[[], Any]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from discrete_vae.compiled.recording import Call, Layout, ReplayError, tensors_in
+from discrete_vae.compiled.schemas import draws, functional, is_pure, is_view, written
 
 
 @dataclass(eq=False)
@@ -91,14 +92,14 @@ class Program:
 
     def _read(self, call: Call) -> Iterator[Operation]:
         """Take in one call; what it makes is known afterwards."""
-        call, made = _functional(call), tensors_in(call.result)
+        call, made = functional(call), tensors_in(call.result)
         function = call.function
-        if not made and not _written(call):
+        if not made and not written(call):
             return  # it asked for what shapes and dtypes say
         operation = Operation(call, self._stand_in(call.arguments), self._stand_in(call.keywords), [])
-        for tensor in _written(call):
+        for tensor in written(call):
             self._value_of(tensor).memory().written = True
-        if _draws(function) and not any(
+        if draws(function) and not any(
             isinstance(each.fixed, torch.Generator) for each in _read_by(operation)
         ):
             raise ReplayError("it draws from torch's global source of noise")
@@ -153,7 +154,7 @@ class Program:
             operation.keywords = _replaced(operation.keywords, same)
             read = _read_by(operation)
             untouched = not any(value.memory().written for value in [*read, *operation.results])
-            if untouched and _is_pure(operation.call):
+            if untouched and is_pure(operation.call):
                 key = _key([operation.call.function, operation.arguments, operation.keywords])
                 earlier = first.setdefault(key, operation)
                 if earlier is not operation:
@@ -172,7 +173,7 @@ class Program:
         read = set(values_in(self.outputs))
         kept = []
         for operation in reversed(self.operations):
-            if _is_pure(operation.call) and not read.intersection(operation.results):
+            if is_pure(operation.call) and not read.intersection(operation.results):
                 continue
             read.update(_read_by(operation))
             kept.append(operation)
@@ -185,15 +186,6 @@ _SAME = frozenset([torch.ops.aten.detach, torch.ops.aten.alias])
 
 def _input(thing: Any) -> Value:
     return Value(Layout.of(thing)) if isinstance(thing, Tensor) else Value(fixed=thing)
-
-
-def _functional(call: Call) -> Call:
-    """A call that changes the shape of its argument, as one that makes a view of it; others as they are."""
-    function = call.function
-    if not isinstance(function, OpOverload) or torch.Tag.inplace_view not in function.tags:
-        return call
-    packet = getattr(torch.ops.aten, function.overloadpacket.__name__.removesuffix("_"))
-    return replace(call, function=getattr(packet, function._overloadname))
 
 
 def _identity(thing: Any) -> int:
@@ -238,35 +230,3 @@ def _key(thing: Any) -> Any:
         return tuple((name, _key(part)) for name, part in sorted(thing.items()))
     # 1, 1.0 and True are equal, and so are 0.0 and -0.0
     return thing if isinstance(thing, (Value, OpOverload)) else (type(thing), repr(thing))
-
-
-def is_view(function: OpOverload) -> bool:
-    """Whether what it returns lies in the memory of its argument, which it leaves as it is."""
-    returns = function._schema.returns
-    return any(kind.alias_info is not None and not kind.alias_info.is_write for kind in returns)
-
-
-def _is_pure(call: Call) -> bool:
-    """Whether a call only makes its results, the same from the same arguments."""
-    function = call.function
-    if not isinstance(function, OpOverload):
-        return False
-    return not function._schema.is_mutable and not _draws(function)
-
-
-def _draws(function: object) -> bool:
-    """Whether an operation draws random numbers."""
-    return isinstance(function, OpOverload) and torch.Tag.nondeterministic_seeded in function.tags
-
-
-def _written(call: Call) -> list[Tensor]:
-    """The tensors that a call may write to."""
-    function = call.function
-    if not isinstance(function, OpOverload):
-        return tensors_in([call.arguments, call.keywords])
-    found = []
-    for index, argument in enumerate(function._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = call.arguments[index] if index < len(call.arguments) else call.keywords.get(argument.name)
-            found += tensors_in(given)
-    return found

@@ -157,7 +157,9 @@ def scratch_for(num_tiles, num_chains):
     padded = (num_chains + ROWS - 1) // ROWS * ROWS
     blocks = (num_tiles + _PER_BLOCK - 1) // _PER_BLOCK
     lanes, words, before = of_words()
-    rows, sums = np.zeros(padded * blocks * DEPTH, np.uint8), np.empty(6 * SIDE * SIDE, np.int32)
+    rows = aligned(padded * blocks * DEPTH // 4).view(np.uint8)  # rows of a tile are lines of the cache
+    rows[:] = 0
+    sums = aligned(6 * SIDE * SIDE).view(np.int32)
     return lanes, words, before, rows, sums, aligned(padded * TILE)
 
 

@@ -152,9 +152,8 @@ def _workspace(left: int, right: int, *, by_products: bool) -> tuple[tuple[Any, 
 
 def _bytes(tiles: int, others: int) -> tuple[np.ndarray, np.ndarray]:
     """Memory for `split_side`."""
-    return np.empty((tiles, num_blocks(others), 3, TILE, TILE, 4), np.int8), np.empty(
-        (tiles, TILE), np.float32
-    )
+    digits = _aligned(tiles, num_blocks(others), 3, TILE, TILE).view(np.int8)
+    return digits.reshape(*digits.shape[:-1], TILE, 4), _aligned(tiles, TILE)
 
 
 def _aligned(*shape: int) -> np.ndarray:
