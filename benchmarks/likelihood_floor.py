@@ -55,9 +55,13 @@ def products_of(model: DiscreteVAE, num_samples: int) -> list[Product]:
 
 
 def products_of_images(
-    model: DiscreteVAE, num_samples: int, num_images: int, precision: str
-) -> Callable[[], object]:
-    """All products of some images, so many rows at a time, of one image or of several, as are fastest."""
+    model: DiscreteVAE, num_samples: int, precision: str
+) -> tuple[Callable[[], object], int]:
+    """All products of so many images, the second of the two, as are worth it.
+
+    They are done with so many rows at a time, of one image or of several, as are fastest.
+    """
+    num_images = max(1, ROWS[-1] // num_samples)
     total = num_samples * num_images
     candidates = {
         rows: _calls(products_of(model, rows), num_samples, num_images, rows, precision)
@@ -65,7 +69,7 @@ def products_of_images(
         if total % rows == 0 and (num_samples % rows == 0 or rows % num_samples == 0) and rows <= ROWS[-1]
     }
     times = interleaved({str(rows): call for rows, call in candidates.items()}, seconds=1)
-    return candidates[int(min(times, key=lambda rows: min(times[rows])))]
+    return candidates[int(min(times, key=lambda rows: min(times[rows])))], num_images
 
 
 def _calls(
