@@ -13,12 +13,12 @@ import os
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
 from interleaving import interleaved
-from likelihood_floor import products_of_image
+from likelihood_floor import products_of_images
+from options import experiment_parser
 from products import DTYPES
 from results import describe_machine, table, write_section
 
@@ -30,14 +30,15 @@ from discrete_vae.experiments.overrides import apply_overrides, split_overrides
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import precision_of_products
 
-CASES = [
-    ("mnist-static", 10_000),
-    ("mnist-static", 1000),
-    ("mnist-static-rbm128", 10_000),
+CASES = [  # experiment, samples per image, images per call
+    ("mnist-static", 10_000, 8),
+    ("mnist-static", 1000, 50),
+    ("mnist-static", 100, 400),
+    ("mnist-static-rbm128", 10_000, 8),
 ]
 NOTE = (
     "New models and random images; neither matters to the time. Products are those of the networks and of the energy, "
-    "each timed alone in the precision of the row (the energy's in float32), as many samples at a time as are fastest; "
+    "each timed alone in the precision of the row (the energy's in float32), as many rows at a time as are fastest; "
     "what reads x alone counts once per image. Times are milliseconds per image, which for 1,000 images are seconds."
 )
 
@@ -49,7 +50,7 @@ def measure(
     torch.manual_seed(0)
     x = torch.bernoulli(torch.full((num_images, config.model.num_values), 0.2))
     model = DiscreteVAE.from_config(config.model)
-    products = products_of_image(model, num_samples, precision)
+    products, images_of_products = products_of_images(model, num_samples, precision)
 
     def likelihood() -> None:
         evaluate_log_likelihood(
@@ -66,27 +67,30 @@ def measure(
     found |= {"num_samples": num_samples, "num_images": num_images, "threads": torch.get_num_threads()}
     for suffix, summary in {"": min, "_median": statistics.median}.items():
         found[f"likelihood_ms{suffix}"] = round(1e3 * summary(times["likelihood"]) / num_images, 4)
-        found[f"products_ms{suffix}"] = round(1e3 * summary(times["products"]), 4)
+        found[f"products_ms{suffix}"] = round(1e3 * summary(times["products"]) / images_of_products, 4)
         found[f"ratio{suffix}"] = round(found[f"likelihood_ms{suffix}"] / found[f"products_ms{suffix}"], 3)
     found["rounds"] = len(times["products"])
     return found
 
 
-def ask(experiment: str, num_samples: int, precision: str, options: argparse.Namespace) -> dict[str, Any]:
+def ask(
+    experiment: str, num_samples: int, num_images: int, precision: str, options: argparse.Namespace
+) -> dict[str, Any]:
     """`measure` in a process of its own."""
     command = [sys.executable, __file__, experiment, "--json", "--precision", precision]
-    command += ["--num-samples", str(num_samples), "--seconds", str(options.seconds)]
+    command += ["--num-samples", str(num_samples), "--num-images", str(num_images)]
+    command += ["--seconds", str(options.seconds)]
     command += [] if options.threads is None else ["--threads", str(options.threads)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout)
 
 
-def write_page(options: argparse.Namespace) -> None:
-    cases = [(*case, precision) for case in CASES for precision in DTYPES]
-    found: dict[tuple[str, int, str], list[dict[str, Any]]] = {case: [] for case in cases}
-    for _ in range(options.rounds):
-        for case in cases:
-            found[case].append(ask(*case, options))
+def likelihood_table(found: dict[tuple[str, int, str], list[dict[str, Any]]]) -> str:
+    """The table of the page.
+
+    Args:
+        found: What `measure` returned in each process, by experiment, samples and precision.
+    """
     rows = []
     for (experiment, num_samples, precision), each in found.items():
         best = {name: min(one[f"{name}_ms"] for one in each) for name in ("likelihood", "products")}
@@ -102,30 +106,28 @@ def write_page(options: argparse.Namespace) -> None:
             ]
         )
     head = ["ms per image, size short", "log-likelihood, best", "median", "products alone, best", "median"]
-    head += ["ratio of the best", "of the medians"]
-    text = "\n\n".join([describe_machine(options.threads or os.cpu_count() or 1), NOTE, table(head, rows)])
+    return table([*head, "ratio of the best", "of the medians"], rows)
+
+
+def write_page(options: argparse.Namespace) -> None:
+    found: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+    for _ in range(options.rounds):
+        for experiment, num_samples, num_images in CASES:
+            for precision in DTYPES:
+                measured = ask(experiment, num_samples, num_images, precision, options)
+                found.setdefault((experiment, num_samples, precision), []).append(measured)
+    shown = likelihood_table(found)
+    text = "\n\n".join([describe_machine(options.threads or os.cpu_count() or 1), NOTE, shown])
     write_section(options.page, "Log-likelihood", text)
-    print(f"{table(head, rows)}\n\nWritten to {options.page}")
+    print(f"{shown}\n\nWritten to {options.page}")
 
 
 def main() -> None:
     words, overrides = split_overrides(sys.argv[1:])
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="a name that dvae list shows")
-    parser.add_argument("--size", default="short", help="smoke, short (default) or paper")
-    parser.add_argument(
-        "--precision", choices=DTYPES, default="float32", help="precision of the networks' products"
-    )
+    parser = experiment_parser(__doc__, rounds="processes per row of the page", threads="torch's number")
     parser.add_argument("--num-samples", type=int, default=10_000, help="importance samples per image")
-    parser.add_argument("--num-images", type=int, default=4, help="images per call")
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    parser.add_argument("--seconds", type=float, default=6, help="seconds of rounds per process")
-    parser.add_argument("--rounds", type=int, default=3, help="processes per row of the page")
-    parser.add_argument("--threads", type=int, help="threads; torch's number if not given")
     parser.add_argument(
-        "--page", type=Path, default=Path(__file__).with_name("RESULTS.md"), help="page to write"
+        "--num-images", type=int, default=8, help="images per call; the weights are folded once for all"
     )
     options = parser.parse_args(words)
     if options.experiment is None:

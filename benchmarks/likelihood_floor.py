@@ -1,14 +1,15 @@
 """What a log-likelihood by importance sampling cannot do without: its matrix products.
 
 What reads x alone counts once per image, however many samples it has; all else once per sample. Networks' products
-are timed in the precision asked for, those of energies in float32. The samples of a product are as many at a time as
-are fastest.
+are timed in the precision asked for, those of energies in float32. The rows of a product are as many at a time as
+are fastest, of one image or of several.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from interleaving import interleaved
@@ -53,25 +54,40 @@ def products_of(model: DiscreteVAE, num_samples: int) -> list[Product]:
     return [*found, Product((num_samples, prior.num_left, prior.num_right), energy=True)]
 
 
-def products_of_image(model: DiscreteVAE, num_samples: int, precision: str) -> Callable[[], object]:
-    """All products of one image, so many rows at a time as are fastest."""
+def products_of_images(
+    model: DiscreteVAE, num_samples: int, precision: str
+) -> tuple[Callable[[], object], int]:
+    """All products of so many images, the second of the two, as are worth it.
+
+    They are done with so many rows at a time, of one image or of several, as are fastest.
+    """
+    num_images = max(1, ROWS[-1] // num_samples)
+    total = num_samples * num_images
     candidates = {
-        rows: _calls(products_of(model, rows), num_samples, rows, precision)
-        for rows in (*ROWS, num_samples)
-        if num_samples % rows == 0 and rows <= ROWS[-1]
+        rows: _calls(products_of(model, rows), num_samples, num_images, rows, precision)
+        for rows in sorted({*ROWS, num_samples})
+        if total % rows == 0 and (num_samples % rows == 0 or rows % num_samples == 0) and rows <= ROWS[-1]
     }
     times = interleaved({str(rows): call for rows, call in candidates.items()}, seconds=1)
-    return candidates[int(min(times, key=lambda rows: min(times[rows])))]
+    return candidates[int(min(times, key=lambda rows: min(times[rows])))], num_images
 
 
-def _calls(products: Iterable[Product], num_samples: int, rows: int, precision: str) -> Callable[[], object]:
-    once = [product.call(precision) for product in products if product.shape[0] < rows]
+def _calls(
+    products: Iterable[Product], num_samples: int, num_images: int, rows: int, precision: str
+) -> Callable[[], object]:
+    together = max(1, rows // num_samples)  # images of which x alone is read at a time
+    once = [
+        replace(product, shape=(together, *product.shape[1:])).call(precision)
+        for product in products
+        if product.shape[0] < rows
+    ]
     often = [product.call(precision) for product in products if product.shape[0] >= rows]
 
     def run() -> None:
-        for call in once:
-            call()
-        for _ in range(num_samples // rows):
+        for _ in range(num_images // together):
+            for call in once:
+                call()
+        for _ in range(num_samples * num_images // rows):
             for call in often:
                 call()
 

@@ -17,13 +17,13 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from contenders.plain_vae import PlainTraining
 from growth import STEP_CASES, step_growth_table
 from interleaving import interleaved
+from options import experiment_parser
 from products import DTYPES
 from results import describe_machine, table, write_section
 from step_floor import optimizer_pass, products_of
@@ -174,23 +174,13 @@ def write_page(options: argparse.Namespace) -> None:
 
 def main() -> None:
     words, overrides = split_overrides(sys.argv[1:])
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="a name that dvae list shows")
-    parser.add_argument("--size", default="short", help="smoke, short (default) or paper")
-    parser.add_argument(
-        "--precision", choices=DTYPES, default="float32", help="precision of the networks' products"
+    parser = experiment_parser(
+        __doc__,
+        rounds="processes of each contender on the page",
+        threads="as many as dvae train would take",
     )
     parser.add_argument(
         "--contender", choices=CONTENDERS.values(), default="ours", help="ours or plain PyTorch"
-    )
-    parser.add_argument("--json", action="store_true", help="print one line of JSON")
-    parser.add_argument("--seconds", type=float, default=6, help="seconds of rounds per process")
-    parser.add_argument("--rounds", type=int, default=3, help="processes of each contender on the page")
-    parser.add_argument("--threads", type=int, help="threads; as many as dvae train would take if not given")
-    parser.add_argument(
-        "--page", type=Path, default=Path(__file__).with_name("RESULTS.md"), help="page to write"
     )
     options = parser.parse_args(words)
     if options.experiment is None:

@@ -20,7 +20,7 @@ from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.records import ShowsShapes
 
 _STREAM = 0x6C6C
-_MOST_TOGETHER = 32  # examples; a batch that is not full costs as much as a full one
+_MOST_TOGETHER = 64  # examples; a batch that is not full costs as much as a full one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
