@@ -1,6 +1,7 @@
 """Nats of each measure of training: runs with and without it, compared on validation examples alone.
 
 python benchmarks/nats.py mnist-static --minutes 25 --seeds 3 --measures averaged importance-5
+python benchmarks/nats.py mnist-static-rbm128 --minutes 10 --measures estimators
 python benchmarks/nats.py digits --steps 2400 --add slow "--training.optimizer.prior-learning-rate-factor 0.1"
 
 Runs lie in runs/nats and go on where they were stopped: call it again with the same words. With --minutes each measure
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,12 +58,25 @@ MEASURES = {
     "batch-50": "--training.batch-size 50",
     "batch-200": "--training.batch-size 200",
 }
+ESTIMATORS = {
+    "spike-slab": "--model.smoothing spike-slab",
+    "ramps": "--model.smoothing ramps",
+    "overlapping-exponential": "--model.smoothing overlapping-exponential",
+    "overlapping-power": "--model.smoothing overlapping-power",
+    "overlapping-power-5": "--model.smoothing overlapping-power --training.num-importance-samples 5 "
+    "--training.importance-start 0",
+    "spike-gaussian": "--model.smoothing spike-gaussian",
+    "disarm": "--training.gradient disarm",
+    "reinforce": "--training.gradient reinforce --training.gradient.baseline learned",
+}
+"""Ways to have a gradient, where the measure is the transformation or the estimator; not part of the default."""
 REFIT = "refit"
 """The measure that trains nothing: it fits the posteriors of the runs without a measure anew, by `dvae refit`."""
 HEAD = """# Nats per measure
 
 What single measures of training bring, from runs of `benchmarks/nats.py`. Validation examples alone are read.
 """
+_ALL_ESTIMATORS = "estimators"
 _TIMED_SECONDS, _TIMED_STEPS = 4.0, 5
 _VALIDATIONS = 12
 
@@ -142,6 +157,11 @@ def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: 
         loaded.model, x, log_partition=value, num_samples=num_samples, indices=rows.tolist()
     )
     elbo = evaluate_elbo(loaded.model, x, log_partition=value, num_samples=10)
+    limit = math.nan
+    if loaded.model.smoothing.sharp_limit() is not None:
+        limit = evaluate_log_likelihood(
+            loaded.model.discretized(), x, log_partition=value, num_samples=num_samples, indices=rows.tolist()
+        ).value
     assert found.examples is not None
     write_json(
         folder.with_suffix(".json"),
@@ -151,6 +171,7 @@ def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: 
             "num_samples": num_samples,
             "index": rows.tolist(),
             "log_likelihood": found.examples.value.tolist(),
+            **({} if math.isnan(limit) else {"sharp_limit": limit}),
             "log_partition": value,
             "log_partition_std_error": error,
         },
@@ -231,8 +252,15 @@ def main(words: Sequence[str] | None = None) -> None:
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--minutes", type=float, help="of training, for each run")
     budget.add_argument("--steps", type=int, help="of each run")
-    known = {"choices": [*MEASURES, REFIT], "default": [*MEASURES, REFIT]}
-    parser.add_argument("--measures", nargs="+", metavar="NAME", **known)
+    known = [*MEASURES, REFIT, *ESTIMATORS, _ALL_ESTIMATORS]
+    parser.add_argument(
+        "--measures",
+        nargs="+",
+        metavar="NAME",
+        choices=known,
+        default=[*MEASURES, REFIT],
+        help=", ".join(known),
+    )
     parser.add_argument("--add", nargs=2, action="append", default=[], metavar=("NAME", "OPTIONS"))
     parser.add_argument("--base", default="", metavar="OPTIONS", help="of all runs, for example a hierarchy")
     parser.add_argument("--seeds", type=int, default=3)
@@ -245,8 +273,10 @@ def main(words: Sequence[str] | None = None) -> None:
     args = parser.parse_args(words)
     if args.threads:
         torch.set_num_threads(args.threads)
+    named = [*args.measures, *(ESTIMATORS if _ALL_ESTIMATORS in args.measures else ())]
+    options = MEASURES | ESTIMATORS | {REFIT: "dvae refit RUN"}
     measures = (
-        {PLAIN: ""} | {name: MEASURES.get(name, "dvae refit RUN") for name in args.measures} | dict(args.add)
+        {PLAIN: ""} | {name: options[name] for name in named if name != _ALL_ESTIMATORS} | dict(args.add)
     )
     found = list(outcomes(args, measures))
     budget = f"{args.steps} steps" if args.steps else f"{args.minutes:g} minutes"

@@ -23,6 +23,7 @@ class Outcome:
         log_likelihood: Of each, nats.
         log_partition_std_error: Of log Z, which shifts them all, nats.
         elbo: Mean, nats.
+        sharp_limit: Mean log p(x) in the limit of infinitely sharp smoothing, nats; NaN where there is none.
         measure: Name of the measure.
         seed: Seed of the run.
         num_steps: Its steps.
@@ -34,6 +35,7 @@ class Outcome:
     log_likelihood: np.ndarray
     log_partition_std_error: float
     elbo: float
+    sharp_limit: float = math.nan
     measure: str = ""
     seed: int = 0
     num_steps: int = 0
@@ -51,6 +53,7 @@ class Outcome:
             np.array(found["log_likelihood"]),
             found["log_partition_std_error"],
             found["elbo"],
+            found.get("sharp_limit", math.nan),
         )
 
     def of(self, measure: str, seed: int, num_steps: int, course: np.ndarray) -> Self:
@@ -127,6 +130,8 @@ def report(found: Sequence[Outcome], options: Mapping[str, str], plain: str) -> 
             [
                 f"{name}: `{options[name]}`" if options[name] else name,
                 f"{np.mean([o.log_likelihood.mean() for o in outcomes]):.3f}",
+                _error(_standard_error(np.mean([o.log_likelihood for o in outcomes], 0))),
+                _or_none(float(np.mean([o.sharp_limit for o in outcomes]))),
                 *brought,
                 f"{np.mean([o.elbo for o in outcomes]):.3f}",
                 f"{np.mean([o.num_steps for o in outcomes]):.0f}",
@@ -137,6 +142,8 @@ def report(found: Sequence[Outcome], options: Mapping[str, str], plain: str) -> 
     head = [
         "measure",
         "log p(x)",
+        "±",
+        "sharp limit",
         "brought",
         "± over seeds",
         "± over examples",
@@ -149,14 +156,19 @@ def report(found: Sequence[Outcome], options: Mapping[str, str], plain: str) -> 
     first = found[0]
     return (
         f"Nats per validation example, {len(first.index)} of them with {first.num_samples} importance samples, by the "
-        "best checkpoint. What a measure brought is the mean difference from the run without it, seed by seed and "
-        "example by example, with the same noise; its errors are those over seeds, over examples (of the means over "
-        "seeds) and of log Z. Test examples were not read.\n\n" + table(head, rows)
+        "best checkpoint, ± over examples, and in the limit of sharp smoothing where there is one. What a measure "
+        "brought is the mean difference from the run without it, seed by seed and example by example, with the same "
+        "noise; its errors are those over seeds, over examples (of the means over seeds) and of log Z. Test examples "
+        "were not read.\n\n" + table(head, rows)
     )
 
 
 def _error(value: float) -> str:
     return "unknown" if math.isnan(value) else f"{value:.3f}"
+
+
+def _or_none(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.3f}"
 
 
 def _minutes(outcome: Outcome) -> float:

@@ -84,6 +84,26 @@ def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
     assert again == lines
 
 
+def test_every_estimator_fits_the_model_without_layers():
+    import nats
+
+    base = nats.load_experiment("mnist-static-rbm128", size="smoke")
+    for options in nats.ESTIMATORS.values():
+        assert nats.measured_config(base, options, 0) != base
+
+
+def test_the_sharp_limit_stands_beside(tmp_path):
+    import nats
+
+    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1", "--measures", "ramps"]
+    words += ["--num-examples", "9", "--num-samples", "5"]
+    nats.main([*words, "--runs", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")])
+    lines = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")]
+    plain, ramps = ([cell.strip() for cell in line.split("|")[1:]] for line in lines[2:])
+    assert float(plain[3]) < 0
+    assert ramps[3] == ""
+
+
 def test_runs_of_another_base_lie_apart(tmp_path, monkeypatch):
     import nats
 
@@ -106,8 +126,8 @@ def test_a_refit_is_measured_beside_the_run_that_it_is_made_of(tmp_path, monkeyp
     lines = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")]
     plain, refit = (line.strip("| ").split(" | ") for line in lines[2:])
     assert (plain[0], refit[0]) == ("as it is", "refit: `dvae refit RUN`")
-    assert (plain[7], refit[7]) == ("12", "15")
-    assert float(refit[2]) == pytest.approx(float(refit[1]) - float(plain[1]), abs=0.002)
+    assert (plain[9], refit[9]) == ("12", "15")
+    assert float(refit[4]) == pytest.approx(float(refit[1]) - float(plain[1]), abs=0.002)
     monkeypatch.setattr(nats, "RunRefit", None)  # all is there
     monkeypatch.setattr(nats, "validate", None)
     nats.main(words)
