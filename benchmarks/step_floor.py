@@ -50,12 +50,13 @@ def products_of(state: TrainingState, step: Callable[[], object]) -> list[Produc
     """The products of a step of fully connected networks over a bipartite prior.
 
     Args:
-        state: Whose model it is.
+        state: Whose model it is; its steps are not recorded from now on.
         step: Takes the step; the networks are watched meanwhile.
     """
     prior = state.model.prior
     if not isinstance(prior, RBM):
         raise SystemExit(f"The floor is known for bipartite priors, not for {type(prior).__name__}.")
+    state.recorded.functions.stop("its networks are watched")
     found = watched(state.model, _of_network, step)
     rows = found[0].shape[0]
     found.extend(_of_energy(prior, rows, state.chains.num_chains))
