@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         feature_statistics_table,
     )
     from discrete_vae.figures.generated import generated_examples
+    from discrete_vae.figures.gradient_study import GradientStudy, draw_gradient_study, gradient_study_table
     from discrete_vae.figures.inverse_cdfs import InverseCDFs, draw_inverse_cdfs, inverse_cdfs_table
     from discrete_vae.figures.log_partition_histogram import (
         LogPartitionHistogram,
@@ -51,6 +52,7 @@ _LAZY_EXPORTS = {
     "FigureEntry": "registry",
     "FigureRequest": "request",
     "FigureRun": "request",
+    "GradientStudy": "gradient_study",
     "InverseCDFs": "inverse_cdfs",
     "LogPartitionHistogram": "log_partition_histogram",
     "ReconstructionTable": "reconstructions",
@@ -58,6 +60,7 @@ _LAZY_EXPORTS = {
     "TrainingCurves": "training_curves",
     "draw_evolution": "evolution",
     "draw_feature_statistics": "feature_statistics",
+    "draw_gradient_study": "gradient_study",
     "draw_inverse_cdfs": "inverse_cdfs",
     "draw_log_partition_histogram": "log_partition_histogram",
     "draw_reconstructions": "reconstructions",
@@ -66,6 +69,7 @@ _LAZY_EXPORTS = {
     "evolution_table": "evolution",
     "feature_statistics_table": "feature_statistics",
     "generated_examples": "generated",
+    "gradient_study_table": "gradient_study",
     "inverse_cdfs_table": "inverse_cdfs",
     "log_partition_histogram_table": "log_partition_histogram",
     "reconstructions_table": "reconstructions",
@@ -82,6 +86,7 @@ __all__ = [
     "FigureEntry",
     "FigureRequest",
     "FigureRun",
+    "GradientStudy",
     "InverseCDFs",
     "LogPartitionHistogram",
     "ReconstructionTable",
@@ -89,6 +94,7 @@ __all__ = [
     "TrainingCurves",
     "draw_evolution",
     "draw_feature_statistics",
+    "draw_gradient_study",
     "draw_inverse_cdfs",
     "draw_log_partition_histogram",
     "draw_reconstructions",
@@ -97,6 +103,7 @@ __all__ = [
     "evolution_table",
     "feature_statistics_table",
     "generated_examples",
+    "gradient_study_table",
     "inverse_cdfs_table",
     "log_partition_histogram_table",
     "reconstructions_table",
