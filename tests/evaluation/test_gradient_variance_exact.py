@@ -6,7 +6,7 @@ Gauss-Legendre nodes for the slab's uniform zeta and sums over z.
 """
 
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ DECODER, OUTPUT = np.array([[2.0, -1.0], [-1.5, 0.7], [0.4, 2.2]]), np.array([0.
 WEIGHT, BIAS = 1.7, np.array([0.4, -0.8])
 Q = 1 / (1 + np.exp(-LOGITS))
 P = 1 - Q
-NODES, SHARES = (part for part in np.polynomial.legendre.leggauss(24))
+NODES, SHARES = (part for part in np.polynomial.legendre.leggauss(10))
 NODES, SHARES = (NODES + 1) / 2, SHARES / 2
 
 
@@ -89,7 +89,7 @@ def disarm():
     pieces = []
     for q in Q:
         edges = sorted({0.0, 1.0, q, 1 - q})
-        middles = [((a + b) / 2, b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        middles = [((a + b) / 2, b - a) for a, b in pairwise(edges)]
         pieces.append([(float(u < q), float(1 - u < q), length) for u, length in middles])
     for first, second in product(*pieces):
         z, other = np.array([first[0], second[0]]), np.array([first[1], second[1]])
@@ -136,8 +136,8 @@ def test_all_have_one_expectation():
     for mean in means[1:]:
         np.testing.assert_allclose(mean, means[0], rtol=1e-10)
     variances = {name: exact(law)[1] for name, (law, _) in ESTIMATORS.items()}
-    assert variances["reparameterized"] < variances["disarm"] < variances["leave one out"]
-    assert variances["leave one out"] < variances["reinforce"]
+    assert variances["reparameterized"] < 2 * variances["disarm"]  # which decodes twice
+    assert variances["disarm"] < variances["leave one out"] < variances["reinforce"]
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -147,11 +147,11 @@ def test_measured_variance_is_the_exact_one(model, name):
     x = torch.from_numpy(X).float()[None]
     draw = partial(model.estimate_gradient, kind.of(model), x, log_partition=0.0)
     found = gradient_variance(
-        lambda noise: draw(generator=noise).loss, [model.posterior.norms[0].offset], num_draws=2000
+        lambda noise: draw(generator=noise).loss, [model.posterior.norms[0].offset], num_draws=500
     )
-    assert found.std_error < 0.08 * variance
+    assert found.std_error < 0.16 * variance
     assert abs(found.variance - variance) < 4.9 * found.std_error
-    assert abs(found.variance - 1.5 * variance) > 4.9 * found.std_error  # another one would be seen
+    assert abs(found.variance - 2 * variance) > 4.9 * found.std_error  # another one would be seen
     error = np.sqrt(variance / found.num_draws)
     np.testing.assert_allclose(found.mean.numpy(), mean, rtol=0, atol=4.9 * error)
     assert found.squared_norm == pytest.approx(float(mean @ mean), abs=12 * np.linalg.norm(mean) * error)

@@ -14,8 +14,10 @@ from matplotlib.figure import Figure
 
 from discrete_vae import BlockGibbs, figures
 from discrete_vae.figures import save_figure, save_table
+from tests.figures.study_rows import made_up_study
 
 MAKERS = {
+    "gradient_study": lambda model: (),
     "evolution": lambda model: (model, BlockGibbs(model.prior, 3, seed=0)),
     "feature_statistics": lambda model: (torch.eye(9)[:, :4], torch.eye(6)[None, :, :4].expand(5, -1, -1)),
     "inverse_cdfs": lambda model: (["spike-slab", "spike-exponential"],),
@@ -36,13 +38,16 @@ MAKERS = {
     ),
 }
 """What each figure's table is made of."""
+MADE_UP = {"gradient_study": made_up_study}
+"""Tables that take long."""
 
 
 @pytest.fixture(params=MAKERS)
 def figure(request):
     """A figure's name, its two functions and what they take."""
     name = request.param
-    return name, getattr(figures, f"{name}_table"), getattr(figures, f"draw_{name}"), MAKERS[name]
+    make = MADE_UP.get(name) or getattr(figures, f"{name}_table")
+    return name, make, getattr(figures, f"draw_{name}"), MAKERS[name]
 
 
 def test_every_figure_is_tested():

@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 from rich.console import Console
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrete_vae.config import (
     BlockGibbsConfig,
@@ -40,7 +40,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.noise import keyed_generator
+from discrete_vae.noise import key_to_seed, keyed_generator
 from discrete_vae.objectives.gradients.base import GradientEstimator
 from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
 from discrete_vae.runs.kept_results import digest
@@ -209,9 +209,10 @@ def study_estimator(
         The estimator, in evaluation mode.
     """
     posterior = model.posterior
-    estimator: GradientEstimator = instantiate(
-        gradient, group_of_unit=posterior.group_of_unit, num_features=posterior.num_features
-    )
+    sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(key_to_seed(seed, _BASELINE_STREAM) >> 1)
+        estimator: GradientEstimator = instantiate(gradient, **sizes)
     learned = list(estimator.parameters())
     optimizer = torch.optim.Adam(learned, _LEARNING_RATE) if learned else None
     if estimator.state_dict():  # others have nothing to learn
@@ -224,7 +225,7 @@ def study_estimator(
     return estimator.eval()
 
 
-def logit_parameters(model: DiscreteVAE) -> list[Tensor]:
+def logit_parameters(model: DiscreteVAE) -> list[nn.Parameter]:
     """The parameters that make the posterior's logits; no others of the model want gradients after this call."""
     posterior = model.posterior
     assert isinstance(posterior, HierarchicalPosterior)
