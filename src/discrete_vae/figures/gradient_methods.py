@@ -120,7 +120,7 @@ class Method:
         return self.smoothing(beta=beta, trainable=False) if self.has_beta else self.smoothing()  # pyright: ignore[reportCallIssue]
 
 
-_KINDS = {config.model_fields["kind"].default: config for config in members(SmoothingConfig)}
+_KINDS = {config.model_fields["kind"].default: config for config in members(SmoothingConfig) if config.trains}
 OURS = "spike-exponential"
 _SCORES: dict[str, GradientConfig] = {
     "naive KL": NaiveKLConfig(),

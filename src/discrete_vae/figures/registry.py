@@ -67,6 +67,7 @@ FIGURES = {
     "shifted-spike-gaussian": FigureEntry(
         "shifted_spike_gaussian:make_shifted_spike_gaussian",
         "bias of the shifted spike-and-Gaussian's gradients, beside the unshifted form",
+    ),
     "gradient-study": FigureEntry(
         "gradient_study:make_gradient_study",
         "variance of every gradient estimator at equal cost; takes minutes, and goes on where it was stopped",
