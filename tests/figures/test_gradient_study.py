@@ -82,7 +82,13 @@ def test_every_case_has_a_row_of_numbers(measured):
     assert costs["factorial", "DisARM"] == 2
     assert costs["rbm", "DisARM"] == 5  # four groups
     assert {costs[prior, name] for prior in ("factorial", "rbm") for name in FEW[:4]} == {1}
-    assert all(row.distance == 0 for row in study.rows if row.method in ("spike-exponential", "spike-slab"))
+    for case in study_cases(TINY):
+        of_model = [
+            row for row in study.rows if row.key in {case.key(name, TINY, 0) for name in case.methods}
+        ]
+        best = min(of_model, key=lambda row: row.variance)
+        assert [row for row in of_model if row.distance == 0] == [best]  # the others are compared with it
+        assert len({row.squared_norm for row in of_model}) == 1
     others = np.array([row.distance for row in study.rows if row.distance > 0])
     assert 0.3 < others.mean() < 3  # 1 on average where all have one expectation
 
@@ -145,7 +151,7 @@ def test_costs_are_equal_costs():
     """Variance times evaluations, in units of the squared gradient; the best rival is the one that costs least."""
     study = made_up_study()
     row = next(row for row in study.rows if row.method == "DisARM")
-    assert row.cost == pytest.approx(row.variance * 2 / 2.0)
+    assert row.cost() == pytest.approx(row.variance * 2 / 2.0)
     numbers = {
         "spike-exponential": (1.0, 2.0),
         "DisARM": (3.0, 3.0),
@@ -159,10 +165,14 @@ def test_costs_are_equal_costs():
     changed = GradientStudy(tuple(rows), study.settings)
     assert changed.costs("rbm", "trained", "DisARM", 8, 3.0).tolist() == [3.0, 3.0]
     assert changed.costs("rbm", "trained", "spike-slab", 8, 3.0).tolist() == [50.0, 50.0]
-    name, ratio, error = changed.rivals("rbm", "trained", 8, 3.0)
+    name, ratio, error = changed.rival("rbm", "trained", 8, 3.0)
     assert name == "DisARM"
     assert ratio == pytest.approx(math.sqrt(6.0 * 3.0))
     assert error == pytest.approx(math.log(2) / 2)
+    assert row.cost("seconds") == pytest.approx(row.variance * row.seconds / 2.0)
+    slow = [replace(row, seconds=100.0 if row.method == "DisARM" else 1.0) for row in changed.rows]
+    name, ratio, _ = GradientStudy(tuple(slow), study.settings).rival("rbm", "trained", 8, 3.0, "seconds")
+    assert (name, ratio) == ("leave-one-out", pytest.approx(math.sqrt(4.0 * 3.0)))
 
 
 def test_a_mean_of_what_is_not_positive_is_none():

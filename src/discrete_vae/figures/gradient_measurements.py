@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from discrete_vae.config import instantiate
 from discrete_vae.evaluation.gradient_variance import GradientVariance, gradient_variance
@@ -23,6 +23,7 @@ from discrete_vae.figures.gradient_methods import (
 )
 from discrete_vae.noise import key_to_seed
 
+CostUnit = Literal["evaluations", "seconds"]
 _STREAM, _DRAW_STREAM = 0x73747564, 0x64726177
 
 
@@ -45,9 +46,8 @@ class GradientRow:
         seed: Seed of the study.
         variance: Trace of the covariance of one draw, (nats per example)^2.
         std_error: Its standard error.
-        squared_norm: Squared norm of the expectation, of the draws of the model's own gradient.
-        distance: Squared distance of the draws' mean from that of the model's own gradient, in units of what chance
-            makes of it.
+        squared_norm: Squared norm of the expectation, of the model's method with the least variance.
+        distance: Squared distance of the draws' mean from that method's, in units of what chance makes of it.
         evaluations: Times that a draw decodes each example.
         seconds: Time of the processor per draw.
     """
@@ -77,14 +77,16 @@ class GradientRow:
         values = tuple(vars(self).values())[:12]
         return tuple(None if isinstance(value, float) and math.isnan(value) else value for value in values)
 
-    @property
-    def cost(self) -> float:
-        """Variance times evaluations, in units of the squared gradient.
+    def cost(self, unit: CostUnit = "evaluations") -> float:
+        """Variance times what a draw takes, in units of the squared gradient.
 
-        So many times a batch is decoded for an estimate with an error as large as the gradient itself: averaging n
-        draws divides the variance by n and multiplies the evaluations by it, so the product stays.
+        So much an estimate takes whose error is as large as the gradient itself: averaging n draws divides the variance
+        by n and multiplies what they take by it, so the product stays.
+
+        Args:
+            unit: Which cost of a draw.
         """
-        return self.variance * self.evaluations / self.squared_norm
+        return self.variance * getattr(self, unit) / self.squared_norm
 
 
 @dataclass(frozen=True)
@@ -147,9 +149,8 @@ def measure_case(case: StudyCase, settings: StudySettings, seed: int, folder: Pa
     dataset = instantiate(config.data)
     model = study_model(config, case.state, dataset, folder)
     x, parameters = dataset.test[: settings.batch_size], logit_parameters(model)
-    rows: list[GradientRow] = []
-    reference: GradientVariance | None = None
     steps = settings.num_baseline_steps
+    measured: list[tuple[str, int, GradientVariance]] = []
     for number, name in enumerate(case.methods):
         estimator = study_estimator(model, METHODS[name].gradient, dataset, steps, own_seed)
         draw = partial(model.estimate_gradient, estimator, x, log_partition=0.0)
@@ -159,18 +160,19 @@ def measure_case(case: StudyCase, settings: StudySettings, seed: int, folder: Pa
             num_draws=settings.num_draws,
             seed=key_to_seed(own_seed, _DRAW_STREAM, number),
         )
-        reference = reference or found
-        rows.append(
-            GradientRow(
-                *(case.prior, case.state, case.num_units, case.beta, name, case.repeat),
-                *(settings.num_draws, settings.batch_size, settings.num_epochs, steps),
-                *(" ".join(map(str, settings.hidden)), seed),
-                found.variance,
-                found.std_error,
-                reference.squared_norm,
-                found.distance(reference),
-                estimator.num_evaluations,
-                found.seconds,
-            )
+        measured.append((name, estimator.num_evaluations, found))
+    best = min((found for _, _, found in measured), key=lambda found: found.variance)
+    return [
+        GradientRow(
+            *(case.prior, case.state, case.num_units, case.beta, name, case.repeat),
+            *(settings.num_draws, settings.batch_size, settings.num_epochs, steps),
+            *(" ".join(map(str, settings.hidden)), seed),
+            found.variance,
+            found.std_error,
+            best.squared_norm,
+            found.distance(best),
+            evaluations,
+            found.seconds,
         )
-    return rows
+        for name, evaluations, found in measured
+    ]

@@ -7,13 +7,14 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from discrete_vae.durations import in_words
-from discrete_vae.figures.gradient_measurements import GradientRow, measure_case, study_cases
+from discrete_vae.figures.gradient_measurements import CostUnit, GradientRow, measure_case, study_cases
 from discrete_vae.figures.gradient_methods import METHODS, OURS, PriorName, StateName, StudySettings
 from discrete_vae.figures.kept_rows import KeptRows, columns_of
 from discrete_vae.figures.request import Drawing
@@ -63,22 +64,31 @@ class GradientStudy:
         """A row per measurement."""
         return columns_of(self.rows)
 
-    def costs(self, prior: str, state: str, method: str, num_units: int, beta: float) -> np.ndarray:
+    def costs(
+        self,
+        prior: str,
+        state: str,
+        method: str,
+        num_units: int,
+        beta: float,
+        unit: CostUnit = "evaluations",
+    ) -> np.ndarray:
         """`GradientRow.cost` of each repeat of a case, (repeat,); beta is ignored where the method has none."""
         case = (prior, state, method, num_units)
         found = [row for row in self.rows if (row.prior, row.state, row.method, row.num_units) == case]
-        return np.array([row.cost for row in found if math.isnan(row.beta) or row.beta == beta])
+        return np.array([row.cost(unit) for row in found if math.isnan(row.beta) or row.beta == beta])
 
-    def rivals(self, prior: str, state: str, num_units: int, beta: float) -> tuple[str, float, float]:
+    def rival(
+        self, prior: str, state: str, num_units: int, beta: float, unit: CostUnit = "evaluations"
+    ) -> tuple[str, float, float]:
         """The score-function method that costs least, and how many times what the reparameterized gradient costs.
 
         Returns:
             Its name, the ratio, a geometric mean over repeats, and the standard error of its logarithm.
         """
-        case = {"num_units": num_units, "beta": beta}
-        ours = self.costs(prior, state, OURS, **case)
+        ours = self.costs(prior, state, OURS, num_units, beta, unit)
         ratios = {
-            name: mean_and_error(self.costs(prior, state, name, **case) / ours)
+            name: mean_and_error(self.costs(prior, state, name, num_units, beta, unit) / ours)
             for name, method in METHODS.items()
             if method.is_score_function
         }
@@ -230,12 +240,14 @@ def make_gradient_study(request: FigureRequest) -> Drawing:
     table = gradient_study_table(
         settings, seed=request.seed, table_path=request.table_path, report=request.report
     )
-    for prior in get_args(PriorName):
-        for state in get_args(StateName):
-            for units in settings.num_units:
-                name, ratio, error = table.rivals(prior, state, units, settings.unit_beta)
-                request.report(
-                    f"{prior}, {state}, {units} units: {name} costs {ratio:.3g} times what {OURS} costs, "
-                    f"{ratio * math.exp(-error):.3g} to {ratio * math.exp(error):.3g}"
-                )
+    points = [(units, settings.unit_beta) for units in settings.num_units]
+    points += [(settings.beta_units, beta) for beta in settings.betas if beta != settings.unit_beta]
+    for prior, state, (units, beta) in product(get_args(PriorName), get_args(StateName), points):
+        words = []
+        for unit in get_args(CostUnit):
+            name, ratio, error = table.rival(prior, state, units, beta, unit)
+            low, high = ratio * math.exp(-error), ratio * math.exp(error)
+            words.append(f"{ratio:.3g} ({low:.3g} to {high:.3g}) times the {unit} with {name}")
+        case = f"{prior}, {state}, {units} units, beta {beta:g}"
+        request.report(f"{case}: the best score function takes {', '.join(words)}")
     return Drawing(table, draw_gradient_study(table))
