@@ -2,9 +2,10 @@
 
 python benchmarks/nats_against_minutes.py runs/four-minutes-0 runs/eleven-minutes-0 runs/thirty-minutes-0
 
-Runs may have been made beside other work, which changes their time and nothing else, so that steps count here and not
-their own clocks: 500 steps of each kind are timed anew, its log lines included, and validations are added as long
-as they took then. Call it on an idle machine. The log-likelihoods are those of the runs' evaluation.json.
+Runs may have been made beside other work, which changes their time and nothing else, so steps count here and not their
+own clocks: 500 steps of each kind are timed anew, log lines included, and validations are added as long as they took
+then. Call it on an idle machine. The log-likelihoods are those that `dvae evaluate` has left in the runs, of the latest
+checkpoint that it has seen.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,14 +44,14 @@ class TimedRun:
         config: The experiment.
         minutes: Of training at each validation.
         elbo: The validation ELBO then, nats.
-        evaluation: What evaluation.json holds.
+        evaluation: What `dvae evaluate` has found.
     """
 
     name: str
     config: ExperimentConfig
     minutes: np.ndarray
     elbo: np.ndarray
-    evaluation: dict[str, dict[str, float]]
+    evaluation: dict[str, Any]
 
     @property
     def seed(self) -> int:
@@ -87,6 +89,14 @@ def pace(config: ExperimentConfig, data_dir: str | None) -> tuple[float, float]:
     ) if config.training.num_importance_samples > 1 else early
 
 
+def last_evaluation(run: RunDirectory) -> dict[str, Any]:
+    """What `dvae evaluate` found for the latest of the checkpoints that it has seen."""
+    found = [json.loads(path.read_text()) for path in (run.path / "evaluations").glob("*.json")]
+    if not found:
+        raise SystemExit(f"{run.path} was not evaluated: dvae evaluate {run.path}")
+    return max(found, key=lambda each: (each["step"], each["log_likelihood"]["num_samples"]))
+
+
 def read_run(path: Path, data_dir: str | None) -> TimedRun:
     """A run with the minutes that it would have taken here."""
     run = RunDirectory.open(path)
@@ -102,7 +112,7 @@ def read_run(path: Path, data_dir: str | None) -> TimedRun:
             step = line["step"]
             minutes.append((early * min(step, turn) + late * max(step - turn, 0.0) + validating) / 60)
             elbo.append(line["validation_elbo"])
-    evaluation = json.loads(run.evaluation_path.read_text())
+    evaluation = last_evaluation(run)
     return TimedRun(path.name, config, np.array(minutes), np.array(elbo), evaluation)
 
 
