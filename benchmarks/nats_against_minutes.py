@@ -67,7 +67,6 @@ def step_seconds(config: ExperimentConfig, data_dir: str | None, *, late: bool) 
         ("training.num-epochs", [str(-(-_TIMED_STEPS // epoch))]),
         ("training.validate-every", [str(_NO_VALIDATION)]),
         ("training.importance-start", ["0.0"]),
-        ("training.warm-up.epochs", ["0"]),
         *([] if late else [("training.num-importance-samples", ["1"])]),
     ]
     config = apply_overrides(config, changes)
@@ -81,7 +80,12 @@ def step_seconds(config: ExperimentConfig, data_dir: str | None, *, late: bool) 
 
 def pace(config: ExperimentConfig, data_dir: str | None) -> tuple[float, float]:
     """Seconds per step early and late; runs that differ in seed and length alone share one measurement."""
-    same = [("seed", ["0"]), ("training.num-epochs", ["1"]), ("training.beta-bound.slope", ["0.0"])]
+    same = [
+        ("seed", ["0"]),
+        ("training.num-epochs", ["1"]),
+        ("training.beta-bound.slope", ["0.0"]),
+        ("training.warm-up.epochs", ["0"]),
+    ]
     kind = apply_overrides(config, same)
     early = step_seconds(kind, data_dir, late=False)
     return early, step_seconds(

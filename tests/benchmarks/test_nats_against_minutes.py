@@ -59,7 +59,8 @@ def test_runs_that_differ_in_length_and_seed_are_timed_once(monkeypatch):
     monkeypatch.setattr(
         nats_against_minutes, "step_seconds", lambda config, *_, **late: asked.append((config, late)) or 1.0
     )
-    base = load_experiment("mnist-static", size="short")
+    changes = [("training.num-importance-samples", ["5"])]
+    base = apply_overrides(load_experiment("mnist-static", size="short"), changes)
     longer = base.model_copy(
         update={"seed": 3, "training": base.training.model_copy(update={"num_epochs": 99})}
     )
