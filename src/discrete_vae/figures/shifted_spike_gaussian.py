@@ -97,7 +97,7 @@ def shifted_spike_gaussian_table(
 
     Examples:
         >>> table = shifted_spike_gaussian_table([0.5], num_draws=20_000)
-        >>> list(table.form), bool(table.z_score[0] < 5), bool(abs(table.z_score[2]) > 10)
+        >>> table.form.tolist(), bool(table.z_score[0] < 5), bool(abs(table.z_score[2]) > 10)
         (['unshifted', 'unshifted', 'shifted', 'shifted'], True, True)
     """
     check_positive_int("num_draws", num_draws)
