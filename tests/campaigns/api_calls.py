@@ -79,7 +79,8 @@ _NEVER_OBJECTS = (None, "text", 3, [], object())
 
 def prepare(folder: Path) -> list[tuple[Call, Any]]:
     """The calls with their right results."""
-    return [(call, _result(call, call.arguments)) for call in public_calls(folder)]
+    calls = [call for call in public_calls(folder) if call.arguments]  # without one there is nothing to alter
+    return [(call, _result(call, call.arguments)) for call in calls]
 
 
 def case(stage: list[tuple[Call, Any]], chosen: random.Random, number: int, folder: Path) -> Finding:

@@ -91,7 +91,7 @@ def test_results_say_that_the_change_was_accepted(cli, trained):
 
 def test_an_unchanged_config_leaves_no_note(cli, trained):
     assert cli("sample", trained, *SMALL)[0] == 0
-    assert b"ConfigChange" not in (trained / "figures" / "samples.png").read_bytes()
+    assert b"config.json was changed" not in (trained / "figures" / "samples.png").read_bytes()
 
 
 def test_a_new_run_has_nothing_to_accept(refused, tmp_path, data_file):

@@ -29,7 +29,7 @@ def test_the_new_run_is_evaluated_and_sampled_and_the_old_one_stays(cli, trained
     }
     assert changed
     assert all(name.startswith("posterior.") for name in changed)
-    for words in (["evaluate", "--num-samples", "2"], ["log-partition", "--health-sweeps", "20"]):
+    for words in (["evaluate", "--num-samples", "200"], ["log-partition", "--health-sweeps", "20"]):
         assert cli(words[0], tmp_path / "new", *words[1:])[0] == 0
     status, _, err = cli("sample", tmp_path / "new", "--num-rows", "2", "--num-sweeps", "2")
     assert (status, "warning" in err.lower()) == (0, False)  # the course of training is there

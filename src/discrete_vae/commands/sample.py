@@ -73,7 +73,7 @@ def run_sample(
     drawing = _samples(asked, request, [samples, pairs, curves], shown)
 
     def save(what: str, drawing: Drawing, path: Path) -> None:
-        print(f"{what} {figures.save_figure(drawing.picture, path, note=drawing.note)}")
+        print(f"{what} {figures.save_figure(drawing.picture, path, note=request.run.loaded.note)}")
 
     if place is None:
         run.figures_path.mkdir(exist_ok=True)

@@ -55,7 +55,7 @@ def check_kind(kind: str, dataset: DataSplits) -> LikelihoodConfig:
         InvalidInputError: If there is no such likelihood, or it cannot read the data.
     """
     known = _members()
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         names = ", ".join(known)
         raise InvalidInputError(
             "--model.likelihood", f"must be one of {names}", repr(kind), "Choose one of them."
