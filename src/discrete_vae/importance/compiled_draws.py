@@ -30,6 +30,7 @@ from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.posteriors.base import Posterior
 from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
+from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.kernels.sampled_units import Spike, draw_units, spike_of
 from discrete_vae.smoothing.kernels.sampled_units import works as units_work
 
@@ -77,8 +78,8 @@ def _folded_layer(layer: nn.Module) -> FoldedMLP | None:
     return _folded(layer.network) if type(layer) is GaussianNetwork else None
 
 
-@dataclass(frozen=True)
-class _Room:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Room(ShowsShapes):
     """Memory of one call, used again by the next of its size; all (sample, example, column).
 
     Attributes:
