@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from llvmlite import ir
@@ -26,7 +26,6 @@ from discrete_vae.compiled.rows import LANES, SMALLEST_SHARED, block_of, blocks_
 from discrete_vae.compiled.threads import threads_for
 from discrete_vae.compiled.vector_ir import FLOAT32, INT32, INT64, Vector, constant, numbers, splat
 from discrete_vae.compiled.vector_philox import LOW, philox_rounds
-from discrete_vae.records import ShowsShapes
 
 KEY = 0x6469736372657465
 """Key of the words; examples, samples and draws are told apart by the counters."""
@@ -56,8 +55,7 @@ class Made:
 Body = Callable[[list[Vector], list[Vector], list[Vector]], Made]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Keys(ShowsShapes):
+class Keys(NamedTuple):
     """Whose noise it is.
 
     Attributes:
