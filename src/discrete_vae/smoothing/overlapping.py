@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -104,7 +105,9 @@ class OverlappingSmoothing(OneParameterSmoothing):
         """zeta, in [0, 1], at which F(zeta) = rho, and its derivatives by rho, l and the parameter."""
 
     @abstractmethod
-    def _mean(self, zeta: Tensor, logits: Tensor, parameter: Tensor | None) -> tuple[Tensor, Slopes]:
+    def _mean(
+        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes | None]:
         """E[z | zeta, l] and its partial derivatives by zeta, l and the parameter, finite everywhere."""
 
     @abstractmethod
@@ -117,7 +120,7 @@ class OverlappingSmoothing(OneParameterSmoothing):
 
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         (rho, logits), dtype = widened(rho, logits)
-        return _Inverse.apply(rho, logits, self._parameter(), self).to(dtype)
+        return _WithSlopes.apply(rho, logits, self._parameter(), self, self._inverse).to(dtype)
 
     def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
@@ -127,7 +130,7 @@ class OverlappingSmoothing(OneParameterSmoothing):
 
     def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
-        return _Mean.apply(zeta, logits, self._parameter(), self).to(dtype)
+        return _WithSlopes.apply(zeta, logits, self._parameter(), self, self._mean).to(dtype)
 
 
 def ends_excluded(zeta: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,42 +145,27 @@ def _draw_bits(mean: Tensor, generator: torch.Generator | None) -> Tensor:
     return (open_uniform(mean, generator=generator) < mean).to(mean.dtype).add_(mean * 0)
 
 
-class _Inverse(torch.autograd.Function):
-    """zeta = F^-1(rho), with the derivatives of the implicit function."""
+class _WithSlopes(torch.autograd.Function):
+    """A function of (an element, a logit, the transformation's parameter) whose derivatives come with its value.
+
+    The last argument is `_inverse` or `_mean` of the transformation before it.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, rho: Tensor, logits: Tensor, parameter: Tensor | None, smoothing: OverlappingSmoothing
+        ctx: Any,
+        element: Tensor,
+        logits: Tensor,
+        parameter: Tensor | None,
+        smoothing: OverlappingSmoothing,
+        evaluate: Callable[..., tuple[Tensor, Slopes | None]],
     ) -> Tensor:
         """The value; what the backward pass multiplies is worked out here too."""
         inside, excess = _inside(parameter, smoothing)
-        differentiable = any(ctx.needs_input_grad)
-        zeta, slopes = smoothing._inverse(rho, logits, inside, differentiable=differentiable)
+        value, slopes = evaluate(element, logits, inside, differentiable=any(ctx.needs_input_grad))
         if slopes is not None:
             _save(ctx, slopes, excess)
-        return zeta
-
-    @staticmethod
-    @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, gradient: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        """Times the derivatives."""
-        return _times_slopes(ctx, gradient)
-
-
-class _Mean(torch.autograd.Function):
-    """E[z | zeta, l]."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, zeta: Tensor, logits: Tensor, parameter: Tensor | None, smoothing: OverlappingSmoothing
-    ) -> Tensor:
-        """The value; what the backward pass multiplies is worked out here too."""
-        inside, excess = _inside(parameter, smoothing)
-        mean, slopes = smoothing._mean(zeta, logits, inside)
-        _save(ctx, slopes, excess)
-        return mean
+        return value
 
     @staticmethod
     @differentiable_once
@@ -211,4 +199,4 @@ def _times_slopes(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if excess is not None:
             of_parameter = not_outward(of_parameter, excess)
     of_element, of_logits = (None if slope is None else gradient * slope for slope in (by_element, by_logits))
-    return of_element, of_logits, of_parameter, None
+    return of_element, of_logits, of_parameter, None, None

@@ -72,7 +72,9 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
         by_beta = q * (1 - zeta) * e1 - p * zeta * e0 - overlap * (q - rho)
         return zeta, Slopes(by_rho, by_logits, by_beta / density / beta)
 
-    def _mean(self, zeta: Tensor, logits: Tensor, parameter: Tensor | None) -> tuple[Tensor, Slopes]:
+    def _mean(
+        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes]:
         assert parameter is not None
         centred = 2 * zeta - 1
         inside = torch.addcmul(logits, parameter, centred)

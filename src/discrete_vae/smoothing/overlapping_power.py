@@ -92,7 +92,9 @@ class OverlappingPower(OverlappingSmoothing):
         by_logits = p * q * x * (power + torch.expm1(a * log_rest)) / steepness
         return zeta, Slopes(x / steepness, by_logits, None)
 
-    def _mean(self, zeta: Tensor, logits: Tensor, parameter: Tensor | None) -> tuple[Tensor, Slopes]:
+    def _mean(
+        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes]:
         sharpness, largest = 1 - 1 / self.b, torch.finfo(zeta.dtype).max
         rest = 1 - zeta
         # where zeta is rounded to 0 or 1, z is known: the logarithms may be infinite there, the logits not

@@ -36,7 +36,9 @@ class MixtureOfRamps(OverlappingSmoothing):
         by_logits = p * q * zeta * (1 - zeta) / root
         return zeta, Slopes(0.5 / root, by_logits, None)
 
-    def _mean(self, zeta: Tensor, logits: Tensor, parameter: Tensor | None) -> tuple[Tensor, Slopes]:
+    def _mean(
+        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes]:
         p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
         density = (p * (1 - zeta) + q * zeta).clamp_min(torch.finfo(zeta.dtype).tiny)
         off, on = p / density, q / density
