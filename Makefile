@@ -109,7 +109,7 @@ docs: $(STAMP) ## Build the documentation into docs/_build/html; warnings are er
 
 lock: $(UV_STAMP) ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for the newest versions).
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-emit-find-links --extra docs --extra tables --group dev $(LOCK_ARGS) \
+	    --no-emit-index-url --no-emit-find-links --extra docs --extra tables --extra dwave --extra hub --extra tensorboard --group dev $(LOCK_ARGS) \
 	    --output-file requirements.lock pyproject.toml
 
 clean: ## Remove everything that make created, the environment included.
