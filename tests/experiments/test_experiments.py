@@ -40,7 +40,11 @@ def test_the_first_line_describes_the_default_size(name):
     line = (inspect.getdoc(experiment_function(name)) or "").partition("\n")[0]
     short, _, paper = line.partition("; size paper: ")
     model = load_experiment(name).model
-    assert f"RBM {model.prior.num_left} + {model.prior.num_right}, " in short
+    if model.prior.kind == "factorial":
+        assert f"{model.prior.num_units} independent units, " in short
+    else:
+        assert f"RBM {model.prior.num_left} + {model.prior.num_right}, " in short
+    assert ("linear decoder" in short) == (model.decoder.hidden == () and model.hierarchy.kind == "none")
     if model.hierarchy.kind == "none":
         assert short.endswith("no Gaussian layers.")
         return

@@ -21,6 +21,11 @@ _MODULES = {
     "omniglot": "omniglot",
     "caltech101-silhouettes": "caltech101_silhouettes",
     "mnist-static-rbm128": "mnist_static_rbm128",
+    "mnist-static-rbm200": "mnist_static_rbm200",
+    "mnist-static-rbm128-linear": "mnist_static_rbm128_linear",
+    "mnist-static-rbm200-linear": "mnist_static_rbm200_linear",
+    "mnist-static-factorial-prior": "mnist_static_factorial_prior",
+    "mnist-static-factorial": "mnist_static_factorial",
 }
 
 
