@@ -52,7 +52,7 @@ def exact_clean(model, y, flips):
     """E[x | y] of a model with zeta = z, by a sum over all codes and Bayes' rule for each bit."""
     z = all_states(model.prior.num_units).float()
     with torch.no_grad():
-        means = model.likelihood.mean(model._decode(z)).double()
+        means = model.likelihood.mean(model.parameters_of(z)).double()
         log_prior = -model.prior.energy(z).double() - exact_log_partition(model.prior).value
     found = []
     for row in y.double():

@@ -50,7 +50,7 @@ def test_scores_are_those_of_the_enumerated_model():
     z = all_states(5).float()
     with torch.no_grad():
         log_prior = -model.prior.energy(z).double() - log_z
-        given_z = model.likelihood.log_prob(model._decode(z[:, None].expand(-1, 6, -1)), x)
+        given_z = model.likelihood.log_prob(model.parameters_of(z[:, None].expand(-1, 6, -1)), x)
         exact = torch.logsumexp(given_z.double() + log_prior[:, None], 0).numpy()
     found = score_rows(model, x, log_partition=log_z, num_samples=1500)
     assert (np.abs(found.value - exact) < 5 * found.std_error).all()

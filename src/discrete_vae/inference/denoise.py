@@ -97,7 +97,7 @@ def denoise_rows(
         means, weights = [], []
         for number in range(num_draws):
             latents = drawn(model, features, RowNoise(rows, seed, _STREAM, number))
-            mean = model.likelihood.mean(model._decode(latents.decoder_input))
+            mean = model.likelihood.mean(model.parameters_of(latents.decoder_input))
             weight = torch.zeros(len(opened), dtype=torch.float64, device=opened.device)
             if noise is not None:
                 mean, of_noisy = _clean(mean, opened, observed, noise)

@@ -101,7 +101,7 @@ def interpolate(
             bits = torch.where(at < 0.5, ends[0].z, ends[1].z)
             flipped = np.full(num_steps, -1)
         h = _layers(model, ends, zeta)
-        mean = model.likelihood.mean(model._decode(model.hierarchy.decoder_input(zeta, h)))
+        mean = model.likelihood.mean(model.parameters_of(model.hierarchy.decoder_input(zeta, h)))
         energy = model.prior.compute_energy(bits.to(model.prior.bias.dtype)).double()
     shown = model._finite("the decoder's mean", mean)
     return LatentPath(

@@ -65,7 +65,7 @@ def reconstruct_rows(
         for number in range(num_draws):
             noise = RowNoise(rows, seed, _STREAM, number)
             latents = most_probable(model, features) if code else drawn(model, features, noise)
-            parameters = model._decode(latents.decoder_input)
+            parameters = model.parameters_of(latents.decoder_input)
             total = total + read_out(model, parameters, statistic, list(rows), seed).float()
         return {"x": total / num_draws}
 

@@ -16,6 +16,7 @@ from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.inference.batches import Report, check_examples, check_numbers, in_batches
 from discrete_vae.inference.row_noise import RowNoise
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.objectives.bound import Batch, bound_parts
 
 _STREAM = 0x73636F72
 _REPAIR = "Give log Z in nats, from estimate_log_partition."
@@ -149,8 +150,8 @@ def elbo_rows(
         draws = []
         for number in range(num_samples):
             noise = RowNoise(rows, seed, _STREAM, number)
-            parts = model.elbo_parts(opened, observed, None, generator=noise)  # pyright: ignore[reportArgumentType]
-            reconstruction, relative, continuous = (part.double() for part in parts)
+            bound = bound_parts(model, Batch(opened, observed, None, generator=noise))  # pyright: ignore[reportArgumentType]
+            reconstruction, relative, continuous = (part.double() for part in bound)
             draws.append(reconstruction - relative - continuous - log_partition)
         values = torch.stack(draws)
         error = values.std(0) / math.sqrt(num_samples) if num_samples > 1 else values[0] * math.nan
