@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+import torch
 
 import discrete_vae as dv
 from discrete_vae.config import (
@@ -30,7 +30,7 @@ def inference_calls() -> list[Call]:
     return [
         right_call(
             "encode_rows",
-            lambda **k: dv.encode_rows(model, draw=True, **k).zeta,
+            lambda **k: torch.from_numpy(dv.encode_rows(model, draw=True, **k).zeta),
             x=x,
             **batches,
             _gaps=("x",),
@@ -39,7 +39,7 @@ def inference_calls() -> list[Call]:
         ),
         right_call(
             "reconstruct_rows",
-            lambda **k: dv.reconstruct_rows(model, **k),
+            lambda **k: torch.from_numpy(dv.reconstruct_rows(model, **k)),
             x=x,
             statistic="mean",
             num_draws=2,
@@ -50,7 +50,7 @@ def inference_calls() -> list[Call]:
         ),
         right_call(
             "denoise_rows",
-            lambda **k: dv.denoise_rows(model, **k),
+            lambda **k: torch.from_numpy(dv.denoise_rows(model, **k)),
             x=x,
             noise=0.1,
             num_draws=2,
@@ -61,7 +61,7 @@ def inference_calls() -> list[Call]:
         ),
         right_call(
             "score_rows",
-            lambda **k: dv.score_rows(model, **k).value,
+            lambda **k: torch.from_numpy(dv.score_rows(model, **k).value),
             x=x,
             log_partition=5.0,
             num_samples=3,
@@ -73,7 +73,7 @@ def inference_calls() -> list[Call]:
         ),
         right_call(
             "elbo_rows",
-            lambda **k: dv.elbo_rows(model, **k).value,
+            lambda **k: torch.from_numpy(dv.elbo_rows(model, **k).value),
             x=x,
             log_partition=5.0,
             num_samples=3,
@@ -84,7 +84,7 @@ def inference_calls() -> list[Call]:
         ),
         right_call(
             "interpolate",
-            lambda **k: dv.interpolate(model, **k).mean,
+            lambda **k: torch.from_numpy(dv.interpolate(model, **k).mean),
             start=x[:1],
             end=x[1:2],
             path="straight",
@@ -94,8 +94,9 @@ def inference_calls() -> list[Call]:
         ),
         right_call(
             "p_values",
-            dv.p_values,
-            scores=np.array([-1.0, 2.0]),
-            reference=np.array([0.0, 1.0, 2.0]),
+            lambda **k: torch.from_numpy(dv.p_values(**k)),
+            scores=[-1.0, 2.0],
+            reference=[0.0, 1.0, 2.0],
+            _sizes=("scores", "reference"),
         ),
     ]
