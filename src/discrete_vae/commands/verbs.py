@@ -29,6 +29,11 @@ VERBS = {
         "sample:run_sample",
         "pictures: samples along the chains, reconstructions, course of training",
     ),
+    "encode": ("encode:run_encode", "codes of examples: bits, probabilities, continuous layers"),
+    "score": ("score:run_score", "log-likelihood or ELBO of each example, and p-values: an anomaly score"),
+    "reconstruct": ("reconstruct:run_reconstruct", "examples as the model gives them back"),
+    "denoise": ("denoise:run_denoise", "examples freed of noise"),
+    "interpolate": ("interpolate:run_interpolate", "a path of codes between examples, a bit at a time"),
     "figure": ("figure:run_figure", "one figure by name, with a table of its numbers"),
     "cite": ("cite:run_cite", "BibTeX of the papers behind a run or an experiment"),
 }
@@ -148,7 +153,8 @@ def _no_value(option: str, received: str, ctx: click.Context) -> InvalidInputErr
 def _in_house_form(error: click.UsageError, ctx: click.Context, words: Sequence[str]) -> InvalidInputError:
     see = f"See {ctx.command_path} --help."
     if isinstance(error, click.MissingParameter) and error.param is not None:
-        name = error.param.make_metavar(ctx)
+        option = isinstance(error.param, click.Option)
+        name = error.param.opts[-1] if option else error.param.make_metavar(ctx)
         return InvalidInputError(name, "must be given", "nothing", see)
     if isinstance(error, click.NoSuchOption):
         return _no_such_option(error, ctx)
