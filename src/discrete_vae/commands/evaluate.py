@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from discrete_vae.commands.options import data_dir_option, one_of, option, whole_number
+from discrete_vae.commands.progress import examples_progress
 from discrete_vae.commands.trained import EXPLAINED, AskedRun, keep, takes_run
 from discrete_vae.commands.verbs import verb
-
-if TYPE_CHECKING:
-    pass
 
 
 @verb("evaluate", EXPLAINED)
@@ -77,7 +72,7 @@ def _evaluate(
     warn_of_other_data(run, dataset)
     indices = chosen_test_examples(len(dataset.test), config.num_examples, argument="--num-examples")
     say_device(asked.device)
-    with _progress(len(indices), shown=rank() == 0) as report:
+    with examples_progress(len(indices), "log-likelihood") as progress:
         result = evaluate_model(
             loaded.model,
             dataset.test[indices].to(asked.device),
@@ -85,7 +80,7 @@ def _evaluate(
             chains=loaded.chains.step(config.num_chain_sweeps),
             train=dataset.train,
             indices=indices.tolist(),
-            report=report,
+            report=lambda done, mean: progress(done, f"{mean:.2f} nats"),
         )
     if rank() > 0:
         return 0
@@ -100,21 +95,3 @@ def _evaluate(
             print(f"Written to {path}")
     print(f"Next: dvae sample {run.path}")
     return 0
-
-
-@contextmanager
-def _progress(total: int, *, shown: bool) -> Iterator[Callable[[int, float], None]]:
-    """A bar on a terminal, and what moves it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(file=sys.stderr)
-    words = TextColumn("{task.description}"), TextColumn("{task.fields[status]}")
-    columns = (words[0], BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True), words[1])
-    with Progress(
-        *columns, console=console, disable=not (shown and console.is_terminal), transient=True
-    ) as bar:
-        task = bar.add_task("log Z", total=total, status="")
-        yield lambda done, mean: bar.update(
-            task, description="log-likelihood", completed=done, status=f"{mean:.2f} nats"
-        )

@@ -19,7 +19,7 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none"})
 _SEPARATORS = ",;\t"
 
 
-def read_csv(path: Path, *, label_column: str | None = None) -> Table:
+def read_csv(path: Path, *, label_column: str | None = None, label_needed: bool = True) -> Table:
     r"""Read a table of numbers.
 
     The first line names the columns. Cells are separated by commas, semicolons or tabs, whichever is most frequent in
@@ -29,6 +29,7 @@ def read_csv(path: Path, *, label_column: str | None = None) -> Table:
     Args:
         path: The file, in UTF-8.
         label_column: The column that holds labels, numbers or words, and is no feature; None means none does.
+        label_needed: Whether a file without that column is refused.
 
     Raises:
         InvalidInputError: If the file is missing or no such table, or has no such column; names the line and the
@@ -46,7 +47,7 @@ def read_csv(path: Path, *, label_column: str | None = None) -> Table:
     check_is_file(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return _read(path, iter(_separated(file)), label_column)
+            return _read(path, iter(_separated(file)), label_column, label_needed)
     except UnicodeDecodeError:
         repair = "Save it as CSV in UTF-8."
         raise InvalidInputError(str(path), "must be text in UTF-8", "other bytes", repair) from None
@@ -70,10 +71,12 @@ def _separated(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num + 1, cells
 
 
-def _read(path: Path, lines: Iterator[tuple[int, list[str]]], label_column: str | None) -> Table:
+def _read(
+    path: Path, lines: Iterator[tuple[int, list[str]]], label_column: str | None, label_needed: bool
+) -> Table:
     _, header = next(lines)
     named = check_columns(path, tuple(name.strip() for name in header))
-    label = label_index(path, named, label_column)
+    label = label_index(path, named, label_column, needed=label_needed)
     columns = tuple(name for name in named if name != label_column)
     values, labels, count = array("d"), [], 0
     for number, cells in lines:

@@ -20,8 +20,6 @@ from discrete_vae.memory import allocating, check_memory
 from discrete_vae.paths import user_path
 from discrete_vae.runs.checksums import sha256_file
 
-_SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
-
 
 def load_file(
     *,
@@ -82,7 +80,7 @@ def load_file(
         # a float32 copy of all, and a second one where examples are shuffled
         needed = 4 * sum(array.size for array in found.examples.values()) * (1 + (len(found.examples) < 3))
         check_memory(str(file), needed, repair, what="for its values in float32")
-        event_shape = _event_shape(found)
+        event_shape = found.event_shape
         parts = {
             part: as_float32(found.names[part], array, found.columns)
             for part, array in found.examples.items()
@@ -120,26 +118,6 @@ def load_file(
             labels=labels,
         )
         return binarized(dataset, seed=binarization_seed) if binarize else dataset
-
-
-def _event_shape(found: OwnArrays) -> tuple[int, ...]:
-    """Shape of an example, the same in all arrays: (feature,), or (channel, row, column)."""
-    first = next(iter(found.examples.values()))
-    for part, array in found.examples.items():
-        name = found.names[part]
-        if array.ndim not in _SHAPES:
-            *others, last = _SHAPES.values()
-            rule = f"must be {', '.join(others)} or {last}"
-            raise InvalidInputError(name, rule, f"shape {array.shape}", "Reshape the array.")
-        if array.size == 0:
-            rule = "must hold at least one example and feature"
-            raise InvalidInputError(name, rule, f"shape {array.shape}", "Fill it.")
-        if array.shape[1:] != first.shape[1:]:
-            rule = f"must have examples of shape {first.shape[1:]}, as {next(iter(found.examples))!r} has"
-            repair = "Give all parts the same features."
-            raise InvalidInputError(name, rule, f"shape {array.shape[1:]}", repair)
-    shape = first.shape[1:]
-    return (1, *shape) if len(shape) == 2 else shape
 
 
 def _cut(

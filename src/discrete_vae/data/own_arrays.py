@@ -20,6 +20,7 @@ WHOLE = "whole"
 _NAMES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
 _LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _NAMES}
 _WHOLE_LABELS = ("y", "labels")
+_SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
 _PARTITIONS = ({"train", "valid", "test"}, {"train", "test"})
 
 
@@ -39,13 +40,38 @@ class OwnArrays:
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
 
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of an example, the same in all arrays: (feature,), or (channel, row, column).
 
-def read_own_arrays(file: Path, *, label_column: str | None = None) -> OwnArrays:
+        Raises:
+            InvalidInputError: If an array has no such shape, is empty, or has another one than the first.
+        """
+        first = next(iter(self.examples.values()))
+        for part, array in self.examples.items():
+            name = self.names[part]
+            if array.ndim not in _SHAPES:
+                *others, last = _SHAPES.values()
+                rule = f"must be {', '.join(others)} or {last}"
+                raise InvalidInputError(name, rule, f"shape {array.shape}", "Reshape the array.")
+            if array.size == 0:
+                rule = "must hold at least one example and feature"
+                raise InvalidInputError(name, rule, f"shape {array.shape}", "Fill it.")
+            if array.shape[1:] != first.shape[1:]:
+                rule = f"must have examples of shape {first.shape[1:]}, as {next(iter(self.examples))!r} has"
+                repair = "Give all parts the same features."
+                raise InvalidInputError(name, rule, f"shape {array.shape[1:]}", repair)
+        shape = first.shape[1:]
+        return (1, *shape) if len(shape) == 2 else shape
+
+
+def read_own_arrays(file: Path, *, label_column: str | None = None, label_needed: bool = True) -> OwnArrays:
     """Read a .npy, .npz, .csv or .parquet file.
 
     Args:
         file: The file.
         label_column: The column of a table that holds labels; None means none does.
+        label_needed: Whether a file without that column is refused.
 
     Raises:
         InvalidInputError: If the file has another ending, cannot be read, holds other arrays than it may, or has no
@@ -56,10 +82,10 @@ def read_own_arrays(file: Path, *, label_column: str | None = None) -> OwnArrays
         rule = f"must name a {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]} file"
         raise InvalidInputError("path", rule, str(file), repair)
     if file.suffix.lower() in _TABLES:
-        table = _TABLES[file.suffix.lower()](file, label_column=label_column)
+        table = _TABLES[file.suffix.lower()](file, label_column=label_column, label_needed=label_needed)
         labels = {} if table.labels is None else {WHOLE: table.labels}
         return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, labels, table.columns)
-    if label_column is not None:
+    if label_column is not None and label_needed:
         rule, repair = (
             f"needs a {' or '.join(_TABLES)} file",
             "Leave it out; a .npz file has labels as y or y_train.",

@@ -16,12 +16,13 @@ from discrete_vae.errors import InvalidInputError
 Columns = Iterable[tuple[str, np.ndarray]]
 
 
-def read_parquet(path: Path, *, label_column: str | None = None) -> Table:
+def read_parquet(path: Path, *, label_column: str | None = None, label_needed: bool = True) -> Table:
     """Read a table of numbers; nulls and NaN are missing values.
 
     Args:
         path: The file.
         label_column: The column that holds labels, numbers or words, and is no feature; None means none does.
+        label_needed: Whether a file without that column is refused.
 
     Raises:
         InvalidInputError: If there is no such column, neither pyarrow nor pandas is installed, the file cannot be
@@ -38,7 +39,8 @@ def read_parquet(path: Path, *, label_column: str | None = None) -> Table:
         received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
         repair = "The file is damaged or of another format: copy or write it again."
         raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
-    label = label_index(path, check_columns(path, tuple(name for name, _ in found)), label_column)
+    named = check_columns(path, tuple(name for name, _ in found))
+    label = label_index(path, named, label_column, needed=label_needed)
     labels = None if label is None else _labels(found.pop(label)[1])
     values = [_numbers(path, name, column) for name, column in found]
     stacked = np.stack(values, axis=1) if values else np.empty((0, 0))

@@ -58,11 +58,13 @@ def check_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns
 
 
-def label_index(path: Path, columns: tuple[str, ...], label_column: str | None) -> int | None:
+def label_index(
+    path: Path, columns: tuple[str, ...], label_column: str | None, *, needed: bool = True
+) -> int | None:
     """The place of the labels' column; None without one.
 
     Raises:
-        InvalidInputError: If there is no column of that name.
+        InvalidInputError: If there is no column of that name although it is needed.
 
     Examples:
         >>> label_index(Path("x.csv"), ("width", "kind"), "kind")
@@ -70,6 +72,8 @@ def label_index(path: Path, columns: tuple[str, ...], label_column: str | None) 
     """
     if label_column is None or label_column in columns:
         return None if label_column is None else columns.index(label_column)
+    if not needed:
+        return None
     shown = ", ".join(repr(name[:40]) for name in columns[:5]) + ", ..." * (len(columns) > 5)
     rule = f"must be the name of a column of {path}"
     raise InvalidInputError("label_column", rule, repr(label_column)[:80], f"Its columns are {shown}.")

@@ -9,9 +9,10 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 TEMPORARY_PREFIX = ".tmp-"
 _ABANDONED_SECONDS = 24 * 3600.0  # a write takes seconds
@@ -46,11 +47,31 @@ def write_bytes(path: Path, content: bytes) -> None:
         ...     [(entry.name, entry.read_bytes()) for entry in Path(folder).iterdir()]
         [('a.bin', b'12')]
     """
+    write_stream(path, lambda file: file.write(content))
+
+
+def write_stream(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
+    """Write a file as `write_bytes` does, piece by piece.
+
+    Args:
+        path: The file; its folder exists.
+        fill: Writes the content to the file that it is given, which can seek.
+
+    Raises:
+        OSError: See `write_bytes`.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_stream(Path(folder, "a.bin"), lambda file: file.writelines([b"1", b"2"]))
+        ...     Path(folder, "a.bin").read_bytes()
+        b'12'
+    """
     temporary = _temporary_beside(path)
     with naming(path):
         try:
             with temporary.open("xb") as file:
-                file.write(content)
+                fill(file)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import user_path
-from discrete_vae.runs.atomic import write_bytes
-from discrete_vae.runs.writable import check_writable, unwritable
+from discrete_vae.runs.output_file import OutputFile
 
 _ENDINGS = (".csv", ".npz")
-_REPAIR = "Free space, check permissions, or give another {}."
 
 
 def check_columns_path(argument: str, path: str | Path) -> Path:
@@ -28,12 +22,7 @@ def check_columns_path(argument: str, path: str | Path) -> Path:
     Raises:
         InvalidInputError: If it has another ending than .csv and .npz, or cannot be written.
     """
-    file = user_path(argument, path)
-    if file.suffix.lower() not in _ENDINGS:
-        rule = f"must end in one of {', '.join(_ENDINGS)}"
-        raise InvalidInputError(argument, rule, repr(str(path)), "Add .csv to it.")
-    check_writable(file, repair=_REPAIR.format(argument))
-    return file
+    return OutputFile(path, argument=argument, endings=_ENDINGS).path
 
 
 def write_columns(path: str | Path, columns: Mapping[str, np.ndarray], *, argument: str = "path") -> Path:
@@ -59,19 +48,4 @@ def write_columns(path: str | Path, columns: Mapping[str, np.ndarray], *, argume
         0,-9.5
         1,-9.0
     """
-    file = check_columns_path(argument, path)
-    content = io.BytesIO()
-    if file.suffix.lower() == ".npz":
-        np.savez(content, allow_pickle=False, **columns)
-    else:
-        table = io.StringIO()
-        writer = csv.writer(table, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-        content.write(table.getvalue().encode())
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(file, content.getvalue())
-    except OSError as error:
-        raise unwritable(file, error, _REPAIR.format(argument)) from None
-    return file
+    return OutputFile(path, argument=argument, endings=_ENDINGS).write(columns)

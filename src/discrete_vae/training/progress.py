@@ -25,16 +25,25 @@ class TrainingProgress:
         num_steps: Steps of the whole run.
         console: Where to write; None means standard error.
         what: What is done, for the bar.
+        unit: What is counted, for the line about the time.
+        transient: Whether the bar goes when all is done.
     """
 
     def __init__(
-        self, first_step: int, num_steps: int, console: Console | None = None, *, what: str = "training"
+        self,
+        first_step: int,
+        num_steps: int,
+        console: Console | None = None,
+        *,
+        what: str = "training",
+        unit: str = "steps",
+        transient: bool = False,
     ) -> None:
         self._console = console or Console(file=sys.stderr, soft_wrap=True)
-        self._first_step, self._num_steps = first_step, num_steps
+        self._first_step, self._num_steps, self._unit = first_step, num_steps, unit
         self._start = time.monotonic()
         self._first_advance: tuple[int, float] | None = None
-        self._estimated = False
+        self._estimated, self._status = False, ""
         self._bar: Progress | None = None
         if self._console.is_terminal:
             columns = (
@@ -44,7 +53,7 @@ class TrainingProgress:
                 TimeRemainingColumn(compact=True),
                 TextColumn("{task.fields[status]}"),
             )
-            self._bar = Progress(*columns, console=self._console)
+            self._bar = Progress(*columns, console=self._console, transient=transient)
             self._task = self._bar.add_task(what, total=num_steps, completed=first_step, status="")
 
     def __enter__(self) -> Self:
@@ -58,10 +67,11 @@ class TrainingProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def advance(self, step: int) -> None:
-        """Show that a number of steps is done."""
+    def advance(self, step: int, status: str | None = None) -> None:
+        """Show that a number of steps is done; a bar has room for a few words beside it."""
         if self._bar is not None:
-            self._bar.update(self._task, completed=step)
+            self._status = self._status if status is None else status
+            self._bar.update(self._task, completed=step, status=self._status)
         elif not self._estimated:
             self._estimate(step)
 
@@ -77,12 +87,13 @@ class TrainingProgress:
         self._estimated = True
         left = (now - start) / (step - first) * (self._num_steps - step)
         if left > _WORTH_SAYING:
-            self.note(f"about {in_words(left)} for the {self._num_steps - step:,} steps to come")
+            self.note(f"about {in_words(left)} for the {self._num_steps - step:,} {self._unit} to come")
 
     def show(self, step: int, epoch: float | None, values: Mapping[str, float]) -> None:
         """Show metrics: beside the bar, or as a line of their own, which says the epoch where there is one."""
         text = "  ".join(_shown(name, value) for name, value in values.items())
         if self._bar is not None:
+            self._status = text
             self._bar.update(self._task, completed=step, status=text)
             return
         done = step - self._first_step

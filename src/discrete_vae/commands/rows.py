@@ -1,0 +1,127 @@
+"""What the verbs share that take examples through a trained model: where these come from, and where results go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discrete_vae.commands.options import data_dir_option, one_of, option, together, whole_number
+from discrete_vae.commands.trained import AskedRun, takes_run
+
+if TYPE_CHECKING:
+    from discrete_vae.data.rows import Rows
+    from discrete_vae.runs.output_file import OutputFile
+    from discrete_vae.training.load import LoadedRun
+
+OPTIONS = together(
+    option(
+        "--data FILE",
+        "examples to read, a .npy, .npz, .csv or .parquet file as for training; default: the run's own test part",
+    ),
+    option(
+        "--part train|valid|test",
+        "which part of the run's own data, or of a .npz file that has parts; default: test",
+        one_of("train", "valid", "test"),
+    ),
+    option(
+        "--label-column NAME",
+        "column of the file that holds labels and is no feature; default: the run's, if the file has it",
+    ),
+    option("--num-examples N", "a fixed random choice of N examples; default: all", whole_number()),
+    data_dir_option,
+)
+
+
+@dataclass(frozen=True)
+class AskedRows:
+    """The examples that the command line names.
+
+    Attributes:
+        data: A file; None is the run's own data.
+        part: Which part of them.
+        label_column: The column of labels.
+        num_examples: How many; None is all.
+        data_dir: The folder of the data sets.
+    """
+
+    data: str | None
+    part: str | None
+    label_column: str | None
+    num_examples: int | None
+    data_dir: str | None
+
+    def output(self, out: str | None, *, argument: str = "--out", **more: Any) -> OutputFile | None:
+        """Where a result goes, checked before the work; None where it goes nowhere.
+
+        Args:
+            out: The file.
+            argument: What messages call it.
+            more: Further keywords of `OutputFile`.
+
+        Raises:
+            InvalidInputError: If it cannot be written.
+        """
+        from discrete_vae.distributed import compute_on_rank_zero
+        from discrete_vae.runs.output_file import OutputFile
+
+        if out is None:
+            return None
+        inputs: Sequence[str] = () if self.data is None else (self.data,)
+        return compute_on_rank_zero(lambda: OutputFile(out, argument=argument, inputs=inputs, **more))
+
+    def read(self, asked: AskedRun, loaded: LoadedRun, *, missing: bool | None = None) -> Rows:
+        """Read them, and say what they are.
+
+        Args:
+            asked: The run.
+            loaded: What was loaded of it.
+            missing: Whether values may be missing; None is what the model says.
+
+        Raises:
+            InvalidInputError: If they cannot be read, or the model cannot read them.
+        """
+        from discrete_vae.inference.run_rows import rows_of_run
+
+        return rows_of_run(
+            asked.directory,
+            loaded,
+            self.data,
+            part=self.part,
+            label_column=self.label_column,
+            num_examples=self.num_examples,
+            missing=missing,
+            data_dir=self.data_dir,
+        )
+
+
+def takes_rows(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb a trained run, as its argument `asked`, and examples for it, as its argument `rows`.
+
+    The processes of torchrun share the work; the verb prints and writes in the first one alone.
+    """
+
+    @wraps(function)
+    def run(asked: AskedRun, **given: Any) -> int:
+        from discrete_vae.distributed import process_group
+
+        source = AskedRows(**{name: given.pop(name) for name in AskedRows.__dataclass_fields__})
+        with process_group():
+            return function(asked, source, **given)
+
+    return takes_run(OPTIONS(run))
+
+
+def headline(asked: AskedRun, loaded: LoadedRun, rows: Rows) -> str:
+    """The run, its checkpoint and the examples, for the first line that a verb prints."""
+    what = f"{asked.directory.path}, checkpoint of step {loaded.step}; {rows.name.rstrip(',')}: {len(rows)} examples"
+    if rows.binarized:
+        what += "\nValues between 0 and 1 are read as probabilities: bits were drawn with them, once."
+    return what
+
+
+def say_written(path: Path) -> None:
+    """Say where a result is."""
+    print(f"Written to {path}")

@@ -1,0 +1,79 @@
+"""The examples that a run's model is to be used on: its own test part, or a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from discrete_vae.config import FileDataConfig, instantiate
+from discrete_vae.data.chosen import chosen_test_examples
+from discrete_vae.data.rows import Rows, read_rows, rows_of_part
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.load import LoadedRun
+from discrete_vae.training.run import warn_of_other_data
+
+
+def rows_of_run(
+    run: RunDirectory,
+    loaded: LoadedRun,
+    data: str | Path | None = None,
+    *,
+    part: str | None = None,
+    label_column: str | None = None,
+    num_examples: int | None = None,
+    missing: bool | None = None,
+    data_dir: str | Path | None = None,
+    argument: str = "--data",
+) -> Rows:
+    """Read examples as the run's training read its own.
+
+    Args:
+        run: The run.
+        loaded: What `discrete_vae.load_run` made of it.
+        data: A file; None takes the run's own data.
+        part: "train", "valid" or "test" of the run's own data, or of a .npz file that has parts; None is test.
+        label_column: The column of a table that holds labels; None is that of the run's data, if a file has it.
+        num_examples: A fixed random choice of so many; None takes all.
+        missing: Whether values may be missing; None is what the model says.
+        data_dir: Folder of the published data sets.
+        argument: What messages call the file.
+
+    Raises:
+        InvalidInputError: If they cannot be read, or the model cannot read them; if there are fewer than asked for.
+
+    Warns:
+        UserWarning: If the run's own data are not those that it was trained on.
+    """
+    of_run = loaded.config.data
+    if data is None:
+        if label_column is not None:
+            repair = "Leave it out: the run's config names that of its own data."
+            raise InvalidInputError("--label-column", f"needs {argument}", repr(label_column)[:80], repair)
+        dataset = instantiate(of_run, data_dir=data_dir)
+        warn_of_other_data(run, dataset)
+        rows = rows_of_part(dataset, part or "test")
+    else:
+        is_file = isinstance(of_run, FileDataConfig)
+        rows = read_rows(
+            data,
+            loaded.config.model,
+            part=part,
+            columns=_known_columns(run),
+            label_column=label_column or (of_run.label_column if is_file else None),
+            label_needed=label_column is not None,
+            binarization_seed=getattr(of_run, "binarization_seed", 0),
+            missing=missing,
+            argument=argument,
+        )
+    if num_examples is None:
+        return rows
+    return rows.chosen(chosen_test_examples(len(rows), num_examples, argument="--num-examples"))
+
+
+def _known_columns(run: RunDirectory) -> tuple[str, ...]:
+    """Names of the features that a run was trained on; none where they have none, or nothing is kept of them."""
+    names = run.read_environment().get("data", {}).get("columns") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        rule, repair = "must hold names as data.columns", "Restore it from a copy."
+        raise InvalidInputError(str(run.environment_path), rule, f"{names!r}"[:80], repair)
+    return tuple(names)

@@ -1,0 +1,159 @@
+"""A file that the user names for arrays: .npz, .npy, .csv or .parquet, by its ending."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
+from discrete_vae.runs.atomic import write_stream
+from discrete_vae.runs.writable import check_writable, unwritable
+
+ENDINGS = (".npz", ".npy", ".csv", ".parquet")
+_BLOCK = 4096  # rows of a table that are text at the same time
+
+
+class OutputFile:
+    """Where arrays go, checked before the work that they take.
+
+    A file is there whole or not at all. Folders that do not exist are made when it is written.
+
+    Args:
+        path: The file; ``~`` is the home directory.
+        argument: What messages call it.
+        endings: Those that it may have.
+        inputs: Files that are read, none of which it may replace.
+
+    Attributes:
+        path: The file.
+
+    Raises:
+        InvalidInputError: If it has another ending, is one of the inputs, cannot be written, or needs a library that is
+            not installed.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = OutputFile(f"{folder}/a.csv").write(
+        ...         {"bits": np.array([[0, 1], [1, 1]])}, columns={"bit 0": [0, 1], "bit 1": [1, 1]}
+        ...     )
+        ...     print(path.read_text())
+        bit 0,bit 1
+        0,1
+        1,1
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        argument: str = "--out",
+        endings: Sequence[str] = ENDINGS,
+        inputs: Sequence[str | Path] = (),
+    ) -> None:
+        self.path = user_path(argument, path)
+        self._repair = f"Free space, check permissions, or give another {argument}."
+        if self.ending not in endings:
+            name = Path(path).name
+            repair = f"Did you mean {name + endings[0] if name else 'x' + endings[0]}?"
+            raise InvalidInputError(
+                argument, f"must end in one of {', '.join(endings)}", repr(str(path)), repair
+            )
+        if any(self._is(Path(other)) for other in inputs):
+            rule, repair = "must be another file than the one that is read", "Give another name."
+            raise InvalidInputError(argument, rule, repr(str(path)), repair)
+        if self.ending == ".parquet":
+            _pyarrow(argument, self.path)
+        check_writable(self.path, repair=self._repair)
+
+    @property
+    def ending(self) -> str:
+        """Its ending, in small letters."""
+        return self.path.suffix.lower()
+
+    def write(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        *,
+        array: np.ndarray | None = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Write what the ending has room for.
+
+        Args:
+            arrays: What a .npz file holds.
+            array: What a .npy file holds; None is the one array that there is, or the columns side by side.
+            columns: What a table (.csv, .parquet) holds, (row,) arrays of one length; None takes arrays.
+
+        Returns:
+            The path.
+
+        Raises:
+            InvalidInputError: If the file cannot be written.
+        """
+        table = {name: np.asarray(column) for name, column in (columns or arrays).items()}
+        fill = {
+            ".npz": lambda file: np.savez(file, allow_pickle=False, **arrays),
+            ".npy": lambda file: np.save(file, _single(array, arrays, table), allow_pickle=False),
+            ".csv": lambda file: _fill_csv(file, table),
+            ".parquet": lambda file: _fill_parquet(file, table),
+        }[self.ending]
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_stream(self.path, fill)
+        except OSError as error:
+            raise unwritable(self.path, error, self._repair) from None
+        return self.path
+
+    def _is(self, other: Path) -> bool:
+        try:
+            return self.path.samefile(other)
+        except OSError:  # one of them is not there
+            return False
+
+
+def _single(
+    array: np.ndarray | None, arrays: Mapping[str, np.ndarray], table: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    if array is not None:
+        return array
+    return next(iter(arrays.values())) if len(arrays) == 1 else np.stack(list(table.values()), axis=-1)
+
+
+def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    length = max((len(column) for column in table.values()), default=0)
+    for first in range(0, length, _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        writer.writerows(zip(*(_printed(column[rows]) for column in table.values()), strict=True))
+    text.detach()
+
+
+def _printed(column: np.ndarray) -> list[Any]:
+    """Values as a table shows them: all digits that their type has, and no more."""
+    narrow = column.dtype.kind == "f" and column.dtype.itemsize < 8
+    return [float(word) for word in column.astype(np.str_)] if narrow else column.tolist()
+
+
+def _fill_parquet(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
+    pyarrow, parquet = (importlib.import_module(name) for name in ("pyarrow", "pyarrow.parquet"))
+    parquet.write_table(pyarrow.table(dict(table)), file)
+
+
+def _pyarrow(argument: str, path: Path) -> None:
+    """Check that the library is there."""
+    try:
+        importlib.import_module("pyarrow.parquet")
+    except ModuleNotFoundError:
+        repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
+        received = f"{str(path)!r}, and it is not installed"
+        raise InvalidInputError(argument, "needs pyarrow for a .parquet file", received, repair) from None

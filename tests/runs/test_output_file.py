@@ -1,0 +1,74 @@
+"""Files that a user names for arrays: by ending, whole or not at all, never over what is read."""
+
+import numpy as np
+import pytest
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.output_file import OutputFile
+
+ARRAYS = {"bits": np.array([[0, 1], [1, 1]], np.uint8), "score": np.array([-1.5, np.nan])}
+COLUMNS = {"first": ARRAYS["bits"][:, 0], 'se"cond, ζ': np.array([0.1, 1e-10], np.float32)}
+
+
+def test_each_ending_has_its_form(tmp_path):
+    for ending in (".npz", ".npy", ".csv", ".parquet", ".CSV"):
+        if ending == ".parquet":
+            pytest.importorskip("pyarrow", reason="pyarrow is in the extra 'tables'")
+        path = OutputFile(tmp_path / "new" / f"a{ending}").write(
+            ARRAYS, array=ARRAYS["bits"], columns=COLUMNS
+        )
+        assert path.exists()
+    folder = tmp_path / "new"
+    with np.load(folder / "a.npz") as found:
+        assert {name: found[name].dtype for name in found} == {n: a.dtype for n, a in ARRAYS.items()}
+        np.testing.assert_array_equal(found["bits"], ARRAYS["bits"])
+    np.testing.assert_array_equal(np.load(folder / "a.npy"), ARRAYS["bits"])
+    assert (folder / "a.csv").read_text() == (folder / "a.CSV").read_text()
+    assert (folder / "a.csv").read_text() == 'first,"se""cond, ζ"\n0,0.1\n1,1e-10\n'
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is in the extra 'tables'")
+    assert parquet.read_table(folder / "a.parquet").to_pydict()["first"] == [0, 1]
+
+
+def test_a_table_longer_than_a_block_is_whole(tmp_path):
+    values = np.arange(10_000)
+    path = OutputFile(tmp_path / "a.csv").write({"a": values, "b": -values})
+    assert path.read_text().splitlines()[1:] == [f"{value},{-value}" for value in values]
+
+
+def test_columns_alone_make_an_array_side_by_side(tmp_path):
+    path = OutputFile(tmp_path / "a.npy").write({"a": np.arange(2), "b": np.array([0.5, 1.0])})
+    np.testing.assert_array_equal(np.load(path), [[0, 0.5], [1, 1]])
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.npz.bak", ".npz"])
+def test_other_endings_are_refused(tmp_path, name):
+    with pytest.raises(InvalidInputError, match="--out must end in one of .npz, .npy, .csv, .parquet"):
+        OutputFile(tmp_path / name)
+
+
+def test_what_is_read_is_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    with pytest.raises(InvalidInputError, match="--out must be another file than the one that is read"):
+        OutputFile(tmp_path / "a.csv", inputs=["b.csv", "a.csv"])
+    OutputFile(tmp_path / "b.csv", inputs=["a.csv", "b.csv"])  # there is none yet
+
+
+def test_a_failure_leaves_the_old_file(tmp_path):
+    file = OutputFile(tmp_path / "a.csv")
+    file.write({"a": np.arange(2)})
+    with pytest.raises(ValueError, match="zip"):
+        file.write({"a": np.arange(2), "b": np.arange(3)})
+    assert file.path.read_text() == "a\n0\n1\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInputError, match="must be writable"):
+        OutputFile(tmp_path / "file" / "a.csv")
+
+
+def test_a_missing_library_is_named(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(InvalidInputError, match="needs pyarrow .* pip install 'discrete-vae\\[tables\\]'"):
+        OutputFile(tmp_path / "a.parquet")
