@@ -29,6 +29,12 @@ VERBS = {
         "sample:run_sample",
         "pictures: samples along the chains, reconstructions, course of training",
     ),
+    "impute": ("impute:run_impute", "gaps in examples filled by what the model makes of the rest"),
+    "generate": (
+        "generate:run_generate",
+        "new examples: of the prior, with units or fields set, or of classes",
+    ),
+    "neighbors": ("neighbors:run_neighbors", "examples whose codes are nearest, by Hamming distance"),
     "figure": ("figure:run_figure", "one figure by name, with a table of its numbers"),
 }
 """Where a verb's function is, with its options beside it, and what the verb gives."""
