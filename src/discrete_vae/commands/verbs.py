@@ -29,6 +29,11 @@ VERBS = {
         "sample:run_sample",
         "pictures: samples along the chains, reconstructions, course of training",
     ),
+    "encode": ("encode:run_encode", "codes of examples: bits, probabilities, continuous layers"),
+    "score": ("score:run_score", "log-likelihood or ELBO of each example, and p-values: an anomaly score"),
+    "reconstruct": ("reconstruct:run_reconstruct", "examples as the model gives them back"),
+    "denoise": ("denoise:run_denoise", "examples freed of noise"),
+    "interpolate": ("interpolate:run_interpolate", "a path of codes between examples, a bit at a time"),
     "figure": ("figure:run_figure", "one figure by name, with a table of its numbers"),
 }
 """Where a verb's function is, with its options beside it, and what the verb gives."""
