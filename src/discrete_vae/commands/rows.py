@@ -12,6 +12,8 @@ from discrete_vae.commands.options import data_dir_option, one_of, option, toget
 from discrete_vae.commands.trained import AskedRun, takes_run
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from discrete_vae.data.rows import Rows
     from discrete_vae.runs.output_file import OutputFile
     from discrete_vae.training.load import LoadedRun
@@ -45,6 +47,8 @@ class AskedRows:
         label_column: The column of labels.
         num_examples: How many; None is all.
         data_dir: The folder of the data sets.
+        at_most: Whether fewer than num_examples will do.
+        argument: What messages call the file.
     """
 
     data: str | None
@@ -52,6 +56,8 @@ class AskedRows:
     label_column: str | None
     num_examples: int | None
     data_dir: str | None
+    at_most: bool = False
+    argument: str = "--data"
 
     def output(self, out: str | None, *, argument: str = "--out", **more: Any) -> OutputFile | None:
         """Where a result goes, checked before the work; None where it goes nowhere.
@@ -73,7 +79,7 @@ class AskedRows:
         return compute_on_rank_zero(lambda: OutputFile(out, argument=argument, inputs=inputs, **more))
 
     def read(self, asked: AskedRun, loaded: LoadedRun, *, missing: bool | None = None) -> Rows:
-        """Read them, and say what they are.
+        """Read them.
 
         Args:
             asked: The run.
@@ -92,8 +98,10 @@ class AskedRows:
             part=self.part,
             label_column=self.label_column,
             num_examples=self.num_examples,
+            at_most=self.at_most,
             missing=missing,
             data_dir=self.data_dir,
+            argument=self.argument,
         )
 
 
@@ -107,7 +115,8 @@ def takes_rows(function: Callable[..., int]) -> Callable[..., int]:
     def run(asked: AskedRun, **given: Any) -> int:
         from discrete_vae.distributed import process_group
 
-        source = AskedRows(**{name: given.pop(name) for name in AskedRows.__dataclass_fields__})
+        named = ("data", "part", "label_column", "num_examples", "data_dir")
+        source = AskedRows(**{name: given.pop(name) for name in named})
         with process_group():
             return function(asked, source, **given)
 
@@ -120,6 +129,24 @@ def headline(asked: AskedRun, loaded: LoadedRun, rows: Rows) -> str:
     if rows.binarized:
         what += "\nValues between 0 and 1 are read as probabilities: bits were drawn with them, once."
     return what
+
+
+def identity(rows: Rows) -> dict[str, np.ndarray]:
+    """What says which example a row of a result is: its number, and its label if it has one."""
+    labels = {} if rows.labels is None or rows.labels.ndim != 1 else {"label": rows.labels}
+    return {"index": rows.index} | labels
+
+
+def feature_columns(rows: Rows, x: np.ndarray) -> dict[str, np.ndarray]:
+    """The values of examples as columns with the features' names, which --data reads again.
+
+    Args:
+        rows: The examples that they belong to.
+        x: (row, *event).
+    """
+    flat = x.reshape(len(x), -1)
+    names = rows.columns or [f"x_{number}" for number in range(flat.shape[1])]
+    return {name: flat[:, number] for number, name in enumerate(names)}
 
 
 def say_written(path: Path) -> None:

@@ -29,6 +29,11 @@ VERBS = {
         "sample:run_sample",
         "pictures: samples along the chains, reconstructions, course of training",
     ),
+    "encode": ("encode:run_encode", "codes of examples: bits, probabilities, continuous layers"),
+    "score": ("score:run_score", "log-likelihood or ELBO of each example, and p-values: an anomaly score"),
+    "reconstruct": ("reconstruct:run_reconstruct", "examples as the model gives them back"),
+    "denoise": ("denoise:run_denoise", "examples freed of noise"),
+    "interpolate": ("interpolate:run_interpolate", "a path of codes between examples, a bit at a time"),
     "impute": ("impute:run_impute", "gaps in examples filled by what the model makes of the rest"),
     "generate": (
         "generate:run_generate",

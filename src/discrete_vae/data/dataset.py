@@ -88,10 +88,7 @@ class DataSplits(ShowsShapes):
     @property
     def image_shape(self) -> tuple[int, int] | None:
         """(height, width) of the picture of an example, channels one below the other; None for a table."""
-        if len(self.event_shape) != 3:
-            return None
-        channels, height, width = self.event_shape
-        return channels * height, width
+        return picture_shape(self.event_shape)
 
     @cached_property
     def summaries(self) -> dict[str, ValueSummary]:
@@ -101,3 +98,16 @@ class DataSplits(ShowsShapes):
             drawn = found["train"]
             found["train"] = ValueSummary(drawn.low, drawn.high, True, drawn.num_missing, drawn.num_values)
         return found
+
+
+def picture_shape(event_shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """(height, width) of the picture of an example, channels one below the other; None for a row of a table.
+
+    Examples:
+        >>> picture_shape((3, 28, 20)), picture_shape((12,))
+        ((84, 20), None)
+    """
+    if len(event_shape) != 3:
+        return None
+    channels, height, width = event_shape
+    return channels * height, width

@@ -21,6 +21,7 @@ def rows_of_run(
     part: str | None = None,
     label_column: str | None = None,
     num_examples: int | None = None,
+    at_most: bool = False,
     missing: bool | None = None,
     data_dir: str | Path | None = None,
     argument: str = "--data",
@@ -34,6 +35,7 @@ def rows_of_run(
         part: "train", "valid" or "test" of the run's own data, or of a .npz file that has parts; None is test.
         label_column: The column of a table that holds labels; None is that of the run's data, if a file has it.
         num_examples: A fixed random choice of so many; None takes all.
+        at_most: Whether fewer will do where there are fewer.
         missing: Whether values may be missing; None is what the model says.
         data_dir: Folder of the published data sets.
         argument: What messages call the file.
@@ -58,19 +60,19 @@ def rows_of_run(
             data,
             loaded.config.model,
             part=part,
-            columns=_known_columns(run),
+            columns=known_columns(run),
             label_column=label_column or (of_run.label_column if is_file else None),
             label_needed=label_column is not None,
             binarization_seed=getattr(of_run, "binarization_seed", 0),
             missing=missing,
             argument=argument,
         )
-    if num_examples is None:
+    if num_examples is None or (at_most and num_examples > len(rows)):
         return rows
     return rows.chosen(chosen_test_examples(len(rows), num_examples, argument="--num-examples"))
 
 
-def _known_columns(run: RunDirectory) -> tuple[str, ...]:
+def known_columns(run: RunDirectory) -> tuple[str, ...]:
     """Names of the features that a run was trained on; none where they have none, or nothing is kept of them."""
     names = run.read_environment().get("data", {}).get("columns") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

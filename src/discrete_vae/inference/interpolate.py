@@ -1,0 +1,156 @@
+"""Between two examples: a path of codes, and what the model makes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.inference.flips import order_of_flips
+from discrete_vae.inference.latents import Latents, most_probable
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.eval_mode import eval_mode
+from discrete_vae.prepared_noise import DrawnNoise
+from discrete_vae.records import ShowsShapes
+
+PathKind: TypeAlias = Literal["flips", "straight"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LatentPath(ShowsShapes):
+    """A path between two examples.
+
+    Attributes:
+        mean: E[x | zeta, h], (step, *event) float32; the first and the last are the examples' reconstructions.
+        zeta: (step, unit) float32.
+        continuous: The Gaussian layers, (step, layer, unit) float32.
+        bits: The codes, (step, unit) uint8; those of a straight path are the nearer end's.
+        flipped: The unit that was flipped last, (step,) int64; -1 for the first step, and along a straight path.
+        energy: Energy of the code under the prior, -log p(z) - log Z, (step,) float64, nats.
+    """
+
+    mean: np.ndarray
+    zeta: np.ndarray
+    continuous: np.ndarray
+    bits: np.ndarray
+    flipped: np.ndarray
+    energy: np.ndarray
+
+    @property
+    def barrier(self) -> float:
+        """By how much the highest energy on the way exceeds that of the higher end, nats."""
+        return float(self.energy.max() - max(self.energy[0], self.energy[-1]))
+
+
+@torch.no_grad()
+def interpolate(
+    model: DiscreteVAE, start: Tensor, end: Tensor, *, path: PathKind = "flips", num_steps: int = 11
+) -> LatentPath:
+    """A path of latents from one example to another, and the means of x along it.
+
+    Halves of bits mean nothing, so the path goes from code to code by flips of single bits. Their order decides
+    whether the codes between are ones that the prior knows: that order is taken whose highest energy is lowest, as far
+    as a beam search finds it (`discrete_vae.inference.flips.order_of_flips`). Each code has the medians of r(zeta|z) as
+    its zeta. Gaussian layers keep their place in p(h | zeta): the ends' h are turned into the standard normal numbers
+    that p(h | zeta) makes them of, direction and length of these go evenly from one to the other, and h is made of them
+    anew for the zeta of each step.
+
+    A straight path goes evenly from the one zeta to the other, through values that the model has hardly seen.
+
+    Args:
+        model: The model.
+        start: The first example, (1, feature) or (1, *event).
+        end: The last example.
+        path: "flips", with as many steps as bits differ, and the first; or "straight".
+        num_steps: Steps of a straight path, both ends included, and of one between examples of the same code; at least
+            2.
+
+    Raises:
+        InvalidInputError: If the model refuses an example, or an argument breaks its rule.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> found = interpolate(model, torch.zeros(1, 6), torch.ones(1, 6), path="straight", num_steps=5)
+        >>> found.mean.shape
+        (5, 6)
+    """
+    if path not in get_args(PathKind):
+        raise InvalidInputError("path", "must be 'flips' or 'straight'", f"{path!r}"[:80], "Take flips.")
+    if check_positive_int("num_steps", num_steps) < 2:
+        raise InvalidInputError("num_steps", "must be at least 2", num_steps, "Both ends are steps.")
+    with eval_mode(model):
+        ends = [_ends(model, name, x) for name, x in (("start", start), ("end", end))]
+        if path == "flips":
+            order, _ = order_of_flips(model.prior, *(each.z[0] for each in ends))
+            steps = len(order) + 1 if order else num_steps
+            bits, zeta = _along(model, ends, order, steps)
+            flipped = np.array([-1, *order] if order else [-1] * steps)
+        else:
+            at = torch.linspace(0, 1, num_steps, dtype=ends[0].zeta.dtype, device=ends[0].zeta.device)[
+                :, None
+            ]
+            zeta = ends[0].zeta + at * (ends[1].zeta - ends[0].zeta)
+            bits = torch.where(at < 0.5, ends[0].z, ends[1].z)
+            flipped = np.full(num_steps, -1)
+        h = _layers(model, ends, zeta)
+        mean = model.likelihood.mean(model._decode(model.hierarchy.decoder_input(zeta, h)))
+        energy = model.prior.compute_energy(bits.to(model.prior.bias.dtype)).double()
+    shown = model._finite("the decoder's mean", mean)
+    arrays = (value.float().cpu().numpy() for value in (shown, zeta, h))
+    return LatentPath(
+        *arrays, bits.to(torch.uint8).cpu().numpy(), flipped.astype(np.int64), energy.cpu().numpy()
+    )
+
+
+def _ends(model: DiscreteVAE, name: str, x: Tensor) -> Latents:
+    opened, observed = model._open(x.to(model.prior.bias.device), None)
+    if len(opened) != 1:
+        raise InvalidInputError(name, "must be one example, (1, ...)", f"{len(opened)}", "Give x[:1].")
+    return most_probable(model, model.read(opened, observed))
+
+
+def _along(
+    model: DiscreteVAE, ends: Sequence[Latents], order: Sequence[int], steps: int
+) -> tuple[Tensor, Tensor]:
+    """Codes along the flips, and their zeta, (step, unit): a unit's zeta is that of the end whose bit it has."""
+    first, last = ends
+    behind = torch.zeros(steps, model.prior.num_units, dtype=torch.bool, device=first.z.device)
+    for step, unit in enumerate(order, start=1):
+        behind[step:, unit] = True
+    same = (first.z == last.z)[0]
+    # what does not flip goes evenly, for transformations whose r(zeta|z) depends on x
+    at = torch.linspace(0, 1, steps, dtype=first.zeta.dtype, device=first.zeta.device)[:, None]
+    even = first.zeta + at * (last.zeta - first.zeta)
+    zeta = torch.where(same, even, torch.where(behind, last.zeta, first.zeta))
+    return torch.where(behind, last.z, first.z), zeta
+
+
+def _layers(model: DiscreteVAE, ends: Sequence[Latents], zeta: Tensor) -> Tensor:
+    """The Gaussian layers at each step, (step, layer, unit)."""
+    if model.hierarchy.num_layers == 0:
+        return model.hierarchy.sample(zeta)
+    normals = [(each.h - each.layers_given_zeta.mean) / each.layers_given_zeta.log_std.exp() for each in ends]
+    noise: Any = DrawnNoise(list(_evenly(*normals, len(zeta)).unbind(-2)))
+    return model.hierarchy.sample(zeta, generator=noise)
+
+
+def _evenly(start: Tensor, end: Tensor, steps: int) -> Tensor:
+    """From one vector to another, (1, layer, unit) each, with even steps of angle and of length."""
+    a, b = start.flatten().double(), end.flatten().double()
+    at = torch.linspace(0, 1, steps, dtype=a.dtype, device=a.device)[:, None]
+    lengths = a.norm(), b.norm()
+    straight = a + at * (b - a)
+    if min(lengths) > 0:
+        angle = torch.arccos((a @ b / (lengths[0] * lengths[1])).clamp(-1, 1))
+        if 1e-4 < angle < torch.pi - 1e-4:
+            weights = torch.sin((1 - at) * angle), torch.sin(at * angle)
+            turned = (weights[0] * a / lengths[0] + weights[1] * b / lengths[1]) / torch.sin(angle)
+            straight = turned * (lengths[0] + at * (lengths[1] - lengths[0]))
+    return straight.to(start.dtype).reshape(steps, *start.shape[1:])

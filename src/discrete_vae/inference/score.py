@@ -1,0 +1,193 @@
+"""How probable the model finds each example: log p(x) or the ELBO, and p-values of either."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.inference.batches import Report, in_batches
+from discrete_vae.inference.row_noise import RowNoise
+from discrete_vae.model import DiscreteVAE
+
+_STREAM = 0x73636F72
+_REFERENCE = 1 << 48  # the numbers of reference rows, so that their noise is not that of the rows they judge
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores of examples, in nats. An error of log Z shifts all of them alike and is no part of std_error.
+
+    Attributes:
+        value: An estimate of log p(x), or of the ELBO, (row,) float64.
+        std_error: Its standard error from the draws, (row,) float64; NaN where there was one.
+        num_samples: Draws per example.
+        is_bound: Whether value is the ELBO.
+        ess: Effective number of importance samples, (row,) float64; None for the ELBO.
+    """
+
+    value: np.ndarray
+    std_error: np.ndarray
+    num_samples: int
+    is_bound: bool
+    ess: np.ndarray | None = None
+
+    @property
+    def name(self) -> str:
+        """What value is called in files."""
+        return "elbo" if self.is_bound else "log_likelihood"
+
+    @property
+    def mean(self) -> float:
+        """Mean over the examples."""
+        return math.fsum(self.value) / len(self.value)
+
+    @property
+    def mean_std_error(self) -> float:
+        """Its standard error over the examples; NaN for one."""
+        count = len(self.value)
+        return float(np.std(self.value, ddof=1)) / math.sqrt(count) if count > 1 else math.nan
+
+
+def score_rows(
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    log_partition: float,
+    num_samples: int = 100,
+    seed: int = 0,
+    numbers: Sequence[int] | np.ndarray | None = None,
+    report: Report | None = None,
+) -> Scores:
+    """log p(x) of each example by importance samples from its posterior.
+
+    An example's score depends on the seed and its number, not on the other examples: it is what
+    `discrete_vae.evaluation.log_likelihood.evaluate_log_likelihood` averages. Under torchrun the examples are divided
+    among the processes.
+
+    Args:
+        model: The model.
+        x: (row, feature) or (row, *event), draws of the likelihood; NaN marks missing values, and the score is then
+            that of what was observed.
+        log_partition: log Z of the prior, nats.
+        num_samples: Importance samples per example; value is a lower bound in expectation that rises with them.
+        seed: Seed of the noise.
+        numbers: Numbers of the examples, which key the noise; None means from 0.
+        report: Called with the number of examples done.
+
+    Raises:
+        InvalidInputError: If the model refuses x, or a number breaks its rule.
+
+    Examples:
+        >>> from discrete_vae import exact_log_partition
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> log_z = exact_log_partition(model.prior).value
+        >>> score_rows(model, torch.eye(6), log_partition=log_z).value.shape
+        (6,)
+    """
+    model_x = x.to(model.prior.bias.device)
+    found = evaluate_log_likelihood(
+        model,
+        model_x,
+        log_partition=log_partition,
+        num_samples=num_samples,
+        seed=seed,
+        indices=None if numbers is None else [int(number) for number in numbers],
+        report=None if report is None else lambda done, _: report(done),
+    ).examples
+    assert found is not None
+    return Scores(found.value.numpy(), found.std_error.numpy(), num_samples, False, found.ess.numpy())
+
+
+def elbo_rows(
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    log_partition: float,
+    num_samples: int = 10,
+    seed: int = 0,
+    numbers: Sequence[int] | np.ndarray | None = None,
+    batch_size: int | None = None,
+    report: Report | None = None,
+) -> Scores:
+    """The ELBO of each example, which lies below log p(x) and costs few draws.
+
+    Args:
+        model: The model.
+        x: As in `score_rows`.
+        log_partition: Likewise.
+        num_samples: Draws per example, which are averaged.
+        seed: Seed of the draws.
+        numbers: As in `discrete_vae.inference.batches.in_batches`.
+        batch_size: Likewise.
+        report: Likewise.
+
+    Raises:
+        InvalidInputError: If the model refuses x, or a number breaks its rule.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> elbo_rows(model, torch.eye(6), log_partition=0.0).is_bound
+        True
+    """
+    check_positive_int("num_samples", num_samples)
+    check_number("log_partition", log_partition, repair="Give log Z in nats, from estimate_log_partition.")
+
+    def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+        opened, observed = model._open(batch, None, exact=True)
+        draws = []
+        for number in range(num_samples):
+            noise = RowNoise(rows, seed, _STREAM, number)
+            parts = model.elbo_parts(opened, observed, None, generator=noise)  # pyright: ignore[reportArgumentType]
+            reconstruction, relative, continuous = (part.double() for part in parts)
+            draws.append(reconstruction - relative - continuous - log_partition)
+        values = torch.stack(draws)
+        error = values.std(0) / math.sqrt(num_samples) if num_samples > 1 else values[0] * math.nan
+        return {"value": model._finite("the model's ELBO", values.mean(0)), "std_error": error}
+
+    found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
+    return Scores(found["value"], found["std_error"], num_samples, True)
+
+
+def p_values(scores: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """How often an example like the reference has as low a score: (1 + #{reference <= score}) / (1 + #reference).
+
+    Where an example is exchangeable with those of the reference, its p-value is at most a with a probability of at
+    most a, for every a: flagging those of at most 0.01 raises a false alarm for one in a hundred at most. The reference
+    must not be what the model was trained on.
+
+    Source: Vovk, Gammerman & Shafer 2005 (conformal p-values).
+
+    Args:
+        scores: (row,), nats.
+        reference: (reference row,), scores of the same kind.
+
+    Returns:
+        (row,), in [1 / (1 + #reference), 1].
+
+    Raises:
+        InvalidInputError: If there is no reference, or a score is NaN.
+
+    Examples:
+        >>> p_values(np.array([-5.0, -1.0, 0.0]), np.array([-3.0, -2.0, -1.0]))
+        array([0.25, 1.  , 1.  ])
+    """
+    for name, values in (("scores", scores), ("reference", reference)):
+        if np.ndim(values) != 1 or np.isnan(values).any() or (name == "reference" and len(values) == 0):
+            received, repair = f"shape {np.shape(values)}", "Score some examples for it."
+            raise InvalidInputError(name, "must be (row,) numbers, none of them NaN", received, repair)
+    return (1 + np.searchsorted(np.sort(reference), scores, side="right")) / (1 + len(reference))
+
+
+def reference_numbers(index: np.ndarray) -> np.ndarray:
+    """Numbers of reference rows, whose noise is then not that of the rows that they judge."""
+    return index + _REFERENCE
