@@ -6,6 +6,7 @@ UV_VERSION := 0.13.9
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 CAMPAIGN_ARGS ?=
+DIST_PYTHONS ?=
 LOCK_ARGS ?=
 
 VENV := .venv
@@ -23,7 +24,7 @@ UNFINISHED := $(VENV)/.setup-unfinished
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check-python demo test test-slow campaign lint bench docs lock clean
+.PHONY: help setup check-python demo test test-slow campaign lint bench docs dist lock clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -106,6 +107,9 @@ $(PEERS): $(STAMP) benchmarks/peers.txt
 docs: $(STAMP) ## Build the documentation into docs/_build/html; warnings are errors.
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
+
+dist: $(STAMP) ## Build wheel and sdist, and run the demo from the wheel in empty environments of the Pythons that are found.
+	.ci/dist $(UV) $(DIST_PYTHONS)
 
 lock: $(UV_STAMP) ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for the newest versions).
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \

@@ -65,7 +65,7 @@ ESTIMATORS = {
     "overlapping-power": "--model.smoothing overlapping-power",
     "overlapping-power-5": "--model.smoothing overlapping-power --training.num-importance-samples 5 "
     "--training.importance-start 0",
-    "spike-gaussian": "--model.smoothing spike-gaussian",
+    "spike-gaussian": "--model.smoothing spike-gaussian --model.smoothing.prior-loc 2",
     "disarm": "--training.gradient disarm",
     "reinforce": "--training.gradient reinforce --training.gradient.baseline learned",
 }
@@ -128,20 +128,39 @@ def affordable_steps(config: ExperimentConfig, dataset: DataSplits, minutes: flo
     return int(0.95 * 60 * minutes / seconds)
 
 
+def budgeted_steps(
+    path: Path, base: ExperimentConfig, measures: Mapping[str, str], dataset: DataSplits, minutes: float
+) -> dict[str, int]:
+    """Steps of each measure, all timed before the first run: the times of all are taken under one load.
+
+    Args:
+        path: Where they are kept, so that a later call gives every seed the same.
+        base: The experiment.
+        measures: Options of each; one that does not fit the experiment says so.
+        dataset: What it trains on.
+        minutes: For each run.
+    """
+    steps: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+    for name, options in measures.items():
+        if name in steps or name == REFIT:
+            continue
+        try:
+            steps[name] = affordable_steps(measured_config(base, options, 0), dataset, minutes)
+        except InvalidInputError as error:
+            print(f"{name} does not fit: {error}", flush=True)
+            continue
+        print(f"{name}: {steps[name]} steps in {minutes:g} minutes", flush=True)
+        write_json(path, steps)
+    return steps
+
+
 def run_config(
-    folder: Path,
-    base: ExperimentConfig,
-    options: str,
-    seed: int,
-    dataset: DataSplits,
-    budget: argparse.Namespace,
+    folder: Path, base: ExperimentConfig, options: str, seed: int, dataset: DataSplits, num_steps: int
 ) -> ExperimentConfig:
-    """That of the run in the folder, if there is one; else a new one for the budget."""
+    """That of the run in the folder, if there is one; else a new one of about so many steps."""
     if (folder / "config.json").exists():
         return RunDirectory.open(folder).read_experiment()
-    config = measured_config(base, options, seed)
-    steps = budget.steps or affordable_steps(config, dataset, budget.minutes)
-    return with_length(config, dataset, steps)
+    return with_length(measured_config(base, options, seed), dataset, num_steps)
 
 
 def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: int) -> None:
@@ -209,13 +228,18 @@ def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[
     base = measured_config(load_experiment(args.experiment, size=args.size), args.base, 0)
     dataset = instantiate(base.data, data_dir=args.data_dir)
     budget = f"{args.steps}-steps" if args.steps else f"{args.minutes:g}-minutes"
-    unfit: set[str] = set()
+    runs = args.runs / _file_name(args, budget)
+    runs.mkdir(parents=True, exist_ok=True)
+    if args.steps:
+        steps = dict.fromkeys(measures, args.steps)
+    else:
+        steps = budgeted_steps(runs / "steps.json", base, measures, dataset, args.minutes)
+    unfit = set(measures) - {*steps, REFIT}
     for seed in range(args.seeds):
         for name, options in measures.items():
             if name in unfit:
                 continue
-            folder = args.runs / _file_name(args, budget) / f"{name.replace(' ', '-')}-{seed}"
-            folder.parent.mkdir(parents=True, exist_ok=True)
+            folder = runs / f"{name.replace(' ', '-')}-{seed}"
             if name == REFIT:
                 print(f"{name}, seed {seed}: {folder}", flush=True)
                 plain = folder.with_name(f"{PLAIN.replace(' ', '-')}-{seed}")
@@ -223,7 +247,7 @@ def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[
                 yield validated(folder, dataset, args).of(name, seed, num_steps, course)
                 continue
             try:
-                config = run_config(folder, base, options, seed, dataset, args)
+                config = run_config(folder, base, options, seed, dataset, steps[name])
             except InvalidInputError as error:
                 print(f"{name} does not fit: {error}", flush=True)
                 unfit.add(name)

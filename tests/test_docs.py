@@ -15,7 +15,14 @@ from discrete_vae import config, figures
 from discrete_vae.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md"]
+DOCUMENTS = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "GOVERNANCE.md",
+    "RELEASING.md",
+    "CODE_OF_CONDUCT.md",
+]
 DOCUMENTS += sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
 # Numbered equations, sections with appendices, figures with panels and tables of the paper.
 PAPER = {"Equations": 31, "Sections and appendices": 29, "Figures and tables": 28}

@@ -101,7 +101,7 @@ def closed_kl(model, monkeypatch):
         bound = torch.logsumexp(found - below.kl(), 0) - math.log(num_samples)
         return partial_bound.PartialBound(found.mean(0), found.mean(0) - bound)
 
-    monkeypatch.setattr("discrete_vae.model.partial_bound", faulty)
+    monkeypatch.setattr("discrete_vae.objectives.bound.partial_bound", faulty)
 
 
 def no_indirect_path(model, monkeypatch):

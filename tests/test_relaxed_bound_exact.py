@@ -7,6 +7,7 @@ import torch
 
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.objectives import relaxed_bound
+from discrete_vae.objectives.bound import Batch, bound_parts
 from discrete_vae.objectives.mean_field import mean_field_bound
 from discrete_vae.posteriors.logit_paths import LogitPaths
 from discrete_vae.testing.enumeration import enumerate_machine
@@ -90,10 +91,8 @@ def estimates(model, weight=1.0, num_batches=32, num_rows=600):
     x = X.repeat(num_rows, 1)
     for _ in range(num_batches):
         log_z = enumerate_log_partition(model.prior)
-        parts = model.elbo_parts(
-            x, None, log_z - log_z.detach(), 2, discrete_weight=weight, generator=generator
-        )
-        reconstruction, relative, _ = parts
+        batch = Batch(x, None, log_z - log_z.detach(), 2, weight, generator)
+        reconstruction, relative, _ = bound_parts(model, batch)
         value = (reconstruction - relative).detach().mean() - log_z.detach()
         gradient = flat_gradient((reconstruction - weight * relative).mean(), model)
         yield torch.cat([value[None], gradient])

@@ -38,10 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:  # as it is where the shell has closed it
                 sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
             return status
-        except InvalidInputError as error:
-            return _fail(str(error), 2)
         except DiscreteVAEError as error:
-            return _fail(str(error), 1)
+            status = 2 if isinstance(error, InvalidInputError) else 1
+            return status if error.is_said else _fail(str(error), status)
         except BrokenPipeError:  # the reader, head say, has seen enough
             _discard_output()
             return 0

@@ -11,7 +11,13 @@ _LONGEST = 1000  # characters of one part of a message
 
 
 class DiscreteVAEError(Exception):
-    """Base class of every exception that the library raises on purpose."""
+    """Base class of every exception that the library raises on purpose.
+
+    Attributes:
+        is_said: Whether another process of the same command reports it.
+    """
+
+    is_said: bool = False
 
 
 class InvalidInputError(DiscreteVAEError, ValueError):
@@ -96,6 +102,29 @@ class NonFiniteLossError(DiscreteVAEError):
         return (
             f"{self.term} is {self.value} at step {self.step}; the run has stopped. {rest}. A smaller learning rate, a "
             "longer warm-up or a lower bound of beta usually help."
+        )
+
+
+class PeerLostError(DiscreteVAEError):
+    """Another process of the same command has ended, or cannot be reached.
+
+    Args:
+        rank: Number of the process that noticed.
+        num_processes: Processes of the command.
+        reason: What the library of messages says.
+    """
+
+    def __init__(self, rank: int, num_processes: int, reason: str) -> None:
+        self.rank = rank
+        self.num_processes = num_processes
+        self.reason = reason
+        super().__init__(rank, num_processes, reason)
+
+    def __str__(self) -> str:
+        return (
+            f"one of the {self.num_processes} processes has ended, or cannot be reached any more (process {self.rank}: "
+            f"{_on_one_line(self.reason)}). What was saved before is intact; of a run in training that is the last "
+            "checkpoint: go on with --resume, with as many processes or another number."
         )
 
 

@@ -193,7 +193,7 @@ class GenerativeModel(nn.Module, ABC):
         with eval_mode(self):
             if h is None:
                 h = self.hierarchy.sample(zeta, generator=generator)
-            parameters = self._decode(self.hierarchy.decoder_input(zeta, h))
+            parameters = self.parameters_of(self.hierarchy.decoder_input(zeta, h))
             if statistic == "mean":
                 x = self.likelihood.mean(parameters)
             else:
@@ -206,7 +206,7 @@ class GenerativeModel(nn.Module, ABC):
                 )
         return self._finite(f"the decoder's {statistic}", x.to(self.dtype)), h
 
-    def _decode(self, latents: Tensor) -> Tensor:
+    def parameters_of(self, latents: Tensor) -> Tensor:
         """What the decoder makes of latents with any leading axes, (..., *parameter_shape)."""
         rows = latents.reshape(-1, latents.shape[-1])
         return self.decoder(rows).unflatten(0, latents.shape[:-1])

@@ -200,7 +200,7 @@ class Weigher:
     def _weighted(self, x: Tensor, observed: Tensor | None, drawn: Draws) -> WeightedDraws:
         model = self._model
         log_prior = -model.prior.compute_energy(drawn.z).double() - self._log_partition
-        parameters = model._decode(drawn.decoder_input)
+        parameters = model.parameters_of(drawn.decoder_input)
         log_joint = model.likelihood.log_prob(parameters, x, observed).double() + log_prior
         log_weights = model._finite("the model's log weights", log_joint - drawn.log_ratio)
         return WeightedDraws(log_weights, parameters)

@@ -15,15 +15,12 @@ from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.surrogate import gradient_and_value
 from discrete_vae.nets.mlp_decoder import MLPDecoder
+from discrete_vae.objectives.bound import Batch, bound_parts, weighs_binary_latents
 from discrete_vae.objectives.elbo import Elbo, loss_gradients
-from discrete_vae.objectives.gradients.base import Batch, GradientEstimate, GradientEstimator, Seeds
-from discrete_vae.objectives.kl_boltzmann import kl_without_log_partition
-from discrete_vae.objectives.partial_bound import partial_bound
-from discrete_vae.objectives.relaxed_bound import relaxed_bound
-from discrete_vae.posteriors.base import Posterior, PosteriorSample
+from discrete_vae.objectives.gradients.base import GradientEstimate, GradientEstimator
+from discrete_vae.posteriors.base import Posterior
 from discrete_vae.pretrained import PretrainedModel
 from discrete_vae.reading import count_features, input_shape
-from discrete_vae.smoothing.overlapping import OverlappingSmoothing
 
 
 class DiscreteVAE(PretrainedModel):
@@ -211,112 +208,15 @@ class DiscreteVAE(PretrainedModel):
         if negative_phase is not None:
             check_states("negative_phase", negative_phase, ("chain", self.prior.num_units))
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
-        parts = self.elbo_parts(x, observed, gradient, num_importance_samples, generator=generator)
+        batch = Batch(x, observed, gradient, num_importance_samples, generator=generator)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
         return Elbo(
-            *parts,
+            *bound_parts(self, batch),
             value,
             gradient is not None or not wants_gradient,
             num_importance_samples,
-            self._weighs_binary_latents,
+            weighs_binary_latents(self),
         )
-
-    @property
-    def _weighs_binary_latents(self) -> bool:
-        """Whether importance weights are those of zeta."""
-        return self.hierarchy.num_layers == 0 and isinstance(self.smoothing, OverlappingSmoothing)
-
-    def elbo_parts(
-        self,
-        x: Tensor,
-        observed: Tensor | None,
-        log_partition_gradient: Tensor | None,
-        num_importance_samples: int = 1,
-        *,
-        discrete_weight: Tensor | float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The parts of the bound, of checked arguments; no value is looked at, so that a step can be recorded.
-
-        Args:
-            x: (batch, *event), in the domain.
-            observed: As `Likelihood.observed_mask` gives it.
-            log_partition_gradient: A scalar of value 0 with the gradient of log Z; None for none.
-            num_importance_samples: As in `elbo`.
-            discrete_weight: Weight of the KL of the binary latents in the loss, a number or (batch,), of which the
-                gradient of importance weights that hold this KL is not a linear function.
-            generator: As in `elbo`.
-
-        Returns:
-            reconstruction, kl_relative and kl_continuous of `Elbo`, each (batch,), nats.
-        """
-        features = self.read(x, observed)
-        if num_importance_samples > 1 and self._weighs_binary_latents:
-            smoothing, prior = self.smoothing, self.prior
-            assert isinstance(smoothing, OverlappingSmoothing)
-            drawn = self.posterior.rsample(features, num_samples=num_importance_samples, generator=generator)
-            relaxed = relaxed_bound(
-                prior,
-                smoothing,
-                drawn,
-                lambda zeta: self.likelihood.log_prob(self._decode(zeta.to(self.dtype)), x, observed),
-                weight=discrete_weight,
-            )
-            relative = relaxed.kl_relative
-            if log_partition_gradient is not None:
-                relative = relative + log_partition_gradient
-            return relaxed.reconstruction, relative, torch.zeros_like(relaxed.kl_relative)
-        sample = self.posterior.rsample(features, generator=generator)
-        return self.parts_at(
-            sample, features, x, observed, log_partition_gradient, num_importance_samples, generator=generator
-        )
-
-    def parts_at(
-        self,
-        sample: PosteriorSample,
-        features: Tensor,
-        x: Tensor,
-        observed: Tensor | None,
-        log_partition_gradient: Tensor | None,
-        num_importance_samples: int = 1,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """`elbo_parts` at draws of the binary latents that are made.
-
-        Args:
-            sample: The draws, (..., batch, unit).
-            features: What the posterior drew them of, (batch, feature).
-            x: As in `elbo_parts`.
-            observed: As in `elbo_parts`.
-            log_partition_gradient: As in `elbo_parts`.
-            num_importance_samples: As in `elbo`; more than 1 takes one draw per example, (batch, unit).
-            generator: As in `elbo`.
-
-        Returns:
-            As `elbo_parts`, each (..., batch), nats.
-        """
-        if num_importance_samples == 1:
-            below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
-            reconstruction = self.likelihood.log_prob(self._decode(below.decoder_input), x, observed)
-            kl_continuous = below.kl()
-        else:
-            bound = partial_bound(
-                self.hierarchy,
-                features,
-                sample.zeta,
-                lambda latents: self.likelihood.log_prob(self._decode(latents), x, observed),
-                num_importance_samples,
-                generator=generator,
-            )
-            reconstruction, kl_continuous = bound.reconstruction, bound.kl_continuous
-        relative = kl_without_log_partition(self.prior, sample.logits, sample.bits, self.pair_order)
-        kl_of_zeta = sample.kl_of_zeta()
-        if kl_of_zeta is not None:
-            relative = relative + kl_of_zeta.sum(-1)
-        if log_partition_gradient is not None:
-            relative = relative + log_partition_gradient
-        return reconstruction, relative.to(reconstruction.dtype), kl_continuous
 
     def estimate_gradient(
         self,
@@ -367,24 +267,9 @@ class DiscreteVAE(PretrainedModel):
             check_states("negative_phase", negative_phase, ("chain", self.prior.num_units))
         gradient, _ = gradient_and_value(self.prior, negative_phase, log_partition)
         seeds = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
-        return self.gradient_parts(
-            estimator, x, observed, gradient, seeds, num_importance_samples, generator=generator
-        )
-
-    def gradient_parts(
-        self,
-        estimator: GradientEstimator,
-        x: Tensor,
-        observed: Tensor | None,
-        log_partition_gradient: Tensor | None,
-        seeds: Seeds,
-        num_importance_samples: int = 1,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> GradientEstimate:
-        """`estimate_gradient` of checked arguments, with the gradients of the loss by its parts; see `elbo_parts`."""
-        batch = Batch(x, observed, log_partition_gradient, seeds, num_importance_samples, generator)
-        return estimator.estimate(self, batch)
+        weight = seeds[1] * len(x)
+        batch = Batch(x, observed, gradient, num_importance_samples, weight, generator)
+        return estimator.estimate(self, batch, seeds)
 
 
 def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:

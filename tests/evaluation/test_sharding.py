@@ -1,12 +1,7 @@
 """Two processes of torchrun give the result of one to the last digit; a memory budget is kept."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,6 +20,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_model
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.evaluation.memory import samples_in_memory
+from tests.processes import plain_processes, start, torchrun
 
 SCRIPT = """
 import json, os, sys, torch
@@ -68,30 +64,11 @@ def test_one_process_needs_no_group():
         assert compute_on_rank_zero(lambda: 5) == 5
 
 
-def plain_processes(command):
-    """What torchrun does, without its own process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
-    return [([sys.executable, *command], address | {"RANK": str(number)}) for number in (0, 1)]
-
-
-def torchrun(command):
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    return [([*launcher, *command], {})]
-
-
 @pytest.mark.parametrize("launch", [plain_processes, pytest.param(torchrun, marks=pytest.mark.slow)])
 def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
     script = tmp_path / "run.py"
     script.write_text(SCRIPT)
-    root = Path(__file__).resolve().parents[2]
-    paths = os.pathsep.join([str(root), str(root / "src"), os.environ.get("PYTHONPATH", "")])
-    quiet = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(command, env=os.environ | quiet | address, stderr=subprocess.PIPE, text=True)
-        for command, address in launch([str(script), str(tmp_path)])
-    ]
+    started = start(launch, [str(script), str(tmp_path)])
     alone = json.loads(json.dumps(evaluate_tiny()))
     for process in started:
         _, errors = process.communicate(timeout=240)

@@ -94,6 +94,15 @@ def test_importance_samples_of_zeta_may_start_with_the_run():
             "training.importance_start must be at least 0.05, where the layers' warm-up ends; received 0.01",
         ),
         (
+            [
+                ("model.hierarchy", ["gaussian"]),
+                ("training.num-importance-samples", ["2"]),
+                ("training.num-epochs", ["3"]),
+                ("training.warm-up.epochs", ["15"]),
+            ],
+            "training.warm_up.epochs must be below num_epochs, 3, with importance samples; received 15",
+        ),
+        (
             [("training.optimizer.rate", ["steps"]), ("training.optimizer.rate.at", ["0.5", "0.2"])],
             "at must rise, each between 0 and 1",
         ),

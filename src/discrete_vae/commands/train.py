@@ -38,7 +38,15 @@ if TYPE_CHECKING:
 )
 @device_option
 @accept_changed_config_option
-def run_train(
+def run_train(request: Request, **options: Any) -> int:
+    """Train, or resume, with the other processes of torchrun if there are any; returns the exit status."""
+    from discrete_vae.distributed import process_group
+
+    with process_group():
+        return _train(request, **options)
+
+
+def _train(
     request: Request,
     run_dir: str | None,
     resume: bool,
@@ -46,11 +54,11 @@ def run_train(
     device: str,
     accept_changed_config: bool,
 ) -> int:
-    """Train, or resume; returns the exit status."""
     from discrete_vae.commands.device import choose_device
     from discrete_vae.commands.headline import headline
     from discrete_vae.commands.interrupts import stop_on_signals
     from discrete_vae.commands.trained import open_run
+    from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, rank, world_size
     from discrete_vae.runs.lock import sole_writer
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.loop import run_steps
@@ -71,21 +79,26 @@ def run_train(
             repair = "Leave it out: a new run writes its own config.json."
             raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
         config, load = request.resolve()
-        run = RunDirectory(RunDirectory.check_new(_run_dir(request) if run_dir is None else run_dir))
+        folder = _run_dir(request) if run_dir is None else run_dir
+        run = RunDirectory(compute_on_rank_zero(lambda: RunDirectory.check_new(folder)))
         dataset = load()
     num_steps = check_experiment(config, dataset)
+    if profile is not None and world_size() > 1:
+        repair = "Profile a run of one process."
+        raise InvalidInputError("--profile", "must not be given with several processes", profile, repair)
     if resume:
         check_same_data(run, dataset)
     else:
-        run = RunDirectory.create(run.path)
+        run = compute_on_rank_zero(lambda: RunDirectory.create(run.path))
     begun = run.read_environment() if resume else {}
-    with sole_writer(run.path), stop_on_signals() as stop, training_threads(config, begun):
-        prepare_run(run, config, dataset, device=where)
+    held = held_by_rank_zero(sole_writer(run.path))
+    with held, stop_on_signals() as stop, training_threads(config, begun):
+        compute_on_rank_zero(lambda: prepare_run(run, config, dataset, device=where))
         steps = run.checkpoints().steps()
         done = steps[-1] if steps else 0
-        if resume and not steps:
+        if resume and not steps and rank() == 0:
             print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
-        if done < num_steps:
+        if done < num_steps and rank() == 0:
             _say_other_device(begun, where)
             precision = choose_precision(config, device=where, begun=begun)
             print(headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
@@ -101,6 +114,8 @@ def run_train(
             )
         except KeyboardInterrupt:
             return _interrupted(run, stop.status)
+    if rank() > 0:
+        return 0 if result.step == num_steps else stop.status
     if result.step < num_steps:
         return _interrupted(run, stop.status)
     if done >= num_steps:

@@ -87,6 +87,8 @@ class ComponentConfig(Record):
     target: ClassVar[str]
     trains: ClassVar[bool] = True
     """Whether a model with it can be trained; what cannot is the part of a model that was trained with another."""
+    references: ClassVar[tuple[str, ...]] = ()
+    """Keys in `experiments/references.bib` of what to cite for it beyond the paper of the discrete VAE."""
 
 
 def instantiate(config: ComponentConfig, **context: Any) -> Any:

@@ -22,6 +22,7 @@ class DigitsConfig(ComponentConfig):
     """The 1797 handwritten digits of 8x8 pixels that come with scikit-learn; nothing to download."""
 
     target: ClassVar[str] = "discrete_vae.data.digits:load_digits"
+    references: ClassVar[tuple[str, ...]] = ("alpaydin1998",)
     kind: Literal["digits"] = "digits"
     num_valid: Count = Field(default=250, description="Examples held out for validation.")
     num_test: Count = Field(default=250, description="Examples held out for testing.")
@@ -33,6 +34,7 @@ class MNISTDynamicConfig(ComponentConfig):
     """MNIST, 28x28, binarized afresh in each training step (Salakhutdinov and Murray, 2008)."""
 
     target: ClassVar[str] = "discrete_vae.data.mnist_dynamic:load_mnist_dynamic"
+    references: ClassVar[tuple[str, ...]] = ("lecun1998",)
     kind: Literal["mnist-dynamic"] = "mnist-dynamic"
     num_valid: Count = Field(
         default=10000, description="Images held out for validation, the last of the training images."
@@ -44,6 +46,7 @@ class MNISTStaticConfig(ComponentConfig):
     """MNIST, 28x28, in the one published binarization (Salakhutdinov and Murray, 2008)."""
 
     target: ClassVar[str] = "discrete_vae.data.mnist_static:load_mnist_static"
+    references: ClassVar[tuple[str, ...]] = ("lecun1998", "larochelle2011")
     kind: Literal["mnist-static"] = "mnist-static"
 
 
@@ -51,6 +54,7 @@ class OmniglotConfig(ComponentConfig):
     """Omniglot, 28x28, in the partition of Burda et al. (2016), binarized afresh in each training step."""
 
     target: ClassVar[str] = "discrete_vae.data.omniglot:load_omniglot"
+    references: ClassVar[tuple[str, ...]] = ("lake2015", "burda2016")
     kind: Literal["omniglot"] = "omniglot"
     num_valid: Count = Field(
         default=1345, description="Images held out for validation, of the shuffled training images."
@@ -63,6 +67,7 @@ class Caltech101SilhouettesConfig(ComponentConfig):
     """Caltech-101 Silhouettes, 28x28, official split (Marlin et al., 2010)."""
 
     target: ClassVar[str] = "discrete_vae.data.caltech101:load_caltech101_silhouettes"
+    references: ClassVar[tuple[str, ...]] = ("marlin2010",)
     kind: Literal["caltech101-silhouettes"] = "caltech101-silhouettes"
 
 

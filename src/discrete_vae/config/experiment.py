@@ -52,6 +52,11 @@ class ExperimentConfig(Record):
                 given = self.training.optimizer.layers_weight_decay
                 raise InvalidInputError("training.optimizer.layers_weight_decay", rule, given, repair)
         elif self.training.num_importance_samples > 1:
+            if self.training.warm_up.epochs >= self.training.num_epochs:
+                rule = f"must be below num_epochs, {self.training.num_epochs}, with importance samples"
+                given = self.training.warm_up.epochs
+                more = "They come after it: shorten it, or set training.num_importance_samples to 1."
+                raise InvalidInputError("training.warm_up.epochs", rule, given, more)
             start = self.training.importance_start * self.training.num_epochs
             if start < self.training.warm_up.epochs:
                 least = self.training.warm_up.epochs / self.training.num_epochs

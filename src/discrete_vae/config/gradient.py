@@ -31,6 +31,7 @@ class LearnedBaselineConfig(ComponentConfig):
     """The signal less what networks of x and the earlier groups expect (paper eq. REINFORCE-equation)."""
 
     target: ClassVar[str] = "discrete_vae.objectives.gradients.learned_baseline:LearnedBaseline"
+    references: ClassVar[tuple[str, ...]] = ("mnih2014",)
     kind: Literal["learned"] = "learned"
     hidden: tuple[Count, ...] = Field(
         default=(100,), description="Widths of the hidden layers of each group's baseline network."
@@ -54,6 +55,7 @@ class ReinforceConfig(ComponentConfig):
     """The score function with a baseline (paper eq. REINFORCE-equation)."""
 
     target: ClassVar[str] = "discrete_vae.objectives.gradients.reinforce:Reinforce"
+    references: ClassVar[tuple[str, ...]] = ("williams1992",)
     kind: Literal["reinforce"] = "reinforce"
     baseline: BaselineConfig = Field(
         default=RunningMeanConfig(), description="What is taken away from REINFORCE's signal."
@@ -64,6 +66,7 @@ class LeaveOneOutConfig(ComponentConfig):
     """The score function of several draws, each with the others' mean as baseline."""
 
     target: ClassVar[str] = "discrete_vae.objectives.gradients.leave_one_out:LeaveOneOut"
+    references: ClassVar[tuple[str, ...]] = ("salimans2014", "kool2019")
     kind: Literal["leave-one-out"] = "leave-one-out"
     num_samples: Count = Field(default=2, ge=2, description="Draws per example of a leave-one-out estimate.")
 
@@ -72,6 +75,7 @@ class DisARMConfig(ComponentConfig):
     """Antithetic draws, a pair for each group of the posterior."""
 
     target: ClassVar[str] = "discrete_vae.objectives.gradients.disarm:DisARM"
+    references: ClassVar[tuple[str, ...]] = ("dong2020",)
     kind: Literal["disarm"] = "disarm"
 
 

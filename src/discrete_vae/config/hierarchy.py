@@ -51,6 +51,7 @@ class GaussianHierarchyConfig(ComponentConfig):
     """Autoregressive layers of Gaussian latents (paper section continuous-hierarchy)."""
 
     target: ClassVar[str] = "discrete_vae.hierarchy.gaussian_hierarchy:build_gaussian_hierarchy"
+    references: ClassVar[tuple[str, ...]] = ("kingma2014",)
     kind: Literal["gaussian"] = "gaussian"
     num_layers: Count = Field(default=10, description="Layers of Gaussian latents.")
     num_units: Count = Field(default=64, description="Units of each layer of Gaussian latents.")

@@ -33,6 +33,7 @@ class CosineRateConfig(ComponentConfig):
     """A step size that falls as half a cosine: slowly at first and at the end."""
 
     target: ClassVar[str] = "discrete_vae.training.rates:CosineRate"
+    references: ClassVar[tuple[str, ...]] = ("loshchilov2017",)
     kind: Literal["cosine"] = "cosine"
     final_fraction: float = Field(default=0.03, ge=0.0, le=1.0, description=_FINAL_FRACTION)
 

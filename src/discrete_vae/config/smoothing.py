@@ -39,6 +39,7 @@ class OverlappingExponentialConfig(ComponentConfig):
     """Two overlapping exponentials (DVAE++)."""
 
     target: ClassVar[str] = "discrete_vae.smoothing.overlapping_exponential:OverlappingExponential"
+    references: ClassVar[tuple[str, ...]] = ("vahdat2018a",)
     kind: Literal["overlapping-exponential"] = "overlapping-exponential"
     beta: Factor = Field(
         default=8.0, ge=0.01, description="Inverse width of both exponentials at the start of training."
@@ -53,6 +54,7 @@ class OverlappingPowerConfig(ComponentConfig):
     """Two overlapping power functions (DVAE#)."""
 
     target: ClassVar[str] = "discrete_vae.smoothing.overlapping_power:OverlappingPower"
+    references: ClassVar[tuple[str, ...]] = ("vahdat2018b",)
     kind: Literal["overlapping-power"] = "overlapping-power"
     b: float = Field(
         default=30.0,

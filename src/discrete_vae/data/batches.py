@@ -76,6 +76,7 @@ class TrainingBatches:
         batch_size: Examples per step, at most the size of the training part.
         seed: Seed of the order and of the binarization.
         device: Where the batches are wanted; the training part is moved there once.
+        share: The rows of each batch that are wanted; None means all.
 
     Attributes:
         steps_per_epoch: Full batches of an epoch.
@@ -91,7 +92,13 @@ class TrainingBatches:
     """
 
     def __init__(
-        self, dataset: DataSplits, batch_size: int, *, seed: int, device: torch.device | str = "cpu"
+        self,
+        dataset: DataSplits,
+        batch_size: int,
+        *,
+        seed: int,
+        device: torch.device | str = "cpu",
+        share: slice | None = None,
     ) -> None:
         self.steps_per_epoch = _steps_per_epoch(len(dataset.train), batch_size)
         self.batch_size = batch_size
@@ -99,6 +106,7 @@ class TrainingBatches:
         self._dynamic = dataset.dynamic
         self._missing = dataset.dynamic and bool(dataset.train.isnan().any())
         self._train = dataset.train.to(device)
+        self._share = slice(None) if share is None else share
         self._order_epoch = -1
         self._order = torch.empty(0, dtype=torch.int64)
 
@@ -136,11 +144,11 @@ class TrainingBatches:
         Raises:
             InvalidInputError: If the step is negative.
         """
-        rows = self._train[self.indices(step)]
         if not self._dynamic:
-            return rows
+            return self._train[self.indices(step)[self._share]]
+        rows = self._train[self.indices(step)]  # all, so that the bits do not depend on who wants them
         generator = keyed_generator(self.seed, _BINARIZATION_STREAM, step, device=self._train.device)
-        return binarize(rows, missing=self._missing, generator=generator)
+        return binarize(rows, missing=self._missing, generator=generator)[self._share]
 
 
 def _steps_per_epoch(num_examples: int, batch_size: int) -> int:

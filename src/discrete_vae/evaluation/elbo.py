@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
+from discrete_vae.distributed import all_reduce_shards, shard_indices
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import keyed_generator
@@ -60,6 +61,8 @@ def evaluate_elbo(
 ) -> MeanElbo:
     """Average the ELBO over examples, with the networks' running statistics; or the bound above it.
 
+    Under torchrun the examples are divided among the processes, and every process has the whole result.
+
     Args:
         model: The model.
         x: (example, feature) or in the event's shape, in the likelihood's domain; NaN marks missing values.
@@ -81,7 +84,8 @@ def evaluate_elbo(
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
     with eval_mode(model):
         for draw in range(num_samples):
-            for first in range(0, len(x), _BATCH_SIZE):
+            for block in shard_indices(math.ceil(len(x) / _BATCH_SIZE)):
+                first = block * _BATCH_SIZE
                 rows = slice(first, first + _BATCH_SIZE)
                 generator = keyed_generator(seed, _STREAM, draw, first, device=x.device)
                 elbo = model.elbo(
@@ -92,6 +96,7 @@ def evaluate_elbo(
                 )
                 terms = torch.stack([elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous], -1)
                 parts[rows] += terms.double().cpu() / num_samples
+    parts = all_reduce_shards(parts)
     value = parts[:, 0] - parts[:, 1] - parts[:, 2]
     return MeanElbo(
         elbo=float(value.mean()),

@@ -46,6 +46,8 @@ class BlockGibbs(MarkovChains):
             state.
         inverse_temperature: t, a number or (chain,): the chains follow p^t, renormalized. Part of the arguments, not
             of the state.
+        first_chain: Number of the first chain, which keys the noise on the CPU: chains that are divided among several
+            samplers are those of one. Part of the arguments, not of the state.
 
     Attributes:
         energy: The machine.
@@ -82,11 +84,13 @@ class BlockGibbs(MarkovChains):
         start: Tensor | None = None,
         clamped: Tensor | None = None,
         inverse_temperature: float | Tensor = 1.0,
+        first_chain: int = 0,
     ) -> None:
         super().__init__(energy, num_chains, seed)
+        self.first_chain = first_chain
         device, shape = energy.bias.device, (num_chains, energy.num_units)
         if start is None:
-            z = fair_coins(*shape, key=self._key, device=device)
+            z = fair_coins(*shape, key=self._key, first_chain=first_chain, device=device)
         else:
             z = check_binary("start", check_tensor("start", start, shape)).detach().to(device)
         if clamped is not None:
@@ -143,6 +147,7 @@ class BlockGibbs(MarkovChains):
             end - self.sweep,
             key=self._key,
             first_sweep=self.sweep + 1,
+            first_chain=self.first_chain,
             inverse_temperature=self.inverse_temperature,
             clamped=self.clamped,
         )

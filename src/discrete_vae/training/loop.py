@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
+from rich.console import Console
 from torch import Tensor
 
 from discrete_vae.config import ExperimentConfig
@@ -15,6 +16,7 @@ from discrete_vae.contention import yielding_threads
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
+from discrete_vae.distributed import agree_any, own_share, rank
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.noise import key_to_seed
@@ -28,6 +30,7 @@ from discrete_vae.training.log_metrics import Clock, is_due, state_metrics, vali
 from discrete_vae.training.parameter_groups import decay_weights, set_rates
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.progress import TrainingProgress
+from discrete_vae.training.replicas import noise_key
 from discrete_vae.training.run_checkpoints import RunCheckpoints
 from discrete_vae.training.selection import validation_score
 from discrete_vae.training.state import TrainingState, check_experiment
@@ -72,7 +75,8 @@ def run_steps(
 
     A step draws the negative phase from the persistent chains, then follows the gradient of the ELBO, whose KL terms
     are turned on gradually, and brings bounded parameters back inside their bounds. All noise is keyed by the seed
-    and the step, so a resumed run equals an unbroken one bit for bit on the CPU.
+    and the step, so a resumed run equals an unbroken one bit for bit on the CPU. Among the processes of torchrun each
+    step is divided, see `discrete_vae.training.replicas`; the first process writes.
 
     Source: Rolfe 2017, section architecture.
 
@@ -96,30 +100,35 @@ def run_steps(
         NonFiniteLossError: If a term of the loss, a weight or the validation ELBO is not finite; checkpoints stay as
             they are.
         CheckpointWriteError: If a checkpoint cannot be written; those before it stay.
+        PeerLostError: If another process of the run has ended.
     """
     num_steps = check_experiment(config, dataset)
     settings = config.training
     dataset = chosen_examples(dataset, settings)
-    batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device)
+    share = own_share(settings.batch_size)
+    batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device, share=share)
     valid = dataset.valid.to(device)
     precision = choose_precision(config, device=device, begun=run.read_environment())
     state = TrainingState.initial(config, dataset.train, device=device, precision=precision.dtype)
     metrics = run.metrics()
     checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
     store = checkpoints.store
-    metrics.drop_after(state.step)
-    checkpoints.warn_of_missing_lines(settings)
+    if is_writer := rank() == 0:
+        metrics.drop_after(state.step)
+        checkpoints.warn_of_missing_lines(settings)
+    state.replicas.start()
     clock = Clock(metrics.read())
     state.times.restart()
     times: dict[str, float] = {}
-    with yielding_threads(), progress or TrainingProgress(state.step, num_steps) as shown:
+    console = None if is_writer else Console(quiet=True)
+    with yielding_threads(), progress or TrainingProgress(state.step, num_steps, console) as shown:
         if state.compiled is not None and state.step < num_steps:
             shown.note("Compiling the training step, which takes a minute or two.")
             state.compiled.prepare(batches.batch(state.step), state.chains.z)
             state.times.restart()
         elif (reason := state.recorded.functions.reason) is not None:
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
-        while state.step < num_steps and not (stop is not None and stop()):
+        while state.step < num_steps and not agree_any(stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
             x = batches.batch(state.step)
             with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
@@ -135,7 +144,8 @@ def run_steps(
                 change = _estimate_log_partition(state, store, to_compare=validating)
                 values = state.sums.means(change) | state_metrics(state) | times
                 check_finite(values, state.step, store)
-                metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
+                if is_writer:
+                    metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
                 shown.show(
                     state.step,
                     epoch,
@@ -157,7 +167,8 @@ def run_steps(
                     "validation_score": validation_score(bound),
                 }
                 found = {name: value for name, value in found.items() if not math.isnan(value)}
-                metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
+                if is_writer:
+                    metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
                 better = checkpoints.save(estimate, bound)
                 shown.note(
                     f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {_error(estimate.total_std_error)} nats"
@@ -227,17 +238,18 @@ def training_step(
         discrete=weights.discrete,
         continuous=weights.continuous,
         num_importance_samples=num_samples,
-        noise_key=(config.seed, _POSTERIOR_STREAM, state.step),
+        noise_key=noise_key(config.seed, _POSTERIOR_STREAM, state.step),
     )
-    if not all(map(math.isfinite, found.means)):
-        raise non_finite_term(found.means, state.step, store)
+    means = state.replicas.average(found.means)
+    if not all(map(math.isfinite, means)):
+        raise non_finite_term(means, state.step, store)
     state.times.begin("optimizer")
     decay_weights(state.optimizer)
     state.optimizer.update()
     state.recorded.project_()
     if state.averages is not None:
         state.averages.update(model, state.step + 1)
-    state.sums.add(found.means, state.log_partition)
+    state.sums.add(means, state.log_partition)
     state.times.end_step()
     return Elbo(
         found.reconstruction,

@@ -19,6 +19,7 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.kernels.choice import has_hooks
 from discrete_vae.noise import reseed
 from discrete_vae.numerics import row_sum
+from discrete_vae.objectives.bound import Batch
 from discrete_vae.objectives.elbo import loss_gradients
 from discrete_vae.objectives.gradients.base import GradientEstimator
 from discrete_vae.objectives.gradients.reparameterized import Reparameterized
@@ -150,15 +151,8 @@ class _Evaluation:
         observed = model.likelihood.observed_mask(x, None, missing=model.missing)
         of_prior = model.prior.compute_negative_phase(negative_phase)
         first, second, third = seeds
-        estimate = model.gradient_parts(
-            self.gradient,
-            x,
-            observed,
-            of_prior,
-            (first, second, third),
-            self.num_importance_samples,
-            generator=generator,
-        )
+        batch = Batch(x, observed, of_prior, self.num_importance_samples, second * len(x), generator)
+        estimate = self.gradient.estimate(model, batch, (first, second, third))
         outputs, weights = zip(*estimate.outputs(), strict=True)
         leaves = self.optimizer.gradient_leaves()
         gradients = torch.autograd.grad(outputs, leaves, weights, allow_unused=True)

@@ -13,6 +13,7 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.devices import check_device
+from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.independent_features import IndependentFeatures, independent_features
 from discrete_vae.paths import unicode_path
@@ -38,7 +39,8 @@ def train(
 ) -> TrainingResult:
     """Train a model as `dvae train` does, or go on with a run of the same config; `load_run` gives the model.
 
-    The folder holds what the command writes, so that its verbs read it. The number of threads stays torch's.
+    The folder holds what the command writes, so that its verbs read it. The number of threads stays torch's. Within
+    `discrete_vae.distributed.process_group`, or any other process group, each step is divided among the processes.
 
     Args:
         config: The experiment.
@@ -75,9 +77,9 @@ def train(
             raise InvalidInputError(name, f"must be of type {wanted.__name__}", received, repair)
     device = check_device(device)
     check_experiment(config, dataset)
-    run = _folder(run_dir)
-    with sole_writer(run.path):
-        prepare_run(run, config, dataset, device=device)
+    run = compute_on_rank_zero(lambda: _folder(run_dir))
+    with held_by_rank_zero(sole_writer(run.path)):
+        compute_on_rank_zero(lambda: prepare_run(run, config, dataset, device=device))
         return run_steps(
             config,
             dataset,

@@ -8,6 +8,7 @@ from typing import Any
 
 from discrete_vae.checks import check_number
 from discrete_vae.config import TrainingConfig
+from discrete_vae.distributed import compute_on_rank_zero, rank
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.evaluation.elbo import MeanElbo
 from discrete_vae.runs.changed_config import CONFIG_SUM, check_config
@@ -93,8 +94,9 @@ class RunCheckpoints:
         self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
         self._changes = [*changes, *([] if change is None else [asdict(change)])]
         self._saved = self._state.step
-        self.store.repair_best()
-        self._warn_of_damaged_best()
+        compute_on_rank_zero(self.store.repair_best)
+        if rank() == 0:
+            self._warn_of_damaged_best()
 
     def save(self, elbo: MeanElbo, bound: MeanElbo) -> bool:
         """Save the state after a validation; returns whether it is the best so far.
@@ -127,8 +129,12 @@ class RunCheckpoints:
     def _save(self, *, best: dict[str, Any] | None = None, interim: bool = False) -> None:
         tensors, meta = self._state.capture()
         meta |= {CONFIG_SUM: self._config_sum, _CHANGES: self._changes}
-        self._run.metrics().sync()  # the log must not lag behind the checkpoint
-        self.store.save(self._state.step, tensors, meta, best=best, interim=interim)
+
+        def write() -> None:
+            self._run.metrics().sync()  # the log must not lag behind the checkpoint
+            self.store.save(self._state.step, tensors, meta, best=best, interim=interim)
+
+        compute_on_rank_zero(write)
         self._saved = self._state.step
 
     def warn_of_missing_lines(self, settings: TrainingConfig) -> None:

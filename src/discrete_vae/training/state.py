@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.readable import check_readable
+from discrete_vae.distributed import compute_on_rank_zero, gather_shares
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
@@ -40,6 +42,13 @@ from discrete_vae.training.feasible import check_feasible
 from discrete_vae.training.parameter_groups import parameter_groups
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.recorded_step import RecordedStep
+from discrete_vae.training.replicas import (
+    Replicas,
+    check_divisible,
+    own_chains,
+    own_state,
+    whole_state,
+)
 from discrete_vae.training.step_times import StepTimes
 
 CHAINS_PREFIX, GRADIENT_PREFIX = "chains/", "gradient/"
@@ -57,7 +66,7 @@ class TrainingState:
     Attributes:
         model: The model.
         optimizer: Adam over all of its parameters and the gradient's own, in `parameter_groups`.
-        chains: The persistent chains.
+        chains: The persistent chains, those of this process if there are several.
         gradient: What estimates the gradient of the bound, with what it has learned.
         seed: The experiment's.
         step: Steps done.
@@ -68,6 +77,7 @@ class TrainingState:
         averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
         recorded: Takes the gradients; not part of what is saved.
         compiled: The compiled loss, if the run compiles it; not part of what is saved.
+        replicas: What the processes of torchrun share; not part of what is saved.
     """
 
     model: DiscreteVAE
@@ -83,9 +93,11 @@ class TrainingState:
     averages: AveragedWeights | None = None
     compiled: CompiledLoss | None = None
     recorded: RecordedStep = field(init=False)
+    replicas: Replicas = field(init=False)
 
     def __post_init__(self) -> None:
         self.recorded = RecordedStep(self.model, self.optimizer, self.gradient)
+        self.replicas = Replicas(self.optimizer, self.model, self.gradient)
 
     @classmethod
     def initial(
@@ -116,7 +128,7 @@ class TrainingState:
         groups = parameter_groups(model, settings, gradient)
         optimizer = Adam(groups, lr=settings.learning_rate, eps=settings.eps, working=working)
         compiled = CompiledLoss(model, working) if config.training.compile else None
-        chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
+        chains = own_chains(config, model.prior)
         state = cls(model, optimizer, chains, gradient, config.seed, averages=averages, compiled=compiled)
         state.estimate_log_partition()
         return state
@@ -136,7 +148,8 @@ class TrainingState:
         if self.averages is None:
             return self.log_partition, self.log_partition_std_error
         seed = key_to_seed(self.seed, _AVERAGED_LOG_Z_STREAM, self.step)
-        found = comparable_log_partition(self.averages.model.prior, chains=self.chains.z, seed=seed)
+        prior, chains = self.averages.model.prior, gather_shares(self.chains.z)
+        found = compute_on_rank_zero(lambda: comparable_log_partition(prior, chains=chains, seed=seed))
         return found.value, found.std_error
 
     def estimate_log_partition(self, *, to_compare: bool = False) -> None:
@@ -147,23 +160,27 @@ class TrainingState:
                 too low on average and may not know it, are not enough (`comparable_log_partition`). With averaged
                 weights it never is compared, see `evaluated_log_partition`.
         """
-        seed = key_to_seed(self.seed, _LOG_Z_STREAM, self.step)
-        if to_compare and self.averages is None:
-            found = comparable_log_partition(self.model.prior, chains=self.chains.z, seed=seed)
-        elif isinstance(self.chains, TellsLogPartition):
-            found = self.chains.log_partition()
-        else:
-            found = quick_log_partition(
-                self.model.prior,
-                num_chains=_ANNEALED_CHAINS,
-                num_temperatures=_TEMPERATURES,
-                max_enumerated=_MAX_ENUMERATED,
-                seed=seed,
-            )
+        chains = gather_shares(self.chains.z) if to_compare and self.averages is None else None
+        found = compute_on_rank_zero(lambda: self._log_partition(chains))
         self.log_partition, self.log_partition_std_error = found.value, found.std_error
 
+    def _log_partition(self, chains: Tensor | None) -> LogPartition:
+        """log Z of the prior, comparable if all chains are given."""
+        seed = key_to_seed(self.seed, _LOG_Z_STREAM, self.step)
+        if chains is not None:
+            return comparable_log_partition(self.model.prior, chains=chains, seed=seed)
+        if isinstance(self.chains, TellsLogPartition):
+            return self.chains.log_partition()
+        return quick_log_partition(
+            self.model.prior,
+            num_chains=_ANNEALED_CHAINS,
+            num_temperatures=_TEMPERATURES,
+            max_enumerated=_MAX_ENUMERATED,
+            seed=seed,
+        )
+
     def capture(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain values that `restore` needs."""
+        """Tensors and plain values that `restore` needs, those of all processes; every process must ask."""
         tensors = {f"{MODEL_PREFIX}{name}": value for name, value in self.evaluated.state_dict().items()}
         if self.averages is not None:
             tensors |= {f"{RAW_PREFIX}{name}": value for name, value in self.model.state_dict().items()}
@@ -178,7 +195,7 @@ class TrainingState:
             "log_partition_std_error": self.log_partition_std_error,
             "sums": self.sums.state(),
         }
-        tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in self.chains.state_dict().items()}
+        tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in whole_state(self.chains).items()}
         return tensors, meta
 
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -219,7 +236,7 @@ class TrainingState:
                         moment: tensors[f"optimizer/{name}/{moment}"].to(parameter.device, copy=True)
                         for moment in MOMENTS
                     }
-        self.recorded = RecordedStep(self.model, self.optimizer, self.gradient)
+        self.__post_init__()
         self.step, self.sums = step, sums
         self.log_partition, self.log_partition_std_error = log_partition, std_error
 
@@ -263,6 +280,7 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
         raise InvalidInputError(name, rule, config.model.num_values, repair)
     check_readable(config.model, dataset)
     check_feasible(config, dataset)
+    check_divisible(config)
     chosen = chosen_examples(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
     if config.training.compile:
@@ -271,7 +289,7 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
 
 
 def load_chains(chains: Sampler, tensors: Mapping[str, Tensor]) -> None:
-    """Bring chains to where a checkpoint left them.
+    """Bring chains to where a checkpoint left them, if there are several processes this one's share of them.
 
     Raises:
         InvalidInputError: If it was made for other chains, or is damaged.
@@ -281,5 +299,6 @@ def load_chains(chains: Sampler, tensors: Mapping[str, Tensor]) -> None:
         for name, value in tensors.items()
         if name.startswith(CHAINS_PREFIX)
     }
+    state = own_state(state)
     check_chains(chains, state)
     chains.load_state_dict(state)

@@ -26,6 +26,7 @@ from discrete_vae import (
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.objectives.bound import Batch
 from discrete_vae.objectives.elbo import loss_gradients
 from discrete_vae.prepared_noise import DrawnNoise
 from discrete_vae.smoothing.sharp_limit import SharpLimit
@@ -203,6 +204,7 @@ def gradient_of(model, estimator, drawn, weight):
     x = X.expand(len(weight), -1)
     log_z = enumerate_log_partition(model.prior)
     of_prior, seeds = log_z - log_z.detach(), loss_gradients(len(x), *WEIGHTS, like=log_z)
-    estimate = model.gradient_parts(estimator, x, None, of_prior, seeds, generator=DrawnNoise(drawn))
+    batch = Batch(x, None, of_prior, 1, seeds[1] * len(x), DrawnNoise(drawn))
+    estimate = estimator.estimate(model, batch, seeds)
     rows = [(part, seed * len(x) * weight) for part, seed in estimate.outputs()]
     return flat_gradient(sum((part * seed).sum() for part, seed in rows), model)

@@ -86,8 +86,8 @@ class SeesItsGroup(LearnedBaseline):
 class Turned(DisARM):
     """A fault: the pair's difference has the other sign."""
 
-    def _estimate(self, model, batch):
-        made = super()._estimate(model, batch)
+    def _estimate(self, model, batch, seeds):
+        made = super()._estimate(model, batch, seeds)
         return type(made)(*made.parts, -made.score, made.seeds, made.num_evaluations)
 
 

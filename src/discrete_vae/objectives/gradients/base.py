@@ -4,39 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.posteriors.base import Posterior, PosteriorSample
+from discrete_vae.objectives.bound import Batch, BoundedModel
 from discrete_vae.records import ShowsShapes
 
 Seeds = tuple[Tensor, Tensor, Tensor]
 """The gradients of the loss by reconstruction, kl_relative and kl_continuous, each (batch,); see `loss_gradients`."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Batch(ShowsShapes):
-    """What the bound of a batch is evaluated of; checked.
-
-    Attributes:
-        x: (batch, *event), in the likelihood's domain.
-        observed: As `Likelihood.observed_mask` gives it.
-        log_partition_gradient: A scalar of value 0 with the gradient of log Z; None for none.
-        seeds: The gradients of the loss by the parts of the bound.
-        num_importance_samples: As in `DiscreteVAE.elbo`.
-        generator: Source of the noise; None means torch's global generator.
-    """
-
-    x: Tensor
-    observed: Tensor | None
-    log_partition_gradient: Tensor | None
-    seeds: Seeds
-    num_importance_samples: int = 1
-    generator: torch.Generator | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,45 +57,6 @@ class GradientEstimate(ShowsShapes):
         return parts.sum() if self.score is None else parts.sum() + self.score.mean()
 
 
-class EstimatedModel(Protocol):
-    """What an estimator needs of a model; `DiscreteVAE` has it. Arguments are checked, and no value is looked at."""
-
-    prior: BoltzmannMachine
-    posterior: Posterior
-    pair_order: nn.Module
-
-    def read(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """What the posterior and the Gaussian layers read of x, (batch, feature)."""
-        ...
-
-    def elbo_parts(
-        self,
-        x: Tensor,
-        observed: Tensor | None,
-        log_partition_gradient: Tensor | None,
-        num_importance_samples: int = 1,
-        *,
-        discrete_weight: Tensor | float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The parts of the bound at draws of its own, each (batch,), nats."""
-        ...
-
-    def parts_at(
-        self,
-        sample: PosteriorSample,
-        features: Tensor,
-        x: Tensor,
-        observed: Tensor | None,
-        log_partition_gradient: Tensor | None,
-        num_importance_samples: int = 1,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The parts of the bound at draws of the binary latents, each (..., batch), nats."""
-        ...
-
-
 class GradientEstimator(nn.Module, ABC):
     """A way to estimate the gradient of w KL + w_h KL_h - log p(x | zeta, h), averaged over q.
 
@@ -147,7 +86,7 @@ class GradientEstimator(nn.Module, ABC):
         self.register_buffer("group_of_unit", group_of_unit.clone(), persistent=False)
 
     @classmethod
-    def of(cls, model: EstimatedModel, **settings: Any) -> Self:
+    def of(cls, model: BoundedModel, **settings: Any) -> Self:
         """An estimator for a model.
 
         Args:
@@ -163,12 +102,13 @@ class GradientEstimator(nn.Module, ABC):
     def num_evaluations(self) -> int:
         """Draws per example that an estimate decodes: what it costs in units of the reparameterized one."""
 
-    def estimate(self, model: EstimatedModel, batch: Batch) -> GradientEstimate:
+    def estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
         """Estimate the gradient, of checked arguments; no value is looked at, so that a step can be recorded.
 
         Args:
             model: The model, of the posterior that the estimator was made for.
             batch: What the bound is evaluated of.
+            seeds: The gradients of the loss by the parts of the bound.
 
         Raises:
             InvalidInputError: If several importance samples are asked for and the estimator does not take them.
@@ -177,8 +117,8 @@ class GradientEstimator(nn.Module, ABC):
             rule = f"must be 1 with {type(self).__name__}, whose loss is that of single draws"
             repair = "Leave it out, or take the reparameterized gradient."
             raise InvalidInputError("num_importance_samples", rule, batch.num_importance_samples, repair)
-        return self._estimate(model, batch)
+        return self._estimate(model, batch, seeds)
 
     @abstractmethod
-    def _estimate(self, model: EstimatedModel, batch: Batch) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
         """`estimate`, without the check."""

@@ -36,12 +36,8 @@ import torch
 from torch import Tensor
 
 from discrete_vae.noise import open_uniform
-from discrete_vae.objectives.gradients.base import (
-    Batch,
-    EstimatedModel,
-    GradientEstimate,
-    GradientEstimator,
-)
+from discrete_vae.objectives.bound import Batch, BoundedModel
+from discrete_vae.objectives.gradients.base import GradientEstimate, GradientEstimator, Seeds
 from discrete_vae.objectives.gradients.discrete_draws import draw_discretely
 
 
@@ -68,11 +64,11 @@ class DisARM(GradientEstimator):
         """1 + the number of groups."""
         return 1 + self.num_groups
 
-    def _estimate(self, model: EstimatedModel, batch: Batch) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
         shape = (len(batch.x), len(self.group_of_unit))
         u = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
         uniforms = torch.where(self.flipped, 1 - u, u)
-        draws = draw_discretely(model, batch, uniforms)
+        draws = draw_discretely(model, batch, seeds, uniforms)
         losses, z, logits = draws.losses(), draws.sample.z, draws.sample.logits[0]
         differences = (losses[0] - losses[1:]).T.index_select(-1, self.group_of_unit)  # (batch, unit)
         antithetic = (z[1:] * self.flipped[1:]).sum(0)  # each unit's bit in the branch of its group

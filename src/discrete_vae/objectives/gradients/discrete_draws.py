@@ -39,7 +39,7 @@ Source: Rolfe 2017, appendices REINFORCE-appendix and naive-approach-section, wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -47,7 +47,8 @@ from torch import Tensor, nn
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.numerics import bernoulli_entropy, bernoulli_log_prob, replace_gradient
-from discrete_vae.objectives.gradients.base import Batch, EstimatedModel, GradientEstimate, Seeds
+from discrete_vae.objectives.bound import Batch, BoundedModel, bound_parts_at
+from discrete_vae.objectives.gradients.base import GradientEstimate, Seeds
 from discrete_vae.posteriors.base import PosteriorSample
 from discrete_vae.prepared_noise import NoiseSource
 from discrete_vae.records import ShowsShapes
@@ -112,21 +113,20 @@ class DiscreteDraws(ShowsShapes):
         return GradientEstimate(first, second, third, score, self.seeds, len(self.reconstruction))
 
 
-def draw_discretely(model: EstimatedModel, batch: Batch, uniforms: Tensor) -> DiscreteDraws:
+def draw_discretely(model: BoundedModel, batch: Batch, seeds: Seeds, uniforms: Tensor) -> DiscreteDraws:
     """Draw z from uniforms, zeta and h from noise that all draws of an example share, and evaluate the bound.
 
     Args:
         model: The model.
         batch: What it is evaluated of.
+        seeds: As in `DiscreteDraws`.
         uniforms: (draw, batch, unit), each uniform on the open unit interval.
     """
     features = model.read(batch.x, batch.observed)
     sample = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
     source: Any = SharedNoise(batch.generator)
-    parts = model.parts_at(
-        sample, features, batch.x, batch.observed, batch.log_partition_gradient, generator=source
-    )
-    return DiscreteDraws(batch.seeds, features, sample, *parts)
+    parts = bound_parts_at(model, sample, features, replace(batch, generator=source))
+    return DiscreteDraws(seeds, features, sample, *parts)
 
 
 class SharedNoise(NoiseSource):

@@ -6,12 +6,8 @@ from torch import Tensor
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.noise import open_uniform
-from discrete_vae.objectives.gradients.base import (
-    Batch,
-    EstimatedModel,
-    GradientEstimate,
-    GradientEstimator,
-)
+from discrete_vae.objectives.bound import Batch, BoundedModel
+from discrete_vae.objectives.gradients.base import GradientEstimate, GradientEstimator, Seeds
 from discrete_vae.objectives.gradients.discrete_draws import draw_discretely, groups_up_to
 
 
@@ -47,10 +43,10 @@ class LeaveOneOut(GradientEstimator):
         """K."""
         return self.num_samples
 
-    def _estimate(self, model: EstimatedModel, batch: Batch) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
         shape = (self.num_samples, len(batch.x), len(self.group_of_unit))
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
-        draws = draw_discretely(model, batch, uniforms)
+        draws = draw_discretely(model, batch, seeds, uniforms)
         signals = draws.signals(model.prior, model.pair_order, self.up_to)
         advantages = self.advantages(signals).index_select(-1, self.group_of_unit)
         return draws.estimate((advantages * draws.log_prob()).sum(-1).mean(0))

@@ -8,12 +8,8 @@ from torch import Tensor
 from discrete_vae.config import BaselineConfig
 from discrete_vae.noise import open_uniform
 from discrete_vae.numerics import bernoulli_log_prob, replace_gradient
-from discrete_vae.objectives.gradients.base import (
-    Batch,
-    EstimatedModel,
-    GradientEstimate,
-    GradientEstimator,
-)
+from discrete_vae.objectives.bound import Batch, BoundedModel, bound_parts_at
+from discrete_vae.objectives.gradients.base import GradientEstimate, GradientEstimator, Seeds
 from discrete_vae.objectives.gradients.baseline import Baseline, build_baseline
 
 
@@ -53,23 +49,16 @@ class NaiveKL(GradientEstimator):
         """1; the second draw costs the posterior's networks once more."""
         return 1
 
-    def _estimate(self, model: EstimatedModel, batch: Batch) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
         prior, features = model.prior, model.read(batch.x, batch.observed)
         sample = model.posterior.rsample(features, generator=batch.generator)
-        reconstruction, relative, continuous = model.parts_at(
-            sample,
-            features,
-            batch.x,
-            batch.observed,
-            batch.log_partition_gradient,
-            generator=batch.generator,
-        )
+        reconstruction, relative, continuous = bound_parts_at(model, sample, features, batch)
         mean = torch.sigmoid(sample.logits)
         closed = prior.expected_energy(sample.bits, mean, model.pair_order) + (mean * prior.bias).sum(-1)
         uniforms = open_uniform(prior.bias, shape=(1, *sample.logits.shape), generator=batch.generator)
         again = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
         pairs = self._pairs(model, again.z)
-        weight = (batch.seeds[1] * len(batch.x)).unsqueeze(-1)
+        weight = (seeds[1] * len(batch.x)).unsqueeze(-1)
         with torch.no_grad():
             dropped = self._pairs(model, again.z * self.before.to(again.z.dtype)[:, None, None])
             signals = weight * (pairs.unsqueeze(-1) - dropped.movedim(0, -1))
@@ -80,10 +69,10 @@ class NaiveKL(GradientEstimator):
         relative = relative - closed + pairs.squeeze(0)
         score = replace_gradient(torch.zeros_like(surrogate), surrogate)
         return GradientEstimate(
-            reconstruction, relative.to(reconstruction.dtype), continuous, score, batch.seeds, 1
+            reconstruction, relative.to(reconstruction.dtype), continuous, score, seeds, 1
         )
 
     @staticmethod
-    def _pairs(model: EstimatedModel, z: Tensor) -> Tensor:
+    def _pairs(model: BoundedModel, z: Tensor) -> Tensor:
         """The energy of all pairs, (...), nats."""
         return model.prior.compute_energy(z) + (z * model.prior.bias).sum(-1)

@@ -6,12 +6,8 @@ from torch import Tensor
 
 from discrete_vae.config import BaselineConfig
 from discrete_vae.noise import open_uniform
-from discrete_vae.objectives.gradients.base import (
-    Batch,
-    EstimatedModel,
-    GradientEstimate,
-    GradientEstimator,
-)
+from discrete_vae.objectives.bound import Batch, BoundedModel
+from discrete_vae.objectives.gradients.base import GradientEstimate, GradientEstimator, Seeds
 from discrete_vae.objectives.gradients.baseline import Baseline, build_baseline
 from discrete_vae.objectives.gradients.discrete_draws import draw_discretely, groups_up_to
 
@@ -49,10 +45,10 @@ class Reinforce(GradientEstimator):
         """1."""
         return 1
 
-    def _estimate(self, model: EstimatedModel, batch: Batch) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
         shape = (1, len(batch.x), len(self.group_of_unit))
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
-        draws = draw_discretely(model, batch, uniforms)
+        draws = draw_discretely(model, batch, seeds, uniforms)
         signals = draws.signals(model.prior, model.pair_order, self.up_to)
         advantages, error = self.baseline(draws.features.detach(), draws.sample.zeta.detach(), signals)
         of_unit = advantages.index_select(-1, self.group_of_unit)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from discrete_vae.objectives.gradients.base import (
-    Batch,
-    EstimatedModel,
-    GradientEstimate,
-    GradientEstimator,
-)
+from discrete_vae.objectives.bound import Batch, BoundedModel, bound_parts
+from discrete_vae.objectives.gradients.base import GradientEstimate, GradientEstimator, Seeds
 
 
 class Reparameterized(GradientEstimator):
@@ -23,13 +19,6 @@ class Reparameterized(GradientEstimator):
         """1."""
         return 1
 
-    def _estimate(self, model: EstimatedModel, batch: Batch) -> GradientEstimate:
-        parts = model.elbo_parts(
-            batch.x,
-            batch.observed,
-            batch.log_partition_gradient,
-            batch.num_importance_samples,
-            discrete_weight=batch.seeds[1] * len(batch.x),
-            generator=batch.generator,
-        )
-        return GradientEstimate(*parts, None, batch.seeds, batch.num_importance_samples)
+    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+        parts = bound_parts(model, batch)
+        return GradientEstimate(*parts, None, seeds, batch.num_importance_samples)

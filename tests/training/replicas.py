@@ -1,0 +1,138 @@
+"""What each of two processes does in test_replicas.py: python -m tests.training.replicas FOLDER."""
+
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from discrete_vae.config import BlockGibbsConfig
+from discrete_vae.data.load import load_dataset
+from discrete_vae.distributed import (
+    average_,
+    compute_on_rank_zero,
+    gather_shares,
+    own_share,
+    process_group,
+    rank,
+    world_size,
+)
+from discrete_vae.errors import InvalidInputError, PeerLostError
+from discrete_vae.objectives.gradients.reparameterized import Reparameterized
+from discrete_vae.prepared_noise import NoiseSource
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.loop import run_steps
+from discrete_vae.training.run import train
+from discrete_vae.training.state import TrainingState, check_experiment
+from tests.training.tiny import CONFIG, QuietProgress, start_run
+
+BATCH = CONFIG.training.batch_size
+LOST_AT, STOPPED_AT = 9, 10
+
+
+class OwnRows(NoiseSource):
+    """The noise of this process's rows of the batch."""
+
+    def __init__(self, seed):
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def take(self, draw, like, shape):
+        share = own_share(BATCH)
+        axis = list(shape).index(share.stop - share.start)
+        whole = draw(like, shape=(*shape[:axis], BATCH, *shape[axis + 1 :]), generator=self._generator)
+        return whole.narrow(axis, share.start, share.stop - share.start)
+
+
+def averaged_gradient():
+    """The gradient of a batch, with norms that have statistics of their own, and the chains after a step."""
+    dataset = load_dataset("digits")
+    state = TrainingState.initial(CONFIG, dataset.train)
+    with torch.no_grad():  # other units than at the start, where the prior has no couplings
+        for parameter in state.model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    state.model.eval()
+    z = state.chains.step(4)
+    x = (dataset.train[:BATCH][own_share(BATCH)] > 0.5).float()
+    estimator = Reparameterized.of(state.model)
+    estimate = state.model.estimate_gradient(estimator, x, negative_phase=z, generator=OwnRows(3))
+    estimate.loss.backward()
+    means = state.replicas.average(tuple(float(part.detach().mean()) for part in estimate.parts))
+    gradients = [p.grad for p in state.model.parameters() if p.grad is not None]
+    return {
+        "means": torch.tensor(means),
+        "gradient": torch.cat([gradient.flatten() for gradient in gradients]),
+        "chains": gather_shares(state.chains.z),
+        "constants": torch.cat([b.flatten() for b in state.model.buffers() if b.is_floating_point()]),
+    }
+
+
+def weights(folder, step):
+    checkpoint = RunDirectory.open(folder).checkpoints().load(step)
+    return dict(checkpoint.tensors)
+
+
+def refused(config):
+    try:
+        check_experiment(config, load_dataset("digits"))
+    except InvalidInputError as error:
+        return str(error)
+    return None
+
+
+def lose_a_peer(run):
+    """What the first process says after the second one has gone, and how many seconds it took to notice."""
+    left = math.inf
+
+    def stop():
+        nonlocal left
+        left = time.monotonic()
+        if rank() == 1 and count["steps"] == LOST_AT:
+            os._exit(9)
+        count["steps"] += 1
+        return False
+
+    count = {"steps": 0}
+    try:
+        run_steps(CONFIG, load_dataset("digits"), run, progress=QuietProgress(), stop=stop)
+    except PeerLostError as error:
+        return {"error": str(error), "seconds": time.monotonic() - left, "is_said": error.is_said}
+    return {}
+
+
+def main(folder):
+    torch.set_num_threads(1)
+    result = {}
+    with process_group():
+        torch.save(averaged_gradient(), folder / f"gradient-{rank()}.pt")
+        third = torch.full((3,), 1 / 3)
+        average_([third], torch.empty(3, dtype=torch.float64))
+        result["constant"] = bool((third == 1 / 3).all() or (third == torch.tensor(1 / 3)).all())
+        training = CONFIG.training
+        uneven = (
+            training.model_copy(update={"batch_size": 99}),
+            training.model_copy(update={"sampler": BlockGibbsConfig(num_chains=31)}),
+        )
+        result["refused"] = [refused(CONFIG.model_copy(update={"training": each})) for each in uneven]
+
+        dataset = load_dataset("digits")
+        train(CONFIG, dataset, folder / "unbroken", progress=QuietProgress())
+        asked = {"count": 0}
+
+        def stop():  # the second process alone is asked
+            asked["count"] += 1
+            return rank() == 1 and asked["count"] > STOPPED_AT
+
+        first = train(CONFIG, dataset, folder / "stopped", progress=QuietProgress(), stop=stop)
+        result["stopped"] = first.step
+        train(CONFIG, dataset, folder / "stopped", progress=QuietProgress())
+        run = compute_on_rank_zero(lambda: start_run(folder / "lost"))
+        lost = lose_a_peer(run)
+        (folder / f"{rank()}.json").write_text(json.dumps(result | lost | {"world_size": world_size()}))
+        os._exit(0)  # there is nobody to take leave of
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

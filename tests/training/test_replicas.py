@@ -1,0 +1,97 @@
+"""Training in two processes: the gradient of one, whole checkpoints, a stop that all take, a peer that ends."""
+
+import json
+
+import pytest
+import torch
+
+from discrete_vae.data.load import load_dataset
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.run import train
+from tests.processes import plain_processes, start, torchrun
+from tests.training.replicas import STOPPED_AT, averaged_gradient, weights
+from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, without_times
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What two processes leave behind, the second of which ends without a word."""
+    folder = tmp_path_factory.mktemp("replicas")
+    processes = start(plain_processes, ["-m", "tests.training.replicas", str(folder)])
+    errors = [process.communicate(timeout=400)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 9], errors
+    return folder
+
+
+@pytest.fixture(scope="module")
+def said(folder):
+    return json.loads((folder / "0.json").read_text())
+
+
+def test_two_halves_have_the_gradient_of_the_whole(folder):
+    whole = averaged_gradient()
+    halves = [torch.load(folder / f"gradient-{rank}.pt", weights_only=True) for rank in (0, 1)]
+    for half in halves:
+        assert torch.equal(half["chains"], whole["chains"])  # bit for bit: chains are numbered through
+        assert torch.equal(half["constants"], whole["constants"])
+        assert torch.equal(half["gradient"], halves[0]["gradient"])
+        torch.testing.assert_close(half["gradient"], whole["gradient"], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(half["means"], whole["means"], rtol=1e-5, atol=1e-5)
+    assert float(whole["gradient"].abs().max()) > 0.01
+
+
+def test_shares_must_be_equal(said):
+    batch, chains = said["refused"]
+    assert batch.startswith(
+        "training.batch_size must be a multiple of the 2 processes; received 99. Give 98,"
+    )
+    assert chains.startswith(
+        "training.sampler.num_chains must be a multiple of the 2 processes; received 31."
+    )
+    assert said["constant"]
+
+
+def test_all_stop_where_one_is_asked_and_a_resumed_run_equals_an_unbroken_one(folder, said):
+    assert said["stopped"] == STOPPED_AT
+    unbroken, resumed = (weights(folder / name, NUM_STEPS) for name in ("unbroken", "stopped"))
+    assert unbroken.keys() == resumed.keys()
+    for name, value in unbroken.items():
+        assert torch.equal(value, resumed[name]), name
+    assert len(unbroken["chains/z"]) == CONFIG.training.sampler.num_chains
+    logs = [RunDirectory.open(folder / name).metrics().read() for name in ("unbroken", "stopped")]
+    assert without_times(logs[0]) == without_times(logs[1])
+
+
+def test_it_learns_what_one_process_learns(folder, tmp_path):
+    train(CONFIG, load_dataset("digits"), tmp_path / "alone", progress=QuietProgress())
+    logs = [RunDirectory.open(place).metrics().read() for place in (folder / "unbroken", tmp_path / "alone")]
+    together, alone = ([each["validation_elbo"] for each in log if "validation_elbo" in each] for log in logs)
+    assert together != alone
+    assert together == pytest.approx(
+        alone, abs=0.3
+    )  # other noise, and norms over half of the batch: 0.06 here
+
+
+def test_a_peer_that_ends_is_named_within_seconds_and_nothing_is_lost(folder, said):
+    assert "one of the 2 processes has ended" in said["error"]
+    assert said["seconds"] < 20
+    assert not said["is_said"]
+    assert RunDirectory.open(folder / "lost").checkpoints().steps() == (7,)
+
+
+def test_one_process_goes_on_where_two_stopped(folder):
+    result = train(CONFIG, load_dataset("digits"), folder / "lost", progress=QuietProgress())
+    assert result.step == NUM_STEPS
+
+
+@pytest.mark.slow
+def test_torchrun_trains_and_reports_once(tmp_path):
+    command = ["-m", "discrete_vae", "train", "digits", "--size", "smoke", "--run-dir", str(tmp_path / "run")]
+    (process,) = start(torchrun, command)
+    out, errors = process.communicate(timeout=400)
+    assert process.returncode == 0, errors
+    assert out.count("Best checkpoint") == 1
+    (process,) = start(torchrun, [*command[:-1], str(tmp_path / "run")])
+    _, errors = process.communicate(timeout=400)
+    assert errors.count("error: ") == 1
+    assert "must be a new or empty folder" in errors
