@@ -60,7 +60,9 @@ def main() -> None:
     loaded = load_run(run)
     log_z = log_partition_of_run(run, loaded)
     digits, characters = instantiate(loaded.config.data).test, load_dataset("omniglot").test
-    print("| Score | Examples | Number | Mean (nats) | Area under the ROC curve |\n| --- | --- | --- | --- | --- |")
+    print(
+        "| Score | Examples | Number | Mean (nats) | Area under the ROC curve |\n| --- | --- | --- | --- | --- |"
+    )
     table_of(
         kinds_of(digits, characters, options.num_elbo),
         lambda x: elbo_rows(loaded.model, x, log_partition=log_z.value),

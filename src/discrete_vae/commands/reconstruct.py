@@ -52,8 +52,9 @@ def run_reconstruct(
     from discrete_vae.distributed import rank
     from discrete_vae.figures.reconstructions import ReconstructionTable, draw_reconstructions
     from discrete_vae.inference.guess_error import guess_error
-    from discrete_vae.inference.reconstruct import reconstruct_rows
+    from discrete_vae.inference.reconstruct import check_reconstruction, reconstruct_rows
 
+    check_reconstruction(statistic, num_draws, code, argument="--num-draws")
     output, drawing = rows.output(out), PictureFile.of(picture)
     loaded = asked.load()
     found = rows.read(asked, loaded)

@@ -152,7 +152,8 @@ def _no_value(option: str, received: str, ctx: click.Context) -> InvalidInputErr
 def _in_house_form(error: click.UsageError, ctx: click.Context, words: Sequence[str]) -> InvalidInputError:
     see = f"See {ctx.command_path} --help."
     if isinstance(error, click.MissingParameter) and error.param is not None:
-        name = error.param.make_metavar(ctx)
+        option = isinstance(error.param, click.Option)
+        name = error.param.opts[-1] if option else error.param.make_metavar(ctx)
         return InvalidInputError(name, "must be given", "nothing", see)
     if isinstance(error, click.NoSuchOption):
         return _no_such_option(error, ctx)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.inference.batches import check_examples
 from discrete_vae.inference.flips import order_of_flips
 from discrete_vae.inference.latents import Latents, most_probable
 from discrete_vae.model import DiscreteVAE
@@ -81,7 +82,7 @@ def interpolate(
         >>> found.mean.shape
         (5, 6)
     """
-    if path not in get_args(PathKind):
+    if not isinstance(path, str) or path not in get_args(PathKind):
         raise InvalidInputError("path", "must be 'flips' or 'straight'", f"{path!r}"[:80], "Take flips.")
     if check_positive_int("num_steps", num_steps) < 2:
         raise InvalidInputError("num_steps", "must be at least 2", num_steps, "Both ends are steps.")
@@ -110,7 +111,8 @@ def interpolate(
 
 
 def _ends(model: DiscreteVAE, name: str, x: Tensor) -> Latents:
-    opened, observed = model._open(x.to(model.prior.bias.device), None)
+    examples = check_examples(name, x)
+    opened, observed = model._open(examples.to(model.prior.bias.device), None)
     if len(opened) != 1:
         raise InvalidInputError(name, "must be one example, (1, ...)", f"{len(opened)}", "Give x[:1].")
     return most_probable(model, model.read(opened, observed))
