@@ -73,9 +73,9 @@ def run_reconstruct(
     if rank() > 0:
         return 0
     print(headline(asked, loaded, found))
-    if not bool(found.x.isnan().all()):
-        is_share = loaded.config.model.likelihood.kind in ("bernoulli", "categorical")
-        print(f"Error: {guess_error(found.x.numpy(), x, is_share=is_share)}")
+    kind = loaded.config.model.likelihood.kind
+    if not bool(found.x.isnan().all()) and (kind, statistic) != ("categorical", "mean"):  # names have no mean
+        print(f"Error: {guess_error(found.x.numpy(), x, is_share=kind in ('bernoulli', 'categorical'))}")
     if output is not None:
         arrays = identity(found) | {"x": x}
         say_written(output.write(arrays, array=x, columns=feature_columns(found, x)))
