@@ -104,9 +104,13 @@ def interpolate(
         mean = model.likelihood.mean(model._decode(model.hierarchy.decoder_input(zeta, h)))
         energy = model.prior.compute_energy(bits.to(model.prior.bias.dtype)).double()
     shown = model._finite("the decoder's mean", mean)
-    arrays = (value.float().cpu().numpy() for value in (shown, zeta, h))
     return LatentPath(
-        *arrays, bits.to(torch.uint8).cpu().numpy(), flipped.astype(np.int64), energy.cpu().numpy()
+        mean=shown.float().cpu().numpy(),
+        zeta=zeta.float().cpu().numpy(),
+        continuous=h.float().cpu().numpy(),
+        bits=bits.to(torch.uint8).cpu().numpy(),
+        flipped=flipped.astype(np.int64),
+        energy=energy.cpu().numpy(),
     )
 
 
@@ -138,8 +142,9 @@ def _layers(model: DiscreteVAE, ends: Sequence[Latents], zeta: Tensor) -> Tensor
     """The Gaussian layers at each step, (step, layer, unit)."""
     if model.hierarchy.num_layers == 0:
         return model.hierarchy.sample(zeta)
-    normals = [(each.h - each.layers_given_zeta.mean) / each.layers_given_zeta.log_std.exp() for each in ends]
-    noise: Any = DrawnNoise(list(_evenly(*normals, len(zeta)).unbind(-2)))
+    laws = [each.layers_given_zeta for each in ends]
+    first, last = ((each.h - law.mean) / law.log_std.exp() for each, law in zip(ends, laws, strict=True))
+    noise: Any = DrawnNoise(list(_evenly(first, last, len(zeta)).unbind(-2)))
     return model.hierarchy.sample(zeta, generator=noise)
 
 
