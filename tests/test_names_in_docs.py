@@ -31,7 +31,7 @@ FOREIGN_NAMES |= {
     "THREADING_LAYER",
 }
 FOREIGN_OPTIONS = {"--case", "--cases", "--upgrade", "--help", "--version"}
-FOREIGN_OPTIONS |= {"--error-unmatch", "--untracked-files", "--porcelain"}
+FOREIGN_OPTIONS |= {"--error-unmatch", "--untracked-files", "--porcelain", "--nproc-per-node"}
 
 
 def code_spans(text: str) -> list[str]:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from discrete_vae.hierarchy.gaussian_hierarchy import GaussianHierarchy
     from discrete_vae.hierarchy.group_sharing import CompleteSharing, GroupSharing
     from discrete_vae.hierarchy.no_sharing import NoSharing
+    from discrete_vae.inference.denoise import denoise_rows
+    from discrete_vae.inference.encode import encode_rows
+    from discrete_vae.inference.interpolate import interpolate
+    from discrete_vae.inference.reconstruct import reconstruct_rows
+    from discrete_vae.inference.score import elbo_rows, p_values, score_rows
     from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
     from discrete_vae.likelihoods.categorical import CategoricalLikelihood
     from discrete_vae.likelihoods.gaussian import GaussianLikelihood
@@ -106,6 +111,13 @@ _LAZY_EXPORTS = {
     "load_run": "training.load",
     "own_experiment": "experiments.own_experiment",
     "train": "training.run",
+    "denoise_rows": "inference.denoise",
+    "elbo_rows": "inference.score",
+    "encode_rows": "inference.encode",
+    "interpolate": "inference.interpolate",
+    "p_values": "inference.score",
+    "reconstruct_rows": "inference.reconstruct",
+    "score_rows": "inference.score",
     "yielding_threads": "contention",
 }
 
@@ -151,13 +163,20 @@ __all__ = [
     "__version__",
     "annealed_log_partition",
     "bennett_log_partition",
+    "denoise_rows",
+    "elbo_rows",
+    "encode_rows",
     "estimate_log_partition",
     "exact_log_partition",
+    "interpolate",
     "kl_to_boltzmann",
     "load_dataset",
     "load_experiment",
     "load_run",
     "own_experiment",
+    "p_values",
+    "reconstruct_rows",
+    "score_rows",
     "train",
     "yielding_threads",
 ]

@@ -36,6 +36,7 @@ class ImportanceSampledModel(RecognitionModel):
         log_partition: Tensor | SupportsFloat | None = None,
         observed: Tensor | None = None,
         chunk_size: int = 100,
+        keys: Sequence[int] | None = None,
         generator: torch.Generator | None = None,
     ) -> LogLikelihood:
         """Estimate log p(x) by importance sampling from the posterior, with zeta sampled as in training.
@@ -52,7 +53,8 @@ class ImportanceSampledModel(RecognitionModel):
                 largest block.
             observed: As in `elbo`.
             chunk_size: Samples that are in memory at a time.
-            generator: Source of the noise; None means torch's global generator.
+            keys: One per example, from `discrete_vae.noise.key_to_seed`: its noise then depends on its key alone.
+            generator: Source of the noise where there are no keys; None means torch's global generator.
 
         Returns:
             The estimate with its standard error, (batch,), nats.
@@ -62,8 +64,14 @@ class ImportanceSampledModel(RecognitionModel):
         """
         check_positive_int("num_samples", num_samples)
         check_positive_int("chunk_size", chunk_size)
+        if keys is not None and (len(keys) != len(x) or generator is not None):
+            received = f"{len(keys)} keys{' and a generator' * (generator is not None)}"
+            rule = f"must be one for each of the {len(x)} examples, without a generator"
+            raise InvalidInputError("keys", rule, received, "Give one per row of x, or leave them out.")
         with self.weigher(log_partition) as weigher:
-            weights = weigher.log_weights(x, num_samples, chunk_size, observed=observed, generator=generator)
+            weights = weigher.log_weights(
+                x, num_samples, chunk_size, observed=observed, keys=keys, generator=generator
+            )
         return importance_weighted(weights)
 
     @contextmanager

@@ -185,6 +185,7 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         words += ["--num-rows", "2", "--num-sweeps", "3"]
     if verb == "refit":
         words += ["--num-steps", "3"]
+    words += {"encode": ["--out", "codes.npz"], "denoise": ["--noise", "0.1"]}.get(verb, [])
     parameter = chosen.choice(_options(verb))
     option, kind = parameter.opts[-1], chosen.random()
     if parameter.is_flag or kind < 0.1:

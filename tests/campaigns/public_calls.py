@@ -19,6 +19,7 @@ from discrete_vae.config import (
 )
 from tests.campaigns.disk_calls import calls_on_disk
 from tests.campaigns.gradient_calls import gradient_calls
+from tests.campaigns.inference_calls import inference_calls
 from tests.campaigns.machine_calls import Call, calls_of_machine, right_call, some_bits
 from tests.campaigns.part_calls import part_calls
 
@@ -68,6 +69,7 @@ def public_calls(folder: Path) -> list[Call]:
         *part_calls(rbm),
         *_of_smoothing(),
         *_of_model(),
+        *inference_calls(),
         *gradient_calls(),
         *_others(rbm),
         *calls_on_disk(folder),

@@ -49,7 +49,7 @@ def test_every_option_has_a_help_that_fits(cli, verb):
     [
         (
             "",
-            "VERB must be one of list, validate, train, refit, evaluate, log-partition, sample, figure; received ''.",
+            f"VERB must be one of {', '.join(VERBS)}; received ''.",
         ),
         ("--frob", "--frob must be an option of dvae; received an unknown name. See dvae --help."),
         ("--versio", "--versio must be an option of dvae; received an unknown name. Did you mean --version?"),

@@ -20,6 +20,8 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_model
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.evaluation.memory import samples_in_memory
+from discrete_vae.inference.encode import encode_rows
+from discrete_vae.inference.score import elbo_rows
 from tests.processes import plain_processes, start, torchrun
 
 SCRIPT = """
@@ -53,7 +55,14 @@ def tiny_model():
 def evaluate_tiny():
     x = torch.bernoulli(torch.full((7, 6), 0.4), generator=torch.Generator().manual_seed(0))
     result = evaluate_model(tiny_model(), x, EvaluationConfig(num_samples=40)).to_json()
-    return {name: result[name] for name in ("log_likelihood", "log_likelihood_limit", "elbo")}
+    codes = encode_rows(tiny_model(), x, draw=True, batch_size=3).arrays()
+    one_batch = encode_rows(tiny_model(), x, draw=True).zeta  # of which one of two processes has no share
+    scores = elbo_rows(tiny_model(), x, log_partition=0.0, batch_size=3)
+    return {name: result[name] for name in ("log_likelihood", "log_likelihood_limit", "elbo")} | {
+        "codes": {name: values.tolist() for name, values in codes.items()},
+        "one_batch": one_batch.tolist(),
+        "scores": [scores.value.tolist(), scores.std_error.tolist()],
+    }
 
 
 def test_one_process_needs_no_group():

@@ -14,7 +14,7 @@ from discrete_vae.config import (
 )
 
 
-def small_model(*, layers=0, seed=0, num_features=6, units=(3, 2), groups=2, **settings):
+def small_model(*, layers=0, seed=0, num_features=6, units=(3, 2), groups=2, scale=0.7, **settings):
     """A model of bits whose weights are far enough from 0 for its latents to matter."""
     hierarchy = NoHierarchyConfig()
     if layers:
@@ -38,7 +38,7 @@ def small_model(*, layers=0, seed=0, num_features=6, units=(3, 2), groups=2, **s
         model = DiscreteVAE.from_config(config)
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter.add_(0.7 * torch.randn_like(parameter))
+                parameter.add_(scale * torch.randn_like(parameter))
     model.project_()
     return model.eval()
 

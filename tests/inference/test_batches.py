@@ -58,12 +58,16 @@ def test_types_are_kept():
     assert found["n"].tolist() == [5, 6, 7, 8, 2**40]
 
 
-def test_wrong_numbers():
-    for numbers in ([], [1, 2]):
-        with pytest.raises(InvalidInputError, match="numbers must be the numbers of at least one example"):
-            in_batches(small_model(), some_bits(3), lambda x, _: {"x": x}, numbers=numbers)
+def test_wrong_arguments():
+    model = small_model()
+    for numbers in ([], [1, 2], [0.5, 1, 2], 3):
+        with pytest.raises(InvalidInputError, match="numbers must be a whole number for each of 3 rows"):
+            in_batches(model, some_bits(3), lambda x, _: {"x": x}, numbers=numbers)
     with pytest.raises(InvalidInputError, match="batch_size"):
-        in_batches(small_model(), some_bits(3), lambda x, _: {"x": x}, batch_size=0)
+        in_batches(model, some_bits(3), lambda x, _: {"x": x}, batch_size=0)
+    for wrong in (some_bits(0), some_bits(3)[0], [[0.0]], None):
+        with pytest.raises(InvalidInputError, match="x must "):
+            in_batches(model, wrong, lambda x, _: {"x": x})
 
 
 def test_noise_is_of_the_row_the_seed_and_the_key():

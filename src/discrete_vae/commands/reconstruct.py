@@ -52,8 +52,9 @@ def run_reconstruct(
     from discrete_vae.distributed import rank
     from discrete_vae.figures.reconstructions import ReconstructionTable, draw_reconstructions
     from discrete_vae.inference.guess_error import guess_error
-    from discrete_vae.inference.reconstruct import reconstruct_rows
+    from discrete_vae.inference.reconstruct import check_reconstruction, reconstruct_rows
 
+    check_reconstruction(statistic, num_draws, code, argument="--num-draws")
     output, drawing = rows.output(out), PictureFile.of(picture)
     loaded = asked.load()
     found = rows.read(asked, loaded)
@@ -72,9 +73,9 @@ def run_reconstruct(
     if rank() > 0:
         return 0
     print(headline(asked, loaded, found))
-    if not bool(found.x.isnan().all()):
-        is_share = loaded.config.model.likelihood.kind in ("bernoulli", "categorical")
-        print(f"Error: {guess_error(found.x.numpy(), x, is_share=is_share)}")
+    kind = loaded.config.model.likelihood.kind
+    if not bool(found.x.isnan().all()) and (kind, statistic) != ("categorical", "mean"):  # names have no mean
+        print(f"Error: {guess_error(found.x.numpy(), x, is_share=kind in ('bernoulli', 'categorical'))}")
     if output is not None:
         arrays = identity(found) | {"x": x}
         say_written(output.write(arrays, array=x, columns=feature_columns(found, x)))

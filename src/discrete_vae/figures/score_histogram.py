@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from discrete_vae.figures.picture import Picture
 
 _BINS = 60
+_LEVEL = 0.01  # whose threshold is shown
 _BLUE, _ORANGE = "#0072B2", "#D55E00"  # told apart by the color-blind
 
 
@@ -40,11 +41,14 @@ def draw_scores(scores: Scores, reference: Scores | None = None) -> Picture:
         clipped = each.value.clip(low, high)
         axes.hist(clipped, edges, weights=weights, histtype="stepfilled", color=color, alpha=0.35)
         axes.hist(clipped, edges, weights=weights, histtype="step", color=color, label=label)
+    if reference is not None:
+        threshold = float(np.quantile(reference.value, _LEVEL, method="lower"))
+        axes.axvline(threshold, color="0.3", linestyle="--", label=f"p-value {_LEVEL}")
     axes.set_xlabel("ELBO (nats)" if scores.is_bound else "log-likelihood (nats)", fontsize=9)
     axes.set_ylabel("examples (%)", fontsize=9)
     axes.grid(color="0.92")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
-    figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=8)
+    figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=8)
     return figure

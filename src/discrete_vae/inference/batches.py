@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
@@ -61,11 +62,8 @@ def in_batches(
         >>> in_batches(model, torch.eye(3), lambda x, numbers: {"sum": x.sum(1)}, batch_size=2)["sum"]
         array([1., 1., 1.], dtype=float32)
     """
-    numbers = list(range(len(x))) if numbers is None else [int(number) for number in numbers]
-    if len(x) == 0 or len(numbers) != len(x):
-        rule = "must be the numbers of at least one example, one per row of x"
-        repair = "Give one per row of x, or leave them out."
-        raise InvalidInputError("numbers", rule, f"{len(numbers)} numbers for {len(x)} rows", repair)
+    x = check_examples("x", x)
+    own_numbers = check_numbers(numbers, len(x))
     size = batch_size_for(model) if batch_size is None else check_positive_int("batch_size", batch_size)
     device = model.prior.bias.device
     whole: dict[str, Tensor] = {}
@@ -75,7 +73,7 @@ def in_batches(
         for done, batch in enumerate(own or [0], start=1):  # without a share: for the form of the results
             places = list(range(firsts[batch], min(firsts[batch] + size, len(x))))
             filled = places + places[-1:] * (size - len(places))
-            found = compute(x[filled].to(device), [numbers[place] for place in filled])
+            found = compute(x[filled].to(device), [own_numbers[place] for place in filled])
             if not whole:
                 whole = _room_for(found, len(x))
             if batch in own:
@@ -84,6 +82,40 @@ def in_batches(
                 if report is not None:
                     report(min(done * size * world_size(), len(x)))
     return {name: all_reduce_shards(values).numpy() for name, values in whole.items()}
+
+
+def check_examples(name: str, x: object) -> Tensor:
+    """Return examples if they are a floating-point tensor of at least one row; batches are looked at more closely.
+
+    Raises:
+        InvalidInputError: If they are anything else.
+    """
+    rows = check_tensor(name, x, (...,))
+    if rows.dim() < 2 or len(rows) == 0:
+        rule, repair = "must have at least one row, (row, ...)", "Give x[None] for one example."
+        raise InvalidInputError(name, rule, f"shape {tuple(rows.shape)}", repair)
+    return rows
+
+
+def check_numbers(numbers: Sequence[int] | np.ndarray | None, num_rows: int) -> list[int]:
+    """The numbers of examples, which key their noise; None means from 0.
+
+    Raises:
+        InvalidInputError: If they are not one whole number per row.
+    """
+    if numbers is None:
+        return list(range(num_rows))
+    try:
+        found = [operator.index(number) for number in numbers]
+    except TypeError:
+        found = None
+    if found is None or len(found) != num_rows:
+        received = f"{numbers!r}"[:80] if found is None else f"{len(found)} numbers"
+        repair = "Give one per row of x, or leave them out."
+        raise InvalidInputError(
+            "numbers", f"must be a whole number for each of {num_rows} rows", received, repair
+        )
+    return found
 
 
 def batch_size_for(model: DiscreteVAE) -> int:

@@ -73,4 +73,4 @@ def order_of_flips(
         order.append(int(units[bit[place]]))
         place = owner[place]
         along.append(energies[step][place])
-    return order[::-1], np.array(along[::-1])
+    return order[::-1], np.array(along[::-1]) + 0.0  # no negative zero

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.inference.batches import check_examples
 from discrete_vae.inference.flips import order_of_flips
 from discrete_vae.inference.latents import Latents, most_probable
 from discrete_vae.model import DiscreteVAE
@@ -81,7 +82,7 @@ def interpolate(
         >>> found.mean.shape
         (5, 6)
     """
-    if path not in get_args(PathKind):
+    if not isinstance(path, str) or path not in get_args(PathKind):
         raise InvalidInputError("path", "must be 'flips' or 'straight'", f"{path!r}"[:80], "Take flips.")
     if check_positive_int("num_steps", num_steps) < 2:
         raise InvalidInputError("num_steps", "must be at least 2", num_steps, "Both ends are steps.")
@@ -103,14 +104,19 @@ def interpolate(
         mean = model.likelihood.mean(model._decode(model.hierarchy.decoder_input(zeta, h)))
         energy = model.prior.compute_energy(bits.to(model.prior.bias.dtype)).double()
     shown = model._finite("the decoder's mean", mean)
-    arrays = (value.float().cpu().numpy() for value in (shown, zeta, h))
     return LatentPath(
-        *arrays, bits.to(torch.uint8).cpu().numpy(), flipped.astype(np.int64), energy.cpu().numpy()
+        mean=shown.float().cpu().numpy(),
+        zeta=zeta.float().cpu().numpy(),
+        continuous=h.float().cpu().numpy(),
+        bits=bits.to(torch.uint8).cpu().numpy(),
+        flipped=flipped.astype(np.int64),
+        energy=energy.cpu().numpy(),
     )
 
 
 def _ends(model: DiscreteVAE, name: str, x: Tensor) -> Latents:
-    opened, observed = model._open(x.to(model.prior.bias.device), None)
+    examples = check_examples(name, x)
+    opened, observed = model._open(examples.to(model.prior.bias.device), None)
     if len(opened) != 1:
         raise InvalidInputError(name, "must be one example, (1, ...)", f"{len(opened)}", "Give x[:1].")
     return most_probable(model, model.read(opened, observed))
@@ -136,8 +142,9 @@ def _layers(model: DiscreteVAE, ends: Sequence[Latents], zeta: Tensor) -> Tensor
     """The Gaussian layers at each step, (step, layer, unit)."""
     if model.hierarchy.num_layers == 0:
         return model.hierarchy.sample(zeta)
-    normals = [(each.h - each.layers_given_zeta.mean) / each.layers_given_zeta.log_std.exp() for each in ends]
-    noise: Any = DrawnNoise(list(_evenly(*normals, len(zeta)).unbind(-2)))
+    laws = [each.layers_given_zeta for each in ends]
+    first, last = ((each.h - law.mean) / law.log_std.exp() for each, law in zip(ends, laws, strict=True))
+    noise: Any = DrawnNoise(list(_evenly(first, last, len(zeta)).unbind(-2)))
     return model.hierarchy.sample(zeta, generator=noise)
 
 

@@ -57,10 +57,7 @@ def reconstruct_rows(
         >>> reconstruct_rows(model, torch.eye(6), num_draws=3).shape
         (6, 6)
     """
-    check_statistic(statistic)
-    if check_positive_int("num_draws", num_draws) > 1 and (statistic != "mean" or code):
-        what = "a code, which is not drawn" if code else f"a {statistic}: those of several draws have no mean"
-        raise InvalidInputError("num_draws", f"must be 1 for {what}", num_draws, "Leave it out.")
+    check_reconstruction(statistic, num_draws, code)
 
     def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
         features = model.read(*model._open(batch, None))
@@ -73,3 +70,17 @@ def reconstruct_rows(
         return {"x": total / num_draws}
 
     return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
+
+
+def check_reconstruction(
+    statistic: object, num_draws: int, code: bool, *, argument: str = "num_draws"
+) -> None:
+    """Check what of `reconstruct_rows` can be checked without a model.
+
+    Raises:
+        InvalidInputError: If there is no such statistic, or what is not a mean of draws is to be averaged.
+    """
+    check_statistic(statistic)
+    if check_positive_int(argument, num_draws) > 1 and (statistic != "mean" or code):
+        what = "a code, which is not drawn" if code else f"a {statistic}: those of several draws have no mean"
+        raise InvalidInputError(argument, f"must be 1 for {what}", num_draws, "Leave it out.")

@@ -13,11 +13,12 @@ from torch import Tensor
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
-from discrete_vae.inference.batches import Report, in_batches
+from discrete_vae.inference.batches import Report, check_examples, check_numbers, in_batches
 from discrete_vae.inference.row_noise import RowNoise
 from discrete_vae.model import DiscreteVAE
 
 _STREAM = 0x73636F72
+_REPAIR = "Give log Z in nats, from estimate_log_partition."
 _REFERENCE = 1 << 48  # the numbers of reference rows, so that their noise is not that of the rows they judge
 
 
@@ -93,14 +94,15 @@ def score_rows(
         >>> score_rows(model, torch.eye(6), log_partition=log_z).value.shape
         (6,)
     """
-    model_x = x.to(model.prior.bias.device)
+    x = check_examples("x", x)
+    check_number("log_partition", log_partition, repair=_REPAIR)
     found = evaluate_log_likelihood(
         model,
-        model_x,
+        x.to(model.prior.bias.device),
         log_partition=log_partition,
         num_samples=num_samples,
         seed=seed,
-        indices=None if numbers is None else [int(number) for number in numbers],
+        indices=check_numbers(numbers, len(x)),
         report=None if report is None else lambda done, _: report(done),
     ).examples
     assert found is not None
@@ -140,7 +142,7 @@ def elbo_rows(
         True
     """
     check_positive_int("num_samples", num_samples)
-    check_number("log_partition", log_partition, repair="Give log Z in nats, from estimate_log_partition.")
+    check_number("log_partition", log_partition, repair=_REPAIR)
 
     def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
         opened, observed = model._open(batch, None, exact=True)
@@ -181,11 +183,21 @@ def p_values(scores: np.ndarray, reference: np.ndarray) -> np.ndarray:
         >>> p_values(np.array([-5.0, -1.0, 0.0]), np.array([-3.0, -2.0, -1.0]))
         array([0.25, 1.  , 1.  ])
     """
-    for name, values in (("scores", scores), ("reference", reference)):
-        if np.ndim(values) != 1 or np.isnan(values).any() or (name == "reference" and len(values) == 0):
-            received, repair = f"shape {np.shape(values)}", "Score some examples for it."
-            raise InvalidInputError(name, "must be (row,) numbers, none of them NaN", received, repair)
-    return (1 + np.searchsorted(np.sort(reference), scores, side="right")) / (1 + len(reference))
+    known = np.sort(_checked("reference", reference))
+    if len(known) == 0:
+        raise InvalidInputError("reference", "must hold a score", "none", "Score some examples for it.")
+    return (1 + np.searchsorted(known, _checked("scores", scores), side="right")) / (1 + len(known))
+
+
+def _checked(name: str, values: np.ndarray) -> np.ndarray:
+    try:
+        found = np.asarray(values, np.float64)
+    except (TypeError, ValueError, RuntimeError):
+        found = np.zeros(())
+    if found.ndim != 1 or np.isnan(found).any():
+        received, repair = f"{values!r}"[:80].replace("\n", " "), "Give the values of score_rows."
+        raise InvalidInputError(name, "must be (row,) numbers, none of them NaN", received, repair)
+    return found
 
 
 def reference_numbers(index: np.ndarray) -> np.ndarray:

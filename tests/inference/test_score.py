@@ -1,0 +1,130 @@
+"""Scores: those of the model's own functions, row by row; p-values and areas by counting."""
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import exact_log_partition
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.log_likelihood import _STREAM
+from discrete_vae.inference.detection import roc_area
+from discrete_vae.inference.score import elbo_rows, p_values, reference_numbers, score_rows
+from discrete_vae.noise import key_to_seed
+from discrete_vae.testing.enumeration import all_states
+from tests.inference.models import small_model, some_bits
+
+
+@pytest.mark.parametrize("layers", [0, 2])
+def test_scores_are_those_of_log_likelihood_bit_for_bit(layers):
+    model, x = small_model(layers=layers), some_bits(11)
+    found = score_rows(model, x, log_partition=1.5, num_samples=30)
+    keys = [key_to_seed(0, _STREAM, row) for row in range(11)]
+
+    def of_model(rows):
+        own = [keys[row] for row in rows]
+        return model.log_likelihood(x[rows], 30, log_partition=1.5, keys=own)
+
+    for size in (1, 4, 11):
+        for first in range(0, 11, size):
+            rows = list(range(11))[first : first + size]
+            got = of_model(rows + rows[-1:] * (64 - len(rows)))  # products of as many rows
+            np.testing.assert_array_equal(got.value[: len(rows)], found.value[rows])
+            np.testing.assert_array_equal(got.std_error[: len(rows)], found.std_error[rows])
+            np.testing.assert_allclose(of_model(rows).value, found.value[rows], rtol=1e-6)
+    some = score_rows(model, x[[7, 2]], log_partition=1.5, num_samples=30, numbers=[7, 2])
+    np.testing.assert_array_equal(some.value, found.value[[7, 2]])
+    other = score_rows(model, x, log_partition=1.5, num_samples=30, seed=1)
+    assert (other.value != found.value).all()
+
+
+def test_keys_are_checked():
+    model, x = small_model(), some_bits(3)
+    for wrong in ({"keys": [1, 2]}, {"keys": [1, 2, 3], "generator": torch.Generator()}):
+        with pytest.raises(InvalidInputError, match="keys must be one for each of the 3 examples"):
+            model.log_likelihood(x, 5, log_partition=0.0, **wrong)
+
+
+def test_scores_are_those_of_the_enumerated_model():
+    model, x = small_model().discretized(), some_bits(6)
+    log_z = exact_log_partition(model.prior).value
+    z = all_states(5).float()
+    with torch.no_grad():
+        log_prior = -model.prior.energy(z).double() - log_z
+        given_z = model.likelihood.log_prob(model._decode(z[:, None].expand(-1, 6, -1)), x)
+        exact = torch.logsumexp(given_z.double() + log_prior[:, None], 0).numpy()
+    found = score_rows(model, x, log_partition=log_z, num_samples=1500)
+    assert (np.abs(found.value - exact) < 5 * found.std_error).all()
+    bound = elbo_rows(model, x, log_partition=log_z, num_samples=100, batch_size=6)
+    assert (bound.value < exact + 5 * bound.std_error).all()
+    assert bound.is_bound
+    assert bound.mean < found.mean
+
+
+def test_elbo_is_that_of_the_model():
+    model, x = small_model(layers=2), some_bits(5)
+    found = elbo_rows(model, x, log_partition=2.0, num_samples=150, batch_size=5)
+    with torch.no_grad():
+        own = torch.stack([model.elbo(x, log_partition=2.0).value for _ in range(150)]).double()
+    error = np.hypot(found.std_error, own.std(0).numpy() / 150**0.5)
+    assert (np.abs(own.mean(0).numpy() - found.value) < 5 * error).all()
+    alone = elbo_rows(model, x[3:4], log_partition=2.0, num_samples=150, numbers=[3], batch_size=5)
+    assert alone.value == found.value[3]
+    assert np.isnan(elbo_rows(model, x, log_partition=2.0, num_samples=1).std_error).all()
+
+
+def by_counting(scores, reference):
+    return np.array(
+        [(1 + sum(each <= score for each in reference)) / (1 + len(reference)) for score in scores]
+    )
+
+
+def test_p_values_count_what_is_as_low():
+    random = np.random.default_rng(0)
+    reference, scores = random.normal(size=50).round(1), random.normal(size=80).round(1)
+    np.testing.assert_array_equal(p_values(scores, reference), by_counting(scores, reference))
+    assert p_values(np.array([-99.0]), reference)[0] == 1 / 51
+    assert p_values(np.array([99.0]), reference)[0] == 1
+    for wrong in (np.array([]), np.array([np.nan]), np.zeros((2, 2))):
+        with pytest.raises(InvalidInputError, match="reference must be"):
+            p_values(scores, wrong)
+
+
+def false_alarms(make_p_values, level=0.25, num_references=4, repeats=6000):
+    """How often familiar examples have a p-value of at most a level, and its standard error."""
+    random = np.random.default_rng(1)
+    drawn = random.integers(0, 6, (repeats, num_references + 1)).astype(float)  # with ties
+    found = np.array([make_p_values(row[:1], row[1:])[0] for row in drawn]) <= level
+    return found.mean(), found.std() / repeats**0.5
+
+
+def test_p_values_are_valid_and_a_plausible_fault_is_not():
+    share, error = false_alarms(p_values)
+    assert share <= 0.25 + 5 * error
+
+    def without_itself(scores, reference):
+        return np.array([(reference <= score).mean() for score in scores])
+
+    def strictly_below(scores, reference):
+        return np.array([(1 + (reference < score).sum()) / (1 + len(reference)) for score in scores])
+
+    for fault in (without_itself, strictly_below):
+        share, error = false_alarms(fault)
+        assert share > 0.25 + 5 * error
+
+
+def test_reference_rows_have_noise_of_their_own():
+    assert not set(reference_numbers(np.arange(1000))) & set(range(100_000))
+
+
+def test_the_area_counts_pairs_and_its_error_is_that_of_samples():
+    random = np.random.default_rng(0)
+    familiar, strange = random.normal(1, 1, 30).round(1), random.normal(0, 1, 20).round(1)
+    pairs = familiar[:, None] - strange
+    found = roc_area(familiar, strange)
+    assert found.value == pytest.approx(((pairs > 0) + 0.5 * (pairs == 0)).mean())
+    many = [roc_area(random.normal(1, 1, 30), random.normal(0, 1, 20)) for _ in range(300)]
+    spread = np.std([each.value for each in many])
+    assert np.sqrt(np.mean([each.std_error**2 for each in many])) == pytest.approx(spread, rel=0.2)
+    assert np.isnan(roc_area(familiar, strange[:1]).std_error)
+    with pytest.raises(InvalidInputError, match="strange must be"):
+        roc_area(familiar, strange[:0])
