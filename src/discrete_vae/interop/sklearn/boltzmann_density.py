@@ -52,8 +52,8 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
     Examples:
         >>> import numpy as np
         >>> x = np.repeat(np.random.default_rng(0).integers(0, 2, (200, 1)), 4, 1)
-        >>> density = BoltzmannDensity(num_hidden=2, num_epochs=50, random_state=0).fit(x)
-        >>> bool(density.score_samples([[1, 1, 1, 1]]) > density.score_samples([[1, 0, 1, 0]]) + 3)
+        >>> density = BoltzmannDensity(num_hidden=2, num_epochs=200, random_state=0).fit(x)
+        >>> bool(density.score_samples([[1, 1, 1, 1]]) > density.score_samples([[1, 0, 1, 0]]) + 2)
         True
     """
 
@@ -67,7 +67,7 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         binarize: float | None = 0.5,
         num_epochs: int = 100,
         batch_size: int = 100,
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.03,
         num_chains: int = 200,
         num_sweeps: int = 5,
         random_state: int | np.random.RandomState | None = None,
@@ -96,7 +96,7 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         Raises:
             InvalidInputError: If a parameter breaks its rule, or without `binarize` a value lies outside [0, 1].
         """
-        repair = "The default is 0.01."
+        repair = "The default is 0.03."
         settings = RBMSettings(
             num_hidden=arguments.whole("num_hidden", self.num_hidden),
             num_epochs=arguments.whole("num_epochs", self.num_epochs),
