@@ -17,6 +17,9 @@ PAGES = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names what
 # Of Python, torch, numba, make and a user's file; of the campaigns, pip-tools, click and git.
 FOREIGN_NAMES = {
     "DataLoader",
+    "TensorDataset",
+    "LightningModule",
+    "BernoulliRBM",
     "set_float32_matmul_precision",
     "__pycache__",
     "y_train",
@@ -31,6 +34,7 @@ FOREIGN_NAMES |= {
     "THREADING_LAYER",
 }
 FOREIGN_OPTIONS = {"--case", "--cases", "--upgrade", "--help", "--version"}
+FOREIGN_OPTIONS |= {"--logdir"}
 FOREIGN_OPTIONS |= {"--error-unmatch", "--untracked-files", "--porcelain"}
 
 

@@ -2,13 +2,13 @@ import sys
 
 import pytest
 
+from discrete_vae.runs.run_directory import RunDirectory
 from tests.commands.conftest import TINY
+from tests.interop.events import events, lines
 
 
 def test_train_writes_events_beside_the_log(cli, tmp_path, data_file):
     pytest.importorskip("tensorboard", reason="TensorBoard, an extra, is not installed")
-    from tests.interop.test_tensorboard import RunDirectory, events, lines
-
     run = tmp_path / "run"
     words = ["train", "--data", data_file, "--run-dir", run, *TINY]
     assert cli(*words, "--logger", "tensorboard")[0] == 0

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 import torch
 
@@ -11,29 +10,10 @@ from discrete_vae import load_dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.tensorboard import TensorBoardLogger
 from discrete_vae.training.loop import run_steps
+from tests.interop.events import events, lines
 from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, start_run, train_quietly, without_times
 
-accumulator = pytest.importorskip(
-    "tensorboard.backend.event_processing.event_accumulator", reason="TensorBoard, an extra, is not installed"
-)
-
-
-def events(folder):
-    """The scalars that TensorBoard shows, by name and step."""
-    found = accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
-    return {
-        name: [(event.step, event.value) for event in found.Scalars(name)] for name in found.Tags()["scalars"]
-    }
-
-
-def lines(run):
-    """The numbers of metrics.jsonl, by name and step."""
-    found = {}
-    for record in run.metrics().read():
-        for name, value in record.items():
-            if name != "step":
-                found.setdefault(name, []).append((record["step"], float(np.float32(value))))
-    return found
+pytest.importorskip("tensorboard", reason="TensorBoard, an extra, is not installed")
 
 
 @pytest.fixture(scope="module")
