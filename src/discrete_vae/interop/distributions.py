@@ -132,13 +132,13 @@ class SmoothedBernoulli(Distribution):
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         """The same law for more units; see `torch.distributions.Distribution.expand`."""
-        new = self._get_checked_instance(SmoothedBernoulli, _instance)
+        new: Any = self._get_checked_instance(SmoothedBernoulli, _instance)
         shape = torch.Size(batch_shape)
         new.smoothing, new.logits = self.smoothing, self.logits.expand(shape)
         new.__dict__.update(
             (name, getattr(self, name).expand(shape)) for name in self.smoothing.parameter_names
         )
-        super(SmoothedBernoulli, new).__init__(shape, validate_args=False)
+        Distribution.__init__(new, shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
 

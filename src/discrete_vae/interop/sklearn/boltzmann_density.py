@@ -167,7 +167,11 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
             energies = self.machine_.free_energy(torch.from_numpy(rows)).numpy()
         return -energies - self.log_partition_.value
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+    def score(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+    ) -> float:
         """Mean of `score_samples`, nats per row; larger is better.
 
         Args:
