@@ -135,6 +135,8 @@ def run_blocks(blocks: list[str], name: str) -> dict[str, object]:
     return names
 
 
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")  # of Lightning's import
+@pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning")  # of Lightning, on many cores
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_python_blocks_run(name):
     names = run_blocks(python_blocks(name), name)

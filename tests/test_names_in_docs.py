@@ -14,12 +14,17 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/discrete_vae"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 PAGES = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names what is gone
-# Of Python, torch, numba, make and a user's file; of the campaigns, pip-tools, click and git.
+# Of Python, torch, Lightning, scikit-learn, numba, make and a user's file; of the campaigns, pip-tools, click and git.
 FOREIGN_NAMES = {
     "DataLoader",
     "TensorDataset",
     "LightningModule",
     "BernoulliRBM",
+    "get_feature_names_out",
+    "set_params",
+    "estimator_checks",
+    "check_estimator",
+    "max_epochs",
     "set_float32_matmul_precision",
     "__pycache__",
     "y_train",
