@@ -24,8 +24,8 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
     """A restricted Boltzmann machine of bits, whose log-likelihood is known: it has log Z.
 
     The left side of the machine holds the bits of a row, the right side is hidden. It is trained by persistent chains,
-    as docs/train-an-rbm.md does by hand. With the hidden side summed out, log p(x) = -F(x) - log Z, where F is exact and
-    log Z is enumerated where a side has at most 24 units, else estimated to 0.01 nats and checked. BernoulliRBM of
+    as docs/train-an-rbm.md does by hand. With the hidden side summed out, log p(x) = -F(x) - log Z, where F is exact
+    and log Z is enumerated where a side has at most 24 units, else estimated to 0.01 nats and checked. BernoulliRBM of
     scikit-learn, whose place it can take in a pipeline, has a pseudo-likelihood in its stead.
 
     Args:
