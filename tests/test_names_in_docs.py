@@ -25,6 +25,7 @@ FOREIGN_NAMES = {
     "estimator_checks",
     "check_estimator",
     "max_epochs",
+    "n_iter",
     "set_float32_matmul_precision",
     "__pycache__",
     "y_train",

@@ -142,7 +142,8 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
     def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (zeta, logits, loc, scale), dtype = widened(zeta, logits, *parameters)
         density = -((zeta - loc) / scale).square() / 2 - scale.log() - math.log(2 * math.pi) / 2
-        return torch.where(zeta == 0, F.logsigmoid(-logits), F.logsigmoid(logits) + density).to(dtype)
+        spike = (zeta == 0) & ~density.isnan()  # a broken network's NaN comes out at the spike too
+        return torch.where(spike, F.logsigmoid(-logits), F.logsigmoid(logits) + density).to(dtype)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         """See `Smoothing.conditional_moments`."""
