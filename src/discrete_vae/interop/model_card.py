@@ -16,6 +16,7 @@ from discrete_vae.runs.json_files import read_json
 from discrete_vae.runs.run_directory import RunDirectory
 
 CARD_FILE = "README.md"
+_METRICS = ("log_likelihood", "log_likelihood_limit", "elbo")  # the model's own, which the hub may list
 _CITATION = """@inproceedings{rolfe2017discrete,
   title = {Discrete Variational Autoencoders},
   author = {Rolfe, Jason Tyler},
@@ -112,7 +113,8 @@ def _table(rows: Iterable[tuple[str, str, float, float | None]], evaluation: Map
     likelihood = evaluation.get("log_likelihood") or {}
     note = (
         f"{likelihood.get('num_examples')} test examples, {likelihood.get('num_samples')} importance samples each. "
-        "Larger is better. Errors are over examples; that of log Z shifts the likelihood and the bound alike."
+        "Likelihoods and bounds are better when larger. Errors are over examples; that of log Z shifts the likelihood "
+        "and the bound alike."
     )
     return "\n".join([*lines, "", note, ""])
 
@@ -145,6 +147,7 @@ def _card(
             {"type": kind, "name": f"{title}, nats", "value": value}
             | ({} if error is None else {"args": {"std_error": error}})
             for kind, title, value, error in rows
+            if kind in _METRICS
         ]
         entry = {
             "task": {"type": "unconditional-generation", "name": "density estimation"},

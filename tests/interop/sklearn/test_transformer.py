@@ -187,7 +187,7 @@ def test_numpy_numbers_are_numbers():
         ({"validation_fraction": 1.0}, "validation_fraction must be"),
         ({"random_state": "one"}, "random_state must be None, an integer"),
         ({"verbose": "yes"}, "verbose must be 0 or 1"),
-        ({"likelihood": "categorical"}, "whole"),
+        ({"likelihood": "categorical"}, "^X must hold .* to be read by likelihood categorical; received"),
     ],
 )
 def test_wrong_parameters_are_named(change, message):
