@@ -1,7 +1,11 @@
+import os
+
 import pytest
 import torch
 
 from discrete_vae.compiled import threads
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # read where huggingface_hub is imported: no test asks a hub
 
 
 @pytest.fixture

@@ -53,8 +53,15 @@ def row_problem(row: list[str]) -> str | None:
     return f"names {', '.join(missing)}, which does not exist" if missing else None
 
 
+def blocks_with_needs(name: str) -> list[tuple[str, str]]:
+    """The Python blocks of a page, each with the package that the comment before it says it needs."""
+    pattern = r"^(?:<!-- needs (\w+) -->\n)?```python\n(.*?)^```"
+    return re.findall(pattern, (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)
+
+
 def python_blocks(name: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)
+    """The blocks of a page that can run here."""
+    return [block for need, block in blocks_with_needs(name) if not need or importlib.util.find_spec(need)]
 
 
 def make_targets() -> set[str]:
@@ -128,11 +135,24 @@ def run_blocks(blocks: list[str], name: str) -> dict[str, object]:
     return names
 
 
+@pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")  # of Lightning's import
+@pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning")  # of Lightning, on many cores
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_python_blocks_run(name):
     names = run_blocks(python_blocks(name), name)
     tensors = {key: value for key, value in names.items() if isinstance(value, torch.Tensor)}
     assert [key for key, value in tensors.items() if not bool(value.isfinite().all())] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "need"),
+    [(name, need) for name in DOCUMENTS for need in {need for need, _ in blocks_with_needs(name)} if need],
+)
+def test_blocks_that_need_a_package_run_where_it_is(name, need):
+    pytest.importorskip(
+        need, reason=f"{need} is not installed: the blocks of {name} that need it were not run"
+    )
+    assert {block for each, block in blocks_with_needs(name) if each == need} <= set(python_blocks(name))
 
 
 def shown_commands(name: str) -> list[tuple[list[str], str]]:

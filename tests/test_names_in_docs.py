@@ -14,9 +14,18 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/discrete_vae"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 PAGES = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names what is gone
-# Of Python, torch, numba, make and a user's file; of the campaigns, pip-tools, click and git.
+# Of Python, torch, Lightning, scikit-learn, numba, make and a user's file; of the campaigns, pip-tools, click and git.
 FOREIGN_NAMES = {
     "DataLoader",
+    "TensorDataset",
+    "LightningModule",
+    "BernoulliRBM",
+    "get_feature_names_out",
+    "set_params",
+    "estimator_checks",
+    "check_estimator",
+    "max_epochs",
+    "n_iter",
     "set_float32_matmul_precision",
     "__pycache__",
     "y_train",
@@ -31,7 +40,8 @@ FOREIGN_NAMES |= {
     "THREADING_LAYER",
 }
 FOREIGN_OPTIONS = {"--case", "--cases", "--upgrade", "--help", "--version"}
-FOREIGN_OPTIONS |= {"--error-unmatch", "--untracked-files", "--porcelain", "--nproc-per-node"}
+FOREIGN_OPTIONS |= {"--error-unmatch", "--untracked-files", "--porcelain"}
+FOREIGN_OPTIONS |= {"--logdir", "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"}
 
 
 def code_spans(text: str) -> list[str]:

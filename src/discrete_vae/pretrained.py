@@ -127,24 +127,29 @@ class PretrainedModel(ImportanceSampledModel):
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
         device: torch.device | str = "cpu",
+        revision: str | None = None,
     ) -> Self:
         """Load what `save_pretrained` wrote, or the best checkpoint of a run; nothing is unpickled.
 
         Args:
-            path: The folder of a saved model, or that of a run, whose data need not be there any more.
+            path: The folder of a saved model, or that of a run, whose data need not be there any more. A name
+                OWNER/NAME, where there is no folder OWNER here, is that of a model of the Hugging Face hub, see
+                `discrete_vae.interop.hub`.
             encoder: The module of your own that the model was saved with; its weights are overwritten.
             decoder: The same.
             device: Where the model is wanted.
+            revision: Branch, tag or commit of a model of the hub; None is its main branch.
 
         Returns:
             The model in evaluation mode.
 
         Raises:
             InvalidInputError: If the device is not there, the folder is missing or damaged, a weight has another shape
-                or type or is not finite, or encoder or decoder is missing or not wanted.
+                or type or is not finite, or encoder or decoder is missing or not wanted; if a model of the hub cannot
+                be fetched, or huggingface_hub is not installed.
         """
         device = check_device(device)
-        saved = read_model(path)
+        saved = read_model(path, revision=revision)
         saved.check_parts(encoder=encoder, decoder=decoder)
         with torch.random.fork_rng(devices=[]), torch.device("cpu"), naming(saved.source):
             model = cls.from_config(saved.config, encoder=encoder, decoder=decoder).to(saved.dtype)

@@ -102,6 +102,14 @@ def _of_smoothing() -> list[Call]:
                 f"{name}.cdf", law.cdf, zeta=zeta, logits=logits, _free=both, _real=("logits", "zeta")
             ),
             right_call(
+                f"{name}.log_prob",
+                law.log_prob,
+                zeta=zeta,
+                logits=logits,
+                _free=both,
+                _real=("logits", "zeta"),
+            ),
+            right_call(
                 f"{name}.bits", law.bits, zeta=zeta, logits=logits, _free=both, _real=("logits", "zeta")
             ),
             right_call(
@@ -125,6 +133,15 @@ def _of_smoothing() -> list[Call]:
         right_call(
             "SpikeGaussian.cdf",
             lambda zeta, logits, loc, scale: law.cdf(zeta, logits, loc, scale),
+            zeta=zeta,
+            logits=logits,
+            **of_x,
+            _free=("zeta", *real),
+            _real=("zeta", *real),
+        ),
+        right_call(
+            "SpikeGaussian.log_prob",
+            lambda zeta, logits, loc, scale: law.log_prob(zeta, logits, loc, scale),
             zeta=zeta,
             logits=logits,
             **of_x,

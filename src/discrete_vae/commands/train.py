@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discrete_vae.commands.options import (
     accept_changed_config_option,
     device_option,
+    one_of,
     option,
     whole_number,
 )
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from discrete_vae.config import ExperimentConfig
     from discrete_vae.data.dataset import DataSplits
     from discrete_vae.runs.run_directory import RunDirectory
+    from discrete_vae.training.logger import MetricsLogger
 
 
 @verb("train", EXPLAINED, takes_settings=True, epilog=EPILOG)
@@ -35,6 +38,11 @@ if TYPE_CHECKING:
     "record every operation of N steps, after five that warm up, in profile.json of the run's folder, for "
     "ui.perfetto.dev or chrome://tracing",
     whole_number(at_most=1000),
+)
+@option(
+    "--logger tensorboard",
+    "write the metrics as TensorBoard events too, in the folder tensorboard of the run's",
+    one_of("tensorboard"),
 )
 @device_option
 @accept_changed_config_option
@@ -51,6 +59,7 @@ def _train(
     run_dir: str | None,
     resume: bool,
     profile: int | None,
+    logger: str | None,
     device: str,
     accept_changed_config: bool,
 ) -> int:
@@ -70,6 +79,7 @@ def _train(
 
     # everything that can be wrong is found before the folder is made
     where = choose_device(device)
+    make_logger = None if logger is None else _tensorboard()
     if resume:
         run = open_run(_run_dir(request, resume) if run_dir is None else run_dir)
         config = _resumed_config(run, request, accept_changed_config)
@@ -111,6 +121,7 @@ def _train(
                 stop=stop,
                 accept_changed_config=accept_changed_config,
                 trace=None if profile is None else StepTrace(run.profile_path, profile),
+                logger=None if make_logger is None else make_logger(run.tensorboard_path),
             )
         except KeyboardInterrupt:
             return _interrupted(run, stop.status)
@@ -128,6 +139,14 @@ def _train(
     run.checkpoints().verify("best")
     print(f"Next: dvae evaluate {run.path}")
     return 0
+
+
+def _tensorboard() -> Callable[[Path], MetricsLogger]:
+    """What makes the logger of a folder; TensorBoard is there."""
+    from discrete_vae.interop.tensorboard import TensorBoardLogger, check_installed
+
+    check_installed()
+    return TensorBoardLogger
 
 
 def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:

@@ -21,6 +21,7 @@ from discrete_vae.runs.atomic import is_temporary, publish_directory
 from discrete_vae.runs.changed_config import check_config
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, load_tensors, save_tensors
 from discrete_vae.runs.checksums import sha256_bytes, sha256_file
+from discrete_vae.runs.hub_snapshot import fetch_snapshot, is_hub_name
 from discrete_vae.runs.json_files import read_json, to_json, write_json
 from discrete_vae.runs.run_directory import RunDirectory
 
@@ -117,11 +118,12 @@ def write_model(
     return folder
 
 
-def read_model(path: str | Path | RunDirectory) -> SavedModel:
+def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) -> SavedModel:
     """Read what `write_model` wrote, or the best checkpoint of a run; nothing is unpickled.
 
     Args:
-        path: The folder of a model or of a run.
+        path: The folder of a model or of a run, or OWNER/NAME of the hub where there is no such folder.
+        revision: Which one of the hub's; None is the main branch.
 
     Raises:
         InvalidInputError: If it is neither, is damaged or of another version; or if the run's config has changed.
@@ -129,6 +131,11 @@ def read_model(path: str | Path | RunDirectory) -> SavedModel:
     if isinstance(path, RunDirectory):
         return _of_run(path)
     folder = unicode_path("path", path)
+    if isinstance(path, str) and not folder.is_dir() and is_hub_name(path):
+        return _of_folder(fetch_snapshot(path, [WEIGHTS_FILE, CONFIG_FILE], revision=revision))
+    if revision is not None:
+        repair = "Leave it out, or name a model of the hub as OWNER/NAME."
+        raise InvalidInputError("revision", "must go with a model of the hub", str(folder), repair)
     if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
         raise InvalidInputError(
             "path", "must be an existing folder", str(folder), "Check the path of the model."

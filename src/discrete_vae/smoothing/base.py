@@ -22,6 +22,7 @@ from discrete_vae.checks import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import open_uniform
 from discrete_vae.records import ShowsShapes
+from discrete_vae.smoothing.conditional_moments import ConditionalMoments
 
 _CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float64
 
@@ -111,11 +112,54 @@ class Smoothing(nn.Module, ABC):
         """
         shape = self._check_pair("zeta", zeta, logits)
         self._check_parameters(shape, parameters)
-        if values_are_readable(zeta) and bool(zeta.isnan().any()):
-            raise InvalidInputError(
-                "zeta", "must hold numbers", "a value of nan", "Look at where zeta is made."
-            )
+        _check_numbers(zeta)
         return self._cdf(zeta, logits, *parameters)
+
+    def log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
+        """Log density of the marginal at zeta, differentiable in all of its arguments.
+
+        Where there is a spike the density is that with respect to the sum of a point mass at 0 and the Lebesgue
+        measure: at zeta = 0 it is log p(z = 0), elsewhere log q(z = 1) + log r(zeta | z=1).
+
+        Args:
+            zeta: (..., unit), any number; the density is 0 outside the domain of zeta.
+            logits: (..., unit), log-odds of z; broadcast with zeta.
+            parameters: As in `icdf`.
+
+        Returns:
+            (..., unit), nats.
+
+        Raises:
+            InvalidInputError: As `cdf`, and if zeta has no density, as in the limit zeta = z.
+
+        Examples:
+            >>> from discrete_vae import SpikeSlab
+            >>> SpikeSlab().log_prob(torch.tensor([0.0, 0.3, 1.5]), torch.zeros(3)).exp()
+            tensor([0.5000, 0.5000, 0.0000])
+        """
+        shape = self._check_pair("zeta", zeta, logits)
+        self._check_parameters(shape, parameters)
+        _check_numbers(zeta)
+        return self._log_prob(zeta, logits, *parameters)
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """Mean and variance of r(zeta|z), differentiable in the transformation's parameters.
+
+        Args:
+            parameters: As in `icdf`.
+
+        Raises:
+            InvalidInputError: If the transformation does not tell.
+        """
+        raise self._unknown("conditional_moments")
+
+    def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
+        """`log_prob` of checked arguments."""
+        raise self._unknown("a density")
+
+    def _unknown(self, what: str) -> InvalidInputError:
+        repair = "Give the transformation a method for it, or choose another one."
+        return InvalidInputError("smoothing", f"must have {what}", f"a {type(self).__name__}", repair)
 
     def rsample(
         self, logits: Tensor, *parameters: Tensor, generator: torch.Generator | None = None
@@ -248,6 +292,12 @@ class Smoothing(nn.Module, ABC):
         check_tensor(name, value, (...,))
         check_tensor("logits", logits, (...,))
         return _broadcast(name, value.shape, logits.shape)
+
+
+def _check_numbers(zeta: Tensor) -> None:
+    """Check that no value is NaN."""
+    if values_are_readable(zeta) and bool(zeta.isnan().any()):
+        raise InvalidInputError("zeta", "must hold numbers", "a value of nan", "Look at where zeta is made.")
 
 
 def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:

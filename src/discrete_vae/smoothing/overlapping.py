@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from discrete_vae.checks import check_binary, check_tensor
@@ -121,6 +122,14 @@ class OverlappingSmoothing(OneParameterSmoothing):
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         (rho, logits), dtype = widened(rho, logits)
         return _WithSlopes.apply(rho, logits, self._parameter(), self, self._inverse).to(dtype)
+
+    def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
+        (zeta, logits), dtype = widened(zeta, logits)
+        inside, parameter = zeta.clamp(0, 1), self._bounded_parameter()
+        of_one = F.logsigmoid(logits) + self._log_ratio(inside, parameter)
+        mixed = torch.logaddexp(F.logsigmoid(-logits), of_one)
+        density = self._log_density_of_zero(inside, parameter) + mixed
+        return torch.where((zeta >= 0) & (zeta <= 1), density, -torch.inf).to(dtype)
 
     def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)

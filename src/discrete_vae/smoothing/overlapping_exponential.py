@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from discrete_vae.smoothing.conditional_moments import ConditionalMoments, truncated_exponential
 from discrete_vae.smoothing.overlapping import OverlappingSmoothing, Slopes
 from discrete_vae.smoothing.with_beta import BetaSmoothing
 
@@ -94,6 +95,13 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
         assert parameter is not None
         below = torch.expm1(-parameter * zeta) / torch.expm1(-parameter)
         return below * (p + q * torch.exp(-parameter * (1 - zeta)))
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        beta = self._bounded_parameter()
+        assert beta is not None
+        mean, variance = (value.to(beta.dtype) for value in truncated_exponential(beta)[1:])
+        return ConditionalMoments(1 - mean, variance, mean, variance)
 
     def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
         assert parameter is not None

@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from discrete_vae.checks import check_number
+from discrete_vae.smoothing.conditional_moments import ConditionalMoments
 from discrete_vae.smoothing.overlapping import OverlappingSmoothing, Slopes, ends_excluded
 from discrete_vae.smoothing.sharp_limit import SharpLimit
 
@@ -118,6 +119,12 @@ class OverlappingPower(OverlappingSmoothing):
         below = torch.where(zeta < 1, zeta, 0.5)  # the logarithm of what is left must have a slope
         mirrored = torch.where(zeta < 1, -torch.expm1(a * torch.log1p(-below)), 1.0)
         return p * zeta**a + q * mirrored
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`: those of the law Beta(1/b, 1) and of its mirror image."""
+        a = 1 / self.b
+        mean, variance = a / (a + 1), a / ((a + 1) ** 2 * (a + 2))
+        return ConditionalMoments(*torch.tensor([mean, variance, 1 - mean, variance]).unbind())
 
     def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
         return rho**self.b

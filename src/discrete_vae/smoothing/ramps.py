@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from discrete_vae.smoothing.conditional_moments import ConditionalMoments
 from discrete_vae.smoothing.overlapping import OverlappingSmoothing, Slopes, ends_excluded
 
 
@@ -54,6 +55,10 @@ class MixtureOfRamps(OverlappingSmoothing):
 
     def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
         return zeta * (p * (2 - zeta) + q * zeta)
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        return ConditionalMoments(*torch.tensor([1 / 3, 1 / 18, 2 / 3, 1 / 18]).unbind())
 
     def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
         return rho / (1 + (1 - rho).sqrt())

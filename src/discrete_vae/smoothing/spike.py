@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from discrete_vae.checks import check_binary, check_tensor
@@ -55,6 +56,16 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
     @abstractmethod
     def _survival(self, zeta: Tensor) -> Tensor:
         """1 - F(zeta | z=1), for zeta in [0, 1]."""
+
+    def _log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        """log r(zeta|z=1), for zeta in (0, 1]."""
+        raise self._unknown("a density")
+
+    def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
+        (zeta, logits), dtype = widened(zeta, logits)
+        density = self._log_density_of_one(zeta.clamp(0, 1), self._bounded_parameter())
+        inside = torch.where((zeta > 0) & (zeta <= 1), F.logsigmoid(logits) + density, -torch.inf)
+        return torch.where(zeta == 0, F.logsigmoid(-logits), inside).to(dtype)
 
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         (rho, logits), dtype = widened(rho, logits)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.compiled.choice import fuses
+from discrete_vae.smoothing.conditional_moments import ConditionalMoments, truncated_exponential
 from discrete_vae.smoothing.spike import SpikeSmoothing
 from discrete_vae.smoothing.with_beta import BetaSmoothing
 
@@ -68,6 +69,17 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         slope = minus_c / minus / (v * minus_c).add_(1)
         by_beta = (zeta * minus).expm1_().div_(minus_c).sub_(zeta).div_(parameter)
         return slope, by_beta
+
+    def _log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        assert parameter is not None
+        return truncated_exponential(parameter).log_scale.to(zeta.dtype) + parameter * (zeta - 1)
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        beta = self._bounded_parameter()
+        assert beta is not None
+        of_one, zero = truncated_exponential(beta), beta.new_zeros(())
+        return ConditionalMoments(zero, zero, of_one.mean.to(beta.dtype), of_one.variance.to(beta.dtype))
 
     def _survival(self, zeta: Tensor) -> Tensor:
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from discrete_vae.checks import check_binary, check_number, check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import standard_normal
 from discrete_vae.smoothing.base import SmoothedDraw
+from discrete_vae.smoothing.conditional_moments import ConditionalMoments
 from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
 from discrete_vae.smoothing.spike_at_zero import SpikeAtZero
 from discrete_vae.smoothing.spike_gaussian_passes import DrawGaussian, ExpectedKL, never_zero
@@ -136,6 +138,19 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         (zeta, logits, loc, scale), dtype = widened(zeta, logits, *parameters)
         spike = torch.where(zeta < 0, 0.0, torch.sigmoid(-logits))
         return (spike + torch.sigmoid(logits) * torch.special.ndtr((zeta - loc) / scale)).to(dtype)
+
+    def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
+        (zeta, logits, loc, scale), dtype = widened(zeta, logits, *parameters)
+        density = -((zeta - loc) / scale).square() / 2 - scale.log() - math.log(2 * math.pi) / 2
+        spike = (zeta == 0) & ~density.isnan()  # a broken network's NaN comes out at the spike too
+        return torch.where(spike, F.logsigmoid(-logits), F.logsigmoid(logits) + density).to(dtype)
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        self._check_parameters(torch.Size(), parameters)
+        loc, scale = parameters
+        zero = loc.new_zeros(())
+        return ConditionalMoments(zero, zero, loc, scale.square())
 
     def _check_parameters(self, shape: torch.Size, parameters: Sequence[Tensor]) -> None:
         super()._check_parameters(shape, parameters)

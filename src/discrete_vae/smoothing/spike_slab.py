@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from discrete_vae.smoothing.conditional_moments import ConditionalMoments
 from discrete_vae.smoothing.spike import SpikeSmoothing
 
 
@@ -26,6 +27,13 @@ class SpikeSlab(SpikeSmoothing):
 
     def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
         return torch.ones_like(v), None
+
+    def _log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        return torch.zeros_like(zeta)
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        return ConditionalMoments(*torch.tensor([0.0, 0.0, 1 / 2, 1 / 12]).unbind())
 
     def _survival(self, zeta: Tensor) -> Tensor:
         return 1 - zeta

@@ -27,6 +27,7 @@ from discrete_vae.training import schedules
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.finite import check_finite, non_finite_term, non_finite_weight
 from discrete_vae.training.log_metrics import Clock, is_due, state_metrics, validates
+from discrete_vae.training.logger import MetricsLogger, written
 from discrete_vae.training.parameter_groups import decay_weights, set_rates
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.progress import TrainingProgress
@@ -70,6 +71,7 @@ def run_steps(
     stop: Callable[[], bool] | None = None,
     accept_changed_config: bool = False,
     trace: StepTrace | None = None,
+    logger: MetricsLogger | None = None,
 ) -> TrainingResult:
     """Take the steps of a run, from its last checkpoint if it has one; `discrete_vae.train` prepares its folder.
 
@@ -90,6 +92,7 @@ def run_steps(
         accept_changed_config: Whether to go on, with a warning and an entry in the checkpoints, where the run's
             config.json is not the one that its last checkpoint was trained with.
         trace: What records single steps, if any.
+        logger: Where the lines of metrics.jsonl go beside it; closed however training ends.
 
     Returns:
         How far it came and which checkpoint is the best.
@@ -121,7 +124,8 @@ def run_steps(
     state.times.restart()
     times: dict[str, float] = {}
     console = None if is_writer else Console(quiet=True)
-    with yielding_threads(), progress or TrainingProgress(state.step, num_steps, console) as shown:
+    shows = progress or TrainingProgress(state.step, num_steps, console)
+    with yielding_threads(), written(metrics, logger, writes=is_writer) as append, shows as shown:
         if state.compiled is not None and state.step < num_steps:
             shown.note("Compiling the training step, which takes a minute or two.")
             state.compiled.prepare(batches.batch(state.step), state.chains.z)
@@ -144,8 +148,7 @@ def run_steps(
                 change = _estimate_log_partition(state, store, to_compare=validating)
                 values = state.sums.means(change) | state_metrics(state) | times
                 check_finite(values, state.step, store)
-                if is_writer:
-                    metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
+                append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
                 shown.show(
                     state.step,
                     epoch,
@@ -167,8 +170,7 @@ def run_steps(
                     "validation_score": validation_score(bound),
                 }
                 found = {name: value for name, value in found.items() if not math.isnan(value)}
-                if is_writer:
-                    metrics.append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
+                append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
                 better = checkpoints.save(estimate, bound)
                 shown.note(
                     f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {_error(estimate.total_std_error)} nats"

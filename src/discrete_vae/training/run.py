@@ -21,6 +21,7 @@ from discrete_vae.runs.environment import describe_environment
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.lock import sole_writer
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.logger import MetricsLogger
 from discrete_vae.training.loop import TrainingResult, run_steps
 from discrete_vae.training.precision import KEY, choose_precision
 from discrete_vae.training.progress import TrainingProgress
@@ -36,6 +37,7 @@ def train(
     progress: TrainingProgress | None = None,
     stop: Callable[[], bool] | None = None,
     accept_changed_config: bool = False,
+    logger: MetricsLogger | None = None,
 ) -> TrainingResult:
     """Train a model as `dvae train` does, or go on with a run of the same config; `load_run` gives the model.
 
@@ -51,6 +53,8 @@ def train(
         stop: Asked before each step; once it says True, the run is saved where it is and left.
         accept_changed_config: Whether to go on, with a warning, where the run's config.json is not the file that its
             last checkpoint was trained with.
+        logger: Where the lines of metrics.jsonl go beside it, for example
+            `discrete_vae.interop.tensorboard.TensorBoardLogger`; closed however training ends.
 
     Returns:
         How far it came and which checkpoint is the best.
@@ -88,6 +92,7 @@ def train(
             progress=progress,
             stop=stop,
             accept_changed_config=accept_changed_config,
+            logger=logger,
         )
 
 

@@ -1,0 +1,218 @@
+"""The card of a model: what it is, how good it is with which error, how it is loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from discrete_vae._version import __version__
+from discrete_vae.config import ModelConfig
+from discrete_vae.durations import in_words
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.run_directory import RunDirectory
+
+CARD_FILE = "README.md"
+_METRICS = ("log_likelihood", "log_likelihood_limit", "elbo")  # the model's own, which the hub may list
+_CITATION = """@inproceedings{rolfe2017discrete,
+  title = {Discrete Variational Autoencoders},
+  author = {Rolfe, Jason Tyler},
+  booktitle = {International Conference on Learning Representations},
+  year = {2017}
+}"""
+
+
+def card_of_model(model: DiscreteVAE, *, name: str, license: str) -> str:
+    """The card of a model alone, of which no results are known.
+
+    Args:
+        model: The model, built by `from_config`.
+        name: OWNER/NAME.
+        license: Of the weights.
+    """
+    if model.config is None:
+        repair = "Build it by DiscreteVAE.from_config."
+        raise InvalidInputError("model.config", "must be known to describe the model", "None", repair)
+    number = sum(parameter.numel() for parameter in model.parameters())
+    results = "It was uploaded without an evaluation.\n"
+    return _card(name, license, model.config, [], results, f"{number:,} parameters.", own=model._own)
+
+
+def card_of_run(run: RunDirectory, *, name: str, license: str) -> str:
+    """The card of the best checkpoint of a run, with the results of its ``evaluation.json``.
+
+    Args:
+        run: The run.
+        name: OWNER/NAME.
+        license: Of the weights.
+
+    Raises:
+        InvalidInputError: If the run cannot be read, or the evaluation is of another checkpoint.
+    """
+    config, environment = run.read_experiment(), run.read_environment()
+    best = run.checkpoints().load("best").step
+    evaluation = read_json(run.evaluation_path) if run.evaluation_path.exists() else None
+    if evaluation is not None and evaluation.get("step") != best:
+        rule = f"must be of the best checkpoint, step {best}, which is uploaded"
+        repair = f"Evaluate it: dvae evaluate {run.path}."
+        raise InvalidInputError(str(run.evaluation_path), rule, f"step {evaluation.get('step')}", repair)
+    data = environment.get("data", {})
+    rows = [] if evaluation is None else _results(evaluation)
+    about = [
+        f"Trained on {data.get('name', 'data')} ({data.get('source', 'of an unknown source')}; "
+        f"{data.get('split', 'parts unknown')}), `{config.name}` in size `{config.size}`, seed {config.seed}: "
+        f"{config.training.num_epochs} epochs in batches of {config.training.batch_size}. These are the weights "
+        f"of step {best}, the best by validation."
+    ]
+    seconds = max((each.get("seconds", 0.0) for each in run.metrics().read()), default=0.0)
+    packages = environment.get("packages", {})
+    about.append(
+        f"Training took {in_words(seconds)} on {environment.get('device', {}).get('type', 'an unknown device')} "
+        f"with discrete-vae {environment.get('discrete_vae', __version__)} and torch {packages.get('torch', '?')}."
+    )
+    if data.get("sha256"):
+        about.append(f"SHA-256 of the data: `{data['sha256']}`.")
+    words = "It was not evaluated.\n" if evaluation is None else _table(rows, evaluation)
+    return _card(
+        name, license, config.model, rows, words, "\n\n".join(about), data=str(data.get("name", "data"))
+    )
+
+
+def _results(evaluation: Mapping[str, Any]) -> list[tuple[str, str, float, float | None]]:
+    """Type, name, value and standard error of what was measured, nats per example."""
+    wanted = (
+        ("log_likelihood", "test log-likelihood", "value", "std_error"),
+        ("log_likelihood_limit", "test log-likelihood, limit of sharp smoothing", "value", "std_error"),
+        ("elbo", "test ELBO", "elbo", "elbo_std_error"),
+        ("independent_features", "independent features, the baseline", "value", "std_error"),
+    )
+    rows = []
+    for kind, name, value, error in wanted:
+        part = evaluation.get(kind) or {}
+        if part.get(value) is not None:
+            rows.append((kind, name, float(part[value]), part.get(error)))
+    log_z = (evaluation.get("log_partition") or {}).get("best") or {}
+    if log_z.get("value") is not None:
+        rows.append(
+            (
+                "log_partition",
+                f"log Z of the prior ({log_z.get('method')})",
+                log_z["value"],
+                log_z["std_error"],
+            )
+        )
+    return rows
+
+
+def _table(rows: Iterable[tuple[str, str, float, float | None]], evaluation: Mapping[str, Any]) -> str:
+    lines = ["| Nats per example | Value | Standard error |", "| --- | ---: | ---: |"]
+    lines += [f"| {name} | {value:.3f} | {_error(error)} |" for _, name, value, error in rows]
+    likelihood = evaluation.get("log_likelihood") or {}
+    note = (
+        f"{likelihood.get('num_examples')} test examples, {likelihood.get('num_samples')} importance samples each. "
+        "Likelihoods and bounds are better when larger. Errors are over examples; that of log Z shifts the likelihood "
+        "and the bound alike."
+    )
+    return "\n".join([*lines, "", note, ""])
+
+
+def _error(error: float | None) -> str:
+    if error is None or math.isnan(error):
+        return "unknown"
+    return "0 (exact)" if error == 0 else f"{error:.3f}"
+
+
+def _card(
+    name: str,
+    license: str,
+    config: ModelConfig,
+    rows: list[tuple[str, str, float, float | None]],
+    results: str,
+    about: str,
+    *,
+    data: str = "data",
+    own: tuple[str, ...] = (),
+) -> str:
+    """The whole card; its head is JSON, which is YAML."""
+    head: dict[str, Any] = {
+        "license": license,
+        "library_name": "discrete-vae",
+        "tags": ["discrete-vae", "variational-autoencoder", "boltzmann-machine", "discrete-latent-variables"],
+    }
+    if rows:
+        metrics = [
+            {"type": kind, "name": f"{title}, nats", "value": value}
+            | ({} if error is None else {"args": {"std_error": error}})
+            for kind, title, value, error in rows
+            if kind in _METRICS
+        ]
+        entry = {
+            "task": {"type": "unconditional-generation", "name": "density estimation"},
+            "dataset": {"type": data, "name": data},
+            "metrics": metrics,
+        }
+        head["model-index"] = [{"name": name.rpartition("/")[2], "results": [entry]}]
+    parts = ", ".join(f"{part}=module" for part in own)
+    call = f'DiscreteVAE.from_pretrained("{name}"{f", {parts}" if parts else ""})'
+    prior = config.prior.model_dump()
+    sizes = ", ".join(
+        f"{key} {value}" for key, value in prior.items() if key != "kind" and not isinstance(value, list)
+    )
+    shown = json.dumps(config.model_dump(mode="json"), indent=2)
+    yaml = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
+    return f"""---
+{yaml}
+---
+
+# {name}
+
+A discrete variational autoencoder: binary latents with a Boltzmann machine for their prior ({prior["kind"]}, {sizes}),
+smoothed by {config.smoothing.model_dump()["kind"]}, of examples of shape {tuple(config.shape)} read as
+{config.likelihood.model_dump()["kind"]}.
+
+## Results
+
+{results}
+## Load it
+
+```console
+$ pip install 'discrete-vae[hub]'
+```
+
+```python
+from discrete_vae import DiscreteVAE
+
+model = {call}
+model.sample(10, seed=0).mean  # draws; model.encode(x), model.log_likelihood(x, ...)
+```
+
+Nothing is unpickled: weights are safetensors, the config is JSON, both with their SHA-256.
+
+## Training
+
+{about}
+
+## Limits
+
+Likelihoods are those of data as it was trained on, in nats with respect to these units of the data; they do not compare
+with those of data that were scaled or binarized otherwise. Samples repeat what the data hold, their biases included.
+
+## License
+
+The weights are under {license}; the library is under Apache-2.0.
+
+## Config
+
+```json
+{shown}
+```
+
+## Cite
+
+```bibtex
+{_CITATION}
+```
+"""

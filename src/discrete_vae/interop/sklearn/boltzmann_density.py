@@ -1,0 +1,251 @@
+"""The restricted Boltzmann machine as a density over bits, in the place of scikit-learn's BernoulliRBM."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from discrete_vae.boltzmann.log_partition import LogPartition
+from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.interop.sklearn import arguments
+from discrete_vae.interop.sklearn.prior import log_partition_of, swept
+from discrete_vae.interop.sklearn.rbm_training import RBMSettings, fit_rbm
+
+_LEAST_ROWS = 2
+
+
+class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):
+    """A restricted Boltzmann machine of bits, whose log-likelihood is known: it has log Z.
+
+    The left side of the machine holds the bits of a row, the right side is hidden. It is trained by persistent chains,
+    as docs/train-an-rbm.md does by hand. With the hidden side summed out, log p(x) = -F(x) - log Z, where F is exact
+    and log Z is enumerated where a side has at most 24 units, else estimated to 0.01 nats and checked. BernoulliRBM of
+    scikit-learn, whose place it can take in a pipeline, has a pseudo-likelihood in its stead.
+
+    Args:
+        num_hidden: Hidden units.
+        binarize: Values above it count as 1, others as 0. None takes values as they are: bits, or in `fit` and
+            `transform` also probabilities of bits, which each step of training draws anew.
+        num_epochs: Passes over the rows.
+        batch_size: Rows per step, at most.
+        learning_rate: Step size of Adam at the start; it falls to 0 along the run.
+        num_chains: Persistent chains of the negative phase.
+        num_sweeps: Sweeps of these chains per step.
+        random_state: Seed of the first weights and all noise, as scikit-learn reads it.
+        verbose: 1 shows the course of training on standard error.
+
+    Attributes:
+        machine_: The trained `discrete_vae.RBM`, in float64, bits on its left side.
+        log_partition_: log Z with a standard error, estimated when it is first asked for.
+        components_: (hidden, feature), the weights, as BernoulliRBM has them.
+        intercept_hidden_: (hidden,).
+        intercept_visible_: (feature,).
+        n_features_in_: Features of a row.
+        feature_names_in_: Their names, where X was a data frame.
+
+    Examples:
+        >>> import numpy as np
+        >>> x = np.repeat(np.random.default_rng(0).integers(0, 2, (200, 1)), 4, 1)
+        >>> density = BoltzmannDensity(num_hidden=2, num_epochs=200, random_state=0).fit(x)
+        >>> bool(density.score_samples([[1, 1, 1, 1]]) > density.score_samples([[1, 0, 1, 0]]) + 2)
+        True
+    """
+
+    machine_: RBM
+    _log_partition: LogPartition | None
+
+    def __init__(
+        self,
+        *,
+        num_hidden: int = 64,
+        binarize: float | None = 0.5,
+        num_epochs: int = 100,
+        batch_size: int = 100,
+        learning_rate: float = 0.03,
+        num_chains: int = 200,
+        num_sweeps: int = 5,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.num_hidden = num_hidden
+        self.binarize = binarize
+        self.num_epochs = num_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.num_chains = num_chains
+        self.num_sweeps = num_sweeps
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
+        """Train the machine.
+
+        Args:
+            X: (row, feature), numbers, see `binarize`.
+            y: Ignored.
+
+        Returns:
+            The estimator.
+
+        Raises:
+            InvalidInputError: If a parameter breaks its rule, or without `binarize` a value lies outside [0, 1].
+        """
+        repair = "The default is 0.03."
+        settings = RBMSettings(
+            num_hidden=arguments.whole("num_hidden", self.num_hidden),
+            num_epochs=arguments.whole("num_epochs", self.num_epochs),
+            batch_size=arguments.whole("batch_size", self.batch_size),
+            learning_rate=arguments.number("learning_rate", self.learning_rate, repair=repair),
+            num_chains=arguments.whole("num_chains", self.num_chains),
+            num_sweeps=arguments.whole("num_sweeps", self.num_sweeps),
+            seed=arguments.draw_seed(self.random_state),
+        )
+        shows = arguments.verbosity(self.verbose) > 0
+        rows = torch.from_numpy(self._rows(X, reset=True)).float()
+        self.machine_, self._states = fit_rbm(rows, settings, sys.stderr if shows else None)
+        self._seed, self._log_partition = settings.seed, None
+        return self
+
+    def transform(self, X: Any) -> Any:  # noqa: N803
+        """Probabilities of the hidden units given rows, as BernoulliRBM gives them.
+
+        Args:
+            X: (row, feature).
+
+        Returns:
+            (row, hidden), in X's dtype.
+        """
+        check_is_fitted(self)
+        rows = torch.from_numpy(self._rows(X, reset=False))
+        with torch.no_grad():
+            found = self.machine_.hidden_given_visible(rows).numpy()
+        return found.astype(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64, copy=False)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Probabilities of the bits given hidden units.
+
+        Args:
+            X: (row, hidden), in [0, 1].
+
+        Returns:
+            (row, feature).
+
+        Raises:
+            InvalidInputError: If X has another shape, or values outside [0, 1].
+        """
+        check_is_fitted(self)
+        hidden = torch.from_numpy(np.asarray(X, dtype=np.float64))
+        with torch.no_grad():
+            return self.machine_.visible_given_hidden(hidden).numpy()
+
+    def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
+        """log p(x) of each row, -F(x) - log Z; the standard error of log Z is common to all rows.
+
+        Args:
+            X: (row, feature); without `binarize` of bits alone.
+
+        Returns:
+            (row,), nats.
+
+        Raises:
+            InvalidInputError: If a value is no bit.
+        """
+        check_is_fitted(self)
+        rows = self._rows(X, reset=False)
+        if not bool(((rows == 0) | (rows == 1)).all()):
+            repair = "Give binarize=0.5, or draw bits of the probabilities."
+            raise InvalidInputError(
+                "X", "must hold only the values 0 and 1 to have a score", "others", repair
+            )
+        with torch.no_grad():
+            energies = self.machine_.free_energy(torch.from_numpy(rows)).numpy()
+        return -energies - self.log_partition_.value
+
+    def score(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        X: Any,  # noqa: N803
+        y: Any = None,
+    ) -> float:
+        """Mean of `score_samples`, nats per row; larger is better.
+
+        Args:
+            X: (row, feature).
+            y: Ignored.
+        """
+        return float(self.score_samples(X).mean())
+
+    def sample(
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+    ) -> np.ndarray:
+        """Draw rows of bits, by chains that start where those of training ended.
+
+        Args:
+            n_samples: Number of rows.
+            random_state: Seed; None draws other rows at each call.
+
+        Returns:
+            (row, feature), in {0, 1}.
+
+        Raises:
+            InvalidInputError: If n_samples is not a positive integer.
+        """
+        check_is_fitted(self)
+        count = arguments.whole("n_samples", n_samples)
+        z = swept(self.machine_, self._states, count, arguments.draw_seed(random_state))
+        return z[:, : self.machine_.num_left].double().numpy()
+
+    @property
+    def log_partition_(self) -> LogPartition:
+        """log Z of the machine."""
+        if self._log_partition is None:
+            self._log_partition = log_partition_of(self.machine_, self._states, self._seed)
+        return self._log_partition
+
+    @property
+    def components_(self) -> np.ndarray:
+        """The weights, (hidden, feature)."""
+        return self.machine_.weight.detach().numpy().T
+
+    @property
+    def intercept_hidden_(self) -> np.ndarray:
+        """Biases of the hidden units, (hidden,)."""
+        return self.machine_.bias.detach().numpy()[self.machine_.num_left :]
+
+    @property
+    def intercept_visible_(self) -> np.ndarray:
+        """Biases of the features, (feature,)."""
+        return self.machine_.bias.detach().numpy()[: self.machine_.num_left]
+
+    @property
+    def _n_features_out(self) -> int:
+        """Hidden units, for `get_feature_names_out`."""
+        return self.machine_.num_right
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
+        """Checked rows as float64, in [0, 1]."""
+        least = _LEAST_ROWS if reset else 1
+        values = np.asarray(
+            validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=least), dtype=np.float64
+        )
+        if self.binarize is not None:
+            repair = "Give 0.5, or None for bits and their probabilities."
+            threshold = arguments.number("binarize", self.binarize, above=-np.inf, repair=repair)
+            return (values > threshold).astype(np.float64)
+        if not bool(((values >= 0) & (values <= 1)).all()):
+            received = f"values from {values.min():g} to {values.max():g}"
+            repair = "Give binarize a threshold, or scale the values."
+            raise InvalidInputError(
+                "X", "must hold values in [0, 1] where binarize is None", received, repair
+            )
+        return values

@@ -1,0 +1,142 @@
+import itertools
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.neural_network import BernoulliRBM
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.interop.sklearn import BoltzmannDensity
+
+TINY = {"num_hidden": 3, "num_epochs": 40, "random_state": 0}
+
+
+def parity_pairs(count=600, num_features=8):
+    """Bits in equal pairs: independent bits know nothing of them."""
+    random = np.random.default_rng(0)
+    return np.repeat(random.integers(0, 2, (count, num_features // 2)), 2, axis=1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return BoltzmannDensity(num_hidden=8, num_epochs=150, learning_rate=0.03, random_state=0).fit(
+        parity_pairs()
+    )
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return BoltzmannDensity(**TINY).fit(parity_pairs())
+
+
+def all_rows(num_features=8):
+    return np.array(list(itertools.product([0, 1], repeat=num_features)))
+
+
+def test_probabilities_of_all_rows_sum_to_one(fitted):
+    assert np.exp(fitted.score_samples(all_rows())).sum() == pytest.approx(1, abs=1e-6)
+    assert fitted.log_partition_.std_error == 0
+
+
+def test_it_learns_what_independent_bits_cannot(fitted):
+    # the entropy of four fair coins is 2.77 nats, of eight 5.55
+    assert -3.1 < fitted.score(parity_pairs()) < -2.7
+
+
+@pytest.mark.slow
+def test_an_estimated_log_partition_is_as_exact_as_it_says(fitted, monkeypatch):
+    from discrete_vae.interop.sklearn import prior
+    from discrete_vae.log_partition.estimate import estimate_log_partition
+
+    copy = pickle.loads(pickle.dumps(fitted))
+    copy._log_partition = None
+    monkeypatch.setattr(
+        prior,
+        "estimate_log_partition",
+        lambda *args, **keywords: estimate_log_partition(*args, **keywords, max_enumerated=0),
+    )
+    estimate = copy.log_partition_
+    assert 0 < estimate.std_error <= 0.01
+    assert abs(estimate.value - fitted.log_partition_.value) < 5 * estimate.std_error
+
+
+def test_its_bernoulli_rbm_names_give_scikit_learns_transform(tiny):
+    rows = parity_pairs()[:20]
+    theirs = BernoulliRBM(n_components=3)
+    theirs.components_, theirs.intercept_hidden_ = tiny.components_, tiny.intercept_hidden_
+    theirs.intercept_visible_, theirs.n_features_in_ = tiny.intercept_visible_, 8
+    np.testing.assert_allclose(theirs.transform(rows.astype(float)), tiny.transform(rows), rtol=1e-6)
+    assert np.allclose(
+        theirs._free_energy(rows.astype(float)), -tiny.score_samples(rows) - tiny.log_partition_.value
+    )
+
+
+def test_samples_have_the_law(fitted):
+    draws = fitted.sample(4000, random_state=0)
+    assert set(np.unique(draws)) == {0.0, 1.0}
+    wanted = np.exp(fitted.score_samples(all_rows()))
+    counts = np.bincount((draws @ (1 << np.arange(8)[::-1])).astype(int), minlength=256)
+    worst = np.abs(counts - 4000 * wanted) / np.sqrt(4000 * wanted + 1)
+    assert worst.max() < 6
+    assert np.array_equal(draws, fitted.sample(4000, random_state=0))
+
+
+def test_hidden_units_give_the_bits_back(fitted):
+    rows = parity_pairs()[:100]
+    assert np.mean((fitted.inverse_transform(fitted.transform(rows)) > 0.5) == rows) > 0.95
+
+
+def test_one_seed_gives_one_machine(tiny):
+    again = clone(tiny).fit(parity_pairs())
+    assert np.array_equal(again.components_, tiny.components_)
+    other = clone(tiny).set_params(random_state=1).fit(parity_pairs())
+    assert not np.array_equal(other.components_, tiny.components_)
+
+
+def test_values_are_bits_above_the_threshold(tiny):
+    scaled = clone(tiny).set_params(binarize=3.0).fit(parity_pairs() * 5.0)
+    assert np.array_equal(scaled.components_, tiny.components_)
+    assert np.array_equal(scaled.score_samples([[5.0] * 8]), tiny.score_samples([[1] * 8]))
+
+
+def test_probabilities_of_bits_are_drawn_anew_in_each_step():
+    soft = np.full((200, 4), 0.5)
+    soft[:, :2] = np.repeat([[0.9], [0.1]], 100, 0)
+    density = BoltzmannDensity(num_hidden=2, binarize=None, num_epochs=300, random_state=0).fit(soft)
+    assert np.abs(density.sample(4000, random_state=0).mean(0) - 0.5).max() < 0.05
+    together = density.score_samples([[1, 1, 0, 0]]) - density.score_samples([[1, 0, 0, 0]])
+    assert 0.8 < together < 2.2  # log of (0.81 + 0.01) / 0.18 is 1.5
+    assert density.transform(soft).shape == (200, 2)
+    with pytest.raises(InvalidInputError, match="must hold only the values 0 and 1 to have a score"):
+        density.score_samples(soft)
+
+
+def test_data_frames_get_names(tiny):
+    frame = pd.DataFrame(parity_pairs(), columns=list("abcdefgh"))
+    hidden = clone(tiny).set_output(transform="pandas").fit(frame).transform(frame[:3])
+    assert list(hidden.columns) == ["boltzmanndensity0", "boltzmanndensity1", "boltzmanndensity2"]
+
+
+def test_training_shows_its_course_when_asked(capsys):
+    BoltzmannDensity(**TINY, verbose=1).fit(parity_pairs()[:50])
+    assert "mean error of frequencies" in capsys.readouterr().err
+    BoltzmannDensity(**TINY).fit(parity_pairs()[:50])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "rows", "message"),
+    [
+        ({"num_hidden": 0}, parity_pairs(), "num_hidden must be a positive integer"),
+        ({"learning_rate": -1.0}, parity_pairs(), "learning_rate must be a finite number above 0"),
+        ({"binarize": "yes"}, parity_pairs(), "binarize must be a finite number"),
+        ({"binarize": None}, 2 * parity_pairs(), "X must hold values in .0, 1. where binarize is None"),
+        ({}, np.zeros((1, 3)), "minimum of 2 is required"),
+        ({}, np.full((5, 3), np.nan), "NaN"),
+    ],
+)
+def test_wrong_arguments_are_named(change, rows, message):
+    with pytest.raises(ValueError, match=message):
+        BoltzmannDensity(**(TINY | change)).fit(rows)

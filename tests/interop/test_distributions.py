@@ -1,0 +1,214 @@
+import copy
+import pickle
+
+import pytest
+import torch
+from torch.distributions import Bernoulli, Independent, constraints, kl_divergence
+
+from discrete_vae import MixtureOfRamps, SpikeExponential, SpikeGaussian, SpikeSlab
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.interop.distributions import SmoothedBernoulli
+from discrete_vae.smoothing.sharp_limit import SharpLimit
+from tests.transformations import OVERLAPPING, SMOOTHINGS
+
+LOGITS = torch.tensor([-2.0, 0.0, 1.5], dtype=torch.float64)
+SPIKES = [name for name in SMOOTHINGS if name not in OVERLAPPING]
+# Values of zeta at equally probable noise: an average over them is an expectation, whatever the measure.
+RHO = (torch.arange(40_000, dtype=torch.float64) + 0.5)[:, None] / 40_000
+
+
+def law_of(name, logits=LOGITS):
+    parameters = ()
+    if name == "spike-gaussian":
+        parameters = (torch.tensor(0.7, dtype=logits.dtype), torch.tensor(1.3, dtype=logits.dtype))
+    return SmoothedBernoulli(logits, SMOOTHINGS[name](), *parameters)
+
+
+def interior(name):
+    points = torch.linspace(0.03, 0.97, 20, dtype=torch.float64)  # 4 x - 2 is never 0
+    return (
+        torch.cat([4 * points - 2, torch.tensor([0.01], dtype=torch.float64)])
+        if "gaussian" in name
+        else points
+    )
+
+
+@pytest.mark.parametrize("name", SMOOTHINGS)
+def test_the_density_is_the_slope_of_the_cdf(name):
+    law = law_of(name)
+    zeta = interior(name)[:, None].expand(-1, 3).clone().requires_grad_()
+    (slope,) = torch.autograd.grad(law.cdf(zeta).sum(), zeta)
+    torch.testing.assert_close(law.log_prob(zeta.detach()).exp(), slope, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", SPIKES)
+def test_the_spike_is_the_jump_of_the_cdf(name):
+    law, tiny = law_of(name), torch.tensor(-1e-12, dtype=torch.float64)
+    jump = law.smoothing.cdf(0 * LOGITS, LOGITS, *law._parameters) - law.smoothing.cdf(
+        tiny.expand(3), LOGITS, *law._parameters
+    )
+    torch.testing.assert_close(law.log_prob(torch.zeros(3, dtype=torch.float64)).exp(), jump)
+    torch.testing.assert_close(jump, 1 - law.probs)
+
+
+@pytest.mark.parametrize("name", SMOOTHINGS)
+def test_moments_and_entropy_are_expectations_over_the_noise(name):
+    law = law_of(name)
+    with torch.no_grad():
+        zeta = law.icdf(RHO)
+        torch.testing.assert_close(law.mean, zeta.mean(0), rtol=0, atol=1e-4)
+        torch.testing.assert_close(law.variance, zeta.var(0), rtol=2e-3, atol=1e-4)
+        if name in SPIKES:
+            torch.testing.assert_close(law.entropy(), -law.log_prob(zeta).mean(0), rtol=0, atol=2e-3)
+        else:
+            with pytest.raises(NotImplementedError):
+                law.entropy()
+
+
+@pytest.mark.parametrize("beta", [0.011, 0.3, 3.0, 30.0])
+def test_moments_keep_their_digits_for_every_beta(beta):
+    # E = int x e^(beta (x-1)) / int e^(beta (x-1)), by Gauss-Legendre of 60 points
+    law = SmoothedBernoulli(torch.tensor([40.0], dtype=torch.float64), SpikeExponential(beta=beta))
+    rho = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
+    beta64 = law.smoothing.beta.detach().double()
+    x = 1 + torch.log1p(-(1 - rho) * (1 - torch.exp(-beta64))) / beta64
+    torch.testing.assert_close(law.mean.detach(), x.mean()[None], rtol=1e-5, atol=0)
+    torch.testing.assert_close(law.variance.detach(), x.var()[None], rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (SpikeExponential(beta=3.0), SpikeExponential(beta=1.0)),
+        (SpikeExponential(beta=2.0), SpikeSlab()),
+        (SpikeSlab(), SpikeExponential(beta=2.0)),
+        (SpikeSlab(), SpikeSlab()),
+    ],
+)
+def test_kl_divergences_are_expectations(one, other):
+    p = SmoothedBernoulli(LOGITS, one)
+    q = SmoothedBernoulli(torch.tensor([0.3, -1.0, 2.0], dtype=torch.float64), other)
+    with torch.no_grad():
+        zeta = p.icdf(RHO)
+        wanted = (p.log_prob(zeta) - q.log_prob(zeta)).mean(0)
+        torch.testing.assert_close(kl_divergence(p, q), wanted, rtol=0, atol=1e-3)
+        assert (kl_divergence(p, q) > 0).all()
+        torch.testing.assert_close(kl_divergence(p, p), torch.zeros(3, dtype=torch.float64))
+
+
+def test_the_kl_of_gaussians_is_that_of_the_smoothing():
+    smoothing = SpikeGaussian(prior_loc=0.5)
+    loc, scale = torch.tensor([0.1, 0.9]), torch.tensor([0.5, 2.0])
+    logits = torch.tensor([-1.0, 1.0])
+    p, q = SmoothedBernoulli(logits, smoothing, loc, scale), SmoothedBernoulli(logits, smoothing)
+    assert torch.equal(q.loc, torch.full((2,), 0.5))
+    torch.testing.assert_close(kl_divergence(p, q), smoothing.kl(logits, loc, scale))
+
+
+def test_there_is_no_kl_without_a_closed_form():
+    ramps = SmoothedBernoulli(LOGITS, MixtureOfRamps())
+    gaussian = SmoothedBernoulli(LOGITS, SpikeGaussian())
+    for p, q in ((ramps, ramps), (gaussian, SmoothedBernoulli(LOGITS, SpikeSlab()))):
+        with pytest.raises(NotImplementedError):
+            kl_divergence(p, q)
+
+
+@pytest.mark.parametrize("name", SMOOTHINGS)
+def test_draws_have_the_law_and_carry_gradients(name):
+    logits = LOGITS.float().requires_grad_()
+    law = law_of(name, logits)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        draws = law.rsample((40_000,))
+        again = law.sample((2, 5))
+    assert again.shape == (2, 5, 3)
+    assert not again.requires_grad
+    error = (law.variance / 40_000).sqrt()
+    assert ((draws.mean(0) - law.mean).abs() < 5 * error).all()
+    # d/dl E zeta by the draws and by the closed form
+    (found,) = torch.autograd.grad(draws.mean(0).sum(), logits, retain_graph=True)
+    (wanted,) = torch.autograd.grad(law.mean.sum(), logits)
+    torch.testing.assert_close(found, wanted, rtol=0.1, atol=0.01)
+
+
+@pytest.mark.parametrize("name", SMOOTHINGS)
+def test_cdf_and_icdf_are_inverse_and_end_where_the_support_does(name):
+    law = law_of(name)
+    rho = torch.linspace(0.02, 0.98, 25, dtype=torch.float64)[:, None].expand(-1, 3)
+    zeta = law.icdf(rho)
+    open_ = (zeta != 0) & (zeta < 1 - 1e-9 if law.smoothing.support[1] == 1 else zeta.isfinite())
+    assert open_.sum() >= 5
+    torch.testing.assert_close(law.cdf(zeta)[open_], rho[open_], rtol=1e-6, atol=1e-6)
+    assert (law.icdf(torch.ones(3, dtype=torch.float64)) == law.smoothing.support[1]).all()
+
+
+@pytest.mark.parametrize("name", SMOOTHINGS)
+def test_shapes_follow_torchs_conventions(name):
+    law = law_of(name)
+    assert (law.batch_shape, law.event_shape) == ((3,), ())
+    wide = law.expand((4, 3))
+    assert (wide.batch_shape, wide.mean.shape, wide.rsample((2,)).shape) == ((4, 3), (4, 3), (2, 4, 3))
+    assert torch.equal(wide.mean[1], law.mean)
+    vector = Independent(law, 1)
+    zeta = vector.rsample((5,))
+    assert vector.log_prob(zeta).shape == (5,)
+    assert law.support.check(zeta).all()
+    for copied in (copy.deepcopy(law), pickle.loads(pickle.dumps(law))):
+        assert torch.equal(copied.mean, law.mean)
+    assert type(law.smoothing).__name__ in repr(law)
+
+
+def test_arguments_are_validated_as_torch_does():
+    law = SmoothedBernoulli(LOGITS, SpikeSlab())
+    for method in (law.log_prob, law.cdf):
+        with pytest.raises(ValueError, match="within the support"):
+            method(torch.tensor(1.5, dtype=torch.float64))
+    free = SmoothedBernoulli(LOGITS, SpikeSlab(), validate_args=False)
+    assert (free.log_prob(torch.tensor(1.5, dtype=torch.float64)) == -torch.inf).all()
+    torch.testing.assert_close(
+        free.cdf(torch.tensor(1.5, dtype=torch.float64)), torch.ones(3, dtype=torch.float64)
+    )
+    with pytest.raises(ValueError, match="scale"):
+        SmoothedBernoulli(LOGITS, SpikeGaussian(), LOGITS, -torch.ones(3))
+    with pytest.raises(ValueError, match="logits"):
+        SmoothedBernoulli(torch.tensor([torch.nan]), SpikeSlab())
+    assert law.expand((2, 3))._validate_args is True
+    assert free.expand((2, 3))._validate_args is False
+    assert isinstance(SmoothedBernoulli(LOGITS, SpikeGaussian()).support, type(constraints.real))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((LOGITS, SharpLimit()), "smoothing must be a transformation of discrete_vae with a density"),
+        ((LOGITS, Bernoulli(0.5)), "smoothing must be a transformation"),
+        ((LOGITS, SpikeGaussian(shifted=True)), "smoothing must have an inverse CDF"),
+        (([0.0], SpikeSlab()), "logits must be a torch.Tensor"),
+        ((LOGITS, SpikeSlab(), LOGITS), "parameters must be left out"),
+        ((LOGITS, SpikeGaussian(), LOGITS), "parameters must be loc and scale"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(InvalidInputError, match=message):
+        SmoothedBernoulli(*arguments)
+
+
+def test_the_smoothings_parameter_learns_through_the_density():
+    smoothing = SpikeExponential(beta=2.0)
+    law = SmoothedBernoulli(torch.tensor([0.5]), smoothing)
+    (found,) = torch.autograd.grad(law.log_prob(torch.tensor([0.4])).sum(), smoothing.beta)
+    step = 1e-3
+    above, below = (
+        SmoothedBernoulli(torch.tensor([0.5]).double(), SpikeExponential(beta=2.0 + sign * step))
+        .log_prob(torch.tensor([0.4]).double())
+        .item()
+        for sign in (1, -1)
+    )
+    assert found.item() == pytest.approx((above - below) / (2 * step), rel=1e-3)
+
+
+def test_the_limit_has_no_density():
+    with pytest.raises(InvalidInputError, match="smoothing must have a density; received a SharpLimit"):
+        SharpLimit().log_prob(torch.ones(1), torch.zeros(1))
+    with pytest.raises(InvalidInputError, match="smoothing must have conditional_moments"):
+        SharpLimit().conditional_moments()

@@ -1,0 +1,240 @@
+"""Models for the hub, without the network: a local folder, the hub's cache, and uploads caught at their boundary."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE
+from discrete_vae.cli import main
+from discrete_vae.config import ModelConfig, RBMConfig
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.interop.hub import push_to_hub, save_for_hub
+from discrete_vae.runs.hub_snapshot import is_hub_name
+from discrete_vae.runs.run_directory import RunDirectory
+from tests.training.tiny import start_run, train_quietly
+
+hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub, an extra, is not installed")
+REPO = "ada/digits"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    made = start_run(tmp_path_factory.mktemp("hub") / "run")
+    train_quietly(made)
+    assert main(["evaluate", str(made.path), "--num-examples", "5"]) == 0
+    return made
+
+
+def tiny_model():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+
+
+def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path):
+    folder = save_for_hub(run.path, tmp_path / "model", name=REPO, license="apache-2.0")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "README.md",
+        "config.json",
+        "evaluation.json",
+        "model.safetensors",
+    ]
+    loaded, wanted = DiscreteVAE.from_pretrained(folder), DiscreteVAE.from_pretrained(run)
+    assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), wanted.parameters(), strict=True))
+
+
+def test_the_card_has_what_the_evaluation_says(run, tmp_path):
+    folder = save_for_hub(run, tmp_path / "model", name=REPO, license="apache-2.0")
+    text = (folder / "README.md").read_text()
+    evaluation = json.loads(run.evaluation_path.read_text())
+    card = hub.ModelCard(text)
+    assert (card.data.license, card.data.library_name) == ("apache-2.0", "discrete-vae")
+    found = {result.metric_type: result for result in card.data.eval_results}
+    for kind, value, error in (
+        ("log_likelihood", "value", "std_error"),
+        ("elbo", "elbo", "elbo_std_error"),
+        ("independent_features", "value", "std_error"),
+    ):
+        wanted = evaluation[kind]
+        if kind == "independent_features":  # a baseline is no result of the model
+            assert kind not in found
+        else:
+            assert found[kind].metric_value == wanted[value]
+            assert found[kind].metric_args == {"std_error": wanted[error]}
+        assert f"| {wanted[value]:.3f} | {wanted[error]:.3f} |" in text
+    assert "0 (exact)" in text  # log Z of 5 + 4 units
+    assert 'DiscreteVAE.from_pretrained("ada/digits")' in text
+    for word in ("## License", "## Limits", "## Training", "Rolfe", '"num_left": 5', "digits", "seed 0"):
+        assert word in text
+
+
+def test_the_cards_code_is_what_loads_the_model(run, tmp_path, monkeypatch):
+    folder = save_for_hub(run, tmp_path / "model", name=REPO, license="mit")
+    monkeypatch.setattr(
+        hub, "snapshot_download", lambda name, **keywords: str(folder) if name == REPO else None
+    )
+    code = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    names = {}
+    exec(code, names)
+    assert isinstance(names["model"], DiscreteVAE)
+
+
+def test_an_evaluation_of_other_weights_is_refused(run, tmp_path):
+    import shutil
+
+    copy = RunDirectory(shutil.copytree(run.path, tmp_path / "copy"))
+    evaluation = json.loads(copy.evaluation_path.read_text())
+    copy.evaluation_path.write_text(json.dumps(evaluation | {"step": 1}))
+    with pytest.raises(InvalidInputError, match="must be of the best checkpoint, step .*; received step 1"):
+        save_for_hub(copy, tmp_path / "model", name=REPO, license="mit")
+    copy.evaluation_path.unlink()
+    folder = save_for_hub(copy, tmp_path / "model", name=REPO, license="mit")
+    card = hub.ModelCard((folder / "README.md").read_text())
+    assert "It was not evaluated." in card.text
+    assert card.data.eval_results is None
+
+
+def test_a_model_alone_has_a_card_without_results(tmp_path):
+    folder = save_for_hub(tiny_model(), tmp_path / "model", name=REPO, license="mit")
+    assert "without an evaluation" in (folder / "README.md").read_text()
+    assert torch.equal(DiscreteVAE.from_pretrained(folder).prior.weight, tiny_model().prior.weight)
+
+
+@pytest.fixture
+def uploads(monkeypatch):
+    """What the library asks of the hub, answered without a network."""
+    calls = []
+
+    class Api:
+        def __init__(self, token=None):
+            calls.append(("token", token))
+
+        def create_repo(self, name, **keywords):
+            calls.append(("create", name, keywords))
+
+        def upload_folder(self, *, repo_id, folder_path, commit_message):
+            names = sorted(path.name for path in Path(folder_path).iterdir())
+            calls.append(("upload", repo_id, names, DiscreteVAE.from_pretrained(folder_path), commit_message))
+            return SimpleNamespace(commit_url=f"hub/{repo_id}/commit/1")
+
+    monkeypatch.setattr(hub, "HfApi", Api)
+    return calls
+
+
+def test_push_makes_the_repository_and_uploads_what_loads(uploads):
+    address = push_to_hub(tiny_model(), REPO, license="mit", private=True, token="secret")
+    assert address == "hub/ada/digits/commit/1"
+    token, create, upload = uploads
+    assert token == ("token", "secret")
+    assert create == ("create", REPO, {"private": True, "exist_ok": True})
+    assert upload[1:3] == (REPO, ["README.md", "config.json", "model.safetensors"])
+    assert torch.equal(upload[3].prior.weight, tiny_model().prior.weight)
+    assert upload[4] == "Upload a discrete-vae model"
+
+
+def test_a_hub_that_refuses_is_one_error(monkeypatch):
+    class Api:
+        def __init__(self, token=None):
+            pass
+
+        def create_repo(self, name, **keywords):
+            raise OSError("401 Unauthorized\nlog in first")
+
+    monkeypatch.setattr(hub, "HfApi", Api)
+    message = (
+        r"name must be a repository that you may write to; received ada/digits \(OSError: 401 Unauthorized\)"
+    )
+    with pytest.raises(InvalidInputError, match=message):
+        push_to_hub(tiny_model(), REPO, license="mit")
+
+
+def test_a_name_is_fetched_into_the_cache_and_a_folder_wins(tmp_path, monkeypatch):
+    saved, asked = tiny_model().save_pretrained(tmp_path / "cache"), []
+
+    def snapshot_download(name, *, revision, allow_patterns):
+        asked.append((name, revision, allow_patterns))
+        return str(saved)
+
+    monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
+    monkeypatch.chdir(tmp_path)
+    loaded = DiscreteVAE.from_pretrained(REPO, revision="v1")
+    assert torch.equal(loaded.prior.weight, tiny_model().prior.weight)
+    assert asked == [(REPO, "v1", ["model.safetensors", "config.json"])]
+    (tmp_path / "ada").mkdir()
+    with pytest.raises(InvalidInputError, match="path must be an existing folder"):
+        DiscreteVAE.from_pretrained("ada/digit")  # a slip in a local path asks nobody
+    tiny_model().save_pretrained("ada/digits")
+    DiscreteVAE.from_pretrained(REPO)
+    assert len(asked) == 1
+    with pytest.raises(InvalidInputError, match="revision must go with a model of the hub"):
+        DiscreteVAE.from_pretrained(REPO, revision="v1")
+
+
+def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
+    """The layout of huggingface_hub's cache: models--OWNER--NAME, refs/main, snapshots/COMMIT."""
+    commit = "1" * 40
+    root = tmp_path / "models--ada--digits"
+    tiny_model().save_pretrained(root / "snapshots" / commit)
+    (root / "refs").mkdir()
+    (root / "refs" / "main").write_text(commit)
+    real = hub.snapshot_download
+    monkeypatch.setattr(
+        hub,
+        "snapshot_download",
+        lambda name, **keywords: real(name, **keywords, cache_dir=tmp_path, local_files_only=True),
+    )
+    assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, tiny_model().prior.weight)
+    with pytest.raises(InvalidInputError, match="or a model of the hub as OWNER/NAME; received ada/other"):
+        DiscreteVAE.from_pretrained("ada/other")
+
+
+def test_tests_ask_no_hub():
+    assert os.environ["HF_HUB_OFFLINE"] == "1"
+    with pytest.raises(InvalidInputError, match="or a model of the hub as OWNER/NAME"):
+        DiscreteVAE.from_pretrained("nobody/nothing")
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    for call in (
+        lambda: push_to_hub(tiny_model(), REPO, license="mit"),
+        lambda: DiscreteVAE.from_pretrained("nobody/nothing"),
+    ):
+        with pytest.raises(InvalidInputError, match=r"pip install 'discrete-vae\[hub\]'"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"name": ""}, "name must be a word"), ({"license": None}, "license must be a word")],
+)
+def test_wrong_arguments_are_named(tmp_path, change, message):
+    with pytest.raises(InvalidInputError, match=message):
+        save_for_hub(tiny_model(), tmp_path / "model", **({"name": REPO, "license": "mit"} | change))
+
+
+def test_a_folder_that_holds_something_is_refused(tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InvalidInputError, match="path must be a new or empty folder"):
+        save_for_hub(tiny_model(), tmp_path, name=REPO, license="mit")
+
+
+def test_names_of_the_hub_are_told_from_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    names = [
+        "ada/digits",
+        "runs/digits",
+        "digits",
+        "/ada/digits",
+        "~/digits",
+        "a/b/c",
+        "../digits",
+        Path("ada/digits"),
+    ]
+    assert [is_hub_name(name) for name in names] == [True] + 7 * [False]

@@ -1,0 +1,88 @@
+"""Events hold what metrics.jsonl holds, whatever becomes of a run, and training does not notice."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from discrete_vae import load_dataset
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.interop.tensorboard import TensorBoardLogger
+from discrete_vae.training.loop import run_steps
+from tests.interop.events import events, lines
+from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, start_run, train_quietly, without_times
+
+pytest.importorskip("tensorboard", reason="TensorBoard, an extra, is not installed")
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory):
+    run = start_run(tmp_path_factory.mktemp("logged") / "run")
+    train_quietly(run, logger=TensorBoardLogger(run.tensorboard_path))
+    return run
+
+
+def test_events_are_the_lines_of_the_log(logged):
+    found = events(logged.tensorboard_path)
+    assert found == lines(logged)
+    assert {"elbo", "validation_elbo", "log_partition", "epoch", "seconds"} <= set(found)
+    assert found["elbo"][-1][0] == NUM_STEPS
+
+
+def test_training_is_the_same_bit_for_bit(logged, tmp_path):
+    plain = start_run(tmp_path / "run")
+    train_quietly(plain)
+    assert not plain.tensorboard_path.exists()
+    one, other = (run.checkpoints().load("last").tensors for run in (logged, plain))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert without_times(logged.metrics().read()) == without_times(plain.metrics().read())
+
+
+@pytest.mark.parametrize("stop_at", [12, 33])
+def test_nothing_is_lost_or_doubled_where_a_run_goes_on(tmp_path, stop_at):
+    run = start_run(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):  # as a kill: what was done since the last checkpoint is done again
+        train_quietly(run, stop_at=stop_at, logger=TensorBoardLogger(run.tensorboard_path))
+    assert events(run.tensorboard_path) == lines(run)  # closed, nothing is left in memory
+    train_quietly(run, logger=TensorBoardLogger(run.tensorboard_path))
+    assert events(run.tensorboard_path) == lines(run)
+
+
+def test_a_run_that_began_without_it_is_shown_whole(tmp_path):
+    run = start_run(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(run, stop_at=20)
+    train_quietly(run, logger=TensorBoardLogger(run.tensorboard_path))
+    assert events(run.tensorboard_path) == lines(run)
+
+
+def test_the_logger_is_closed_where_training_cannot_begin(tmp_path):
+    class Broken:
+        closed = False
+
+        def begin(self, records):
+            raise OSError("no space left")
+
+        def close(self):
+            self.closed = True
+
+    logger, run = Broken(), start_run(tmp_path / "run")
+    with pytest.raises(OSError, match="no space left"):
+        run_steps(CONFIG, load_dataset("digits"), run, progress=QuietProgress(), logger=logger)
+    assert logger.closed
+
+
+def test_a_missing_extra_is_named(monkeypatch, tmp_path):
+    for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    message = r"logger must be installed; .* pip install 'discrete-vae\[tensorboard\]'"
+    with pytest.raises(InvalidInputError, match=message):
+        TensorBoardLogger(tmp_path)
+
+
+def test_nothing_is_imported_until_it_is_asked_for():
+    code = "import sys; from discrete_vae.interop import tensorboard; print('tensorboard' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
