@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+_ROUNDING = 1e-12  # groups between which moves are as frequent as by chance are one
+
 
 def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
     """Group states so that moves stay inside groups: greedy modularity.
 
-    Each state starts as its own group; the two groups whose union raises the modularity most are merged, until no
-    union raises it. Two groups between which nothing ever moves are never merged, so the number of groups is found,
-    not given.
+    Each state starts as its own group; the two groups whose union raises the modularity most are merged, until every
+    union would lower it. Two groups between which nothing ever moves are never merged, so the number of groups is
+    found, not given.
 
     Source: Newman 2004, Fast algorithm for detecting community structure in networks; of moves of a Markov chain it is
     the stability of Delvenne, Yaliraki & Barahona 2010.
@@ -37,7 +39,7 @@ def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
     np.fill_diagonal(gain, -np.inf)
     while len(flow) > 1:
         into, out = np.unravel_index(gain.argmax(), gain.shape)
-        if gain[into, out] <= 0:
+        if gain[into, out] < -_ROUNDING:
             break
         modularity += 2 * float(gain[into, out])
         gain[into] += gain[out]

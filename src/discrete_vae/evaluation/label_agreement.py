@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsTable
 
 _BLOCKS = 20  # of examples, left out one after the other
 
 
 @dataclass(frozen=True)
-class LabelAgreement:
+class LabelAgreement(ShowsTable):
     """Agreement of groups with labels; errors are over examples.
 
     Attributes:

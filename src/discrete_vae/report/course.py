@@ -29,7 +29,9 @@ def course(source: ReportSource) -> Section | None:
     if len(curves.elbo.value) < 2:
         return None
     verdict = _verdict(curves)
-    body = markup(verdict_line(verdict) if verdict else None, _bounds(curves), _divergences(curves))
+    body = markup(
+        verdict_line(verdict) if verdict else None, _bounds(curves, _counted(source)), _divergences(curves)
+    )
     return Section("course", "Course of training", body, verdict)
 
 
@@ -51,7 +53,19 @@ def _verdict(curves: TrainingCurves) -> Verdict | None:
     return Verdict(True, f"the best validation ELBO, {shown(top)} nats, is that of {at}.{more}")
 
 
-def _bounds(curves: TrainingCurves) -> Markup:
+def _counted(source: ReportSource) -> str:
+    """What the training curve counts besides the ELBO."""
+    training = source.config.training
+    if training.num_importance_samples <= 1:
+        return ""
+    start = training.importance_start * training.num_epochs
+    return (
+        f" From epoch {start:.3g} on training counts a bound by {training.num_importance_samples} importance samples, "
+        "which is higher than the ELBO, and validation still the ELBO."
+    )
+
+
+def _bounds(curves: TrainingCurves, counted: str) -> Markup:
     train, valid = curves.elbo, curves.validation_elbo
     shown_values = [*_late(train), *_late(valid)]
     x, y = _epochs(curves), Axis.around(shown_values, "ELBO (nats per example)", span=_MIN_SPAN)
@@ -79,7 +93,7 @@ def _bounds(curves: TrainingCurves) -> Markup:
             f" At the end training lies {shown(abs(gap))} nats {'above' if gap >= 0 else 'below'} validation; "
             "the dot is the best validation."
         )
-    return figure(chart(x, y, draw, label=label, legend=legend), reading)
+    return figure(chart(x, y, draw, label=label, legend=legend), reading + counted)
 
 
 def _divergences(curves: TrainingCurves) -> Markup | None:

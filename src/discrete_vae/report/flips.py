@@ -19,7 +19,8 @@ from discrete_vae.report.section import Section, Verdict, figure, folded, signed
 from discrete_vae.report.source import ReportSource
 
 _CODES = 200
-_SHOWN, _FEATURES = 24, 5  # units with pictures; features of a unit of a table
+_SHOWN = 24  # units with pictures
+_CARDS, _FEATURES = 12, 4  # units of a table, and the features of one
 _WEAK = 0.01  # of the strongest unit
 
 
@@ -33,7 +34,7 @@ def flips(source: ReportSource) -> Section:
     text = f"{count - weak} of {count} units change the decoder's output by at least 1 % of what the strongest does."
     verdict = Verdict(weak <= count // 4, text)
     shape = source.image_shape
-    pictures = _features(source, effects) if shape is None else _tiles(effects, shape)
+    pictures = _cards(source, effects) if shape is None else _tiles(effects, shape)
     body = markup(verdict_line(verdict), pictures, _ranks(effects, source), _all_units(effects, source))
     return Section("flips", "What each binary unit does", body, verdict)
 
@@ -72,10 +73,10 @@ def _tiles(effects: FlipEffects, shape: tuple[int, int]) -> Markup:
     return figure(element("ul", tiles, class_="gallery"), reading)
 
 
-def _features(source: ReportSource, effects: FlipEffects) -> Markup:
-    names, chosen = source.feature_names, effects.order[:_SHOWN]
+def _cards(source: ReportSource, effects: FlipEffects) -> Markup:
+    names, chosen = source.feature_names, effects.order[:_CARDS]
     most = float(effects.change[chosen].abs().max())
-    rows = []
+    cards = []
     for unit in chosen:
         change = effects.change[unit]
         top = change.abs().argsort(descending=True, stable=True)[:_FEATURES].tolist()
@@ -83,27 +84,24 @@ def _features(source: ReportSource, effects: FlipEffects) -> Markup:
             element(
                 "span",
                 element("span", names[feature], class_="feature"),
-                signed_bar(float(change[feature]), most=most),
                 element("span", _signed(float(change[feature])), class_="value"),
+                signed_bar(float(change[feature]), most=most),
                 class_="effect",
             )
             for feature in top
         ]
         size = estimate(float(effects.size[unit]), float(effects.size_std_error[unit]))
-        rows.append((f"{unit}", size, parts))
+        head = element("h3", f"Unit {unit}"), element("p", "effect ", size, class_="labels")
+        cards.append(element("li", head, element("div", parts, class_="features"), class_="card"))
     unit_words = "" if _scale(source) is None else ", in standard deviations of the feature"
-    picture = table(
-        ("Unit", "effect", "most changed features"), rows, caption="What units do", class_="effects"
-    )
     reading = (
-        f"Mean change of the decoded features over {effects.num_codes} codes of training examples when one unit "
-        f"goes from off "
-        f"to on and the others stay{unit_words}; the effect is the sum of absolute changes over all features. "
-        f"Healthy: units "
-        f"move different features, here by up to {most:.2f}. Sick: changes near 0 (dead units), or the same "
-        f"features in all."
+        f"Mean change of the decoded features over {effects.num_codes} codes of training examples when one unit goes "
+        f"from off to on and the others stay{unit_words}: the {len(chosen)} strongest units with the features "
+        f"that they "
+        "change most. The effect is the sum of absolute changes over all features. Healthy: units move different "
+        f"features, here by up to {most:.2g}. Sick: changes near 0 (dead units), or the same features in all."
     )
-    return figure(picture, reading)
+    return figure(element("ul", cards, class_="cards"), reading)
 
 
 def _ranks(effects: FlipEffects, source: ReportSource) -> Markup:
@@ -141,4 +139,4 @@ def _all_units(effects: FlipEffects, source: ReportSource) -> Markup:
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
+    return f"{value:+.2g}".replace("-", "\N{MINUS SIGN}")

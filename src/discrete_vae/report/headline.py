@@ -6,7 +6,7 @@ from typing import Any
 
 from discrete_vae.durations import in_words
 from discrete_vae.report.html import Child, Markup, element, markup
-from discrete_vae.report.numbers import estimate, number
+from discrete_vae.report.numbers import error_digits, number
 from discrete_vae.report.section import Section
 from discrete_vae.report.source import ReportSource
 
@@ -23,29 +23,26 @@ def headline(source: ReportSource) -> Section:
 
 def _quality(source: ReportSource) -> list[Markup]:
     found = source.evaluation
-    tiles = []
-    if found is not None:
-        likelihood, elbo = found["log_likelihood"], found["elbo"]
-        of = f"{likelihood['num_examples']:,} test examples, {likelihood['num_samples']:,} samples each"
-        tiles.append(_tile("Log-likelihood, nats", _of(likelihood), of, main=True))
-        if found.get("log_likelihood_limit"):
-            tiles.append(
-                _tile("Sharp limit, nats", _of(found["log_likelihood_limit"]), "ζ = z, no smoothing")
-            )
-        bound = estimate(elbo["elbo"], elbo["elbo_std_error"])
-        tiles.append(_tile("ELBO, nats", bound, "test; the bound that training raises"))
-        if found.get("independent_features"):
-            words = "each feature on its own: what to beat"
-            tiles.append(_tile("Independent features, nats", _of(found["independent_features"]), words))
-        best = found["log_partition"]["best"]
-        return [*tiles, _tile("log Z, nats", _of(best), best["method"])]
-    line = validation(source)
-    if line is not None:
-        bound = estimate(line["validation_elbo"], line.get("validation_elbo_std_error"))
-        tiles.append(
-            _tile("Validation ELBO, nats", bound, f"step {line['step']:,}; not evaluated yet", main=True)
-        )
-    return [*tiles, *_log_partition(source)]
+    if found is None:
+        line = validation(source)
+        if line is None:
+            return _log_partition(source)
+        words = f"step {line['step']:,}; not evaluated yet"
+        error = line.get("validation_elbo_std_error")
+        return [
+            _estimate("Validation ELBO", line["validation_elbo"], error, words, main=True),
+            *_log_partition(source),
+        ]
+    likelihood, elbo, best = found["log_likelihood"], found["elbo"], found["log_partition"]["best"]
+    of = f"{likelihood['num_examples']:,} test examples, {likelihood['num_samples']:,} samples each"
+    tiles = [_of("Log-likelihood", likelihood, of, main=True)]
+    if found.get("log_likelihood_limit"):
+        tiles.append(_of("Sharp limit", found["log_likelihood_limit"], "log-likelihood at ζ = z"))
+    tiles.append(_estimate("ELBO", elbo["elbo"], elbo["elbo_std_error"], "on the same test examples"))
+    if found.get("independent_features"):
+        words = "each feature on its own: what to beat"
+        tiles.append(_of("Independent features", found["independent_features"], words))
+    return [*tiles, _of("log Z", best, best["method"])]
 
 
 def validation(source: ReportSource) -> dict[str, Any] | None:
@@ -60,15 +57,15 @@ def _log_partition(source: ReportSource) -> list[Markup]:
     """log Z of a run that was not evaluated: of repeats, else what training took it for."""
     repeats = source.log_partitions
     if repeats is not None:
-        best = repeats["estimates"][0]
-        return [_tile("log Z, nats", _of(best), best["method"])]
+        first = repeats["estimates"][0]
+        return [_of("log Z", first, first["method"])]
     lines = [
         each for each in source.metrics if "log_partition" in each and each["step"] <= source.loaded.step
     ]
     if not lines:
         return []
-    value = estimate(lines[-1]["log_partition"], lines[-1].get("log_partition_std_error"))
-    return [_tile("log Z, nats", value, "as training took it")]
+    value, error = lines[-1]["log_partition"], lines[-1].get("log_partition_std_error")
+    return [_estimate("log Z", value, error, "as training took it")]
 
 
 def _cost(source: ReportSource) -> list[Markup]:
@@ -107,10 +104,22 @@ def _advice(source: ReportSource) -> Markup | None:
     return element("p", words, command, " makes one.", class_="note")
 
 
-def _of(found: dict[str, Any]) -> Markup:
-    return estimate(found["value"], found["std_error"])
+def _of(name: str, found: dict[str, Any], words: str, *, main: bool = False) -> Markup:
+    return _estimate(name, found["value"], found["std_error"], words, main=main)
 
 
-def _tile(name: str, value: Child, words: str, *, main: bool = False) -> Markup:
-    parts = element("dt", name), element("dd", value), element("dd", words, class_="words")
+def _estimate(name: str, value: float, std_error: float | None, words: str, *, main: bool = False) -> Markup:
+    """A value above its standard error, both in nats."""
+    known = std_error is not None and std_error > 0
+    below = (
+        markup("\N{PLUS-MINUS SIGN} ", number(std_error, error_digits(std_error)), " nats")
+        if known
+        else markup("nats, exact" if std_error == 0 else "nats")
+    )
+    return _tile(name, number(value, error_digits(std_error) if known else 2), words, below=below, main=main)
+
+
+def _tile(name: str, value: Child, words: str, *, below: Child = None, main: bool = False) -> Markup:
+    error = None if below is None else element("dd", below, class_="error")
+    parts = element("dt", name), element("dd", value), error, element("dd", words, class_="words")
     return element("dl", parts, class_="tile main" if main else "tile")

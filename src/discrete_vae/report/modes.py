@@ -25,6 +25,7 @@ from discrete_vae.report.source import ReportSource
 _SHOWN, _EXAMPLES, _FEATURES, _LABELS = 16, 8, 5, 3
 _APART = 0.2  # distance of the shares of modes among chains and among codes
 _FEWEST = 20  # labels
+_NEARLY_ALL = 0.99
 
 
 def modes(source: ReportSource) -> Section:
@@ -34,7 +35,8 @@ def modes(source: ReportSource) -> Section:
     share = np.bincount(of_code, minlength=len(found)) / len(of_code)
     apart = 0.5 * float(np.abs(share - found.share.numpy()).sum())
     text = (
-        f"{len(found)} mode{'s' * (len(found) != 1)}; shares of chains and of codes of training examples differ by "
+        f"{len(found)} mode{'s' * (len(found) != 1)}, {_most(found.share.numpy())}; shares of chains and of "
+        f"codes of training examples differ by "
         f"{percent(apart)} in all."
     )
     verdict = Verdict(apart <= _APART, text)
@@ -47,6 +49,12 @@ def modes(source: ReportSource) -> Section:
         _cards(source, of_code, share),
     )
     return Section("modes", "Modes of the prior", body, verdict)
+
+
+def _most(share: np.ndarray) -> str:
+    """How many modes nearly all chains are in."""
+    count = int(np.searchsorted(np.cumsum(share), _NEARLY_ALL) + 1)
+    return f"{count} of which hold{'s' * (count == 1)} {percent(_NEARLY_ALL)} of the chains"
 
 
 def _explained(source: ReportSource) -> Markup:
@@ -65,17 +73,17 @@ def _agreement(found: LabelAgreement) -> Markup:
     rows: list[tuple[Child, ...]] = [
         (
             "Adjusted mutual information",
-            estimate(found.adjusted_mutual_information, found.adjusted_mutual_information_std_error),
+            estimate(found.adjusted_mutual_information, found.adjusted_mutual_information_std_error or None),
             "0: the modes tell nothing, 1: they are the classes",
         ),
         (
             "Purity",
-            estimate(found.purity, found.purity_std_error),
+            estimate(found.purity, found.purity_std_error or None),
             "share with the most frequent label of their mode",
         ),
         (
             "Mutual information",
-            estimate(found.mutual_information, found.mutual_information_std_error, "nats"),
+            estimate(found.mutual_information, found.mutual_information_std_error or None, "nats"),
             f"of {shown(found.label_entropy)} that the labels hold",
         ),
     ]
@@ -102,7 +110,7 @@ def _cards(source: ReportSource, of_code: np.ndarray, share: np.ndarray) -> Mark
             element("dd", percent(float(found.share[mode])), bar(float(found.share[mode]), "s1")),
             element("dt", "of the codes"),
             element("dd", percent(float(share[mode])), bar(float(share[mode]), "s2")),
-            element("dt", "stays a sweep"),
+            element("dt", "stay a sweep"),
             element("dd", percent(float(found.stay[mode]))),
         ]
         content = _examples(source, mode, members) if len(members) else paragraph("No training example.")
@@ -156,8 +164,8 @@ def _features(source: ReportSource, members: np.ndarray) -> Markup:
         element(
             "span",
             element("span", source.feature_names[feature], class_="feature"),
-            signed_bar(float(change[feature]), most=2.0),
             element("span", f"{float(own[feature]):.2f} (all {float(mean[feature]):.2f})", class_="value"),
+            signed_bar(float(change[feature]), most=2.0),
             class_="effect",
         )
         for feature in top

@@ -62,7 +62,7 @@ def estimate(value: float, std_error: float | None, unit: str = "") -> Markup:
 
     Examples:
         >>> print(estimate(85.363, 0.7))
-        <data value="85.363">85.36</data> ± <data value="0.7">0.70</data>
+        <span class="estimate"><data value="85.363">85.36</data> ± <data value="0.7">0.70</data></span>
     """
     digits = error_digits(std_error)
     behind = f" {unit}" if unit else ""
@@ -70,7 +70,8 @@ def estimate(value: float, std_error: float | None, unit: str = "") -> Markup:
         return markup(number(value, digits), behind)
     if std_error == 0:
         return markup(number(value, _MOST_DIGITS), f"{behind} (exact)")
-    return markup(number(value, digits), f" {_PLUS_MINUS} ", number(std_error, digits), behind)
+    both = markup(number(value, digits), f" {_PLUS_MINUS} ", number(std_error, digits), behind)
+    return element("span", both, class_="estimate")
 
 
 def plus_minus(value: float, std_error: float | None, unit: str = "") -> str:

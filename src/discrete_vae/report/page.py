@@ -26,7 +26,7 @@ def page(title: str, about: str, sections: Sequence[Section], *, note: str | Non
 
     Examples:
         >>> text = page("digits", "runs/digits", [Section("result", "Result", Markup("<p>1</p>"))])
-        >>> text.startswith("<!doctype html>"), "http" in text
+        >>> text.startswith("<!doctype html>"), "<script" in text
         (True, False)
     """
     style = Markup(files("discrete_vae.report").joinpath("style.css").read_text(encoding="utf-8"))

@@ -22,6 +22,7 @@ from discrete_vae.report.source import ReportSource
 _CHAINS, _COLUMNS, _SWEEPS = 8, 10, 100
 _ROWS, _MOST_CHAINS = 2, 2000  # of the draws that are compared with the data
 _FAR = 0.25  # of the spread of the features' means
+_AGREE = 0.9  # of the means, within two standard errors
 _MOST_DOTS = 400
 
 
@@ -32,9 +33,9 @@ def samples(source: ReportSource) -> Section:
     apart = found.means.distance / spread if spread > 0 else 0.0
     text = (
         f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean square), "
-        f"{percent(apart)} of their spread over features."
+        f"{percent(apart)} of their spread over features; {percent(found.means.share_inside)} agree within two errors."
     )
-    verdict = Verdict(apart <= _FAR, text)
+    verdict = Verdict(apart <= _FAR or found.means.share_inside >= _AGREE, text)
     pictures = None if source.image_shape is None else _along_chains(source, source.image_shape)
     body = markup(verdict_line(verdict), pictures, _against_data(found))
     return Section("samples", "Samples along the chains", body, verdict)

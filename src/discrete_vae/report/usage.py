@@ -33,6 +33,9 @@ def usage(source: ReportSource) -> Section:
         text = (
             f"none of {count} units is dead; the least tells {shown(float(found.information.min()), 3)} nats."
         )
+    if found.layer_kl.numel():
+        live = found.layer_kl.numel() - found.num_dead_layer_units
+        text += f" {live} of {found.layer_kl.numel()} Gaussian units carry at least {UNUSED} nats."
     verdict = Verdict(len(dead) * _MANY <= count, text)
     body = markup(verdict_line(verdict), _units(source), _layers(source))
     return Section("usage", "Usage of units and layers", body, verdict)

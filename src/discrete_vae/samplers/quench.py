@@ -34,7 +34,7 @@ def downhill(energy: BoltzmannMachine, z: Tensor, *, order: Sequence[int] | None
         >>> with torch.no_grad():
         ...     _ = rbm.weight.fill_(3.0), rbm.bias.fill_(-1.0)  # minima at 0, 0 and 1, 1
         >>> downhill(rbm, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
-        [[1.0, 1.0], [0.0, 0.0]]
+        [[0.0, 0.0], [1.0, 1.0]]
     """
     z = z.float().clone()
     for _ in range(_MAX_SWEEPS):
