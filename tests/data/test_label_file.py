@@ -22,13 +22,13 @@ def test_labels_of_a_cut_file_stay_with_its_rows(tmp_path):
 
 
 def test_another_number_of_labels_is_refused(tmp_path):
-    np.savez(tmp_path / "parts.npz", train=np.zeros((9, 2)), test=np.zeros((3, 2)))
+    np.savez(tmp_path / "parts.npz", train=np.zeros((20, 2)), test=np.zeros((4, 2)))
     config = FileDataConfig(path=tmp_path / "parts.npz")
     data = load_file(path=config.path)
     with pytest.raises(
-        InvalidInputError, match="labels must be as many as the 9 training examples; received 12"
+        InvalidInputError, match="labels must be as many as the 18 training examples; received 24"
     ):
-        labels_of_training(np.zeros(12), data, config)  # which rows are whose, such a file does not say
+        labels_of_training(np.zeros(24), data, config)  # which rows are whose, such a file does not say
     with pytest.raises(InvalidInputError, match="1297 training examples; received 1797"):
         labels_of_training(np.zeros(1797), load_digits(), DigitsConfig())
 

@@ -47,8 +47,13 @@ def run_report(
 
     place = asked.directory.path / "report.html" if out is None else _page_path(out)
     check_writable(place, repair=_REPAIR)
-    say_device(asked.device)
-    with _progress() as report:
+    with _progress() as shown:
+
+        def report(name: str, number: int, count: int) -> None:
+            if number == 1:  # what is wrong has been found by then
+                say_device(asked.device)
+            shown(name, number, count)
+
         text = make_report(
             asked.directory,
             labels=labels,

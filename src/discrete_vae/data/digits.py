@@ -68,5 +68,5 @@ def load_digits(
         split=f" after a shuffle with seed {split_seed}",
         sha256=None,
         binarization_seed=binarization_seed,
-        labels={part: kinds[index] for part, index in chosen.items()},
+        labels={part: np.asarray(kinds)[index] for part, index in chosen.items()},
     )

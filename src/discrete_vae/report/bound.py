@@ -32,7 +32,7 @@ def bound(source: ReportSource) -> Section | None:
     parts = [part for part in _PARTS if has_layers or part[0] != "kl_continuous"]
     values = [(title, sign * found[name], kind) for name, title, sign, kind in parts]
     total = sum(max(value, 0.0) for _, value, _ in values)
-    rows = [
+    rows: list[tuple[Child, ...]] = [
         (
             title,
             number(value),

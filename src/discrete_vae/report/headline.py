@@ -110,13 +110,13 @@ def _of(name: str, found: dict[str, Any], words: str, *, main: bool = False) -> 
 
 def _estimate(name: str, value: float, std_error: float | None, words: str, *, main: bool = False) -> Markup:
     """A value above its standard error, both in nats."""
-    known = std_error is not None and std_error > 0
-    below = (
-        markup("\N{PLUS-MINUS SIGN} ", number(std_error, error_digits(std_error)), " nats")
-        if known
-        else markup("nats, exact" if std_error == 0 else "nats")
-    )
-    return _tile(name, number(value, error_digits(std_error) if known else 2), words, below=below, main=main)
+    below, digits = markup("nats"), 2
+    if std_error == 0:
+        below, digits = markup("nats, exact"), 4
+    elif std_error is not None and std_error > 0:
+        digits = error_digits(std_error)
+        below = markup("\N{PLUS-MINUS SIGN} ", number(std_error, digits), " nats")
+    return _tile(name, number(value, digits), words, below=below, main=main)
 
 
 def _tile(name: str, value: Child, words: str, *, below: Child = None, main: bool = False) -> Markup:

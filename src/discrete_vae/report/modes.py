@@ -178,5 +178,5 @@ def _labels(labels: np.ndarray | None, members: np.ndarray) -> Markup | None:
         return None
     names, counts = np.unique(labels[members], return_counts=True)
     order = np.argsort(-counts, kind="stable")[:_LABELS]
-    said = ", ".join(f"{names[index]} ({percent(counts[index] / len(members))})" for index in order)
+    said = ", ".join(f"{names[index]} ({percent(float(counts[index]) / len(members))})" for index in order)
     return element("p", f"Labels: {said}", class_="labels")
