@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from discrete_vae.report.html import Markup, markup
+from discrete_vae.report.html import Child, Markup, markup
 from discrete_vae.report.numbers import estimate, number, percent, shown
 from discrete_vae.report.section import Section, Verdict, bar, figure, table, verdict_line
 from discrete_vae.report.source import ReportSource

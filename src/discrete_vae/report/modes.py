@@ -54,6 +54,8 @@ def modes(source: ReportSource) -> Section:
 def _most(share: np.ndarray) -> str:
     """How many modes nearly all chains are in."""
     count = int(np.searchsorted(np.cumsum(share), _NEARLY_ALL) + 1)
+    if count == len(share):
+        return "all in use"
     return f"{count} of which hold{'s' * (count == 1)} {percent(_NEARLY_ALL)} of the chains"
 
 
