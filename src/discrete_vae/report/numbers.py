@@ -24,15 +24,14 @@ def shown(value: float, digits: int = 2) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of a whole.
+    """A share of a whole, which no line end divides.
 
     Examples:
-        >>> percent(0.0312), percent(0.4), percent(1.0)
-        ('3.1 %', '40 %', '100 %')
+        >>> [percent(share).split() for share in (0.0312, 0.4, 1.0)]
+        [['3.1', '%'], ['40', '%'], ['100', '%']]
     """
-    return f"{shown(100 * share, 1 if 0 < abs(share) < 0.0995 else 0)}\N{NARROW NO-BREAK SPACE}%".replace(
-        "\N{NARROW NO-BREAK SPACE}", " "
-    )
+    digits = 1 if 0 < abs(share) < 0.0995 else 0
+    return f"{shown(100 * share, digits)}\N{NO-BREAK SPACE}%"
 
 
 def error_digits(std_error: float | None) -> int:

@@ -38,7 +38,7 @@ def reproduce(source: ReportSource) -> Section:
         if asked["num_examples"] is not None:
             more += ["--num-examples", str(asked["num_examples"])]
         commands.append(shlex.join(["dvae", "evaluate", str(run.path), *more]))
-    commands.append(shlex.join(["dvae", "report", str(run.path)]))
+    commands += [shlex.join(["dvae", verb, str(run.path)]) for verb in ("report", "cite")]
     parts.append(element("pre", element("code", "\n".join(commands)), tabindex="0"))
     parts.append(paragraph(_same(source)))
     if run.refit_path.exists():
