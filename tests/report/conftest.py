@@ -62,7 +62,7 @@ def page_of(run, **asked):
         return Page(make_report(run, **asked))
 
 
-def _trained(folder, *words):
+def trained(folder, *words):
     run = folder / "run"
     assert main(["train", *map(str, words), "--run-dir", str(run), *shlex.split(_TINY)]) == 0
     return run
@@ -75,7 +75,7 @@ def images(tmp_path_factory):
         "--model.hierarchy gaussian --model.hierarchy.num-layers 2 --model.hierarchy.num-units 3 "
         "--model.hierarchy.posterior-hidden 6 --model.hierarchy.prior-hidden 6"
     )
-    run = _trained(tmp_path_factory.mktemp("images"), "digits", "--training.num-examples", "300", *layers)
+    run = trained(tmp_path_factory.mktemp("images"), "digits", "--training.num-examples", "300", *layers)
     assert main(["evaluate", str(run), "--num-samples", "20", "--num-examples", "30"]) == 0
     asked = ["--repeats", "3", "--std-error", "0.1", "--health-sweeps", "20"]
     assert main(["log-partition", str(run), *asked]) == 0
@@ -100,7 +100,7 @@ def table_file(tmp_path_factory):
 @pytest.fixture(scope="session")
 def table(tmp_path_factory, table_file):
     """A run of that table, never evaluated."""
-    return _trained(tmp_path_factory.mktemp("run-of-table"), "--data", table_file)
+    return trained(tmp_path_factory.mktemp("run-of-table"), "--data", table_file)
 
 
 @pytest.fixture(scope="session")

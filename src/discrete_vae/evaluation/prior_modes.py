@@ -63,7 +63,8 @@ class PriorModes(ShowsShapes):
             InvalidInputError: If z has another shape or other values.
         """
         check_binary("z", check_tensor("z", z, ("state", self.energy.num_units)))
-        return self.mode_of_maximum[_nearest(downhill(self.energy, z).cpu(), self.maxima)]
+        reached = downhill(self.energy, z.to(self.energy.bias.device)).cpu()
+        return self.mode_of_maximum[_nearest(reached, self.maxima)]
 
 
 @torch.no_grad()

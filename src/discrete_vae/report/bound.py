@@ -45,8 +45,8 @@ def bound(source: ReportSource) -> Section | None:
     picture = table(("Part", "nats", "share", ""), rows, caption="The parts of the ELBO", class_="bars")
     reading = (
         f"What it costs to describe an example, {words}: its latents first, then x given them. Healthy: every "
-        f"KL clearly "
-        f"above 0. Sick: a KL near 0, whose latents tell nothing; here the binary ones cost {shown(kl)} nats."
+        "KL clearly above 0. Sick: a KL near 0, whose latents tell nothing; here the binary ones cost "
+        f"{shown(kl)} nats."
     )
     body = markup(verdict_line(verdict), figure(picture, reading), _layers(source))
     return Section("bound", "How the ELBO splits", body, verdict)
@@ -77,8 +77,7 @@ def _layers(source: ReportSource) -> Markup | None:
     picture = table(("Layer", "nats", ""), rows, caption="KL of each Gaussian layer", class_="bars")
     reading = (
         f"KL of each Gaussian layer over {source.usage.num_examples:,} training examples, the first nearest to "
-        f"the binary "
-        f"latents. Healthy: every layer carries some. Sick: a layer at 0 is dead weight; the least here is "
-        f"{shown(min(sums))} nats."
+        "the binary latents. Healthy: every layer carries some. Sick: a layer at 0 is dead weight; the least "
+        f"here is {shown(min(sums))} nats."
     )
     return figure(picture, reading, title="By layer")

@@ -59,10 +59,10 @@ def _energies(source: ReportSource) -> Markup:
 
     legend = [("s1 box", "chains of the prior"), ("s2 box dash", "codes of training examples")]
     reading = (
-        "Energies of the prior's chains and of codes of training examples. Healthy: the two outlines cover each other, "
-        f"since the prior should be where the codes are. Sick: apart. They share {percent(overlap)} of their "
-        f"area; means "
-        f"{shown(float(of_chains.mean()), 1)} and {shown(float(of_codes.mean()), 1)} nats."
+        "Energies of the prior's chains and of codes of training examples. Healthy: the two outlines cover "
+        "each other, since the prior should be where the codes are. Sick: apart. They share "
+        f"{percent(overlap)} of their area; means {shown(float(of_chains.mean()), 1)} and "
+        f"{shown(float(of_codes.mean()), 1)} nats."
     )
     label = f"Energies of chains and of codes; the two histograms share {percent(overlap)} of their area"
     return figure(chart(x, y, draw, label=label, legend=legend, height=210), reading)
@@ -81,8 +81,8 @@ def _numbers(found: ChainHealth) -> Markup:
     ]
     reading = (
         "Of the energies along the chains. One number per state is looked at: chains stuck in modes of equal "
-        "energy look "
-        f"healthy here, and the modes above show them. Healthy: R-hat below 1.05; here {shown(found.r_hat, 3)}."
+        "energy look healthy here, and the modes above show them. Healthy: R-hat below 1.05; here "
+        f"{shown(found.r_hat, 3)}."
     )
     return figure(table(("", "", ""), rows, caption="Health of the chains"), reading)
 

@@ -60,8 +60,8 @@ def _counted(source: ReportSource) -> str:
         return ""
     start = training.importance_start * training.num_epochs
     return (
-        f" From epoch {start:.3g} on training counts a bound by {training.num_importance_samples} importance samples, "
-        "which is higher than the ELBO, and validation still the ELBO."
+        f" From epoch {start:.3g} on training counts a bound by {training.num_importance_samples} importance "
+        "samples, which is higher than the ELBO, and validation still the ELBO."
     )
 
 
@@ -84,8 +84,8 @@ def _bounds(curves: TrainingCurves, counted: str) -> Markup:
             yield from dots(frame, valid.epoch[best : best + 1], valid.value[best : best + 1], "s2", radius=5)
 
     reading = (
-        "Higher is better. Healthy: both rise and level off. Sick: validation turns down (overfitting), or both "
-        "jump."
+        "Higher is better. Healthy: both rise and level off. Sick: validation turns down (overfitting), or "
+        "both jump."
     )
     if len(valid.value):
         gap = float(train.value[-1] - valid.value[-1])
@@ -115,8 +115,7 @@ def _divergences(curves: TrainingCurves) -> Markup | None:
         end += f", Gaussian layers at {shown(float(layers.value[-1]))}"
     reading = (
         f"What the latents carry of an example: {end}. Healthy: clearly above 0. Sick: the binary latents fall "
-        f"to 0 and stay, "
-        "and everything is left to the decoder or to the layers."
+        "to 0 and stay, and everything is left to the decoder or to the layers."
     )
     return figure(chart(_epochs(curves), y, draw, label=f"KL over epochs: {end}", legend=legend), reading)
 

@@ -63,12 +63,11 @@ def _tiles(effects: FlipEffects, shape: tuple[int, int]) -> Markup:
         tiles.append(element("li", picture, words))
     reading = markup(
         f"Mean change of the decoded image over {effects.num_codes} codes of training examples when one unit "
-        f"goes from off "
-        "to on and the others stay (",
+        "goes from off to on and the others stay (",
         signed_scale(most),
         f"); below, the sum of absolute changes over pixels. The {len(chosen)} strongest units. Healthy: "
-        f"strokes and parts, "
-        "different from unit to unit. Sick: empty pictures (dead units), or all the same one.",
+        "strokes and parts, different from unit to unit. Sick: empty pictures (dead units), or all the same "
+        "one.",
     )
     return figure(element("ul", tiles, class_="gallery"), reading)
 
@@ -95,18 +94,18 @@ def _cards(source: ReportSource, effects: FlipEffects) -> Markup:
         cards.append(element("li", head, element("div", parts, class_="features"), class_="card"))
     unit_words = "" if _scale(source) is None else ", in standard deviations of the feature"
     reading = (
-        f"Mean change of the decoded features over {effects.num_codes} codes of training examples when one unit goes "
-        f"from off to on and the others stay{unit_words}: the {len(chosen)} strongest units with the features "
-        f"that they "
-        "change most. The effect is the sum of absolute changes over all features. Healthy: units move different "
-        f"features, here by up to {most:.2g}. Sick: changes near 0 (dead units), or the same features in all."
+        f"Mean change of the decoded features over {effects.num_codes} codes of training examples when one "
+        f"unit goes from off to on and the others stay{unit_words}: the {len(chosen)} strongest units with the "
+        "features that they change most. The effect is the sum of absolute changes over all features. "
+        f"Healthy: units move different features, here by up to {most:.2g}. Sick: changes near 0 (dead units), "
+        "or the same features in all."
     )
     return figure(element("ul", cards, class_="cards"), reading)
 
 
 def _ranks(effects: FlipEffects, source: ReportSource) -> Markup:
     sizes = effects.size[effects.order].numpy()
-    x = Axis(1.0, max(2.0, float(len(sizes))), "unit, the strongest first")
+    x = Axis(1.0, max(2.0, float(len(sizes))), "unit, the strongest first", whole=True)
     y = Axis.around(
         sizes, f"sum of absolute changes ({'pixels' if source.image_shape else 'features'})", zero=True
     )
@@ -117,8 +116,8 @@ def _ranks(effects: FlipEffects, source: ReportSource) -> Markup:
 
     half = int((sizes < sizes[0] / 2).sum())
     reading = (
-        f"All {len(sizes)} units by effect. Healthy: a slow fall. Sick: a few strong units and a long tail at 0; here "
-        f"{half} have less than half the effect of the strongest."
+        f"All {len(sizes)} units by effect. Healthy: a slow fall. Sick: a few strong units and a long tail at "
+        f"0; here {half} have less than half the effect of the strongest."
     )
     return figure(chart(x, y, draw, label=label, height=190), reading)
 

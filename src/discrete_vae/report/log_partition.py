@@ -49,9 +49,8 @@ def _repeats(found: LogPartitionHistogram) -> Section:
     picture = _dots(found) if count < _FEWEST_IN_BARS else _bars(found, mean)
     reading = (
         f"Independent estimates of log Z, tuning included; the mean is {shown(mean, 4)} nats. Healthy: they "
-        f"spread as their "
-        f"stated errors say. Sick: far more, or away from the exact value (dashed, where it is known). Here "
-        f"{words}{truth}."
+        "spread as their stated errors say. Sick: far more, or away from the exact value (dashed, where it is "
+        f"known). Here {words}{truth}."
     )
     body = markup(verdict_line(verdict) if verdict else None, figure(picture, reading))
     return Section("log-partition", "log Z", body, verdict)
@@ -67,7 +66,7 @@ def _dots(found: LogPartitionHistogram) -> Markup:
             yield level(frame, found.exact, "s3 dash")
         yield from errors(frame, number, found.value.tolist(), found.std_error.tolist(), "s1")
 
-    x = Axis(0.5, len(number) + 0.5, "repeat")
+    x = Axis(0.5, len(number) + 0.5, "repeat", whole=True)
     label = (
         f"{len(number)} estimates of log Z with standard errors, mean {shown(float(found.value.mean()), 4)}"
     )
@@ -110,10 +109,10 @@ def _methods(found: dict[str, Any]) -> Section:
     )
     reading = (
         f"log Z by independent methods, with standard errors. {said}. Healthy: the bars overlap. Sick: far "
-        f"apart, as where "
-        f"chains miss a mode{f'; here {words}' if words else ''}. dvae log-partition RUN --repeats 20 adds a histogram."
+        f"apart, as where chains miss a mode{f'; here {words}' if words else ''}. dvae log-partition RUN "
+        "--repeats 20 adds a histogram."
     )
-    x = Axis(0.5, len(methods) + 0.5, "method")
+    x = Axis(0.5, len(methods) + 0.5, "method", whole=True)
     picture = chart(x, y, draw, label=f"Estimates of log Z. {said}", height=190)
     body = markup(verdict_line(verdict) if verdict else None, figure(picture, reading))
     return Section("log-partition", "log Z", body, verdict)

@@ -35,8 +35,7 @@ def modes(source: ReportSource) -> Section:
     share = np.bincount(of_code, minlength=len(found)) / len(of_code)
     apart = 0.5 * float(np.abs(share - found.share.numpy()).sum())
     text = (
-        f"{len(found)} mode{'s' * (len(found) != 1)}, {_most(found.share.numpy())}; shares of chains and of "
-        f"codes of training examples differ by "
+        f"{_most(found.share.numpy())}; shares of chains and of codes of training examples differ by "
         f"{percent(apart)} in all."
     )
     verdict = Verdict(apart <= _APART, text)
@@ -51,23 +50,30 @@ def modes(source: ReportSource) -> Section:
     return Section("modes", "Modes of the prior", body, verdict)
 
 
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
 def _most(share: np.ndarray) -> str:
     """How many modes nearly all chains are in."""
     count = int(np.searchsorted(np.cumsum(share), _NEARLY_ALL) + 1)
+    if len(share) == 1:
+        return "1 mode, which holds all chains"
     if count == len(share):
-        return "all in use"
-    return f"{count} of which hold{'s' * (count == 1)} {percent(_NEARLY_ALL)} of the chains"
+        return f"{count} modes, all in use"
+    return (
+        f"{len(share)} modes, {count} of which hold{'s' * (count == 1)} {percent(_NEARLY_ALL)} of the chains"
+    )
 
 
 def _explained(source: ReportSource) -> Markup:
     found = source.modes
     return paragraph(
-        f"A mode is a region of the binary latents that block-Gibbs chains seldom leave: local maxima of p(z) "
-        f"between which "
-        f"they move within a sweep more often than chance are one mode. {found.num_states:,} states of chains led to "
-        f"{found.num_visited:,} local maxima, which form {len(found)} modes (modularity "
-        f"{shown(found.modularity)}: 0 is one "
-        "region, 1 many that nothing joins)."
+        "A mode is a region of the binary latents that block-Gibbs chains seldom leave: local maxima of p(z) "
+        f"between which they move within a sweep more often than chance are one mode. {found.num_states:,} "
+        f"states of chains led to {_counted(found.num_visited, 'local maximum', 'local maxima')}, in "
+        f"{_counted(len(found), 'mode', 'modes')} (modularity {shown(found.modularity)}: 0 is one region, 1 "
+        "many that nothing joins)."
     )
 
 
@@ -93,10 +99,8 @@ def _agreement(found: LabelAgreement) -> Markup:
     said = plus_minus(found.adjusted_mutual_information, found.adjusted_mutual_information_std_error)
     reading = (
         f"{caption}; errors are over examples. The model never saw the labels. Healthy, where the classes are "
-        f"what sets "
-        f"examples apart most: adjusted mutual information well above 0, here {said}. It is no fault of a model "
-        f"to have "
-        "found other groups than the labels."
+        f"what sets examples apart most: adjusted mutual information well above 0, here {said}. It is no fault "
+        "of a model to have found other groups than the labels."
     )
     return figure(table(("", "", ""), rows, caption=caption), reading, title="Modes and labels")
 
@@ -126,10 +130,9 @@ def _cards(source: ReportSource, of_code: np.ndarray, share: np.ndarray) -> Mark
         "Each mode with "
         + ("training examples" if source.image_shape else "the features that set its training examples apart")
         + " whose codes lead to it, its share of the states of chains, and of the codes of training examples. "
-        "Healthy: the "
-        "two shares agree, and what a mode holds belongs together. Sick: a mode of the chains without examples "
-        "(the prior "
-        f"dreams), or all in one mode; here the largest holds {percent(float(found.share[0]))} of the chains.{left}"
+        "Healthy: the two shares agree, and what a mode holds belongs together. Sick: a mode of the chains "
+        "without examples (the prior dreams), or all in one mode; here the largest holds "
+        f"{percent(float(found.share[0]))} of the chains.{left}"
     )
     return figure(element("ul", cards, class_="cards"), reading, title="Mode by mode")
 

@@ -97,9 +97,9 @@ def _features(source: ReportSource, share: Tensor) -> Markup:
     )
     left_out = len(ranked) - len(chosen)
     reading = (
-        "Share of a feature's variance over test examples that reconstructions explain, 1 at best, the best features "
-        f"first{f' and the worst last ({left_out:,} between them left out)' if left_out else ''}. Healthy: "
-        f"features that hang "
-        "together are told well. Sick: all near 0, as for features that are noise each on its own."
+        "Share of a feature's variance over test examples that reconstructions explain, 1 at best, the best "
+        f"features first{f' and the worst last ({left_out:,} between them left out)' if left_out else ''}. "
+        "Healthy: features that hang together are told well. Sick: all near 0, as for features that are noise "
+        "each on its own."
     )
     return figure(picture, reading)

@@ -131,6 +131,5 @@ def _same(source: ReportSource) -> Markup:
         said += f", commit {commit['hash'][:12]}{' with changes' if commit.get('modified') else ''}"
     return markup(
         f"{said}. On one kind of processor, with one version and one number of threads, the same command gives "
-        f"the same "
-        "numbers; elsewhere they agree up to rounding."
+        "the same numbers; elsewhere they agree up to rounding."
     )

@@ -32,8 +32,9 @@ def samples(source: ReportSource) -> Section:
     spread = float(np.std(found.means.data))
     apart = found.means.distance / spread if spread > 0 else 0.0
     text = (
-        f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean square), "
-        f"{percent(apart)} of their spread over features; {percent(found.means.share_inside)} agree within two errors."
+        f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean "
+        f"square), {percent(apart)} of their spread over features; {percent(found.means.share_inside)} agree "
+        "within two errors."
     )
     verdict = Verdict(apart <= _FAR or found.means.share_inside >= _AGREE, text)
     pictures = None if source.image_shape is None else _along_chains(source, source.image_shape)
@@ -63,13 +64,11 @@ def _along_chains(source: ReportSource, shape: tuple[int, int]) -> Markup:
     moved = source.modes.assign(table.z.flatten(0, 1).float()).reshape(table.z.shape[:2]).numpy()
     changes = float((moved[1:] != moved[:-1]).mean())
     reading = markup(
-        f"A row is one chain of the prior; from picture to picture {_SWEEPS} sweeps pass. Each is the mean of x "
-        f"given the "
-        f"latents (",
+        f"A row is one chain of the prior; from picture to picture {_SWEEPS} sweeps pass. Each is the mean of "
+        "x given the latents (",
         ink_scale(_range(ink.words)),
-        f"). Healthy: sharp pictures, and rows that differ. Sick: gray blur, all pictures alike, or rows that "
-        f"never change. "
-        f"Here the mode (see below) changed in {percent(changes)} of the steps.",
+        "). Healthy: sharp pictures, and rows that differ. Sick: gray blur, all pictures alike, or rows that "
+        f"never change. Here the mode (see below) changed in {percent(changes)} of the steps.",
     )
     return figure(picture, reading)
 
@@ -103,9 +102,8 @@ def _against_data(found: FeatureStatistics) -> Markup:
         pictures.append(_scatter(found.correlations, "correlation of two features", "Correlations"))
     reading = (
         f"{found.num_examples:,} test examples give the horizontal place of a dot, {found.num_samples:,} "
-        f"samples the "
-        "vertical one. Healthy: dots on the diagonal. Sick: a cloud, or samples whose correlations are all too weak. "
-        f"{percent(found.means.share_inside)} of the means"
+        "samples the vertical one. Healthy: dots on the diagonal. Sick: a cloud, or samples whose "
+        f"correlations are all too weak. {percent(found.means.share_inside)} of the means"
     )
     if len(found.correlations.data) > 1:
         reading += f" and {percent(found.correlations.share_inside)} of the correlations"

@@ -63,12 +63,10 @@ def _units(source: ReportSource) -> Markup:
     )
     reading = (
         f"A dot is a binary unit over {found.num_examples:,} training examples: how often its posterior "
-        f"switches it on, and "
-        f"how much it tells of the example (log 2 = 0.69 nats at most). Healthy: dots near the curve. Sick: "
-        f"dots at the "
-        f"bottom, always alike whatever the example. The mean is {shown(total / len(activity), 3)} nats; the "
-        f"mean entropy "
-        f"that is left in a unit given the example is {shown(float(found.entropy.mean()), 3)}."
+        "switches it on, and how much it tells of the example (log 2 = 0.69 nats at most). Healthy: dots near "
+        "the curve. Sick: dots at the bottom, always alike whatever the example. The mean is "
+        f"{shown(total / len(activity), 3)} nats; the mean entropy that is left in a unit given the example is "
+        f"{shown(float(found.entropy.mean()), 3)}."
     )
     return figure(chart(x, y, draw, label=label, legend=legend, height=260), reading)
 
@@ -78,7 +76,7 @@ def _layers(source: ReportSource) -> Markup | None:
     if kl.numel() == 0:
         return None
     ranked = kl.sort(1, descending=True).values.numpy()
-    x = Axis(1.0, max(2.0, float(ranked.shape[1])), "unit of the layer, the largest KL first")
+    x = Axis(1.0, max(2.0, float(ranked.shape[1])), "unit of the layer, the largest KL first", whole=True)
     y = Axis.around(ranked.ravel(), "KL (nats)", zero=True)
     shown_layers = ranked[:4] if len(ranked) > 4 else ranked
 
@@ -92,9 +90,8 @@ def _layers(source: ReportSource) -> Markup | None:
         len(ranked) > len(shown_layers)
     )
     reading = (
-        f"KL of each unit of the Gaussian layers. Healthy: many units carry some. Sick: lines that fall to 0 at "
-        f"once; here "
-        f"{count - dead} of {count} units carry at least {UNUSED} nats.{only}"
+        "KL of each unit of the Gaussian layers. Healthy: many units carry some. Sick: lines that fall to 0 "
+        f"at once; here {count - dead} of {count} units carry at least {UNUSED} nats.{only}"
     )
     label = f"KL of Gaussian units by layer and rank; {dead} of {count} carry less than {UNUSED} nats"
     return figure(chart(x, y, draw, label=label, legend=legend, height=200), reading)
