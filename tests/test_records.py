@@ -3,6 +3,8 @@
 import dataclasses
 import importlib
 import pkgutil
+import re
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -15,11 +17,14 @@ from discrete_vae import (
     FactorialBernoulli,
     GraphBoltzmann,
     SpikeExponential,
+    TrainingResult,
+    exact_log_partition,
     load_dataset,
 )
 from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.experiments import load_experiment
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.records import ShowsTable
 from discrete_vae.training.load import LoadedRun
 
 MODEL = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
@@ -100,3 +105,42 @@ def test_every_record_with_tensors_shows_shapes():
 )
 def test_modules_show_sizes(module, text):
     assert repr(module) == text
+
+
+@dataclass(frozen=True)
+class Inner(ShowsTable):
+    value: float
+    std_error: float
+
+
+@dataclass(frozen=True)
+class Outer(ShowsTable):
+    elbo: float
+    elbo_std_error: float
+    exact: Inner
+    missing: float | None
+    draws: torch.Tensor
+    name: str
+
+
+def test_a_notebook_shows_values_with_their_errors():
+    found = Outer(-90.1234, 0.7, Inner(2.5, 0.0), None, torch.zeros(3, 2), "<b>")
+    rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", found._repr_html_())
+    assert rows == [
+        ("elbo", "-90.12 +- 0.70"),
+        ("exact.value", "2.5 (exact)"),
+        ("draws", "&lt;float32 (3, 2)&gt;"),
+        ("name", "&#x27;&lt;b&gt;&#x27;"),
+    ]
+
+
+def test_an_error_that_is_not_known_is_not_shown():
+    assert "+-" not in Inner(1.0, float("nan"))._repr_html_()
+
+
+def test_the_main_records_are_shown():
+    found = exact_log_partition(RBM(2, 2))
+    assert f"{found.value:.6g} (exact)" in found._repr_html_()
+    result = TrainingResult(num_steps=10, step=10, best_step=None, best_elbo=None, seconds=1.5)
+    assert "best_elbo" not in result._repr_html_()
+    assert ">10<" in result._repr_html_()

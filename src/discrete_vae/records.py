@@ -1,11 +1,40 @@
-"""How records with tensors print: the shapes, not the numbers."""
+"""How records print, and how notebooks show them: numbers with their errors, and of tensors the shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
+import html
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 
 _LONGEST = 80  # characters of one value
+_ERROR = "std_error"
+
+
+class ShowsTable:
+    """Lets a notebook show a dataclass as a small table, a value beside its standard error.
+
+    The error of a field ``NAME`` is the field ``NAME_std_error``, that of ``value`` is ``std_error``. Records inside a
+    record have their rows below its name.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Found(ShowsTable):
+        ...     value: float
+        ...     std_error: float
+        >>> print(Found(-85.3631, 0.7001)._repr_html_())
+        <table><caption>Found</caption><tr><th style="text-align:left">value</th><td style="text-align:left">-85.36 +-
+        0.70</td></tr></table>
+    """
+
+    def _repr_html_(self) -> str:
+        style = ' style="text-align:left"'
+        rows = "".join(
+            f"<tr><th{style}>{html.escape(name)}</th><td{style}>{html.escape(text)}</td></tr>"
+            for name, text in _rows(self)
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
 
 class ShowsShapes:
@@ -25,6 +54,30 @@ class ShowsShapes:
     def __repr__(self) -> str:
         values = (f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self))  # pyright: ignore[reportArgumentType]
         return f"{type(self).__name__}({', '.join(values)})"
+
+
+def _rows(record: object, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Names and values of a dataclass, those of records inside it with dotted names."""
+    values = {field.name: getattr(record, field.name) for field in fields(record)}  # pyright: ignore[reportArgumentType]
+    errors = {name: _ERROR if name == "value" else f"{name}_{_ERROR}" for name in values}
+    paired = {error for name, error in errors.items() if isinstance(values.get(error), float)}
+    for name, value in values.items():
+        if name in paired:
+            continue
+        if isinstance(value, ShowsTable) and is_dataclass(value):
+            yield from _rows(value, f"{prefix}{name}.")
+        elif isinstance(value, float):
+            yield f"{prefix}{name}", _with_error(value, values.get(errors[name]))
+        elif value is not None:
+            yield f"{prefix}{name}", _shown(value)
+
+
+def _with_error(value: float, std_error: object) -> str:
+    """A value, and its error with two digits, as many as it leaves the value worth."""
+    if not isinstance(std_error, float) or not 0 < std_error < math.inf:
+        return f"{value:.6g}" + (" (exact)" if std_error == 0 else "")
+    digits = min(6, max(0, 1 - math.floor(math.log10(std_error))))
+    return f"{value:.{digits}f} +- {std_error:.{digits}f}"
 
 
 def _shown(value: object) -> str:

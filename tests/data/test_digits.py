@@ -46,3 +46,12 @@ def test_the_parts_must_leave_examples(tmp_path):
         load_digits(num_valid=0)
     with pytest.raises(InvalidInputError, match="data_dir must be an existing folder"):
         load_digits(data_dir=tmp_path / "none")
+
+
+def test_labels_stay_with_their_examples():
+    """The nearest other image has the same label nearly always."""
+    digits = load_digits()
+    distance = torch.cdist(digits.test, digits.train)
+    nearest = digits.labels["train"][distance.argmin(1)]
+    assert (nearest == digits.labels["test"]).mean() > 0.8
+    assert set(digits.labels["valid"].tolist()) == set(range(10))

@@ -64,8 +64,16 @@ def test_mnist_dynamic(site, folder, images, idx):
         (site[0] / mnist_dynamic._FILES[key.replace("images", "labels")]).write_bytes(
             idx(labels[: len(array)])
         )
-    archive = served(mnist_dynamic.ARCHIVE, site, {"train_images": 6, "test_images": 3})
+    lengths = {"train_images": 6, "test_images": 3, "train_labels": 6, "test_labels": 3}
+    archive = served(mnist_dynamic.ARCHIVE, site, lengths)
     data = load_mnist_dynamic(num_valid=2, data_dir=folder, archive=archive)
+    assert data.labels["train"].tolist() == [0, 1, 2, 3]
+    for part, first in {"valid": 4, "test": 0}.items():
+        rows = images[6:] if part == "test" else images[4:6]
+        for bits, label in zip(getattr(data, part), data.labels[part], strict=True):
+            ink = torch.from_numpy(rows[label - first].reshape(784))
+            assert not bool(((bits == 1) & (ink == 0)).any())
+            assert bool((bits[ink == 255] == 1).all())
     assert torch.equal(data.train, torch.from_numpy(images[:4].reshape(4, 784)) / 255)
     assert (data.valid.shape, data.test.shape, data.dynamic) == ((2, 784), (3, 784), True)
     assert set(data.test.unique().tolist()) == {0.0, 1.0}
@@ -147,21 +155,26 @@ def test_omniglot_refuses_another_original(site, folder, content, message):
 
 def test_caltech101(site, folder, bits):
     published = 1 - bits.reshape(9, 28, 28).transpose(0, 2, 1).reshape(9, 784)  # column-major, object 0
-    names = np.empty((1, 2), dtype=object)
-    names[0] = ["Anchor", "Ant"]
+    names = np.empty((1, 9), dtype=object)
+    names[0] = [f"kind {number}" for number in range(1, 10)]
     content = {"classnames": names}
     for stem, part in {"train": slice(0, 4), "val": slice(4, 6), "test": slice(6, 9)}.items():
         content |= {f"{stem}_data": published[part], f"{stem}_labels": np.arange(9)[part, None] + 1}
     savemat(site[0] / "caltech101_silhouettes_28_split1.mat", content)
-    archive = served(caltech101.ARCHIVE, site, {"train": 4, "valid": 2, "test": 3})
+    lengths = {"train": 4, "valid": 2, "test": 3, "classnames": 9}
+    lengths |= {f"{part}_labels": lengths[part] for part in ("train", "valid", "test")}
+    archive = served(caltech101.ARCHIVE, site, lengths)
     data = load_caltech101_silhouettes(data_dir=folder, archive=archive)
     np.testing.assert_array_equal(data.train.numpy(), bits[:4])
     assert same_rows(data.valid, bits[4:6])
     assert same_rows(data.test, bits[6:])
     assert not data.dynamic
+    assert data.labels["train"].tolist() == ["kind 1", "kind 2", "kind 3", "kind 4"]
+    for row, label in zip(data.test.numpy(), data.labels["test"], strict=True):
+        np.testing.assert_array_equal(row, bits[int(label.split()[1]) - 1])
     with np.load(folder / "caltech101_silhouettes.npz") as kept:
         assert kept["valid_labels"].tolist() == [5, 6]
-        assert kept["classnames"].tolist() == ["Anchor", "Ant"]
+        assert kept["classnames"].tolist() == names[0].tolist()
         np.testing.assert_array_equal(kept["train"], published[:4])
 
 

@@ -1,6 +1,9 @@
 """What a log says of the time that a run takes."""
 
+import builtins
 import io
+import sys
+import types
 
 import pytest
 from rich.console import Console
@@ -28,6 +31,64 @@ def log_of(monkeypatch):
 def test_a_log_says_once_how_long_it_takes_without_the_first_step(log_of):
     assert log_of(8001, 0.09) == "about 11 min 58 s for the 7,977 steps to come\n"
     assert log_of(801, 1.0, first_step=700) == "about 1 min 37 s for the 97 steps to come\n"
+
+
+class ZMQInteractiveShell:
+    """What IPython's kernel calls itself, by which rich knows a notebook."""
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """A kernel, whose standard error is no terminal, and what it displays."""
+    shown = []
+    display = types.ModuleType("IPython.display")
+    display.display = shown.append
+    monkeypatch.setattr(builtins, "get_ipython", ZMQInteractiveShell, raising=False)
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    return shown
+
+
+def train_a_little():
+    with progress.TrainingProgress(0, 5) as shown:
+        for step in range(1, 6):
+            shown.advance(step)
+            shown.show(step, None, {"elbo": -90.0})
+
+
+def test_a_notebook_without_widgets_gets_plain_lines(notebook, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
+    train_a_little()  # rich would show nothing and warn
+    lines = capsys.readouterr().err.splitlines()
+    assert notebook == []
+    assert lines[0].startswith("step 1/5  elbo -90.00")
+    assert len(lines) == 5
+
+
+def test_a_notebook_with_widgets_gets_a_bar(notebook, monkeypatch, capsys):
+    made = []
+
+    class Output:
+        def __init__(self):
+            made.append(self)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return None
+
+        def clear_output(self, wait):
+            assert wait
+
+    widgets = types.ModuleType("ipywidgets")
+    widgets.Output = Output
+    monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
+    monkeypatch.setattr(progress, "find_spec", lambda name: object())
+    train_a_little()
+    assert capsys.readouterr().err == ""
+    assert len(made) == 1
+    assert made[0] in notebook
 
 
 def test_what_is_soon_over_needs_no_estimate(log_of):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from discrete_vae.records import ShowsTable
+
 
 @dataclass(frozen=True)
-class LogPartition:
+class LogPartition(ShowsTable):
     """An estimate of log Z.
 
     Attributes:

@@ -42,6 +42,7 @@ VERBS = {
     "neighbors": ("neighbors:run_neighbors", "examples whose codes are nearest, by Hamming distance"),
     "figure": ("figure:run_figure", "one figure by name, with a table of its numbers"),
     "cite": ("cite:run_cite", "BibTeX of the papers behind a run or an experiment"),
+    "report": ("report:run_report", "one page about a run, in a file of its own that any browser opens"),
 }
 """Where a verb's function is, with its options beside it, and what the verb gives."""
 

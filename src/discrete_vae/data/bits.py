@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from discrete_vae.data.dataset import PARTS, DatasetDescription, DataSplits
-from discrete_vae.data.parts import evaluation_part, training_part
+from discrete_vae.data.parts import evaluation_part, of_part, training_part
 
 
 def dataset_of_bits(
@@ -20,6 +20,7 @@ def dataset_of_bits(
     split: str,
     sha256: str | None,
     binarization_seed: int | None = None,
+    labels: Mapping[str, np.ndarray] | None = None,
 ) -> DataSplits:
     """Make a data set of rows of bits, or of probabilities of bits.
 
@@ -35,6 +36,7 @@ def dataset_of_bits(
         split: How the parts were made, behind their sizes.
         sha256: Sum of the file that was read; None if there is none.
         binarization_seed: Seed of the bits that the validation and test parts keep; None for bits.
+        labels: (example,) of the parts that have some, in the order of `parts`.
 
     Returns:
         The data set; dynamic if it has a seed.
@@ -54,4 +56,5 @@ def dataset_of_bits(
             values="bits as published" if binarization_seed is None else drawn,
             sha256=sha256,
         ),
+        labels={part: of_part(part, found) for part, found in (labels or {}).items()},
     )

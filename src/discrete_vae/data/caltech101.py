@@ -50,6 +50,10 @@ ARCHIVE = Archive(
         "train": ArrayRule("uint8", (4100, 784), highest=1),
         "valid": ArrayRule("uint8", (2264, 784), highest=1),
         "test": ArrayRule("uint8", (2307, 784), highest=1),
+        "train_labels": ArrayRule("uint8", (4100,), highest=101, optional=True),
+        "valid_labels": ArrayRule("uint8", (2264,), highest=101, optional=True),
+        "test_labels": ArrayRule("uint8", (2307,), highest=101, optional=True),
+        "classnames": ArrayRule("str", (101,), optional=True),
     },
     mirror=Mirror(
         addresses=("https://people.cs.umass.edu/~marlin/data/",),
@@ -85,6 +89,11 @@ def load_caltech101_silhouettes(
     """
     stored = fetch_archive(archive, data_dir)
     bits = {part: _upright(stored.arrays[part]) for part in _PARTS}
+    names = stored.arrays.get("classnames")
+    numbers = {part: stored.arrays[f"{part}_labels"] for part in _PARTS if f"{part}_labels" in stored.arrays}
+    labels = {
+        part: found if names is None else names[found.astype(int) - 1] for part, found in numbers.items()
+    }
     return dataset_of_bits(
         "caltech101-silhouettes",
         bits,
@@ -93,6 +102,7 @@ def load_caltech101_silhouettes(
         version="28x28, split 1, object = 1",
         split=", as published",
         sha256=stored.sha256,
+        labels=labels,
     )
 
 

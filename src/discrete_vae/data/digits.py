@@ -54,17 +54,19 @@ def load_digits(
     check_data_dir(data_dir)
     check_positive_int("num_valid", num_valid)
     check_positive_int("num_test", num_test)
-    rows = np.asarray(load_bundled_digits(return_X_y=True)[0] / 16.0, dtype=np.float32)
+    intensities, kinds = load_bundled_digits(return_X_y=True)
+    rows = np.asarray(intensities / 16.0, dtype=np.float32)
     check_leaves_examples("num_valid + num_test", num_valid + num_test, len(rows))
-    rows = rows[fixed_permutation(len(rows), split_seed)]
-    test, valid, train = np.split(rows, [num_test, num_test + num_valid])
+    order = np.split(fixed_permutation(len(rows), split_seed), [num_test, num_test + num_valid])
+    chosen = dict(zip(("test", "valid", "train"), order, strict=True))
     return dataset_of_bits(
         "digits",
-        {"train": train, "valid": valid, "test": test},
+        {part: rows[index] for part, index in chosen.items()},
         event_shape=(1, 8, 8),
         source="Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), as in scikit-learn",
         version=f"scikit-learn {sklearn.__version__}",
         split=f" after a shuffle with seed {split_seed}",
         sha256=None,
         binarization_seed=binarization_seed,
+        labels={part: np.asarray(kinds)[index] for part, index in chosen.items()},
     )

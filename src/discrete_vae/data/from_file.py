@@ -120,6 +120,11 @@ def load_file(
         return binarized(dataset, seed=binarization_seed) if binarize else dataset
 
 
+def shuffled_rows(num_examples: int, num_test: int, num_valid: int, seed: int) -> list[np.ndarray]:
+    """Which rows of an array that is cut are test, validation and training examples, in the order of these."""
+    return np.split(fixed_permutation(num_examples, seed), [num_test, num_test + num_valid])
+
+
 def _cut(
     found: OwnArrays, sizes: dict[str, int], valid_fraction: float, test_fraction: float, seed: int
 ) -> tuple[dict[str, tuple[str, np.ndarray | None]], str]:
@@ -141,8 +146,7 @@ def _cut(
             repair = "Add examples, change the fractions, or save train, valid and test yourself."
             rule = f"must have examples for each of {'three' if source == WHOLE else 'two'} parts"
             raise InvalidInputError(found.names[source], rule, received, repair)
-        order = fixed_permutation(num_examples, seed)
-        test, valid, train = np.split(order, [num_test, num_test + num_valid])
+        test, valid, train = shuffled_rows(num_examples, num_test, num_valid, seed)
         rows |= {"train": (source, train), "valid": (source, valid)}
         words = f"after a shuffle with seed {seed}"
         if source == WHOLE:

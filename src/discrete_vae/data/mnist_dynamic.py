@@ -40,6 +40,8 @@ ARCHIVE = Archive(
     arrays={
         "train_images": ArrayRule("uint8", (60000, 28, 28)),
         "test_images": ArrayRule("uint8", (10000, 28, 28)),
+        "train_labels": ArrayRule("uint8", (60000,), highest=9, optional=True),
+        "test_labels": ArrayRule("uint8", (10000,), highest=9, optional=True),
     },
     mirror=Mirror(
         addresses=(
@@ -106,6 +108,12 @@ def load_mnist_dynamic(
     check_leaves_examples("num_valid", num_valid, len(images))
     train, valid = np.split(images, [len(images) - num_valid])
     test = as_rows(stored.arrays["test_images"])
+    labels = {}
+    if "train_labels" in stored.arrays:
+        kinds = np.split(stored.arrays["train_labels"], [len(images) - num_valid])
+        labels |= dict(zip(("train", "valid"), kinds, strict=True))
+    if "test_labels" in stored.arrays:
+        labels["test"] = stored.arrays["test_labels"]
     return dataset_of_bits(
         "mnist-dynamic",
         {"train": train, "valid": valid, "test": test},
@@ -115,4 +123,5 @@ def load_mnist_dynamic(
         split=", valid from the end of the published training part",
         sha256=stored.sha256,
         binarization_seed=binarization_seed,
+        labels=labels,
     )

@@ -55,8 +55,19 @@ def evaluation_part(
     key = _PART_KEYS[part]
     bits = rows if binarization_seed is None else fixed_bits(rows, binarization_seed, key)
     if shuffled:
-        bits = bits[fixed_permutation(len(bits), _ORDER_SEED, key)]
+        bits = of_part(part, bits)
     return torch.from_numpy(np.ascontiguousarray(bits, dtype=np.float32))
+
+
+def of_part(part: str, rows: np.ndarray) -> np.ndarray:
+    """Bring what belongs to the examples of a part, labels for example, into the order that the part stands in.
+
+    Args:
+        part: "train", whose order is kept, "valid" or "test".
+        rows: (example, ...).
+    """
+    key = _PART_KEYS.get(part)
+    return rows if key is None else rows[fixed_permutation(len(rows), _ORDER_SEED, key)]
 
 
 def training_part(rows: np.ndarray) -> Tensor:

@@ -11,6 +11,7 @@ from arviz_stats.base.array import array_stats
 from torch import Tensor
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsTable
 from discrete_vae.samplers.protocol import Sampler
 
 _HIGH_R_HAT = 1.05
@@ -21,7 +22,7 @@ class ChainHealthWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class ChainHealth:
+class ChainHealth(ShowsTable):
     """The health of chains, by the energy of their states.
 
     Attributes:

@@ -13,13 +13,14 @@ from discrete_vae.distributed import all_reduce_shards, shard_indices
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import keyed_generator
+from discrete_vae.records import ShowsTable
 
 _BATCH_SIZE = 500
 _STREAM = 0x656C626F
 
 
 @dataclass(frozen=True)
-class MeanElbo:
+class MeanElbo(ShowsTable):
     """Means over examples, in nats.
 
     Attributes:

@@ -20,6 +20,7 @@ from discrete_vae.evaluation.log_likelihood import MeanLogLikelihood, evaluate_l
 from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import DTYPES, precision_for, precision_of_products
+from discrete_vae.records import ShowsTable
 
 _ELBO_DRAWS = 20
 _STILL_RISING = 0.1  # nats by the last doubling of the samples
@@ -30,7 +31,7 @@ class UnevenWeightsWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(ShowsTable):
     """One evaluation; all values in nats per example.
 
     The standard errors of log_likelihood and elbo are over examples, given log Z. The error of log Z shifts both as a

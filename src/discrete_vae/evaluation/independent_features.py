@@ -11,12 +11,13 @@ from torch import Tensor
 
 from discrete_vae.checks import check_tensor
 from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.records import ShowsTable
 
 _ROWS = 4096  # rows in double precision at a time
 
 
 @dataclass(frozen=True)
-class IndependentFeatures:
+class IndependentFeatures(ShowsTable):
     """Mean log-likelihood of examples whose features are independent, in nats.
 
     Attributes:

@@ -17,7 +17,7 @@ from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import key_to_seed
 from discrete_vae.objectives.importance import importance_weighted
-from discrete_vae.records import ShowsShapes
+from discrete_vae.records import ShowsShapes, ShowsTable
 
 _STREAM = 0x6C6C
 _MOST_TOGETHER = 64  # examples; a batch that is not full costs as much as a full one
@@ -41,7 +41,7 @@ class ExampleLogLikelihoods(ShowsShapes):
 
 
 @dataclass(frozen=True)
-class MeanLogLikelihood:
+class MeanLogLikelihood(ShowsTable):
     """Mean log p(x) over examples, in nats.
 
     Attributes:

@@ -13,11 +13,12 @@ from discrete_vae.evaluation.chain_health import ChainHealth, chain_health
 from discrete_vae.evaluation.repeats import RepeatedLogPartition, repeat_log_partition
 from discrete_vae.log_partition.bennett import bennett_log_partition
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, exact_log_partition, num_enumerated_units
+from discrete_vae.records import ShowsTable
 from discrete_vae.samplers.protocol import Sampler
 
 
 @dataclass(frozen=True)
-class PriorEvaluation:
+class PriorEvaluation(ShowsTable):
     """Estimates of log Z and what they rest on.
 
     Attributes:

@@ -18,6 +18,7 @@ from discrete_vae.log_partition.annealed import annealed_log_partition
 from discrete_vae.log_partition.bennett import bennett_log_partition, sample_bridge
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, exact_log_partition, num_enumerated_units
 from discrete_vae.noise import key_to_seed
+from discrete_vae.records import ShowsTable
 
 AGREEMENT = 0.1
 """Nats by which annealing may differ from the estimate before a warning."""
@@ -31,7 +32,7 @@ class AnnealingDisagreementWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class CheckedLogPartition:
+class CheckedLogPartition(ShowsTable):
     """log Z, exact or by bridge sampling, and its check by annealing.
 
     Attributes:

@@ -13,7 +13,7 @@ from discrete_vae.devices import check_device
 from discrete_vae.errors import naming
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.saved_weights import load_weights
-from discrete_vae.records import ShowsShapes
+from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.runs.changed_config import ConfigChange, check_config
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
 from discrete_vae.runs.run_directory import RunDirectory
@@ -22,7 +22,7 @@ from discrete_vae.training.state import initial_model, load_chains
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LoadedRun(ShowsShapes):
+class LoadedRun(ShowsShapes, ShowsTable):
     """A model with what it was trained with.
 
     Attributes:

@@ -21,6 +21,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.noise import key_to_seed
 from discrete_vae.objectives.elbo import Elbo
+from discrete_vae.records import ShowsTable
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import schedules
@@ -43,7 +44,7 @@ _VALIDATION_STREAM = 0x76616C6964
 
 
 @dataclass(frozen=True)
-class TrainingResult:
+class TrainingResult(ShowsTable):
     """How a run ended.
 
     Attributes:

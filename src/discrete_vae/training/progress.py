@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
@@ -17,8 +18,16 @@ _TIMED_SECONDS, _TIMED_STEPS = 2.0, 3  # what an estimate of the time needs to h
 _WORTH_SAYING = 5.0  # seconds
 
 
+def progress_console() -> Console:
+    """Standard error: a terminal, a notebook that can move a bar (with ipywidgets), or a stream of lines."""
+    moves_bars = find_spec("ipywidgets") is not None  # without it rich shows nothing in a notebook, and warns
+    return Console(file=sys.stderr, soft_wrap=True, force_jupyter=None if moves_bars else False)
+
+
 class TrainingProgress:
-    """A bar with the time that is left on a terminal; elsewhere plain lines, the first of which says how long it takes.
+    """A bar with the time that is left on a terminal and in a notebook that can move one; elsewhere plain lines.
+
+    The first of these lines says how long it takes.
 
     Args:
         first_step: Steps done before this process.
@@ -39,13 +48,13 @@ class TrainingProgress:
         unit: str = "steps",
         transient: bool = False,
     ) -> None:
-        self._console = console or Console(file=sys.stderr, soft_wrap=True)
+        self._console = console or progress_console()
         self._first_step, self._num_steps, self._unit = first_step, num_steps, unit
         self._start = time.monotonic()
         self._first_advance: tuple[int, float] | None = None
         self._estimated, self._status = False, ""
         self._bar: Progress | None = None
-        if self._console.is_terminal:
+        if self._console.is_terminal or self._console.is_jupyter:
             columns = (
                 TextColumn(what),
                 BarColumn(),

@@ -1,0 +1,97 @@
+"""Labels of a run's training examples from a file beside the data."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from discrete_vae.config import DataConfig, FileDataConfig
+from discrete_vae.data.dataset import DataSplits
+from discrete_vae.data.from_file import shuffled_rows
+from discrete_vae.data.own_arrays import WHOLE, read_own_arrays
+from discrete_vae.data.read_arrays import read_npy
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
+
+
+def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray:
+    r"""Read one label per example.
+
+    Args:
+        path: A .npy file with an array (example,) of numbers or words, or a .csv file with one column under its name.
+        argument: What messages call it.
+
+    Returns:
+        (example,), numbers or words.
+
+    Raises:
+        InvalidInputError: If the file has another ending, cannot be read or holds something else.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "kinds.csv")
+        ...     _ = file.write_text("kind\ncat\ndog\n")
+        ...     read_label_file(file)
+        array(['cat', 'dog'], dtype='<U3')
+    """
+    file = user_path(argument, path)
+    if file.suffix.lower() == ".npy":
+        labels = read_npy(file)
+    elif file.suffix.lower() == ".csv":
+        labels = _read_csv(file, argument)
+    else:
+        repair = "Save the labels with numpy.save, or as a .csv file of one column."
+        raise InvalidInputError(argument, "must name a .npy or .csv file", str(file), repair)
+    if labels.ndim != 1 or labels.dtype.kind not in "biufU":
+        rule, repair = "must hold one number or word per example", "Give an array of one axis."
+        raise InvalidInputError(argument, rule, f"shape {labels.shape} of {labels.dtype} in {file}", repair)
+    return labels
+
+
+def labels_of_training(
+    labels: np.ndarray, dataset: DataSplits, config: DataConfig, *, argument: str = "labels"
+) -> np.ndarray:
+    """The labels of the training part.
+
+    Args:
+        labels: One per training example, in their order; or, where the data are a file that was cut into parts, one
+            per row of that file.
+        dataset: The data.
+        config: Where they are from.
+        argument: What messages call the labels.
+
+    Returns:
+        (example,), in the order of `DataSplits.train`.
+
+    Raises:
+        InvalidInputError: If there are not as many.
+    """
+    num_train, num_test, num_valid = len(dataset.train), len(dataset.test), len(dataset.valid)
+    total = num_train + num_test + num_valid
+    if len(labels) == num_train:
+        return labels
+    rule = f"must be as many as the {num_train} training examples"
+    if isinstance(config, FileDataConfig):
+        found = read_own_arrays(Path(config.path), label_column=config.label_column)
+        if set(found.examples) == {WHOLE}:
+            if len(labels) == total:
+                return labels[shuffled_rows(total, num_test, num_valid, config.split_seed)[2]]
+            rule += f" or the {total} rows of {config.path}"
+    raise InvalidInputError(argument, rule, len(labels), "Give one label per example, in their order.")
+
+
+def _read_csv(file: Path, argument: str) -> np.ndarray:
+    repair = "Give a text file whose first line names the column, one label per line below."
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            rows = [row for row in csv.reader(lines) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        received = f"{file} ({getattr(error, 'strerror', None) or error})"
+        raise InvalidInputError(argument, "must be a readable .csv file", received, repair) from None
+    if len(rows) < 2 or any(len(row) != 1 for row in rows):
+        received = f"{len(rows)} lines of {max(map(len, rows), default=0)} in {file}"
+        raise InvalidInputError(argument, "must hold one column under its name", received, repair)
+    return np.array([row[0].strip() for row in rows[1:]])

@@ -1,0 +1,1 @@
+"""Charts as inline SVG whose colors are the page's: they turn with light and dark."""

@@ -1,0 +1,72 @@
+"""From a run to its page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.report.page import page
+from discrete_vae.report.section import Section
+from discrete_vae.report.sections import SECTIONS
+from discrete_vae.report.source import ReportSource
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.load import LoadedRun, load_run
+
+
+def make_report(
+    run: str | Path | RunDirectory,
+    *,
+    checkpoint: int | Literal["best", "last"] = "best",
+    labels: np.ndarray | str | Path | None = None,
+    num_examples: int = 2000,
+    seed: int = 0,
+    data_dir: str | None = None,
+    device: torch.device | str = "cpu",
+    load: Callable[[], LoadedRun] | None = None,
+    report: Callable[[str, int, int], None] | None = None,
+) -> str:
+    """Look at a run and write a page about it; nothing of the run changes.
+
+    What the run keeps is read: the log, the evaluation and the repeats of log Z of this checkpoint. The rest is
+    computed: samples, reconstructions, what units do, how much they are used, the modes of the prior, the health of the
+    chains. What a run does not have, it has no section for.
+
+    Args:
+        run: The run, or its folder; ``~`` is the home directory.
+        checkpoint: A step, or which one.
+        labels: A label per training example, or per row of a file that was cut into parts, as an array or as a .npy or
+            .csv file; None takes those of the data set, if it has some.
+        num_examples: Training examples whose codes are looked at, and test examples, at most.
+        seed: Seed of all noise; the same seed gives the same page.
+        data_dir: Folder of the data sets; None means ``DISCRETE_VAE_DATA`` or the user's cache.
+        device: Where to compute.
+        load: What gives the model instead of `load_run`.
+        report: Called before each section with its name, its number from 1, and how many there are.
+
+    Returns:
+        An HTML document that needs nothing but itself: no network, no script.
+
+    Raises:
+        InvalidInputError: If the run, its data or the labels cannot be read, or do not fit each other.
+    """
+    check_positive_int("num_examples", num_examples)
+    directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
+    loading = load or (lambda: load_run(directory, checkpoint, device=device))
+    source = ReportSource(
+        directory, loading, data_dir=data_dir, labels=labels, num_examples=num_examples, seed=seed
+    )
+    _ = source.labels  # what is wrong with them is found before the work
+    sections: list[Section] = []
+    for number, make in enumerate(SECTIONS, start=1):
+        if report is not None:
+            report(make.__name__.replace("_", " "), number, len(SECTIONS))
+        section = make(source)
+        if section is not None:
+            sections.append(section)
+    about = f"Run {directory.path}, checkpoint of step {source.loaded.step:,}"
+    return page(source.title, about, sections, note=source.loaded.note)

@@ -1,0 +1,46 @@
+"""Labels from a file beside the data."""
+
+import numpy as np
+import pytest
+
+from discrete_vae.config import DigitsConfig, FileDataConfig
+from discrete_vae.data.digits import load_digits
+from discrete_vae.data.from_file import load_file
+from discrete_vae.data.label_file import labels_of_training, read_label_file
+from discrete_vae.errors import InvalidInputError
+
+
+def test_labels_of_a_cut_file_stay_with_its_rows(tmp_path):
+    path = tmp_path / "rows.npy"
+    np.save(path, np.arange(40.0)[:, None] * [1, 2])
+    config = FileDataConfig(path=path, split_seed=3)
+    data = load_file(path=path, split_seed=3)
+    labels = np.array([f"row {row}" for row in range(40)])
+    of_training = labels_of_training(labels, data, config)
+    assert of_training.tolist() == [f"row {int(row)}" for row in data.train[:, 0]]
+    assert labels_of_training(labels[: len(data.train)], data, config).tolist() == labels[:32].tolist()
+
+
+def test_another_number_of_labels_is_refused(tmp_path):
+    np.savez(tmp_path / "parts.npz", train=np.zeros((20, 2)), test=np.zeros((4, 2)))
+    config = FileDataConfig(path=tmp_path / "parts.npz")
+    data = load_file(path=config.path)
+    with pytest.raises(
+        InvalidInputError, match="labels must be as many as the 18 training examples; received 24"
+    ):
+        labels_of_training(np.zeros(24), data, config)  # which rows are whose, such a file does not say
+    with pytest.raises(InvalidInputError, match="1297 training examples; received 1797"):
+        labels_of_training(np.zeros(1797), load_digits(), DigitsConfig())
+
+
+def test_words_and_numbers_are_read(tmp_path):
+    (tmp_path / "kinds.csv").write_text('kind\n"a, b"\n c \n\n')
+    assert read_label_file(tmp_path / "kinds.csv").tolist() == ["a, b", "c"]
+    np.save(tmp_path / "kinds.npy", np.array([3, 1]))
+    assert read_label_file(tmp_path / "kinds.npy").tolist() == [3, 1]
+
+
+def test_a_file_of_text_in_another_encoding_is_refused(tmp_path):
+    (tmp_path / "kinds.csv").write_bytes(b"kind\n\xff\n")
+    with pytest.raises(InvalidInputError, match="must be a readable .csv file"):
+        read_label_file(tmp_path / "kinds.csv")

@@ -1,0 +1,94 @@
+"""What units do and how much they are used, of models where it is known."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from discrete_vae import DiscreteVAE
+from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, RBMConfig
+from discrete_vae.evaluation.flip_effects import flip_effects
+from discrete_vae.evaluation.latent_usage import latent_usage
+
+
+def model_with(decoder=None, **more):
+    torch.manual_seed(0)
+    config = ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2), **more)
+    return DiscreteVAE.from_config(config, decoder=decoder).eval()
+
+
+class Table(nn.Module):
+    """Unit i alone sets feature i: a logit of 4 for zeta above 0, else -4."""
+
+    def __init__(self):
+        super().__init__()
+        self.none = nn.Parameter(torch.zeros(()))
+
+    def forward(self, zeta):
+        on = torch.nn.functional.pad((zeta > 0).to(zeta.dtype), (0, 2))
+        logits = 8 * on - 4
+        logits[:, 3:] = 0.0  # the fourth unit does nothing
+        return logits + self.none
+
+
+def test_each_unit_changes_what_it_sets():
+    effects = flip_effects(model_with(Table()), torch.bernoulli(torch.full((50, 6), 0.5)))
+    step = 2 / (1 + math.exp(-4)) - 1
+    wanted = torch.zeros(4, 6, dtype=torch.float64)
+    wanted[range(3), range(3)] = step
+    torch.testing.assert_close(effects.change, wanted, atol=1e-6, rtol=0)
+    torch.testing.assert_close(effects.size, wanted.sum(1), atol=1e-6, rtol=0)
+    assert effects.order[-1] == 3
+    assert bool((effects.std_error < 1e-6).all())
+    assert effects.num_codes == 50
+
+
+def test_a_scale_divides():
+    model, x = model_with(Table()), torch.zeros(10, 6)
+    scale = torch.tensor([2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    half, whole = flip_effects(model, x, scale=scale), flip_effects(model, x)
+    torch.testing.assert_close(half.change[0] * 2, whole.change[0])
+
+
+def test_layers_take_the_same_noise_before_and_after():
+    layers = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(5,), prior_hidden=(5,))
+    model = model_with(hierarchy=layers)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.startswith("hierarchy.prior") or name.startswith("decoder"):
+                weight.zero_()  # h is noise, whatever zeta is, and nobody reads zeta
+    effects = flip_effects(model, torch.zeros(20, 6))
+    assert float(effects.size.max()) == 0.0
+
+
+def test_usage_of_a_unit_that_is_always_alike_is_none():
+    model = model_with()
+    usage = latent_usage(model, torch.zeros(40, 6))
+    assert usage.dead_units == [0] if usage.information[1:].max() > 0.01 else usage.dead_units
+    assert usage.layer_kl.numel() == 0
+    assert usage.num_dead_layer_units == 0
+
+
+def test_information_is_entropy_of_the_mean_less_mean_entropy():
+    model = model_with()
+    x = torch.bernoulli(torch.full((300, 6), 0.5), generator=torch.Generator().manual_seed(0))
+    usage = latent_usage(model, x)
+    q = model.encode(x, seed=0).logits[:, :1].double().sigmoid()  # the first group does not depend on draws
+
+    def entropy(p):
+        return -(p * p.log() + (1 - p) * (1 - p).log())
+
+    assert float(usage.activity[0]) == pytest.approx(float(q.mean()), rel=1e-5)
+    wanted = entropy(q.mean()) - entropy(q).mean()
+    assert float(usage.information[0]) == pytest.approx(float(wanted), abs=1e-6)
+
+
+def test_kl_of_layers_adds_up_to_that_of_the_bound():
+    layers = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(5,), prior_hidden=(5,))
+    model, x = model_with(hierarchy=layers), torch.bernoulli(torch.full((400, 6), 0.5))
+    usage = latent_usage(model, x)
+    with torch.no_grad():
+        draws = torch.stack([model.elbo(x, log_partition=0.0).kl_continuous.mean() for _ in range(20)])
+    assert usage.layer_kl.shape == (2, 3)
+    assert float(usage.layer_kl.sum()) == pytest.approx(float(draws.mean()), rel=0.1)

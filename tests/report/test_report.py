@@ -1,0 +1,145 @@
+"""The page about a run: what it says is what the run's files say, and it needs nothing but itself."""
+
+import base64
+import itertools
+import json
+import re
+import zlib
+
+import numpy as np
+import pytest
+
+from discrete_vae.report import make_report
+from discrete_vae.report.sections import SECTIONS
+from tests.report.conftest import STRANGE, page_of
+
+ALL = [
+    "headline",
+    "course",
+    "bound",
+    "samples",
+    "reconstructions",
+    "flips",
+    "usage",
+    "modes",
+    "chains",
+    "log-partition",
+    "reproduce",
+    "config",
+    "environment",
+]
+
+
+def read(run, name):
+    return json.loads((run / name).read_text())
+
+
+def test_a_run_with_everything_has_every_section(image_page):
+    assert image_page.sections == ALL
+    assert len(ALL) == len(SECTIONS)
+    links = [link["href"] for link in image_page.of("a")]
+    assert {f"#{key}" for key in ALL} <= set(links)
+
+
+def test_numbers_are_those_of_the_files(images, image_page):
+    evaluation, repeats = read(images, "evaluation.json"), read(images, "log_partition.json")
+    elbo = evaluation["elbo"]
+    wanted = [
+        evaluation["log_likelihood"]["value"],
+        evaluation["log_likelihood"]["std_error"],
+        evaluation["log_partition"]["best"]["value"],
+        evaluation["independent_features"]["value"],
+        elbo["elbo"],
+        -elbo["reconstruction"],
+        elbo["kl_discrete"],
+        elbo["kl_continuous"],
+    ]
+    seconds = [json.loads(line)["seconds"] for line in (images / "metrics.jsonl").read_text().splitlines()]
+    assert {repr(value) for value in [*wanted, max(seconds)]} <= set(image_page.values)
+    assert f"{np.mean([each['value'] for each in repeats['estimates']]):.4f}" in image_page.said
+
+
+def test_the_page_needs_nothing_but_itself(image_page, table_page):
+    for page in (image_page, table_page):
+        assert page.of("script") == []
+        assert all(image["src"].startswith("data:image/png;base64,") for image in page.of("img"))
+        assert all(link["href"].startswith(("data:", "#")) for link in [*page.of("a"), *page.of("link")])
+        assert not re.search(r"url\(|@import|https?://", page.text)
+        assert len(page.text) < 5e6
+
+
+def test_pictures_say_what_they_show_and_can_be_decoded(image_page):
+    assert len(image_page.of("img")) > 5
+    for image in image_page.of("img"):
+        assert len(image["alt"]) > 20
+        content = base64.b64decode(image["src"].partition(",")[2])
+        width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))
+        body = content[content.index(b"IDAT") + 4 : content.index(b"IEND") - 8]
+        assert len(zlib.decompress(body)) == height * (width + 1)
+    for chart in image_page.of("svg"):
+        assert chart["role"] == "img"
+        assert len(chart["aria-label"]) > 20
+
+
+def test_headings_are_in_order(image_page):
+    levels = [int(tag[1]) for tag, _ in image_page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below - above <= 1 for above, below in itertools.pairwise(levels))
+
+
+def test_a_run_without_evaluation_says_how_to_make_one(table_page):
+    assert "log-partition" not in table_page.sections
+    assert "Log-likelihood" not in table_page.said
+    assert "Validation ELBO" in table_page.said
+    assert "dvae evaluate" in table_page.said
+
+
+def test_a_table_has_features_for_pictures_and_no_layers(table_page):
+    assert table_page.of("img") == []
+    assert "gene_3" in table_page.said
+    assert "Gaussian" not in table_page.said
+
+
+def test_names_are_escaped(table_page):
+    assert STRANGE not in table_page.text
+    assert STRANGE in table_page.said
+
+
+def test_labels_of_the_files_rows_are_cut_as_the_file_is(table_page):
+    assert "Agreement of modes with 3 labels of 96 training examples" in table_page.said
+
+
+def test_without_labels_there_is_no_agreement(table):
+    assert "Agreement of modes" not in page_of(table).said
+
+
+def test_labels_of_the_data_set_are_taken(image_page):
+    assert "with 10 labels" in image_page.said
+
+
+def test_the_same_seed_gives_the_same_page(table, table_page, table_file):
+    labels = np.load(table_file.with_name("kinds.npy"))
+    assert make_report(table, labels=labels) == table_page.text
+    assert make_report(table, labels=labels, seed=1) != table_page.text
+
+
+def test_an_evaluation_of_another_checkpoint_is_left_out(images):
+    steps = sorted(int(folder.name[5:]) for folder in (images / "checkpoints").iterdir())
+    best = read(images, "best.json")["step"]
+    other = next(step for step in steps if step != best)
+    page = page_of(images, checkpoint=other)
+    assert "Log-likelihood" not in page.said
+    assert "log-partition" not in page.sections
+
+
+@pytest.mark.parametrize("name", ["evaluation.json", "log_partition.json", "metrics.jsonl"])
+def test_damaged_files_are_named(images, name, tmp_path):
+    import shutil
+
+    from discrete_vae.errors import InvalidInputError
+
+    run = shutil.copytree(images, tmp_path / "run")
+    (run / name).write_text("{\n")
+    with pytest.raises(InvalidInputError, match=re.escape(name)):
+        make_report(run)
