@@ -86,7 +86,8 @@ def zephyr_edges(num_units: int) -> Tensor:
     units = np.arange(num_units).reshape(
         2, 2 * size + 1, 4, 2, size
     )  # direction, position, copy, track, place
-    _, position, _, track, place = list(np.indices(units.shape))
+    grid = np.indices(units.shape)
+    position, track, place = grid[1], grid[3], grid[4]
     crossing = _crossings(position, 2 * place + track, 2)
     along = _pairs(units[..., :-1], units[..., 1:])
     beside = _pairs(units[..., 0, :], units[..., 1, :])
@@ -98,7 +99,8 @@ def _pegasus(num_units: int) -> tuple[np.ndarray, np.ndarray]:
     """Edges between units and the node of each unit."""
     size = 1 + _size("a Pegasus graph", "8 (m - 1) (3 m - 1)", num_units, lambda m: 8 * m * (3 * m + 2))
     nodes = np.arange(24 * size * (size - 1)).reshape(2, size, 12, size - 1)  # direction, position, place
-    direction, coarse, fine, place = list(np.indices(nodes.shape))
+    grid = np.indices(nodes.shape)
+    direction, coarse, fine, place = grid[0], grid[1], grid[2], grid[3]
     crossing = _crossings(12 * coarse + fine, 12 * place + _PEGASUS_STARTS[direction, fine], 12)
     along = _pairs(nodes[..., :-1], nodes[..., 1:])
     beside = _pairs(nodes[:, :, ::2], nodes[:, :, 1::2])

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from discrete_vae.interop.dimod.conversion import MachineOfBQM, from_bqm, to_bqm
+    from discrete_vae.interop.dimod.divergence import Divergence
     from discrete_vae.interop.dimod.negative_phase import DimodSampler
     from discrete_vae.interop.dimod.placing import places, solver_graph
-    from discrete_vae.interop.dimod.remapping import Divergence, Remapped, remap
+    from discrete_vae.interop.dimod.remapping import Remapped, remap
     from discrete_vae.interop.dimod.samplers import BlockGibbsSampler, ParallelTemperingSampler
     from discrete_vae.interop.dimod.solvers import register_solver, solver_names
 
 _EXPORTS = {
     "BlockGibbsSampler": "samplers",
     "DimodSampler": "negative_phase",
-    "Divergence": "remapping",
+    "Divergence": "divergence",
     "MachineOfBQM": "conversion",
     "ParallelTemperingSampler": "samplers",
     "Remapped": "remapping",

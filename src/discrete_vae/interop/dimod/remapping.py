@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,28 +12,14 @@ from torch import Tensor
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.checks import check_binary, check_tensor
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.interop.dimod.divergence import Divergence, estimate_divergence
 from discrete_vae.interop.dimod.lost_units import LostUnits
 from discrete_vae.interop.dimod.placing import codes_of, losses
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.block_gibbs import BlockGibbs
 
 _SAMPLES, _SWEEPS = 4000, 1000
-_FEWEST_EFFECTIVE = 0.05
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """How far a machine on the remaining units is from the law of these units.
-
-    Attributes:
-        kl: KL(p || p'), nats, p the original's law of the remaining units.
-        std_error: Its standard error, where samples are independent.
-        log_partition_shift: log Z' - log Z, nats.
-    """
-
-    kl: float
-    std_error: float
-    log_partition_shift: float
+_NOTHING = Divergence(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +81,8 @@ def remap(
     that remain take over as well as they can, by least squares over samples of the prior; so are lost couplers. Least
     squares of log p - log p' are KL(p || p') to second order. Half of the samples fit, the other half measure.
 
-    The divergence is E_p[d] + log E_p[exp(-d)] with d = log p - log p' up to its constant, from the prior's own
-    samples: no log Z is needed. It holds as far as these samples do.
+    What this costs is estimated from samples of the prior and of what is left of it (`estimate_divergence`), the latter
+    by 1,000 sweeps of block Gibbs; it holds as far as these samples do.
 
     Args:
         energy: The prior; it stays as it is.
@@ -117,7 +101,7 @@ def remap(
             than 12 lost units hang together.
 
     Warns:
-        UserWarning: If p' is so far from p that the divergence rests on few of the samples.
+        UserWarning: If p' is so far from p that the divergence rests on few of the samples, see `estimate_divergence`.
 
     Examples:
         >>> ring = GraphBoltzmann(4, [[0, 1], [1, 2], [2, 3], [3, 0]], nodes=[10, 11, 12, 13])
@@ -146,8 +130,7 @@ def remap(
     alive = np.isin(codes_of(place[pairs]), couplers) & np.isin(pairs, kept).all(1)
     lost = LostUnits(energy, kept, ~alive)
     machine = _cut(energy, kept, place, alive)
-    nothing = Divergence(0.0, 0.0, 0.0)
-    dropped = divergence = nothing
+    dropped = divergence = _NOTHING
     if not alive.all() or len(kept) < energy.num_units:
         if z is None:
             z = BlockGibbs(energy, _SAMPLES, seed=seed).step(_SWEEPS)
@@ -155,13 +138,16 @@ def remap(
         fit, measure = z.double().cpu().tensor_split(2)
         if len(fit) < 50:
             raise InvalidInputError("z", "must have at least 100 samples", len(z), "Draw more.")
+        dropped = estimate_divergence(lost.log_factor, measure, _states(machine, kept, measure, seed))
         bias, weight = lost.fit(fit, pairs[alive])
         machine.bias.add_(bias[kept].to(machine.bias))
         machine.weight.add_(weight.to(machine.weight))
-        missing = lost.log_factor(measure)
-        dropped = _divergence(missing)
-        taken = measure @ bias + (measure[:, pairs[alive, 0]] * measure[:, pairs[alive, 1]]) @ weight
-        divergence = _divergence(missing - taken, warn=True)
+
+        def ratio(z: Tensor) -> Tensor:
+            ends = pairs[alive].T
+            return lost.log_factor(z) - z @ bias - (z[:, ends[0]] * z[:, ends[1]]) @ weight
+
+        divergence = estimate_divergence(ratio, measure, _states(machine, kept, measure, seed))
     return Remapped(
         machine,
         tuple(kept.tolist()),
@@ -184,17 +170,8 @@ def _cut(energy: GraphBoltzmann, kept: np.ndarray, place: np.ndarray, alive: np.
     return machine
 
 
-def _divergence(d: Tensor, *, warn: bool = False) -> Divergence:
-    """From log p - log p' up to a constant at samples of p, (sample,) float64."""
-    shift = float((-d).logsumexp(0)) - math.log(len(d))
-    weights = (-d - shift).exp()  # 1 on average
-    effective = float(weights.mean().square() / weights.square().mean())
-    if warn and effective < _FEWEST_EFFECTIVE:
-        warnings.warn(
-            f"the remapped prior is far from the original: {effective:.1%} of the samples carry the estimate of the "
-            "divergence, which is too low then. Train on the solver's graph anew, or find a better place.",
-            stacklevel=4,
-        )
-    influence = d - d.mean() + weights - 1
-    kl = float(d.mean()) + shift
-    return Divergence(kl, float(influence.std()) / math.sqrt(len(d)), shift)
+def _states(machine: GraphBoltzmann, kept: np.ndarray, like: Tensor, seed: int) -> Tensor:
+    """Samples of the remaining machine, as many as are given, in the places of the original's units."""
+    found = torch.zeros_like(like)
+    found[:, kept] = BlockGibbs(machine, len(like), seed=seed).step(_SWEEPS).to(like)
+    return found

@@ -127,7 +127,7 @@ class BlockGibbsSampler(ChainSampler):
             num_sweeps: Sweeps of each chain; of a model with distant modes no number of them may be enough.
             inverse_temperature: t, what annealers call beta.
             seed: Integer from 0 to 2^64 - 1; None draws one from torch's global generator.
-            initial_states: Where the chains start, as `dimod.as_samples` reads it; None means fair coins.
+            initial_states: Where the chains start, in any form that dimod reads; None means fair coins.
             initial_states_generator: What dimod does where they are fewer than the reads: "random", "tile" or "none".
 
         Returns:
