@@ -126,13 +126,14 @@ def two_clusters(strength):
 
 
 def test_modes_that_only_the_remapped_prior_has_are_counted():
-    machine = two_clusters(3.0)
+    machine = two_clusters(1.5)
     found = remap(machine, range(6), machine.edges.tolist()[:-1], z=exact_samples(machine, 4000))
     exact = exact_kl(machine, found)
     assert exact > 0.4
     assert abs(found.divergence.kl - exact) < 5 * found.divergence.std_error
-    # planted: by the prior's own samples alone, of which few or none have the new modes
+    # planted: by some of the prior's own samples alone, none of which has the new modes
     z = exact_samples(machine, 100)
+    z = z[z[:, 2] == z[:, 3]]
     d = (found.energy.energy(z) - machine.energy(z)).detach()
     assert float(d.mean() + (-d).exp().mean().log()) < 0.7 * exact
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import open_uniform
 
 _MOST_TOGETHER = 12
-_RIDGE = 1e-6
+_PSEUDO_SAMPLES = 4.0  # of least squares, on the side of mean field: samples of frozen units tell little
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +39,10 @@ class _Cluster:
     def log_weights(self, z: Tensor) -> Tensor:
         """-E of each state given all units, (sample, state)."""
         return z[:, self.neighbors] @ self.weight.T @ self.states.T + self.inner
+
+    def log_factor(self, z: Tensor) -> Tensor:
+        """The log of their sum over all states, (sample,)."""
+        return self.log_weights(z).logsumexp(1)
 
 
 class LostUnits:
@@ -74,14 +79,14 @@ class LostUnits:
         """
         found = z[:, self._pairs[:, 0]] * z[:, self._pairs[:, 1]] @ self._pair_weight
         for cluster in self._clusters:
-            found = found + cluster.log_weights(z).logsumexp(1)
+            found = found + cluster.log_factor(z)
         return found
 
     def fit(self, z: Tensor, couplers: np.ndarray) -> tuple[Tensor, Tensor]:
         """Linear and pair terms that come closest to `log_factor` over samples.
 
         Each cluster and each pair is fitted by its own neighborhood: the units that it touches, and the couplers
-        between these.
+        between these. Where samples do not tell, mean field does: what a unit changes where others have their means.
 
         Args:
             z: Samples of the machine, (sample, unit) float64.
@@ -92,15 +97,16 @@ class LostUnits:
         """
         bias = z.new_zeros(self._num_units)
         weight = z.new_zeros(len(couplers))
-        for touched, values in self._parts(z):
+        for touched, part in self._parts():
+            start = _mean_field(part, z.mean(0), touched)
+            values = part(z) - z[:, touched] @ start
             inside = np.flatnonzero(np.isin(couplers, touched).all(1))
             ends = couplers[inside]
             features = torch.cat([z[:, touched], z[:, ends[:, 0]] * z[:, ends[:, 1]]], 1)
             features = features - features.mean(0)
-            normal = features.T @ features / len(z)
-            normal = normal + _RIDGE * torch.eye(len(normal), dtype=normal.dtype)
+            normal = (features.T @ features + _PSEUDO_SAMPLES * torch.eye(features.shape[1]).to(z)) / len(z)
             slopes = torch.linalg.solve(normal, features.T @ (values - values.mean()) / len(z))
-            bias[touched] += slopes[: len(touched)]
+            bias[touched] += start + slopes[: len(touched)]
             weight[inside] += slopes[len(touched) :]
         return bias, weight
 
@@ -113,13 +119,27 @@ class LostUnits:
             z[:, cluster.units] = cluster.states[chosen].to(z)
         return z
 
-    def _parts(self, z: Tensor) -> Iterator[tuple[np.ndarray, Tensor]]:
+    def _parts(self) -> Iterator[tuple[np.ndarray, Callable[[Tensor], Tensor]]]:
         """For each cluster and pair the remaining units that it touches, and its part of `log_factor`."""
         for cluster in self._clusters:
             if len(cluster.neighbors):
-                yield cluster.neighbors, cluster.log_weights(z).logsumexp(1)
+                yield cluster.neighbors, cluster.log_factor
         for pair, strength in zip(self._pairs, self._pair_weight, strict=True):
-            yield pair, strength * z[:, pair[0]] * z[:, pair[1]]
+            yield pair, partial(_pair_factor, pair, strength)
+
+
+def _pair_factor(pair: np.ndarray, strength: Tensor, z: Tensor) -> Tensor:
+    return strength * z[:, pair[0]] * z[:, pair[1]]
+
+
+def _mean_field(part: Callable[[Tensor], Tensor], mean: Tensor, touched: np.ndarray) -> Tensor:
+    """What each touched unit changes where all others have their means, (unit,)."""
+    count = len(touched)
+    states = mean.repeat(2, count, 1)
+    for value in (0, 1):
+        states[value, torch.arange(count), torch.from_numpy(touched)] = value
+    low, high = part(states.flatten(0, 1)).view(2, count)
+    return high - low
 
 
 def _cluster(matrix: Tensor, bias: Tensor, units: np.ndarray, kept: np.ndarray) -> _Cluster:
