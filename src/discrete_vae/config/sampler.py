@@ -55,6 +55,7 @@ class DimodSamplerConfig(ComponentConfig):
     """Samples of a dimod solver, such as an annealer, corrected for its temperature (extra dwave)."""
 
     target: ClassVar[str] = "discrete_vae.interop.dimod.negative_phase:DimodSampler"
+    references: ClassVar[tuple[str, ...]] = ("raymond2016",)
     kind: Literal["dimod"] = "dimod"
     solver: str = Field(
         default="simulated-annealing",
