@@ -63,11 +63,11 @@ CASES = {
 @pytest.mark.parametrize(("nodes", "edges"), CASES.values(), ids=CASES)
 def test_the_divergence_is_that_of_enumeration(nodes, edges):
     machine = make_machine()
-    found = remap(machine, *without(nodes, edges), z=exact_samples(machine, 40_000))
+    found = remap(machine, *without(nodes, edges), z=exact_samples(machine, 8000))
     exact = exact_kl(machine, found)
     assert abs(found.divergence.kl - exact) < 5 * found.divergence.std_error + 1e-6
     shift = (enumerate_machine(found.energy).log_partition - enumerate_machine(machine).log_partition).item()
-    assert found.divergence.log_partition_shift == pytest.approx(shift, abs=0.02)
+    assert found.divergence.log_partition_shift == pytest.approx(shift, abs=0.05)
     plain = GraphBoltzmann(len(found.units), found.energy.edges)
     with torch.no_grad():
         pairs = machine.edges.tolist()

@@ -73,6 +73,12 @@ def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkey
     [
         ({"training__sampler__solver": "quantum"}, "solver must be one of"),
         ({"training__sampler__parameters": '{"speed": 1}'}, r"parameters\['speed'\] must be known to"),
+        (
+            {"training__sampler__parameters": '{"beta_range": "cold"}'},
+            "parameters must be what simulated-annealing can",
+        ),
+        ({"training__sampler__parameters": "cold"}, "parameters must be"),
+        ({"training__sampler__parameters": '{"cold"'}, "parameters must be valid JSON"),
         ({"training__sampler__num_gibbs_sweeps": "-1"}, "num-gibbs-sweeps"),
     ],
 )

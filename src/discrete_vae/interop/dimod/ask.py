@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -79,8 +80,8 @@ def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
     """Make the sampler of a name, or take the one that is given, and see what it takes.
 
     Raises:
-        InvalidInputError: If there is none of that name, its library is missing, it takes no num_reads or not all of
-            the parameters, or one of them is set by other means.
+        InvalidInputError: If there is none of that name, its library is missing, it cannot be opened, it takes no
+            num_reads or not all of the parameters, or one of them is set by other means.
     """
     for name, argument in _OURS.items():
         if name in parameters:
@@ -88,7 +89,9 @@ def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
             raise InvalidInputError(f"parameters[{name!r}]", "must be left out", parameters[name], repair)
     if isinstance(solver, str):
         found = find_solver(solver)
-        sampler, name, settings = found.make(), solver, {**found.parameters, **parameters}
+        with _refusing("solver", f"must open {solver}"):
+            sampler = found.make()
+        name, settings = solver, {**found.parameters, **parameters}
     else:
         sampler, name, settings = solver, type(solver).__name__, dict(parameters)
     if not isinstance(sampler, library("dimod").Sampler):
@@ -125,7 +128,8 @@ def ask(
         seed: The same; each call gets its own.
 
     Raises:
-        InvalidInputError: If the solver returns another number of reads, or other variables.
+        InvalidInputError: If the solver refuses the model or a parameter, or returns another number of reads or other
+            variables.
     """
     parts: list[np.ndarray] = []
     broken: list[float] = []
@@ -136,13 +140,27 @@ def ask(
             settings["num_sweeps"] = num_sweeps
         if solver.takes_seed:
             settings["seed"] = key_to_seed(seed, index) >> 33  # solvers take 31 bits at least
-        answer = solver.sampler.sample(bqm, **settings)
+        with _refusing("parameters", f"must be what {solver.name} can do with this model"):
+            answer = solver.sampler.sample(bqm, **settings)
+            names = answer.record.dtype.names  # waits for the answer
         parts.append(_bits(answer, labels, settings["num_reads"], solver.name))
-        if "chain_break_fraction" in answer.record.dtype.names:
+        if "chain_break_fraction" in names:
             shares = np.repeat(answer.record.chain_break_fraction, answer.record.num_occurrences)
             broken.extend(shares.tolist())
     z = torch.from_numpy(np.concatenate(parts).astype(np.float32))
     return Reads(z, sum(broken) / len(broken) if broken else None)
+
+
+@contextmanager
+def _refusing(argument: str, rule: str) -> Iterator[None]:
+    """Say in this library's words that a solver refused something."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError) as error:  # a lost connection is no wrong input, and says so itself
+        received = f"{type(error).__name__}: {error}".rstrip(".")
+        raise InvalidInputError(argument, rule, received, "See the solver's own documentation.") from error
 
 
 def _bits(answer: SampleSet, labels: Sequence[Hashable], num_reads: int, name: str) -> np.ndarray:

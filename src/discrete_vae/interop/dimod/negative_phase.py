@@ -129,13 +129,14 @@ class DimodSampler(MarkovChains):
         return math.exp(float(self._filter[0]))
 
     def connect(self) -> None:
-        """Open the solver, unless it is open, and check that it can draw from the machine.
+        """Open the solver, unless it is open, and check by one read that it can draw from the machine.
 
         Raises:
-            InvalidInputError: If its library is missing, it does not take a parameter, or its graph lacks a unit or a
-                pair of the machine.
+            InvalidInputError: If its library is missing, it refuses a parameter, or its graph lacks a unit or a pair
+                of the machine.
         """
-        self._open()
+        opened = self._open()
+        ask(opened.solver, opened.form.fill(1.0), opened.form.labels, 1, num_sweeps=2, seed=0)
 
     def step(self, num_sweeps: int) -> Tensor:
         """Ask the solver for a sample per chain.
