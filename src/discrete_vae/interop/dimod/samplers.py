@@ -6,11 +6,16 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-import dimod
 import numpy as np
 import torch
 from torch import Tensor
 
+try:
+    import dimod
+except ImportError as error:  # the classes are dimod's
+    raise ImportError("dimod must be installed: pip install 'discrete-vae[dwave]'") from error
+
+from discrete_vae.boltzmann.factorial import FactorialBernoulli
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int
 from discrete_vae.interop.dimod.conversion import from_bqm
@@ -78,7 +83,10 @@ class ChainSampler(dimod.Sampler, dimod.Initialized):
         if start is not None:
             columns = [start.variables.index(label) for label in found.labels]
             states = torch.from_numpy((start.record.sample[:, columns] > 0).astype(np.float32))
-        z = self._draw(found.energy, num_reads, num_sweeps, seed, states, **settings)
+        if isinstance(found.energy, FactorialBernoulli):  # one sweep draws independent units
+            z = BlockGibbs(found.energy, num_reads, seed=seed).step(1)
+        else:
+            z = self._draw(found.energy, num_reads, num_sweeps, seed, states, **settings)
         samples = z.to(torch.int8).numpy()
         if bqm.vartype is dimod.SPIN:
             samples = 2 * samples - 1
