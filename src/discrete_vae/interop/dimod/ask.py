@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.dimod.conversion import BQMForm
+from discrete_vae.interop.dimod.bqm_form import BQMForm
 from discrete_vae.interop.dimod.extra import library
 from discrete_vae.interop.dimod.solvers import find_solver
 from discrete_vae.noise import key_to_seed

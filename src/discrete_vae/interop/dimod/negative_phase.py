@@ -16,7 +16,7 @@ from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod.ask import Solver, ask, open_solver
-from discrete_vae.interop.dimod.conversion import BQMForm
+from discrete_vae.interop.dimod.bqm_form import BQMForm
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.block_gibbs import BlockGibbs
 from discrete_vae.samplers.chains import MarkovChains, check_entry
