@@ -19,6 +19,7 @@ from discrete_vae.objectives.bound import Batch, bound_parts, weighs_binary_late
 from discrete_vae.objectives.elbo import Elbo, loss_gradients
 from discrete_vae.objectives.gradients.base import GradientEstimate, GradientEstimator
 from discrete_vae.posteriors.base import Posterior
+from discrete_vae.posteriors.groups import color_groups
 from discrete_vae.pretrained import PretrainedModel
 from discrete_vae.reading import count_features, input_shape
 
@@ -109,8 +110,12 @@ class DiscreteVAE(PretrainedModel):
         read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
         num_features = count_features(read, shape)
         hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
+        groups = color_groups(prior) if config.posterior.groups == "colors" else config.posterior.groups
         posterior = instantiate(
-            config.posterior, num_features=num_features, num_units=prior.num_units, smoothing=smoothing
+            config.posterior.model_copy(update={"groups": groups}),
+            num_features=num_features,
+            num_units=prior.num_units,
+            smoothing=smoothing,
         )
         if decoder is None:
             decoder = instantiate(

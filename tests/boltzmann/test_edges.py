@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from discrete_vae import GraphBoltzmann
 from discrete_vae.boltzmann.edges import TOPOLOGIES, check_edges
 from discrete_vae.config import GraphBoltzmannConfig
 from discrete_vae.errors import InvalidInputError
@@ -62,7 +63,11 @@ def test_no_edges(edges):
         (torch.zeros(2, 1, dtype=torch.int64), "edges", "shape (2, 1)"),
         ([[0, 2**70]], "edges", "an array of object"),
         (None, "edges", "an array of object"),
-        ("pegasus", "edges", "must be pairs of units or one of 'chimera', 'complete'; received 'pegasus'"),
+        (
+            "torus",
+            "edges",
+            "must be pairs of units or one of 'chimera', 'complete', 'pegasus', 'zephyr'; received",
+        ),
     ],
 )
 def test_mistakes_are_named(edges, argument, message):
@@ -97,6 +102,38 @@ def test_chimera_cells_are_joined_below_and_to_the_right():
 def test_chimera_has_few_sizes(num_units):
     with pytest.raises(InvalidInputError, match=r"num_units must be 8 m\^2 for a Chimera graph; received"):
         check_edges(num_units, "chimera")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("name", ["chimera", "pegasus", "zephyr"])
+def test_named_graphs_are_those_of_their_maker(name, size):
+    graphs = pytest.importorskip("dwave.graphs", reason="dwave-graphs is not installed (extra dwave)")
+    theirs = getattr(graphs, f"{name}_graph")(size + (name == "pegasus"))
+    ours = GraphBoltzmann(len(theirs), name)
+    assert ours.nodes == tuple(sorted(theirs))
+    node = torch.tensor(ours.nodes)[ours.edges]
+    assert {frozenset(edge) for edge in node.tolist()} == {frozenset(edge) for edge in theirs.edges()}
+
+
+@pytest.mark.parametrize(
+    ("name", "num_units", "nearest"),
+    [
+        ("pegasus", 41, "sizes are 40 and 128"),
+        ("zephyr", 10, "size is 48"),
+        ("chimera", 9, "sizes are 8 and 32"),
+    ],
+)
+def test_sizes_that_a_named_graph_lacks(name, num_units, nearest):
+    with pytest.raises(InvalidInputError, match=f"The nearest {nearest}"):
+        check_edges(num_units, name)
+
+
+def test_nodes_are_kept_and_checked():
+    graph = GraphBoltzmann(3, TRIANGLE, nodes=np.array([7, 0, 12]))
+    assert graph.nodes == (7, 0, 12)
+    for nodes in ([0, 1], [0, 1, 1], [0, 1, -2], [0.0, 1.0, 2.0], 3):
+        with pytest.raises(InvalidInputError, match="nodes must be 3 different whole numbers of at least 0"):
+            GraphBoltzmann(3, TRIANGLE, nodes=nodes)
 
 
 def test_the_config_offers_every_named_graph():

@@ -10,6 +10,7 @@ from torch import nn
 
 from discrete_vae import RBM, BlockGibbs, GraphBoltzmann, ParallelTempering, TrajectoryTempering
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.interop.dimod import DimodSampler
 from tests.boltzmann.graphs import randomize
 from tests.samplers.test_block_gibbs import make_rbm
 
@@ -17,6 +18,7 @@ KINDS = {
     "block-gibbs": lambda energy: BlockGibbs(energy, 7, seed=2**64 - 1),
     "parallel-tempering": lambda energy: ParallelTempering(energy, 7, [0.0, 0.3, 1.0], seed=2**64 - 1),
     "trajectory-tempering": lambda energy: TrajectoryTempering(energy, 7, seed=2**64 - 1),
+    "dimod": lambda energy: DimodSampler(energy, 7, seed=2**64 - 1),
 }
 
 
@@ -31,6 +33,8 @@ class Training(nn.Module):
 
 @pytest.fixture(params=KINDS)
 def kind(request):
+    if request.param == "dimod":
+        pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
     return request.param
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from discrete_vae.boltzmann.topologies import chimera_edges, pegasus_edges, pegasus_nodes, zephyr_edges
 from discrete_vae.errors import InvalidInputError
 
 _RULE = "must be pairs of two different units, each pair once"
@@ -54,32 +55,47 @@ def complete_edges(num_units: int) -> Tensor:
     return torch.triu_indices(num_units, num_units, 1).T.contiguous()
 
 
-def chimera_edges(num_units: int) -> Tensor:
-    """The square Chimera graph of 8 m^2 units, (edge, 2).
+TOPOLOGIES: dict[str, Callable[[int], Tensor]] = {
+    "chimera": chimera_edges,
+    "complete": complete_edges,
+    "pegasus": pegasus_edges,
+    "zephyr": zephyr_edges,
+}
+"""Graphs that have a name, as functions of the number of units."""
 
-    Each cell of an m x m grid is a complete bipartite graph of 4 + 4 units, numbered one cell after another, row
-    by row. The first four of a cell are joined to those of the cell below, the others to those of the cell to the
-    right, so the graph is bipartite and no unit has more than six neighbors.
 
-    Source: Bunyk et al. 2014, "Architectural considerations in the design of a superconducting quantum annealing
-    processor".
+def check_nodes(
+    num_units: int, nodes: Sequence[int] | None, edges: str | Sequence[Sequence[int]] | np.ndarray | Tensor
+) -> tuple[int, ...]:
+    """The number of each unit's node in a larger graph.
+
+    Args:
+        num_units: Number of units.
+        nodes: The numbers; None means those that the maker of a named graph gives its nodes, else 0, 1, ...
+        edges: As in `check_edges`.
 
     Raises:
-        InvalidInputError: If the number of units is not 8 m^2.
+        InvalidInputError: If they are not one number of at least 0 for each unit, all different.
+
+    Examples:
+        >>> check_nodes(2, [30, 31], [[0, 1]]), check_nodes(2, None, [[0, 1]])
+        ((30, 31), (0, 1))
     """
-    size = math.isqrt(num_units // 8)
-    if num_units != 8 * size * size:
-        repair = f"The nearest sizes are {8 * size**2 or 8} and {8 * (size + 1) ** 2}."
-        raise InvalidInputError("num_units", "must be 8 m^2 for a Chimera graph", num_units, repair)
-    units = torch.arange(num_units).view(size, size, 2, 4)
-    inside = torch.stack(torch.broadcast_tensors(units[:, :, 0, :, None], units[:, :, 1, None, :]), -1)
-    below = torch.stack([units[:-1, :, 0], units[1:, :, 0]], -1)
-    right = torch.stack([units[:, :-1, 1], units[:, 1:, 1]], -1)
-    return torch.cat([part.reshape(-1, 2) for part in (inside, below, right)])
-
-
-TOPOLOGIES: dict[str, Callable[[int], Tensor]] = {"chimera": chimera_edges, "complete": complete_edges}
-"""Graphs that have a name, as functions of the number of units."""
+    if nodes is None:
+        return (
+            pegasus_nodes(num_units)
+            if isinstance(edges, str) and edges == "pegasus"
+            else tuple(range(num_units))
+        )
+    rule = f"must be {num_units} different whole numbers of at least 0, one for each unit"
+    try:
+        found = tuple(operator.index(node) for node in nodes)
+    except TypeError:
+        raise InvalidInputError("nodes", rule, repr(nodes)[:80], "Leave them out for 0, 1, ...") from None
+    if len(found) != num_units or len(set(found)) != num_units or min(found) < 0:
+        received = f"{len(found)} numbers, {len(set(found))} of them different"
+        raise InvalidInputError("nodes", rule, received, "Leave them out for 0, 1, ...")
+    return found
 
 
 def _as_array(edges: Sequence[Sequence[int]] | np.ndarray | Tensor) -> np.ndarray:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.coloring import adjacency, color_blocks
-from discrete_vae.boltzmann.edges import check_edges
+from discrete_vae.boltzmann.edges import check_edges, check_nodes
 from discrete_vae.boltzmann.ising import Array, IsingModel, set_from_ising_, to_ising
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.boltzmann.sparse_products import product_at, sampled_product, sparse_product
@@ -33,21 +33,24 @@ class GraphBoltzmann(BoltzmannMachine):
     Args:
         num_units: Number of units, at least 1.
         edges: Pairs of different units, each pair once in either order: nested lists, or an integer array or
-            tensor (edge, 2). Or a name: "complete" joins all units; "chimera" is the square Chimera graph, which
-            has 8 m^2 units.
+            tensor (edge, 2). Or a name: "complete" joins all units; "chimera", "pegasus" and "zephyr" are the graphs
+            of quantum annealers, see `discrete_vae.boltzmann.topologies` for their numbers of units.
+        nodes: Number of each unit's node in a larger graph, such as a qubit of an annealer. None means those of a named
+            graph, else 0, 1, ...
 
     Attributes:
         weight: (edge,), in the order of the edges.
         bias: (unit,).
         edges: (edge, 2) int64, as given.
+        nodes: The numbers above; no part of the law.
         order: (unit,) int64, the units block after block. Row r of the neighbor lists belongs to unit order[r].
         start: (unit + 1,) int64; the entries of row r are start[r] to start[r + 1] - 1.
         neighbor: (entry,) int64, the neighbor of each entry.
         neighbor_edge: (entry,) int64, its edge.
 
     Raises:
-        InvalidInputError: If num_units is not a positive integer, or edges are no pairs of different units, each pair
-            once; names the first wrong one.
+        InvalidInputError: If num_units is not a positive integer, edges are no pairs of different units, each pair
+            once (names the first wrong one), or nodes are not one number of at least 0 for each unit, all different.
 
     Examples:
         >>> triangle = GraphBoltzmann(3, [[0, 1], [1, 2], [0, 2]])
@@ -67,11 +70,12 @@ class GraphBoltzmann(BoltzmannMachine):
     _edge_places: Tensor
     _edge_order: Tensor
 
-    def __init__(self, num_units: int, edges: Edges) -> None:
+    def __init__(self, num_units: int, edges: Edges, nodes: Sequence[int] | None = None) -> None:
         super().__init__()
         self.num_units = check_positive_int("num_units", num_units)
         with torch.device("cpu"):  # NumPy works the graph out, wherever the weights are wanted
             pairs = check_edges(num_units, edges)
+        self.nodes = check_nodes(num_units, nodes, edges)
         self.weight = nn.Parameter(torch.zeros(len(pairs)))
         self.bias = nn.Parameter(torch.zeros(num_units))
         blocks = color_blocks(num_units, pairs.numpy())

@@ -71,6 +71,7 @@ from discrete_vae.config.prior import (
 )
 from discrete_vae.config.sampler import (
     BlockGibbsConfig,
+    DimodSamplerConfig,
     ParallelTemperingConfig,
     SamplerConfig,
     TrajectoryTemperingConfig,
@@ -109,6 +110,7 @@ __all__ = [
     "DataConfig",
     "DecoderConfig",
     "DigitsConfig",
+    "DimodSamplerConfig",
     "DisARMConfig",
     "EncoderConfig",
     "EvaluationConfig",

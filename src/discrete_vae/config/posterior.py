@@ -15,9 +15,10 @@ class HierarchicalPosteriorConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.posteriors.hierarchical:HierarchicalPosterior"
     kind: Literal["hierarchical"] = "hierarchical"
-    groups: Count | tuple[tuple[int, ...], ...] = Field(
+    groups: Count | Literal["colors"] | tuple[tuple[int, ...], ...] = Field(
         default=4,
-        description="Groups of the posterior, which split the units in order, left side first; or the units of each.",
+        description="Groups of the posterior, which split the units in order, left side first; or colors, one group "
+        "per color of the prior's graph; or the units of each.",
     )
     hidden: tuple[Count, ...] = Field(
         default=(2000, 2000), description="Widths of the hidden layers of each group's posterior network."

@@ -37,9 +37,18 @@ class GraphBoltzmannConfig(ComponentConfig):
 
     target: ClassVar[str] = "discrete_vae.boltzmann.graph:GraphBoltzmann"
     kind: Literal["graph"] = "graph"
-    num_units: Count = Field(default=128, description="Binary units of the prior; 8 m^2 for a Chimera graph.")
-    edges: Literal["chimera", "complete"] | tuple[tuple[int, int], ...] = Field(
+    num_units: Count = Field(
+        default=128,
+        description="Binary units of the prior; 8 m^2 for a Chimera graph, 8 (m - 1) (3 m - 1) for a Pegasus graph, "
+        "16 m (2 m + 1) for a Zephyr graph.",
+    )
+    edges: Literal["chimera", "complete", "pegasus", "zephyr"] | tuple[tuple[int, int], ...] = Field(
         default="chimera", description="A graph's name, or the pairs of units that are joined."
+    )
+    nodes: tuple[int, ...] | None = Field(
+        default=None,
+        description="Number of each unit's node in a larger graph, such as a qubit of an annealer; none means those of "
+        "a named graph, else 0, 1, ....",
     )
 
 

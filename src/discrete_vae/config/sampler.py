@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from discrete_vae.config.base import ComponentConfig
 from discrete_vae.config.numbers import Count
@@ -51,6 +51,34 @@ class TrajectoryTemperingConfig(ComponentConfig):
     )
 
 
+class DimodSamplerConfig(ComponentConfig):
+    """Samples of a dimod solver, such as an annealer, corrected for its temperature (extra dwave)."""
+
+    target: ClassVar[str] = "discrete_vae.interop.dimod.negative_phase:DimodSampler"
+    references: ClassVar[tuple[str, ...]] = ("raymond2016",)
+    kind: Literal["dimod"] = "dimod"
+    solver: str = Field(
+        default="simulated-annealing",
+        description="Name of the solver: simulated-annealing, qpu, block-gibbs, parallel-tempering, or one that was "
+        "registered in Python.",
+    )
+    num_chains: Count = Field(default=500, description="Reads per training step.")
+    parameters: dict[str, JsonValue] = Field(
+        default={},
+        description="Further keywords of the solver, as a JSON object: '{\"annealing_time\": 20}'.",
+    )
+    correct_temperature: bool = Field(
+        default=True, description="Follow the solver's temperature and scale the energies that it gets by it."
+    )
+    num_gibbs_sweeps: int = Field(
+        default=0,
+        ge=0,
+        le=10**9,
+        description="Sweeps of block Gibbs that each sample makes after the solver.",
+    )
+
+
 SamplerConfig = Annotated[
-    BlockGibbsConfig | ParallelTemperingConfig | TrajectoryTemperingConfig, Field(discriminator="kind")
+    BlockGibbsConfig | ParallelTemperingConfig | TrajectoryTemperingConfig | DimodSamplerConfig,
+    Field(discriminator="kind"),
 ]

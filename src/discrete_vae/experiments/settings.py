@@ -67,7 +67,7 @@ class Setting:
         if len(words) == 1:
             if words[0].lower() == "none" and NoneType in _alternatives(self.field.annotation):
                 return None
-            if words[0].startswith("["):
+            if words[0].startswith(("[", "{")):
                 try:
                     readings = [from_json(words[0])]
                 except ValueError as error:

@@ -102,5 +102,6 @@ RULES: dict[tuple[str, str, str], Callable[[Fields], Any]] = {
     ("training.sampler", "block-gibbs", "num_chains"): lambda e: _chains(e),
     ("training.sampler", "parallel-tempering", "num_chains"): lambda e: max(1, _chains(e) // _REPLICAS),
     ("training.sampler", "trajectory-tempering", "num_chains"): lambda e: max(2, _chains(e)),
+    ("training.sampler", "dimod", "num_chains"): lambda e: _chains(e),
 }
 """Rules by the component's slot, its name and the field."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 
@@ -41,6 +42,24 @@ def contiguous_groups(num_units: int, num_groups: int) -> tuple[tuple[int, ...],
     for group in range(num_groups):
         bounds.append(bounds[-1] + size + (group < larger))
     return tuple(tuple(range(a, b)) for a, b in pairwise(bounds))
+
+
+def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
+    """One group per color of a machine's graph: no two units of a group are joined, given all other groups.
+
+    What a group of joined units cannot hold, the correlation of its pairs, so never has to be held within one.
+
+    Args:
+        prior: The machine; its blocks are the colors.
+
+    Examples:
+        >>> from discrete_vae import GraphBoltzmann
+        >>> color_groups(GraphBoltzmann(4, [[0, 1], [1, 2], [2, 3], [3, 0]]))
+        ((0, 2), (1, 3))
+    """
+    places = [prior.block_place(block) for block in range(len(prior.blocks))]
+    units = range(prior.num_units)
+    return tuple(tuple(units[place] if isinstance(place, slice) else place.tolist()) for place in places)
 
 
 def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

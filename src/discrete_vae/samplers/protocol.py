@@ -50,3 +50,25 @@ class TellsLogPartition(Protocol):
     def log_partition(self) -> LogPartition:
         """Estimate log Z at the machine's present weights; the chains may change by it."""
         ...
+
+
+@runtime_checkable
+class TellsMetrics(Protocol):
+    """A sampler that has something to say in the log of a run."""
+
+    def metrics(self) -> dict[str, float]:
+        """Finite numbers by name."""
+        ...
+
+
+@runtime_checkable
+class UsesSolver(Protocol):
+    """A sampler that asks something outside of the library, which need not be there when a trained model is used."""
+
+    def connect(self) -> None:
+        """Find out whether it can be asked about this machine; training does so before anything is written."""
+        ...
+
+    def local_chains(self) -> Sampler:
+        """Chains of the library's own that start at the last samples."""
+        ...

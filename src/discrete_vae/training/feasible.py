@@ -19,7 +19,10 @@ from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import check_memory, is_allocation_failure
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.posteriors.base import Posterior
+from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
 from discrete_vae.samplers.ladder import start_ladder
+from discrete_vae.samplers.protocol import UsesSolver
 from discrete_vae.samplers.rungs import SETS
 
 # Least bytes. A parameter has its value, its gradient and two moments of Adam, and may have its average.
@@ -41,7 +44,8 @@ def check_feasible(config: ExperimentConfig, dataset: DataSplits) -> None:
 
     Raises:
         InvalidInputError: If a component refuses its settings, the parts do not fit each other, the evaluation asks for
-            more examples than there are, or something needs more memory than there is.
+            more examples than there are, something needs more memory than there is, or a solver that the chains use
+            cannot be asked about the prior.
     """
     num_examples = config.evaluation.num_examples
     if num_examples is not None and num_examples > len(dataset.test):
@@ -50,13 +54,16 @@ def check_feasible(config: ExperimentConfig, dataset: DataSplits) -> None:
             "evaluation.num_examples", rule, num_examples, "Leave it out for all of them."
         )
     # two chains of one unit: what the chains' settings have to obey does not depend on their number
-    instantiate(
+    sampler = instantiate(
         config.training.sampler.model_copy(update={"num_chains": 2}),
         energy=FactorialBernoulli(1),
         seed=config.seed,
     )
     check_chains_memory(config)
     check_model_memory(config)
+    if isinstance(sampler, UsesSolver):
+        prior = instantiate(config.model.prior)
+        instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
 
 
 def check_chains_memory(config: ExperimentConfig) -> None:
@@ -68,7 +75,7 @@ def check_chains_memory(config: ExperimentConfig) -> None:
     units = config.model.prior.num_units
     sampler, hierarchy = config.training.sampler, config.model.hierarchy
     groups = config.model.posterior.groups
-    networks = groups if isinstance(groups, int) else len(groups)
+    networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
     networks += hierarchy.num_layers if isinstance(hierarchy, GaussianHierarchyConfig) else 0
     prior = config.model.prior
     edges = 0
@@ -98,11 +105,11 @@ def _states_per_chain(sampler: SamplerConfig) -> int:
     return 1 + SETS if isinstance(sampler, TrajectoryTemperingConfig) else 1
 
 
-def _even_groups(config: ExperimentConfig) -> Tensor:
+def _even_groups(posterior: Posterior) -> Tensor:
     """Groups of units as large as the posterior's on average; those of a model on the meta device have no values."""
-    groups, units = config.model.posterior.groups, config.model.prior.num_units
-    number = groups if isinstance(groups, int) else len(groups)
-    return torch.arange(units, device="cpu") * number // units
+    assert isinstance(posterior, HierarchicalPosterior)
+    units = posterior.num_units
+    return torch.arange(units, device="cpu") * len(posterior.groups) // units
 
 
 def check_model_memory(config: ExperimentConfig) -> None:
@@ -117,7 +124,7 @@ def check_model_memory(config: ExperimentConfig) -> None:
             model = DiscreteVAE.from_config(config.model)
             gradient = instantiate(
                 config.training.gradient,
-                group_of_unit=_even_groups(config),
+                group_of_unit=_even_groups(model.posterior),
                 num_features=model.posterior.num_features,
             )
     except RuntimeError as error:

@@ -17,7 +17,7 @@ from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.runs.changed_config import ConfigChange, check_config
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.samplers.protocol import Sampler
+from discrete_vae.samplers.protocol import Sampler, UsesSolver
 from discrete_vae.training.state import initial_model, load_chains
 
 
@@ -28,7 +28,8 @@ class LoadedRun(ShowsShapes, ShowsTable):
     Attributes:
         config: The experiment.
         model: In evaluation mode.
-        chains: The persistent chains of training, where the checkpoint left them.
+        chains: The persistent chains of training, where the checkpoint left them; of a run that was trained with a
+            solver, block-Gibbs chains that start there.
         step: Step of the checkpoint.
         changed_config: How config.json has changed since the run was trained; None if it has not.
     """
@@ -79,4 +80,6 @@ def load_run(
         model.to(device)
         chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
         load_chains(chains, saved.tensors)
+    if isinstance(chains, UsesSolver):  # which need not be there
+        chains = chains.local_chains()
     return LoadedRun(config, model.eval(), chains, saved.step, change)

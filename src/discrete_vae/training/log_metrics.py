@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from discrete_vae.config import TrainingConfig
+from discrete_vae.samplers.protocol import TellsMetrics
 from discrete_vae.training.state import TrainingState
 
 
@@ -42,7 +43,7 @@ def missing_lines(
 
 
 def state_metrics(state: TrainingState) -> dict[str, float]:
-    """Metrics of the state: log Z, the step size and, where it has one, beta."""
+    """Metrics of the state: log Z, the step size and, where they have them, beta and the sampler's own."""
     metrics = {
         "log_partition": state.log_partition,
         "log_partition_std_error": state.log_partition_std_error,
@@ -51,6 +52,8 @@ def state_metrics(state: TrainingState) -> dict[str, float]:
     beta = getattr(state.model.smoothing, "beta", None)
     if isinstance(beta, Tensor):
         metrics["beta"] = float(beta.detach())
+    if isinstance(state.chains, TellsMetrics):
+        metrics |= state.chains.metrics()
     return metrics
 
 

@@ -1,0 +1,84 @@
+"""The temperature at which samples of unknown making have most likely been drawn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from discrete_vae.boltzmann.check_machine import check_energy
+from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.checks import check_binary, check_tensor
+
+_LIMIT, _ITERATIONS, _TOLERANCE = 20.0, 60, 1e-9
+
+
+@dataclass(frozen=True)
+class InverseTemperature:
+    """An estimate of the t of samples from p^t, renormalized.
+
+    Attributes:
+        value: t; NaN where the machine gives no state a preference, plus or minus 20 where the samples lie beyond.
+        std_error: Its standard error over samples; infinite in both cases.
+    """
+
+    value: float
+    std_error: float
+
+
+@torch.no_grad()
+def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTemperature:
+    """The t whose conditionals sigmoid(t logit_i) make samples most probable (maximum pseudo-likelihood).
+
+    It looks at each unit given all others, so it is the temperature of single flips: consistent for samples of p^t, and
+    blind to what share of the samples each mode has. Of a sampler that is in equilibrium at no temperature it gives the
+    local one.
+
+    Source: Besag 1975 for the pseudo-likelihood; Raymond, Yarkoni & Andriyash 2016, "Global warming: temperature
+    estimation in annealers", for its use.
+
+    Args:
+        energy: The machine.
+        z: Samples, (sample, unit) in {0,1}; at least 2, independent of each other.
+
+    Returns:
+        t and its standard error, which holds if a model with the wrong shape is fitted too.
+
+    Raises:
+        InvalidInputError: If energy is no machine, or z has another shape or other values.
+
+    Examples:
+        >>> from discrete_vae import RBM, BlockGibbs
+        >>> rbm = RBM(3, 3)
+        >>> with torch.no_grad():
+        ...     _ = rbm.weight.fill_(1.0), rbm.bias.fill_(-1.0)
+        >>> z = BlockGibbs(rbm, 2000, inverse_temperature=0.7, seed=0).step(50)
+        >>> found = fit_inverse_temperature(rbm, z)
+        >>> abs(found.value - 0.7) < 4 * found.std_error, found.std_error < 0.04
+        (True, True)
+    """
+    check_energy(energy)
+    z = check_binary("z", check_tensor("z", z, ("sample", energy.num_units))).double()
+    logits = torch.cat([energy.compute_block_logits(z, block) for block in range(len(energy.blocks))], 1)
+    signs = torch.cat([2 * z[:, energy.block_place(block)] - 1 for block in range(len(energy.blocks))], 1)
+    margins = logits * signs  # of the states that were drawn over their flips, at t = 1
+    if not bool((margins != 0).any()):
+        return InverseTemperature(math.nan, math.inf)
+    low, high, t, curvature = -_LIMIT, _LIMIT, 1.0, 0.0
+    for _ in range(_ITERATIONS):
+        wrong = torch.sigmoid(-t * margins)
+        slope, curvature = (
+            float((margins * wrong).sum()),
+            float((margins.square() * wrong * (1 - wrong)).sum()),
+        )
+        low, high = (t, high) if slope > 0 else (low, t)
+        step = slope / curvature if curvature > 0 else math.inf
+        t, before = (t + step if low < t + step < high else (low + high) / 2), t
+        if abs(t - before) < _TOLERANCE:
+            break
+    if abs(t) > _LIMIT - 1e-3:
+        return InverseTemperature(math.copysign(_LIMIT, t), math.inf)
+    scores = (margins * torch.sigmoid(-t * margins)).sum(1)
+    return InverseTemperature(t, float(scores.square().sum().sqrt()) / curvature)

@@ -1,0 +1,253 @@
+"""dimod samplers as chains: the law after correction, state, what is reported and what is refused."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import RBM, BlockGibbs, GraphBoltzmann
+from discrete_vae.config import DimodSamplerConfig, instantiate
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.samplers.protocol import Sampler, TellsMetrics, UsesSolver
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_frequencies
+from tests.boltzmann.graphs import ODD_CYCLE, randomize
+
+dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
+pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
+
+from discrete_vae.interop.dimod import DimodSampler, register_solver  # noqa: E402
+from tests.interop.dimod.solvers import ExactDraws, Seedless  # noqa: E402
+
+
+def make_machine():
+    return randomize(GraphBoltzmann(5, [*ODD_CYCLE, [0, 2]]), seed=3)
+
+
+def counts_of(z):
+    return torch.bincount((z.long() << torch.arange(z.shape[1])).sum(1), minlength=2 ** z.shape[1])
+
+
+def test_satisfies_the_protocols_and_its_config_builds_it():
+    chains = instantiate(DimodSamplerConfig(num_chains=3), energy=make_machine(), seed=1)
+    assert isinstance(chains, Sampler)
+    assert isinstance(chains, TellsMetrics)
+    assert isinstance(chains, UsesSolver)
+    assert chains.step(5).shape == (3, 5)
+
+
+@pytest.mark.parametrize("c", [0.4, 2.5])
+def test_the_law_is_right_once_the_temperature_is_known(c):
+    machine = make_machine()
+    chains = DimodSampler(machine, 3000, solver=ExactDraws(c), seed=0)
+    exact = enumerate_machine(machine).prob.detach()
+    with pytest.raises(AssertionError):  # planted: the first samples are those of another temperature
+        check_frequencies(counts_of(chains.step(1)), exact)
+    assert chains.sampled_at == pytest.approx(c, rel=0.1)
+    for _ in range(7):
+        chains.step(1)
+    assert chains.solver_inverse_temperature == pytest.approx(c, rel=0.04)
+    check_frequencies(counts_of(chains.step(1)), exact, alpha=1e-6)
+
+
+def test_without_correction_the_temperature_is_measured_alone():
+    chains = DimodSampler(make_machine(), 3000, solver=ExactDraws(0.4), correct_temperature=False)
+    for _ in range(3):
+        chains.step(1)
+    assert chains.solver_inverse_temperature == 1
+    assert chains.metrics() == {
+        "solver_inverse_temperature": 1.0,
+        "sampled_at_inverse_temperature": pytest.approx(0.4, rel=0.1),
+    }
+
+
+def test_sweeps_after_the_solver_lead_to_the_law():
+    machine = make_machine()
+    chains = DimodSampler(
+        machine, 4000, solver=ExactDraws(0.2), correct_temperature=False, num_gibbs_sweeps=30, seed=0
+    )
+    check_frequencies(counts_of(chains.step(1)), enumerate_machine(machine).prob.detach())
+
+
+def test_weights_of_zero_tell_no_temperature():
+    chains = DimodSampler(GraphBoltzmann(5, ODD_CYCLE), 100, solver=ExactDraws(0.4))
+    chains.step(1)
+    assert chains.solver_inverse_temperature == 1
+    assert "sampled_at_inverse_temperature" not in chains.metrics()
+
+
+def test_changed_weights_are_seen_and_samples_are_copies():
+    rbm = randomize(RBM(3, 2))
+    chains = DimodSampler(rbm, 50, solver=ExactDraws(), correct_temperature=False)
+    z = chains.step(1)
+    z.fill_(7)
+    chains.z.fill_(7)
+    assert int(chains.z.max()) == 1
+    with torch.no_grad():
+        rbm.bias.fill_(100.0)
+    assert bool((chains.step(1) == 1).all())
+    with torch.no_grad():
+        rbm.bias.fill_(-100.0)
+    assert bool((chains.z == 1).all())  # of before
+    assert bool((chains.step(1) == 0).all())
+
+
+def test_reads_beyond_the_solvers_limit_come_in_parts():
+    solver = ExactDraws(most_reads=40)
+    z = DimodSampler(make_machine(), 100, solver=solver, seed=0).step(1)
+    assert z.shape == (100, 5)
+    assert [reads for reads, _, _ in solver.calls] == [40, 40, 20]
+    assert len({seed for _, seed, _ in solver.calls}) == 3
+
+
+def test_steps_have_seeds_of_their_own_and_repeat():
+    one, two = (DimodSampler(make_machine(), 20, solver=ExactDraws(), seed=5) for _ in range(2))
+    first, second = one.step(1), one.step(1)
+    assert not torch.equal(first, second)
+    assert torch.equal(two.step(1), first)
+
+
+class TestState:
+    @pytest.mark.parametrize("solver", ["simulated-annealing", "exact"])
+    def test_going_on_is_bit_for_bit(self, solver):
+        def fresh(seed=9):
+            made = ExactDraws(0.5) if solver == "exact" else solver
+            return DimodSampler(make_machine(), 30, solver=made, seed=seed, num_gibbs_sweeps=1)
+
+        chains = fresh()
+        chains.step(3)
+        state, before = chains.state_dict(), chains.z
+        wanted = [chains.step(3) for _ in range(2)]
+        other = fresh(seed=0)
+        other.load_state_dict(state)
+        assert torch.equal(other.z, before)
+        assert all(torch.equal(other.step(3), z) for z in wanted)
+        assert other.solver_inverse_temperature == chains.solver_inverse_temperature
+
+    def test_a_solver_without_a_seed_says_that_runs_do_not_repeat(self):
+        chains = DimodSampler(make_machine(), 30, solver=Seedless())
+        with pytest.warns(
+            UserWarning, match="takes no seed: a run that is resumed goes on with other samples"
+        ):
+            chains.step(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            chains.step(1)  # once is enough
+
+    def test_a_damaged_state_is_refused(self):
+        chains = DimodSampler(make_machine(), 30)
+        state = chains.state_dict()
+        state["temperature"] = torch.tensor([np.nan, 1.0], dtype=torch.float64)
+        with pytest.raises(
+            InvalidInputError, match=r"state\['temperature'\] must be a logarithm and a variance"
+        ):
+            chains.load_state_dict(state)
+
+    def test_copies_open_the_solver_anew(self):
+        chains = DimodSampler(make_machine(), 10, seed=2)
+        chains.step(2)
+        for twin in (copy.deepcopy(chains), pickle.loads(pickle.dumps(chains))):
+            state = copy.deepcopy(chains.state_dict())
+            assert torch.equal(twin.step(2), DimodSampler.step(_loaded(state), 2))
+
+    def test_chains_of_ones_own_start_where_it_stands(self):
+        chains = DimodSampler(make_machine(), 10, solver=ExactDraws())
+        z = chains.step(1)
+        local = chains.local_chains()
+        assert isinstance(local, BlockGibbs)
+        assert torch.equal(local.z, z)
+
+
+def _loaded(state):
+    chains = DimodSampler(make_machine(), 10)
+    chains.load_state_dict(state)
+    return chains
+
+
+def test_broken_chains_are_reported():
+    chains = DimodSampler(make_machine(), 30, solver=ExactDraws(breaks=0.25))
+    with pytest.warns(UserWarning, match="25% of the chains of qubits are broken"):
+        chains.step(1)
+    assert chains.metrics()["chain_break_fraction"] == 0.25
+    quiet = DimodSampler(make_machine(), 30, solver=ExactDraws(breaks=0.02))
+    quiet.step(1)
+    assert quiet.metrics()["chain_break_fraction"] == pytest.approx(0.02)
+
+
+def test_a_reversed_sign_is_reported():
+    chains = DimodSampler(make_machine(), 500, solver=ExactDraws(sign=-1.0))
+    with pytest.warns(UserWarning, match="prefer high energies"):
+        chains.step(1)
+    assert chains.solver_inverse_temperature == 1
+
+
+NODES = (3, 10, 11, 20, 21)
+RING = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]]
+EDGES = tuple((NODES[a], NODES[b]) for a, b in RING)
+
+
+class TestGraphOfTheSolver:
+    def solver(self, edges=EDGES, nodes=NODES):
+        return dimod.StructureComposite(ExactDraws(), list(nodes), list(edges))
+
+    def test_a_native_machine_is_not_embedded(self):
+        machine = randomize(GraphBoltzmann(5, RING, nodes=NODES))
+        solver = self.solver()
+        chains = DimodSampler(machine, 2000, solver=solver, correct_temperature=False, seed=0)
+        check_frequencies(counts_of(chains.step(1)), enumerate_machine(machine).prob.detach())
+        assert list(solver.child.calls[0][2]) == list(NODES)  # each unit is its own qubit
+
+    def test_what_it_lacks_is_counted(self):
+        machine = GraphBoltzmann(5, RING, nodes=NODES)
+        for solver, what in (
+            (self.solver(EDGES[1:]), r"0 units and 1 pairs that it lacks, first edge \(3, 10\)"),
+            (self.solver(EDGES[2:]), "0 units and 2 pairs"),
+        ):
+            with pytest.raises(InvalidInputError, match=what):
+                DimodSampler(machine, 10, solver=solver).connect()
+        loner = GraphBoltzmann(2, [], nodes=[3, 5])
+        with pytest.raises(InvalidInputError, match="1 units and 0 pairs that it lacks, first node 5"):
+            DimodSampler(loner, 10, solver=self.solver()).connect()
+
+
+class Lists(ExactDraws):
+    def sample(self, bqm, *, num_reads, seed):
+        return super().sample(bqm, num_reads=num_reads + 1, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"solver": "anneal"}, "solver must be one of 'simulated-annealing', 'qpu'"),
+        ({"solver": 3}, "solver must be a dimod.Sampler; received a int"),
+        ({"solver": dimod.ExactSolver()}, r"parameters\['num_reads'\] must be known to ExactSolver"),
+        (
+            {"parameters": {"annealing_time": 5}},
+            r"parameters\['annealing_time'\] must be known to simulated-annealing",
+        ),
+        (
+            {"parameters": {"num_reads": 5}},
+            r"parameters\['num_reads'\] must be left out; received 5. It follows from",
+        ),
+        ({"solver": Lists()}, "samples of Lists must be 10 reads; received 11 reads"),
+        ({"solver": "qpu"}, "the library dwave.system must be installed"),
+    ],
+)
+def test_what_does_not_fit_is_named(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        DimodSampler(make_machine(), 10, **settings).step(1)
+
+
+def test_numbers_are_checked_at_once():
+    with pytest.raises(InvalidInputError, match="num_gibbs_sweeps must be a positive integer"):
+        DimodSampler(make_machine(), 10, num_gibbs_sweeps=-1)
+    with pytest.raises(InvalidInputError, match="num_chains must be a positive integer"):
+        DimodSampler(make_machine(), 0)
+
+
+def test_a_registered_solver_has_a_name():
+    register_solver("exact", ExactDraws)
+    assert DimodSampler(make_machine(), 10, solver="exact").step(1).shape == (10, 5)

@@ -1,0 +1,231 @@
+"""Priors on solvers with gaps: places, what is fitted, what it costs against enumeration, and lost units drawn."""
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import RBM, GraphBoltzmann
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_frequencies
+from tests.boltzmann.graphs import randomize
+
+pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
+graphs = pytest.importorskip("dwave.graphs", reason="dwave-graphs is not installed (extra dwave)")
+
+from discrete_vae.interop.dimod import places, remap, solver_graph  # noqa: E402
+from discrete_vae.interop.dimod.divergence import estimate_divergence  # noqa: E402
+from discrete_vae.interop.dimod.placing import losses  # noqa: E402
+
+EDGES = [[0, 1], [1, 2], [2, 3], [3, 0], [0, 4], [1, 4], [2, 5], [4, 5], [6, 5], [6, 7], [7, 1], [2, 0]]
+NODES = tuple(range(20, 28))
+
+
+def make_machine(scale=0.8):
+    return randomize(GraphBoltzmann(8, EDGES, nodes=NODES), seed=2, scale=scale)
+
+
+def exact_samples(machine, count, seed=0):
+    law = enumerate_machine(machine)
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.multinomial(law.prob.detach(), count, replacement=True, generator=generator)
+    return law.states[chosen].float()
+
+
+def marginal(machine, units):
+    """p of some units, by enumeration, states numbered as in `all_states`."""
+    law = enumerate_machine(machine)
+    cells = (law.states[:, list(units)].long() << torch.arange(len(units))).sum(1)
+    return torch.zeros(2 ** len(units), dtype=torch.float64).index_add(0, cells, law.prob.detach())
+
+
+def exact_kl(machine, found, other=None):
+    p = marginal(machine, found.units)
+    q = enumerate_machine(found.energy if other is None else other).prob.detach()
+    return float((p * (p / q).log()).sum())
+
+
+def without(nodes=(), edges=()):
+    """The graph of the machine with some units and pairs gone, as a solver's."""
+    left = [20 + unit for unit in range(8) if unit not in nodes]
+    kept = [pair for pair in EDGES if pair not in list(edges) and not set(pair) & set(nodes)]
+    return left, [(20 + a, 20 + b) for a, b in kept]
+
+
+CASES = {
+    "a unit": ((4,), ()),
+    "two that are joined": ((4, 5), ()),
+    "a coupler": ((), ([1, 2],)),
+    "both": ((6,), ([2, 0], [3, 0])),
+}
+
+
+@pytest.mark.parametrize(("nodes", "edges"), CASES.values(), ids=CASES)
+def test_the_divergence_is_that_of_enumeration(nodes, edges):
+    machine = make_machine()
+    found = remap(machine, *without(nodes, edges), z=exact_samples(machine, 8000))
+    exact = exact_kl(machine, found)
+    assert abs(found.divergence.kl - exact) < 5 * found.divergence.std_error + 1e-6
+    shift = (enumerate_machine(found.energy).log_partition - enumerate_machine(machine).log_partition).item()
+    assert found.divergence.log_partition_shift == pytest.approx(shift, abs=0.05)
+    plain = GraphBoltzmann(len(found.units), found.energy.edges)
+    with torch.no_grad():
+        pairs = machine.edges.tolist()
+        kept = [pairs.index([found.units[a], found.units[b]]) for a, b in found.energy.edges.tolist()]
+        plain.weight.copy_(machine.weight[kept])
+        plain.bias.copy_(machine.bias[list(found.units)])
+    dropped = exact_kl(machine, found, plain)
+    assert abs(found.dropped.kl - dropped) < 5 * found.dropped.std_error + 1e-6
+    assert exact < 0.5 * dropped  # what the fit is for
+    assert found.lost_units == nodes
+    assert len(found.lost_pairs) == len(EDGES) - len(found.energy.edges)
+
+
+def test_a_unit_with_one_neighbor_costs_nothing():
+    machine = randomize(GraphBoltzmann(3, [[0, 1], [1, 2]], nodes=[5, 6, 7]), seed=1)
+    with torch.no_grad():
+        machine.weight[1] = 3.0
+    found = remap(machine, [5, 6], [(5, 6)], z=exact_samples(machine, 2000))
+    assert exact_kl(machine, found) < 1e-8
+    assert found.divergence.kl == pytest.approx(0, abs=1e-5)
+    assert found.dropped.kl > 1e-3
+
+
+def test_without_gaps_nothing_changes():
+    machine = make_machine()
+    found = remap(machine, *without())
+    assert torch.equal(found.energy.weight, machine.weight)
+    assert torch.equal(found.energy.bias, machine.bias)
+    assert (found.divergence.kl, found.lost_units, found.lost_pairs) == (0.0, (), ())
+    z = exact_samples(machine, 10)
+    assert torch.equal(found.complete(z), z)
+
+
+@pytest.mark.parametrize("nodes", [(4,), (4, 5), (0, 6)])
+def test_lost_units_are_drawn_from_their_conditional(nodes):
+    machine = make_machine()
+    found = remap(machine, *without(nodes), z=exact_samples(machine, 2000))
+    z = exact_samples(machine, 20_000, seed=1)
+    full = found.complete(z[:, list(found.units)], seed=3)
+    assert torch.equal(full[:, list(found.units)], z[:, list(found.units)])
+
+    def check(states):
+        cells = (states.long() << torch.arange(8)).sum(1)
+        check_frequencies(torch.bincount(cells, minlength=256), enumerate_machine(machine).prob.detach())
+
+    check(full)
+    full[:, list(nodes)] = exact_samples(machine, 20_000, seed=2)[:, list(nodes)]
+    with pytest.raises(AssertionError):  # planted: drawn without their neighbors
+        check(full)
+
+
+def two_clusters(strength):
+    """Two triples of spins that agree, joined by one pair: two modes, of which a cut makes four."""
+    pairs = [[0, 1], [1, 2], [0, 2], [3, 4], [4, 5], [3, 5], [2, 3]]
+    return GraphBoltzmann.from_ising(6, pairs, [strength] * 7, [0.0] * 6)
+
+
+def test_modes_that_only_the_remapped_prior_has_are_counted():
+    machine = two_clusters(1.5)
+    found = remap(machine, range(6), machine.edges.tolist()[:-1], z=exact_samples(machine, 4000))
+    exact = exact_kl(machine, found)
+    assert exact > 0.4
+    assert abs(found.divergence.kl - exact) < 5 * found.divergence.std_error
+    # planted: by some of the prior's own samples alone, none of which has the new modes
+    z = exact_samples(machine, 100)
+    z = z[z[:, 2] == z[:, 3]]
+    d = (found.energy.energy(z) - machine.energy(z)).detach()
+    assert float(d.mean() + (-d).exp().mean().log()) < 0.7 * exact
+
+
+def test_laws_that_hardly_overlap_are_reported():
+    ones, zeros = torch.ones(100, 2), torch.zeros(100, 2)
+    with pytest.warns(UserWarning, match=r"hardly overlaps with the original.*about 20\.0 nats"):
+        estimate_divergence(lambda z: 20 * z.sum(1).double() - 20, ones, zeros)
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(("family", "num_units"), [("chimera", 32), ("pegasus", 40), ("zephyr", 48)])
+    def test_symmetries_keep_every_pair(self, family, num_units):
+        machine = randomize(GraphBoltzmann(num_units, family))
+        theirs = getattr(graphs, f"{family}_graph")(2 - (family == "zephyr"))
+        found = places(machine, num_symmetries=20)
+        assert found.shape == (21, num_units)
+        assert found[0].tolist() == list(machine.nodes)
+        assert len(np.unique(found, axis=0)) > 15
+        assert not losses(machine, found, theirs.nodes, theirs.edges).any()
+
+    @pytest.mark.parametrize(("family", "num_units"), [("chimera", 8), ("pegasus", 40), ("zephyr", 48)])
+    def test_shifts_lie_on_the_larger_lattice(self, family, num_units):
+        machine = randomize(GraphBoltzmann(num_units, family))
+        theirs = getattr(graphs, f"{family}_graph")(3)
+        found = places(machine, lattice=(family, 3), num_symmetries=2)[1:]
+        assert len({frozenset(place) for place in found.tolist()}) > 3
+        assert not losses(machine, found, theirs.nodes, theirs.edges).any()
+
+    def test_a_gap_is_gone_around(self):
+        machine = randomize(GraphBoltzmann(48, "zephyr"))
+        whole = graphs.zephyr_graph(3)
+        whole.remove_nodes_from([24, 30, 100])
+        candidates = places(machine, lattice=("zephyr", 3), num_symmetries=3)
+        found = remap(machine, whole.nodes, whole.edges, candidates=candidates)
+        assert found.lost_pairs == ()
+        assert found.divergence.kl == 0
+        assert set(found.energy.nodes) <= set(whole.nodes)
+        assert all(
+            whole.has_edge(found.energy.nodes[a], found.energy.nodes[b])
+            for a, b in found.energy.edges.tolist()
+        )
+
+    def test_a_broken_coupler_is_laid_under_a_weak_pair(self):
+        machine = randomize(GraphBoltzmann(8, "chimera"))
+        cell = graphs.chimera_graph(1)
+        cell.remove_edge(0, 4)
+        found = remap(
+            machine,
+            cell.nodes,
+            cell.edges,
+            candidates=places(machine, num_symmetries=500),
+            z=exact_samples(machine, 500),
+        )
+        (lost,) = found.lost_pairs
+        weakest = int(machine.weight.abs().argmin())
+        assert list(lost) == machine.edges[weakest].tolist()
+
+    @pytest.mark.parametrize(
+        ("lattice", "message"),
+        [
+            (("cube", 3), "lattice must be a family and a size"),
+            (("zephyr", 3), "lattice must be a family"),
+            (("chimera", 1), "smaller than the graph's 2"),
+        ],
+    )
+    def test_a_lattice_that_does_not_fit(self, lattice, message):
+        with pytest.raises(InvalidInputError, match=message):
+            places(GraphBoltzmann(32, "chimera"), lattice=lattice)
+
+    def test_of_another_graph(self):
+        with pytest.raises(InvalidInputError, match="for another graph"):
+            places(GraphBoltzmann(8, [[0, 1]]), lattice=("chimera", 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: remap(RBM(2, 2), [0], []), "energy must be a GraphBoltzmann; received a RBM"),
+        (lambda: remap(make_machine(), [0], []), "nodes must hold a node of the prior"),
+        (
+            lambda: remap(make_machine(), [20], [], candidates=np.zeros((1, 3), int)),
+            "candidates must be integers",
+        ),
+        (lambda: remap(make_machine(), [20], [], z=torch.zeros(10, 8)), "z must have at least 100 samples"),
+        (
+            lambda: remap(randomize(GraphBoltzmann(14, "complete")), [0], []),
+            "nodes must leave no more than 12 lost units joined to each other; received 13 of them",
+        ),
+        (lambda: solver_graph(3), "solver must have a graph whose nodes are whole numbers; received a int"),
+    ],
+)
+def test_what_does_not_fit_is_named(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call()

@@ -1,0 +1,127 @@
+"""Our chains as dimod samplers: dimod's own tests, and the law against enumeration."""
+
+import unittest
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.testing.goodness_of_fit import check_frequencies
+
+dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
+checks = pytest.importorskip("dimod.testing", reason="dimod is not installed (extra dwave)")
+
+from discrete_vae.interop.dimod import BlockGibbsSampler, ParallelTemperingSampler  # noqa: E402
+
+SAMPLERS = [BlockGibbsSampler, ParallelTemperingSampler]
+TRIANGLE = ({"a": 0.4, 5: -0.3, "c": 0.1}, {("a", 5): 0.7, (5, "c"): -0.5, ("a", "c"): 0.6})
+SQUARE = ({0: 0.3, 1: -0.2, 2: 0.5, 3: 0.1}, {(0, 2): 0.8, (1, 2): -0.6, (1, 3): 0.4, (0, 3): -0.9})
+
+
+@checks.load_sampler_bqm_tests(BlockGibbsSampler)
+class TestBlockGibbsSampler(unittest.TestCase):
+    def test_interface(self):
+        checks.assert_sampler_api(BlockGibbsSampler())
+
+
+@checks.load_sampler_bqm_tests(ParallelTemperingSampler)
+class TestParallelTemperingSampler(unittest.TestCase):
+    def test_interface(self):
+        checks.assert_sampler_api(ParallelTemperingSampler())
+
+
+def frequencies(bqm, found, inverse_temperature):
+    """Counts of all states, and their exact probabilities."""
+    labels = list(found.variables)
+    states = (
+        np.array(np.meshgrid(*[sorted(bqm.vartype.value)] * len(labels), indexing="ij"))
+        .reshape(len(labels), -1)
+        .T
+    )
+    exact = torch.from_numpy(-inverse_temperature * bqm.energies((states.astype(np.int8), labels))).softmax(0)
+    codes = {tuple(row): index for index, row in enumerate(states.tolist())}
+    cells = torch.tensor([codes[tuple(row)] for row in found.record.sample.tolist()])
+    return torch.bincount(cells, minlength=len(states)), exact
+
+
+@pytest.mark.parametrize("make", SAMPLERS)
+@pytest.mark.parametrize("vartype", ["SPIN", "BINARY"])
+@pytest.mark.parametrize("model", [TRIANGLE, SQUARE], ids=["triangle", "two sides"])
+def test_the_law_is_that_of_the_temperature(make, vartype, model):
+    bqm = dimod.BinaryQuadraticModel(*model, 2.0, vartype)
+    found = make().sample(bqm, num_reads=4000, num_sweeps=40, inverse_temperature=1.5, seed=3)
+    check_frequencies(*frequencies(bqm, found, 1.5))
+    checks.assert_sampleset_energies(found.slice(20), bqm)
+    with pytest.raises(AssertionError):  # planted: the temperature left out
+        check_frequencies(*frequencies(bqm, found, 1.0))
+
+
+def test_spins_and_bits_have_one_law():
+    spins = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN")
+    settings = {"num_reads": 50, "num_sweeps": 5, "seed": 1}
+    bits = BlockGibbsSampler().sample(spins.change_vartype("BINARY", inplace=False), **settings)
+    found = BlockGibbsSampler().sample(spins, **settings)
+    assert np.array_equal(found.record.sample, 2 * bits.record.sample - 1)
+    assert found.record.energy == pytest.approx(bits.record.energy)
+
+
+def test_tempering_finds_both_modes_where_one_temperature_stays():
+    ring = dimod.BinaryQuadraticModel({}, {(i, (i + 1) % 6): -4.0 for i in range(6)}, 0.0, "SPIN")
+    start = dict.fromkeys(range(6), 1)
+    settings = {
+        "num_reads": 200,
+        "num_sweeps": 100,
+        "seed": 0,
+        "initial_states": start,
+        "initial_states_generator": "tile",
+    }
+    assert BlockGibbsSampler().sample(ring, **settings).record.sample.mean() > 0.9
+    assert abs(ParallelTemperingSampler().sample(ring, **settings).record.sample.mean()) < 0.4
+
+
+@pytest.mark.parametrize("make", SAMPLERS)
+class TestParameters:
+    def test_one_seed_repeats_everything(self, make):
+        bqm = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN")
+        first, again, other = (
+            make().sample(bqm, num_reads=30, num_sweeps=4, seed=seed).record.sample
+            for seed in (2**63, 2**63, 7)
+        )
+        assert np.array_equal(first, again)
+        assert not np.array_equal(first, other)
+
+    def test_without_a_seed_each_call_draws_anew(self, make):
+        bqm = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN")
+        first, other = (make().sample(bqm, num_reads=30, num_sweeps=4).record.sample for _ in range(2))
+        assert not np.array_equal(first, other)
+
+    def test_initial_states_count_the_reads_and_are_left_alone(self, make):
+        bqm = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN")
+        start = np.ones((6, 3), np.int8)
+        found = make().sample(bqm, initial_states=(start, ["c", "a", 5]), num_sweeps=1, seed=0)
+        assert len(found) == 6
+        assert (start == 1).all()
+
+    def test_wrong_numbers_are_named(self, make):
+        bqm = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN")
+        for name, value in {
+            "num_reads": 0,
+            "num_sweeps": 0,
+            "seed": -1,
+            "inverse_temperature": "cold",
+        }.items():
+            with pytest.raises(InvalidInputError, match=name if name != "seed" else "seed|key"):
+                make().sample(bqm, **{name: value})
+        with pytest.raises(ValueError, match="mismatch between variables"):
+            make().sample(bqm, initial_states={"a": 1})
+        with pytest.raises(TypeError, match="annealing_time"):
+            make().sample(bqm, annealing_time=20)
+
+
+def test_a_ladder_of_ones_own():
+    bqm = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN")
+    found = ParallelTemperingSampler().sample(
+        bqm, num_reads=4000, num_sweeps=30, inverse_temperatures=(0.2, 1.0), seed=0
+    )
+    check_frequencies(*frequencies(bqm, found, 1.0))
