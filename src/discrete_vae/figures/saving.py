@@ -50,7 +50,7 @@ def check_picture_path(path: str | Path) -> Path:
             "path",
             f"must end in one of {', '.join(_METADATA)}",
             repr(str(path)),
-            f"Did you mean {Path(path).with_suffix('.png')}?",
+            f"Did you mean {file.with_suffix('.png') if file.name else file / 'picture.png'}?",
         )
     if not file.parent.is_dir():
         raise InvalidInputError(
