@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import SupportsFloat
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.importance.compiled_draws import compiled_draws
-from discrete_vae.importance.draws import Draws, draw
+from discrete_vae.importance.draws import Draws, draw, joined
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
 from discrete_vae.log_partition.surrogate import gradient_and_value
 from discrete_vae.nets.eval_mode import eval_mode
@@ -20,6 +21,7 @@ from discrete_vae.nets.folded_mlp import folded_networks
 from discrete_vae.noise import draw_key, generator_of
 from discrete_vae.objectives.importance import LogLikelihood, importance_weighted
 from discrete_vae.recognition import RecognitionModel
+from discrete_vae.records import ShowsShapes
 
 
 class ImportanceSampledModel(RecognitionModel):
@@ -93,6 +95,19 @@ class ImportanceSampledModel(RecognitionModel):
             yield Weigher(self, torch.as_tensor(log_z))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightedDraws(ShowsShapes):
+    """Draws of the latents, by what the decoder makes of them.
+
+    Attributes:
+        log_weights: log p(x, z, h | zeta) - log q(z, h | zeta, .), (sample, example), float64, nats.
+        parameters: What the decoder makes of each draw, (sample, example, *parameter_shape).
+    """
+
+    log_weights: Tensor
+    parameters: Tensor
+
+
 class Weigher:
     """Importance weights of a model in evaluation mode with folded networks.
 
@@ -142,45 +157,63 @@ class Weigher:
         model = self._model
         x, observed = model._open(x, observed, exact=True)
         features = model.read(x, observed)
-        if self._compiled is not None:
-            keys = [draw_key(generator) for _ in range(len(x))] if keys is None else keys
-            chunks = [
-                self._weighted(x, observed, self._compiled(features, keys, first, count))
-                for first, count in _chunks(num_samples, chunk_size)
-            ]
-            found = torch.cat(chunks)
-        elif keys is None:
-            found = self._by_modules(x, observed, features, num_samples, chunk_size, generator)
-        else:
-            columns = []
-            for row, key in enumerate(keys):
-                one, own = slice(row, row + 1), generator_of(key, device=x.device)
-                seen = None if observed is None else observed[one]
-                columns.append(self._by_modules(x[one], seen, features[one], num_samples, chunk_size, own))
-            found = torch.cat(columns, 1)
-        return model._finite("the model's log weights", found)
+        chunks = self.draws(
+            features, x, observed, num_samples, chunk_size, keys=keys, generator=generator
+        )
+        return torch.cat([chunk.log_weights for chunk in chunks])
 
-    def _by_modules(
+    def draws(
         self,
+        features: Tensor,
         x: Tensor,
         observed: Tensor | None,
-        features: Tensor,
         num_samples: int,
         chunk_size: int,
-        generator: torch.Generator | None,
-    ) -> Tensor:
-        model, chunks = self._model, []
-        for _, count in _chunks(num_samples, chunk_size):
-            drawn = draw(model.posterior, model.hierarchy, features, count, generator=generator)
-            chunks.append(self._weighted(x, observed, drawn))
-        return torch.cat(chunks)
+        *,
+        keys: Sequence[int] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Iterator[WeightedDraws]:
+        """Draws from q(. | features), weighted for p(. | x); what the posterior reads need not be of x itself.
 
-    def _weighted(self, x: Tensor, observed: Tensor | None, drawn: Draws) -> Tensor:
+        Args:
+            features: What the posterior reads, (example, feature), from `RecognitionModel.read`.
+            x: (example, *event), checked; what an unobserved entry holds does not matter.
+            observed: As `Likelihood.observed_mask` gives it.
+            num_samples: As in `log_weights`.
+            chunk_size: As in `log_weights`.
+            keys: As in `log_weights`.
+            generator: As in `log_weights`.
+
+        Yields:
+            The draws, at most chunk_size per example.
+
+        Raises:
+            InvalidInputError: If a weight is not finite.
+        """
+        model = self._model
+        if self._compiled is not None:
+            keys = [draw_key(generator) for _ in range(len(x))] if keys is None else keys
+            for first, count in _chunks(num_samples, chunk_size):
+                yield self._weighted(x, observed, self._compiled(features, keys, first, count))
+            return
+        sources = None if keys is None else [generator_of(key, device=x.device) for key in keys]
+        for _, count in _chunks(num_samples, chunk_size):
+            if sources is None:
+                drawn = draw(model.posterior, model.hierarchy, features, count, generator=generator)
+            else:
+                drawn = joined(
+                    draw(model.posterior, model.hierarchy, features[row : row + 1], count, generator=own)
+                    for row, own in enumerate(sources)
+                )
+            yield self._weighted(x, observed, drawn)
+
+    def _weighted(self, x: Tensor, observed: Tensor | None, drawn: Draws) -> WeightedDraws:
         model = self._model
         log_prior = -model.prior.compute_energy(drawn.z).double() - self._log_partition
         parameters = model.parameters_of(drawn.decoder_input)
         log_joint = model.likelihood.log_prob(parameters, x, observed).double() + log_prior
-        return log_joint - drawn.log_ratio
+        log_weights = model._finite("the model's log weights", log_joint - drawn.log_ratio)
+        return WeightedDraws(log_weights, parameters)
 
 
 def _chunks(num_samples: int, chunk_size: int) -> Iterator[tuple[int, int]]:

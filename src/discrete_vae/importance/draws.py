@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -47,3 +48,13 @@ def draw(
     sample = posterior.rsample(features, num_samples=num_samples, generator=generator)
     below = hierarchy.rsample(features, sample.zeta, generator=generator)
     return Draws(sample.z, sample.log_prob() - below.log_ratio(), below.decoder_input)
+
+
+def joined(parts: Iterable[Draws]) -> Draws:
+    """Draws of several examples beside each other.
+
+    Args:
+        parts: With as many samples each.
+    """
+    columns = zip(*((part.z, part.log_ratio, part.decoder_input) for part in parts), strict=True)
+    return Draws(*(torch.cat(column, 1) for column in columns))

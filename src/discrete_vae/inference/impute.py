@@ -1,0 +1,288 @@
+"""Gaps in examples filled by a trained model."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.domains import BINARY
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.memory import samples_in_memory
+from discrete_vae.importance_sampling import Weigher
+from discrete_vae.inference.batches import Report, in_batches
+from discrete_vae.inference.conditional_draws import GappedRow, Proposals
+from discrete_vae.inference.iterated_resampling import IteratedResampling
+from discrete_vae.inference.resampled import Resampled
+from discrete_vae.inference.weighted_moments import WeightedMoments
+from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.categorical import CategoricalLikelihood
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.noise import key_to_seed
+from discrete_vae.reading import open_batch
+from discrete_vae.records import ShowsShapes
+
+Method: TypeAlias = Literal["importance", "chains"]
+Filling: TypeAlias = Literal["mean", "mode"]
+_STREAM, _PICKS, _VALUES = 0x696D70, 10, 11
+_MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
+_FEWEST_CHAINS, _FEW = 4, 10.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Imputed(ShowsShapes):
+    """Examples with their gaps filled.
+
+    Attributes:
+        filled: (example, *event); observed entries as they were.
+        std_error: Monte-Carlo standard error of what stands in the gaps, (example, *event): of the mean, or of the
+            probability of the mode. 0 where an entry was observed. Too small where effective_samples is.
+        effective_samples: (example,): (sum w)^2 / sum w^2 of the importance weights; of chains, how many different
+            states they passed through. NaN for an example without gaps.
+        draws: Draws of the whole example given its observed entries, (example, draw, *event); None if none were wanted.
+    """
+
+    filled: np.ndarray
+    std_error: np.ndarray
+    effective_samples: np.ndarray
+    draws: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class ImputationSettings:
+    """How gaps are filled.
+
+    Attributes:
+        method: "importance" weighs draws of the latents, and is exact as num_samples grows; "chains" moves chains by
+            iterated importance resampling, and is exact as num_steps grows.
+        filling: "mean", E[x | observed entries], for bits a probability; "mode", the most probable value, for bits and
+            codes alone. None is the mode for codes, which have no useful mean, and the mean for all others.
+        num_draws: Draws of each example besides, from p(x | observed entries).
+        num_samples: Draws of the latents per example, those of all rounds together. Chains start after them.
+        num_rounds: Rounds in which proposals learn from earlier draws, see `conditional_draws.Proposals`.
+        num_fills: Ways in which a round's proposals read the gaps.
+        num_steps: Steps of the chains; the first fifth is left out of means.
+        num_candidates: Candidates per step, at least 2.
+    """
+
+    method: Method = "importance"
+    filling: Filling | None = None
+    num_draws: int = 0
+    num_samples: int = 1000
+    num_rounds: int = 10
+    num_fills: int = 5
+    num_steps: int = 100
+    num_candidates: int = 20
+
+    def __post_init__(self) -> None:
+        for name, words in (("method", get_args(Method)), ("filling", (None, *get_args(Filling)))):
+            if getattr(self, name) not in words:
+                rule = f"must be one of {', '.join(map(str, words))}"
+                raise InvalidInputError(
+                    name, rule, repr(getattr(self, name))[:80], "Leave it out for the default."
+                )
+        for name in ("num_samples", "num_rounds", "num_fills", "num_steps", "num_candidates"):
+            check_positive_int(name, getattr(self, name))
+        if self.num_draws != 0:
+            check_positive_int("num_draws", self.num_draws)
+        if self.num_candidates < 2:
+            raise InvalidInputError("num_candidates", "must be at least 2", self.num_candidates, "Give 20.")
+        if self.num_rounds > self.num_samples:
+            rule, repair = f"must be at most num_samples, {self.num_samples}", "Give more samples."
+            raise InvalidInputError("num_rounds", rule, self.num_rounds, repair)
+
+
+@torch.no_grad()
+def impute(
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    observed: Tensor | None = None,
+    settings: ImputationSettings | None = None,
+    seed: int = 0,
+    numbers: Sequence[int] | np.ndarray | None = None,
+    report: Report | None = None,
+) -> Imputed:
+    """Fill gaps by p(x_gaps | x_observed), latents integrated out.
+
+    With latents l = (z, zeta, h) this is the mean over p(l | x_observed) of p(x_gaps | l), since features are
+    independent given l. The model may have been trained on examples without gaps: the likelihood sums over what is
+    observed whatever the posterior has learned, and weights make up for what the posterior makes of gaps.
+
+    Source: Rolfe 2017, section results (importance weights); Mattei & Frellsen 2019, "MIWAE" (imputation by them).
+
+    Args:
+        model: The model.
+        x: (example, *event) or (example, feature), draws of the likelihood; NaN marks a gap.
+        observed: Bool, of x's shape, False in gaps, whatever x holds there. None: entries that are not NaN.
+        settings: How; None takes the defaults.
+        seed: Seed of the noise, from 0 to 2^64 - 1.
+        numbers: Numbers of the examples, which key the noise: what fills an example does not depend on the others.
+            None means from 0.
+        report: Called after each example with the number done.
+
+    Returns:
+        The examples with their gaps filled.
+
+    Raises:
+        InvalidInputError: If x is no draw of the likelihood or has another shape, the likelihood has no such filling,
+            or a weight of the model is not finite.
+
+    Warns:
+        UserWarning: If the effective samples of an example are few.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=3, prior=RBMConfig(num_left=1, num_right=1)))
+        >>> impute(model, torch.tensor([[1.0, torch.nan, 0.0]])).filled.shape
+        (1, 3)
+    """
+    settings = ImputationSettings() if settings is None else settings
+    likelihood = model.likelihood
+    filling = settings.filling or ("mode" if isinstance(likelihood, CategoricalLikelihood) else "mean")
+    _check_filling(likelihood, filling)
+    x, mask = open_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
+    x = x.to(torch.promote_types(model.dtype, torch.float32))
+    gapped = x if mask is None else x.masked_fill(~mask, torch.nan)
+    with model.weigher(0.0) as weigher:  # log Z is a factor of all weights
+        chunk_size = samples_in_memory(model, _MAX_MEMORY)
+
+        def compute(row: Tensor, number: Sequence[int]) -> Mapping[str, Tensor]:
+            one = GappedRow(row, ~row.isnan(), key_to_seed(seed, _STREAM, number[0]))
+            return _fill(model, weigher, one, settings, filling, chunk_size)
+
+        found = in_batches(model, gapped, compute, numbers=numbers, batch_size=1, report=report)
+    _warn_if_few(found["effective_samples"], settings, numbers)
+    return Imputed(**found)
+
+
+def _fill(
+    model: DiscreteVAE,
+    weigher: Weigher,
+    row: GappedRow,
+    settings: ImputationSettings,
+    filling: Filling,
+    chunk_size: int,
+) -> dict[str, Tensor]:
+    """The fields of `Imputed` for one row, each with an axis of length 1 first."""
+    x, num_draws = row.x, settings.num_draws
+    if bool(row.observed.all()):
+        whole = {"draws": x[:, None].expand(1, num_draws, *x.shape[1:])} if num_draws else {}
+        nan = torch.full((1,), math.nan, dtype=torch.float64)
+        return {"filled": x, "std_error": torch.zeros_like(x), "effective_samples": nan, **whole}
+    proposals = Proposals(
+        model, weigher, row, num_rounds=settings.num_rounds, num_fills=settings.num_fills
+    )
+    estimate = _by_importance if settings.method == "importance" else _by_chains
+    mean, error, ess, picks = estimate(model, proposals, row, settings, chunk_size)
+    if filling == "mode":
+        mean, error = _mode(model.likelihood, mean, error)
+    mean = model._finite("the imputed values", mean.to(x.dtype))
+    result = {
+        "filled": torch.where(row.observed, x, mean),
+        "std_error": error.to(x.dtype).masked_fill(row.observed, 0),
+        "effective_samples": torch.tensor([ess], dtype=torch.float64),
+    }
+    if picks is not None:
+        drawn = model.likelihood.sample(picks, generator=row.generator(_VALUES)).to(x.dtype)
+        result["draws"] = torch.where(row.observed, x, drawn)[None]
+    return result
+
+
+_Estimate: TypeAlias = tuple[Tensor, Tensor, float, Tensor | None]
+"""Means and standard errors of `_summary`, effective samples, and the decoder's output for each draw."""
+
+
+def _by_importance(
+    model: DiscreteVAE, proposals: Proposals, row: GappedRow, settings: ImputationSettings, chunk_size: int
+) -> _Estimate:
+    moments, wanted = WeightedMoments(), settings.num_draws
+    picks = Resampled(wanted, row.generator(_PICKS)) if wanted else None
+    for log_weights, parameters in proposals.draw(settings.num_samples, chunk_size):
+        moments.add(log_weights, _summary(model.likelihood, parameters))
+        if picks is not None:
+            picks.add(log_weights, parameters)
+    values = None if picks is None else picks.values
+    return moments.mean, moments.std_error, moments.effective_samples, values
+
+
+def _by_chains(
+    model: DiscreteVAE, proposals: Proposals, row: GappedRow, settings: ImputationSettings, chunk_size: int
+) -> _Estimate:
+    for _ in proposals.draw(settings.num_samples, chunk_size):
+        pass  # the proposals learn
+    num_chains = max(_FEWEST_CHAINS, settings.num_draws)
+    chains = IteratedResampling(
+        proposals,
+        row,
+        num_chains=num_chains,
+        num_candidates=settings.num_candidates,
+        chunk_size=chunk_size,
+    )
+    left_out, sums = settings.num_steps // 5, 0.0
+    for step in range(settings.num_steps):
+        log_weights, parameters = chains.step()
+        if step >= left_out:
+            weights = torch.softmax(log_weights, 1)
+            values = _summary(model.likelihood, parameters.flatten(0, 1)).double()
+            sums = sums + torch.einsum("nk,nk...->n...", weights, values.unflatten(0, weights.shape))
+    means = torch.as_tensor(sums) / (settings.num_steps - left_out)
+    error = means.std(0) / math.sqrt(num_chains)
+    picks = chains.parameters[: settings.num_draws] if settings.num_draws else None
+    return means.mean(0), error, float(num_chains + chains.num_moves), picks
+
+
+def _summary(likelihood: Likelihood, parameters: Tensor) -> Tensor:
+    """What is averaged: the mean of p(x | latents), or of codes the probability of each, (draw, [code,] *event)."""
+    if isinstance(likelihood, CategoricalLikelihood):
+        return likelihood.probabilities(parameters)
+    return likelihood.mean(parameters)
+
+
+def _mode(likelihood: Likelihood, mean: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    """The most probable value of each entry, and the standard error of its probability."""
+    if not isinstance(likelihood, CategoricalLikelihood):
+        return (mean > 0.5).to(mean.dtype), error
+    code = mean.argmax(0, keepdim=True)
+    return code[0].to(mean.dtype), error.gather(0, code)[0]
+
+
+def _check_filling(likelihood: Likelihood, filling: Filling) -> None:
+    codes = isinstance(likelihood, CategoricalLikelihood)
+    if codes and filling == "mean":
+        raise InvalidInputError(
+            "filling", "must be 'mode' or draws for codes, which have no mean", "'mean'", "Leave it out."
+        )
+    if filling == "mode" and not codes and likelihood.domain(exact=True) != BINARY:
+        rule = "must be 'mean' for values that are neither bits nor codes"
+        raise InvalidInputError("filling", rule, "'mode'", "Leave it out, or take draws.")
+
+
+def _warn_if_few(
+    effective: np.ndarray, settings: ImputationSettings, numbers: Sequence[int] | np.ndarray | None
+) -> None:
+    """Say which examples rest on few draws, and what helps."""
+    few = np.flatnonzero(effective < _FEW)  # NaN is not
+    if not len(few):
+        return
+    worst = few[effective[few].argmin()]
+    number = worst if numbers is None else numbers[worst]
+    counted = "effective samples" if settings.method == "importance" else "different states"
+    more = (
+        f"num_samples={4 * settings.num_samples}"
+        if settings.method == "importance"
+        else f"num_steps={4 * settings.num_steps}"
+    )
+    warnings.warn(
+        f"{len(few)} of {int(np.isfinite(effective).sum())} examples with gaps have fewer than {_FEW:g} {counted} "
+        f"(example {number}: {effective[worst]:.1f}): their means are rough and their standard errors too small. "
+        f"More draws help: {more}.",
+        stacklevel=3,
+    )

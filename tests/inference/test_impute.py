@@ -1,0 +1,316 @@
+"""What fills gaps has the law given the observed entries: against quadrature over the latents of small models."""
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import (
+    RBM,
+    BernoulliLikelihood,
+    CategoricalLikelihood,
+    DiscreteVAE,
+    GaussianHierarchy,
+    GaussianLikelihood,
+    HierarchicalPosterior,
+    NegativeBinomialLikelihood,
+    NoSharing,
+    SpikeExponential,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.inference import impute as impute_module
+from discrete_vae.inference.conditional_draws import GappedRow, Proposals
+from discrete_vae.inference.impute import ImputationSettings, impute
+from discrete_vae.inference.iterated_resampling import IteratedResampling
+from discrete_vae.inference.resampled import Resampled
+from discrete_vae.inference.weighted_moments import WeightedMoments
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_frequencies, check_mean
+from discrete_vae.testing.quadrature import joint_nodes, normal_nodes
+
+NAN = float("nan")
+NUM_NODES = 24
+ERRORS = 5.5  # standard errors: alpha about 1e-6 for some tens of entries
+
+LIKELIHOODS = {
+    "bernoulli": (BernoulliLikelihood, [[1.0, NAN, 1, NAN], [NAN, 0, 0, 1]]),
+    "gaussian": (GaussianLikelihood, [[1.5, NAN, -300.0, NAN], [NAN, 0.2, 700.0, 1]]),
+    "categorical": (lambda shape: CategoricalLikelihood(shape, 3), [[2.0, NAN, 0, NAN], [NAN, 1, 1, 2]]),
+    "negative-binomial": (NegativeBinomialLikelihood, [[3.0, NAN, 0, NAN], [NAN, 7, 40, 1]]),
+}
+TRAINING = {
+    "gaussian": torch.tensor([1.0, 1, 500, 1]) * torch.randn(50, 4, generator=torch.Generator().manual_seed(0)),
+    "negative-binomial": torch.tensor([2.0, 5, 20, 1]).expand(50, 4)
+    + torch.arange(50)[:, None] % torch.tensor([3, 7, 30, 2]),
+}
+
+
+def build(kind="bernoulli", *, layers=0, missing=False):
+    torch.manual_seed(5)
+    make, rows = LIKELIHOODS[kind]
+    likelihood = make((4,))
+    num_features = likelihood.input_shape[0] + 4 * missing
+    prior = RBM(1, 1)
+    hierarchy = None
+    if layers:
+        hierarchy = GaussianHierarchy(
+            num_latents=2,
+            num_features=num_features,
+            num_layers=layers,
+            num_units=1,
+            posterior_hidden=(),
+            prior_hidden=(),
+            sharing=NoSharing(),
+        )
+    model = DiscreteVAE(
+        prior=prior,
+        posterior=HierarchicalPosterior(num_features, [[0], [1]], (), SpikeExponential(beta=2.0)),
+        likelihood=likelihood,
+        hierarchy=hierarchy,
+        missing=missing,
+    )
+    if kind in TRAINING:
+        model.likelihood.initialize_(TRAINING[kind].round())
+    with torch.no_grad():
+        for parameter in [*prior.parameters(), *model.decoder.parameters()]:
+            parameter.copy_(1.5 * torch.randn_like(parameter))
+    return model.double().eval(), torch.tensor(rows, dtype=torch.float64)
+
+
+def latent_nodes(model):
+    """What the decoder makes of nodes over all latents, and their log-probabilities."""
+    nodes = joint_nodes(model.smoothing, 2, NUM_NODES)
+    log_prob = nodes.weight.log() + enumerate_machine(model.prior).log_prob[(nodes.z.long() * torch.tensor([1, 2])).sum(-1)]
+    zeta, h = nodes.zeta, nodes.zeta.new_zeros(len(nodes.zeta), 0, 0)
+    if model.hierarchy.num_layers:
+        noise, weight = normal_nodes(1, NUM_NODES)
+        zeta = zeta.repeat_interleave(len(noise), 0)
+        law = model.hierarchy.prior_at(zeta, zeta.new_zeros(len(zeta), 1, 1))
+        h = law.mean + law.log_std.exp() * noise.repeat(len(nodes.zeta), 1)[:, :, None]
+        log_prob = (log_prob[:, None] + weight.log()).flatten()
+    return model.decoder(model.hierarchy.decoder_input(zeta, h)).detach(), log_prob.detach()
+
+
+def exact(model, rows):
+    """E[summary of each entry | observed entries], (row, ...)."""
+    parameters, log_prob = latent_nodes(model)
+    means = []
+    for row in rows:
+        seen = ~row.isnan()
+        log_px = model.likelihood.log_prob(parameters, row.expand(len(parameters), -1), seen.expand(len(parameters), -1))
+        weights = torch.softmax(log_prob + log_px, 0)
+        means.append(torch.tensordot(weights, impute_module._summary(model.likelihood, parameters).double(), 1))
+    return torch.stack(means).detach()
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["trained on whole rows", "trained with gaps"])
+@pytest.mark.parametrize("kind", LIKELIHOODS)
+def test_importance_gives_the_conditional_mean(kind, missing):
+    model, x = build(kind, missing=missing)
+    expected = exact(model, x)
+    found = impute(model, x, settings=ImputationSettings(num_samples=20_000, num_rounds=3, num_fills=2))
+    gaps = x.isnan().numpy()
+    assert (found.filled[~gaps] == x.numpy()[~gaps]).all()
+    assert not found.std_error[~gaps].any()
+    filled, error = torch.from_numpy(found.filled), torch.from_numpy(found.std_error)
+    if kind == "categorical":
+        assert torch.equal(filled[x.isnan()], expected.argmax(1).double()[x.isnan()])
+        assert 0 < float(error[x.isnan()].max()) < 0.02
+        return
+    off = ((filled - expected).abs() / error)[x.isnan()]
+    assert float(off.max()) < ERRORS
+    scale = (expected - model.likelihood.mean(latent_nodes(model)[0]).mean(0)).abs()
+    assert bool((error < 0.25 * scale + 0.05 * expected.abs())[x.isnan()].all())  # enough samples to mean something
+
+
+def test_importance_of_codes_and_of_gaussian_layers():
+    for kind, layers in (("categorical", 0), ("bernoulli", 1)):
+        model, x = build(kind, layers=layers)
+        expected = exact(model, x)
+        moments = [moments_of(model, row, 20_000) for row in x]
+        means, errors = (torch.stack([getattr(m, name) for m in moments]) for name in ("mean", "std_error"))
+        assert float(((means - expected).abs() / errors).max()) < ERRORS
+        assert float(errors.max()) < 0.02
+
+
+@torch.no_grad()
+def moments_of(model, row, num_samples, *, tamper=lambda log_weights: log_weights):
+    one = GappedRow(row[None], ~row[None].isnan(), 3)
+    moments = WeightedMoments()
+    with model.weigher(0.0) as weigher:
+        for log_weights, parameters in Proposals(model, weigher, one, num_rounds=2, num_fills=2).draw(num_samples, 5000):
+            moments.add(tamper(log_weights), impute_module._summary(model.likelihood, parameters))
+    return moments
+
+
+def test_draws_from_the_posterior_without_weights_are_rejected():
+    """The planted fault: the posterior is taken for p(latents | observed entries), as a plain reconstruction does."""
+    model, x = build()
+    expected = exact(model, x)
+    for row, mean in zip(x, expected, strict=True):
+        moments = moments_of(model, row, 20_000, tamper=torch.zeros_like)
+        assert float(((moments.mean - mean).abs() / moments.std_error).max()) > ERRORS
+
+
+def chain_states(model, row, *, num_steps, forget=False):
+    """Means of x at the states of 4000 chains with 3 candidates per step."""
+    one = GappedRow(row[None], ~row[None].isnan(), 4)
+    with torch.no_grad(), model.weigher(0.0) as weigher:
+        proposals = Proposals(model, weigher, one, num_rounds=2, num_fills=2)
+        list(proposals.draw(100, 100))
+        chains = IteratedResampling(proposals, one, num_chains=4000, num_candidates=3, chunk_size=10**5)
+        for _ in range(num_steps):
+            if forget:
+                chains._kept = None
+            chains.step()
+        assert forget or chains.num_moves > 4000
+        return model.likelihood.mean(chains.parameters)
+
+
+@pytest.mark.parametrize("layers", [0, 1])
+def test_chains_with_few_candidates_are_exact(layers):
+    model, x = build(layers=layers)
+    expected = exact(model, x)
+    for row, mean in zip(x, expected, strict=True):
+        states = chain_states(model, row, num_steps=40)
+        check_mean(states.unflatten(0, (40, 100)).mean(1), mean, resolution=0.02)
+
+
+def test_a_chain_that_forgets_its_state_is_rejected():
+    """The planted fault: each step picks among new candidates alone, which is importance resampling of three."""
+    model, x = build()
+    states = chain_states(model, x[0], num_steps=1, forget=True)
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(states.unflatten(0, (40, 100)).mean(1), exact(model, x)[0])
+
+
+def test_chains_of_the_function_agree_too_and_draws_have_the_law():
+    model, x = build()
+    settings = ImputationSettings(method="chains", num_samples=50, num_rounds=2, num_steps=60, num_draws=1500)
+    found = impute(model, x[:1], settings=settings)
+    expected = exact(model, x)[0]
+    gaps = x[0].isnan()
+    off = (torch.from_numpy(found.filled[0]) - expected).abs() / torch.from_numpy(found.std_error[0])
+    assert float(off[gaps].max()) < ERRORS
+    check_draws(model, x[0], found.draws[0])
+
+
+def test_draws_of_importance_have_the_law():
+    model, x = build()
+    settings = ImputationSettings(num_samples=40_000, num_rounds=2, num_draws=1500)
+    check_draws(model, x[0], impute(model, x[:1], settings=settings).draws[0])
+
+
+def check_draws(model, row, draws):
+    """Both gaps together, since their dependence is what a mean does not have."""
+    gaps = row.isnan()
+    pairs = torch.tensor([[0.0, 0.0], [0, 1], [1, 0], [1, 1]], dtype=torch.float64)
+    completed = row.repeat(4, 1)
+    completed[:, gaps] = pairs
+    parameters, log_prob = latent_nodes(model)
+    joint = [
+        torch.logsumexp(log_prob + model.likelihood.log_prob(parameters, one.expand(len(parameters), -1)), 0)
+        for one in completed
+    ]
+    law = torch.softmax(torch.stack(joint).detach(), 0)
+    drawn = torch.from_numpy(draws)
+    assert torch.equal(drawn[:, ~gaps], row[~gaps].expand(len(drawn), -1))
+    counts = torch.bincount((drawn[:, gaps] @ torch.tensor([2.0, 1.0], dtype=torch.float64)).long(), minlength=4)
+    check_frequencies(counts, law)
+    with pytest.raises(AssertionError, match="chi-square"):  # the planted fault: gaps drawn one by one
+        ones = exact(model, row[None])[0][gaps]
+        alone = torch.stack([(pair * ones + (1 - pair) * (1 - ones)).prod() for pair in pairs])
+        check_frequencies(20 * counts, alone)
+
+
+def test_an_example_is_filled_alike_whatever_the_others():
+    model, x = build()
+    settings = ImputationSettings(num_samples=200, num_rounds=2, num_draws=2)
+    both = impute(model, x, settings=settings)
+    second = impute(model, x[1:], settings=settings, numbers=[1])
+    assert (both.filled[1] == second.filled[0]).all()
+    assert (both.draws[1] == second.draws[0]).all()
+    other = impute(model, x, settings=settings, seed=1)
+    assert (both.filled != other.filled).any()
+
+
+def test_examples_without_gaps_and_without_anything_else():
+    model, _ = build()
+    x = torch.tensor([[1.0, 0, 1, 1], [NAN] * 4], dtype=torch.float64)
+    found = impute(model, x, settings=ImputationSettings(num_samples=500, num_rounds=2, num_draws=3))
+    assert (found.filled[0] == x[0].numpy()).all()
+    assert (found.draws[0] == x[0].numpy()).all()
+    assert np.isnan(found.effective_samples[0])
+    assert np.isfinite(found.filled[1]).all()
+    again = impute(model, x.nan_to_num(7), observed=~x.isnan(), settings=ImputationSettings(num_samples=500, num_rounds=2, num_draws=3))
+    assert (again.filled == found.filled).all()
+
+
+def test_a_mode_is_a_value():
+    model, x = build()
+    mean, mode = (
+        impute(model, x, settings=ImputationSettings(filling=filling, num_samples=300)).filled
+        for filling in ("mean", "mode")
+    )
+    assert ((mean > 0.5) == mode).all()
+    assert set(mode.flatten()) <= {0.0, 1.0}
+
+
+def test_few_effective_samples_are_said():
+    model, x = build()
+    with pytest.warns(UserWarning, match=r"2 of 2 examples with gaps have fewer than 10 effective samples .*num_samples=32"):
+        impute(model, x, settings=ImputationSettings(num_samples=8, num_rounds=2, num_fills=2))
+    with pytest.warns(UserWarning, match=r"example 71: .* different states|different states \(example 7"):
+        impute(
+            model,
+            x[:1],
+            numbers=[71],
+            settings=ImputationSettings(method="chains", num_samples=8, num_rounds=2, num_steps=1),
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "words"),
+    [
+        ("categorical", {"filling": "mean"}, "filling must be 'mode'"),
+        ("gaussian", {"filling": "mode"}, "filling must be 'mean'"),
+        ("bernoulli", {"filling": "median"}, "filling must be one of"),
+        ("bernoulli", {"method": "magic"}, "method must be one of importance, chains"),
+        ("bernoulli", {"num_draws": -1}, "num_draws must be"),
+        ("bernoulli", {"num_candidates": 1}, "num_candidates must be at least 2"),
+        ("bernoulli", {"num_samples": 3, "num_rounds": 4}, "num_rounds must be at most num_samples, 3"),
+    ],
+)
+def test_wrong_settings_are_refused(kind, given, words):
+    model, x = build(kind)
+    with pytest.raises(InvalidInputError, match=words):
+        impute(model, x, settings=ImputationSettings(**given))
+
+
+def test_values_outside_the_domain_are_refused():
+    model, x = build()
+    with pytest.raises(InvalidInputError, match="x must"):
+        impute(model, x + 0.5)
+
+
+def test_moments_in_chunks_are_those_of_all():
+    torch.manual_seed(0)
+    log_weights, values = 30 * torch.randn(50, dtype=torch.float64), 1e6 + torch.randn(50, 3, dtype=torch.float64)
+    moments = WeightedMoments()
+    for part in (slice(0, 1), slice(1, 20), slice(20, 50)):
+        moments.add(log_weights[part], values[part])
+    weights = torch.softmax(log_weights, 0)
+    mean = weights @ values
+    torch.testing.assert_close(moments.mean, mean)
+    error = (weights.square() @ (values - mean).square()).sqrt()
+    torch.testing.assert_close(moments.std_error, error)
+    assert moments.effective_samples == pytest.approx(float(1 / weights.square().sum()))
+    assert moments.log_mean_weight == pytest.approx(float(torch.logsumexp(log_weights, 0) - np.log(50)))
+
+
+def test_picks_follow_the_weights():
+    picks = Resampled(20_000, torch.Generator().manual_seed(0))
+    log_weights = torch.tensor([0.5, -1.0, 2.0, 0.0])
+    for part in (slice(0, 1), slice(1, 4)):
+        picks.add(log_weights[part], torch.arange(4.0)[part, None])
+    counts = torch.bincount(picks.values[:, 0].long(), minlength=4)
+    check_frequencies(counts, torch.softmax(log_weights, 0))
