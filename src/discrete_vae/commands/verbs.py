@@ -34,6 +34,12 @@ VERBS = {
     "reconstruct": ("reconstruct:run_reconstruct", "examples as the model gives them back"),
     "denoise": ("denoise:run_denoise", "examples freed of noise"),
     "interpolate": ("interpolate:run_interpolate", "a path of codes between examples, a bit at a time"),
+    "impute": ("impute:run_impute", "gaps in examples filled by what the model makes of the rest"),
+    "generate": (
+        "generate:run_generate",
+        "new examples: of the prior, with units or fields set, or of classes",
+    ),
+    "neighbors": ("neighbors:run_neighbors", "examples whose codes are nearest, by Hamming distance"),
     "figure": ("figure:run_figure", "one figure by name, with a table of its numbers"),
     "cite": ("cite:run_cite", "BibTeX of the papers behind a run or an experiment"),
 }

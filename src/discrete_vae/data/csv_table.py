@@ -60,10 +60,15 @@ def read_csv(path: Path, *, label_column: str | None = None, label_needed: bool 
         raise InvalidInputError(str(path), "must be a readable CSV file", received, repair) from None
 
 
+def separator_of(header: str) -> str:
+    """What separates cells: whichever of comma, semicolon and tab is most frequent in the first line."""
+    return max(_SEPARATORS, key=header.count)
+
+
 def _separated(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     """Number and cells of each line that is not blank."""
     first = next(file, "")
-    separator = max(_SEPARATORS, key=first.count)
+    separator = separator_of(first)
     yield 1, next(csv.reader([first], delimiter=separator), [])
     reader = csv.reader(file, delimiter=separator, strict=True)
     for cells in reader:

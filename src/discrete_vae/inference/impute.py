@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
+from discrete_vae.distributed import rank
 from discrete_vae.domains import BINARY
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
@@ -270,7 +271,7 @@ def _warn_if_few(
 ) -> None:
     """Say which examples rest on few draws, and what helps."""
     few = np.flatnonzero(effective < _FEW)  # NaN is not
-    if not len(few):
+    if not len(few) or rank() > 0:
         return
     worst = few[effective[few].argmin()]
     number = worst if numbers is None else numbers[worst]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -105,6 +105,23 @@ class OutputFile:
             ".csv": lambda file: _fill_csv(file, table),
             ".parquet": lambda file: _fill_parquet(file, table),
         }[self.ending]
+        return self._write(fill)
+
+    def write_text(self, text: str) -> Path:
+        """Write text as it is, in UTF-8.
+
+        Args:
+            text: The whole file.
+
+        Returns:
+            The path.
+
+        Raises:
+            InvalidInputError: If the file cannot be written.
+        """
+        return self._write(lambda file: file.write(text.encode()))
+
+    def _write(self, fill: Callable[[IO[bytes]], object]) -> Path:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_stream(self.path, fill)
