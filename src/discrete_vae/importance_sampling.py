@@ -157,9 +157,7 @@ class Weigher:
         model = self._model
         x, observed = model._open(x, observed, exact=True)
         features = model.read(x, observed)
-        chunks = self.draws(
-            features, x, observed, num_samples, chunk_size, keys=keys, generator=generator
-        )
+        chunks = self.draws(features, x, observed, num_samples, chunk_size, keys=keys, generator=generator)
         return torch.cat([chunk.log_weights for chunk in chunks])
 
     def draws(

@@ -38,7 +38,8 @@ LIKELIHOODS = {
     "negative-binomial": (NegativeBinomialLikelihood, [[3.0, NAN, 25, NAN], [NAN, 7, 40, 1]]),
 }
 TRAINING = {
-    "gaussian": torch.tensor([1.0, 1, 500, 1]) * torch.randn(50, 4, generator=torch.Generator().manual_seed(0)),
+    "gaussian": torch.tensor([1.0, 1, 500, 1])
+    * torch.randn(50, 4, generator=torch.Generator().manual_seed(0)),
     "negative-binomial": torch.tensor([2.0, 5, 20, 1]).expand(50, 4)
     + torch.arange(50)[:, None] % torch.tensor([3, 7, 30, 2]),
 }
@@ -73,7 +74,10 @@ def build(kind="bernoulli", *, layers=0, missing=False):
 def latent_nodes(model):
     """What the decoder makes of nodes over all latents, and their log-probabilities."""
     nodes = joint_nodes(model.smoothing, 2, NUM_NODES)
-    log_prob = nodes.weight.log() + enumerate_machine(model.prior).log_prob[(nodes.z.long() * torch.tensor([1, 2])).sum(-1)]
+    log_prob = (
+        nodes.weight.log()
+        + enumerate_machine(model.prior).log_prob[(nodes.z.long() * torch.tensor([1, 2])).sum(-1)]
+    )
     zeta, h = nodes.zeta, nodes.zeta.new_zeros(len(nodes.zeta), 0, 0)
     if model.hierarchy.num_layers:
         noise, weight = normal_nodes(1, NUM_NODES)
@@ -90,9 +94,13 @@ def exact(model, rows):
     means = []
     for row in rows:
         seen = ~row.isnan()
-        log_px = model.likelihood.log_prob(parameters, row.expand(len(parameters), -1), seen.expand(len(parameters), -1))
+        log_px = model.likelihood.log_prob(
+            parameters, row.expand(len(parameters), -1), seen.expand(len(parameters), -1)
+        )
         weights = torch.softmax(log_prob + log_px, 0)
-        means.append(torch.tensordot(weights, impute_module._summary(model.likelihood, parameters).double(), 1))
+        means.append(
+            torch.tensordot(weights, impute_module._summary(model.likelihood, parameters).double(), 1)
+        )
     return torch.stack(means).detach()
 
 
@@ -113,7 +121,9 @@ def test_importance_gives_the_conditional_mean(kind, missing):
     off = ((filled - expected).abs() / error)[x.isnan()]
     assert float(off.max()) < ERRORS
     scale = (expected - model.likelihood.mean(latent_nodes(model)[0]).mean(0)).abs()
-    assert bool((error < 0.25 * scale + 0.05 * expected.abs())[x.isnan()].all())  # enough samples to mean something
+    assert bool(
+        (error < 0.25 * scale + 0.05 * expected.abs())[x.isnan()].all()
+    )  # enough samples to mean something
 
 
 def test_importance_of_codes_and_of_gaussian_layers():
@@ -131,7 +141,9 @@ def moments_of(model, row, num_samples, *, tamper=lambda log_weights: log_weight
     one = GappedRow(row[None], ~row[None].isnan(), 3)
     moments = WeightedMoments()
     with model.weigher(0.0) as weigher:
-        for log_weights, parameters in Proposals(model, weigher, one, num_rounds=2, num_fills=2).draw(num_samples, 5000):
+        for log_weights, parameters in Proposals(model, weigher, one, num_rounds=2, num_fills=2).draw(
+            num_samples, 5000
+        ):
             moments.add(tamper(log_weights), impute_module._summary(model.likelihood, parameters))
     return moments
 
@@ -151,7 +163,9 @@ def chain_states(model, row, *, num_steps, num_candidates=3, forget=False):
     with torch.no_grad(), model.weigher(0.0) as weigher:
         proposals = Proposals(model, weigher, one, num_rounds=2, num_fills=2)
         list(proposals.draw(100, 100))
-        chains = IteratedResampling(proposals, one, num_chains=2000, num_candidates=num_candidates, chunk_size=10**5)
+        chains = IteratedResampling(
+            proposals, one, num_chains=2000, num_candidates=num_candidates, chunk_size=10**5
+        )
         for _ in range(num_steps):
             if forget:
                 chains._kept = None
@@ -190,11 +204,17 @@ def entangled():
 @pytest.mark.parametrize("method", ["importance", "chains"])
 def test_draws_have_the_law_and_means_agree(method):
     model, x = entangled()
-    sizes = {"num_samples": 4000, "num_rounds": 2} if method == "importance" else {"num_samples": 50, "num_rounds": 2}
+    sizes = (
+        {"num_samples": 4000, "num_rounds": 2}
+        if method == "importance"
+        else {"num_samples": 50, "num_rounds": 2}
+    )
     settings = ImputationSettings(method=method, num_draws=300, num_steps=30, num_candidates=4, **sizes)
     found = impute(model, x, settings=settings)
     gaps = x[0].isnan()
-    off = (torch.from_numpy(found.filled[0]) - exact(model, x)[0]).abs() / torch.from_numpy(found.std_error[0])
+    off = (torch.from_numpy(found.filled[0]) - exact(model, x)[0]).abs() / torch.from_numpy(
+        found.std_error[0]
+    )
     assert float(off[gaps].max()) < ERRORS
     assert float(found.std_error[0].max()) < 0.05
     pairs, law = law_of_gaps(model, x[0])
@@ -241,7 +261,12 @@ def test_examples_without_gaps_and_without_anything_else():
     assert (found.draws[0] == x[0].numpy()).all()
     assert np.isnan(found.effective_samples[0])
     assert np.isfinite(found.filled[1]).all()
-    again = impute(model, x.nan_to_num(7), observed=~x.isnan(), settings=ImputationSettings(num_samples=500, num_rounds=2, num_draws=3))
+    again = impute(
+        model,
+        x.nan_to_num(7),
+        observed=~x.isnan(),
+        settings=ImputationSettings(num_samples=500, num_rounds=2, num_draws=3),
+    )
     assert (again.filled == found.filled).all()
 
 
@@ -257,7 +282,9 @@ def test_a_mode_is_a_value():
 
 def test_few_effective_samples_are_said():
     model, x = build()
-    with pytest.warns(UserWarning, match=r"2 of 2 examples with gaps have fewer than 10 effective samples .*num_samples=32"):
+    with pytest.warns(
+        UserWarning, match=r"2 of 2 examples with gaps have fewer than 10 effective samples .*num_samples=32"
+    ):
         impute(model, x, settings=ImputationSettings(num_samples=8, num_rounds=2, num_fills=2))
     with pytest.warns(UserWarning, match=r"example 71: .* different states|different states \(example 7"):
         impute(
@@ -294,7 +321,10 @@ def test_values_outside_the_domain_are_refused():
 
 def test_moments_in_chunks_are_those_of_all():
     torch.manual_seed(0)
-    log_weights, values = 30 * torch.randn(50, dtype=torch.float64), 1e6 + torch.randn(50, 3, dtype=torch.float64)
+    log_weights, values = (
+        30 * torch.randn(50, dtype=torch.float64),
+        1e6 + torch.randn(50, 3, dtype=torch.float64),
+    )
     moments = WeightedMoments()
     for part in (slice(0, 1), slice(1, 20), slice(20, 50)):
         moments.add(log_weights[part], values[part])

@@ -44,9 +44,7 @@ if TYPE_CHECKING:
     "--mask FILE", "a .npy file of the data's shape, true (or 1) where a value is to be taken for a gap too"
 )
 @option("--mode", "fill with the most probable value; bits and codes alone have one")
-@option(
-    "--draws N", "draw N whole examples given what is observed, for multiple imputation", whole_number()
-)
+@option("--draws N", "draw N whole examples given what is observed, for multiple imputation", whole_number())
 @option("--std-errors FILE", "standard errors of what fills the gaps: .npz, .npy, .csv or .parquet")
 @option(
     "--method importance|chains",
@@ -80,7 +78,7 @@ def run_impute(
     from discrete_vae.commands.device import say_device
     from discrete_vae.commands.pictures import PictureFile
     from discrete_vae.distributed import rank
-    from discrete_vae.inference.impute import ImputationSettings, impute
+    from discrete_vae.inference.impute import ImputationSettings, filling_for, impute
 
     outputs = [rows.output(name) for name in _names(out, draws)]
     errors, drawing = rows.output(std_errors, argument="--std-errors"), PictureFile.of(picture)
@@ -98,6 +96,7 @@ def run_impute(
     if not gaps.any():
         received, repair = "none", "Give a file with NaN or empty cells, or say where: --mask FILE."
         raise InvalidInputError("--data", "must hold gaps to be filled", received, repair)
+    filling_for(model.likelihood, chosen)
     say_device(asked.device)
     with examples_progress(len(found), "imputing") as progress:
         imputed = impute(
@@ -118,7 +117,9 @@ def run_impute(
     for output, table in zip(outputs, tables, strict=True):
         assert output is not None
         if is_csv:
-            path = _fill_csv(output, Path(rows.data or ""), found, gaps, table, whole=_is_whole(model, mode, draws))
+            path = _fill_csv(
+                output, Path(rows.data or ""), found, gaps, table, whole=_is_whole(model, mode, draws)
+            )
         else:
             path = output.write(
                 identity(found) | _arrays(imputed, gaps), array=table, columns=feature_columns(found, table)

@@ -28,7 +28,9 @@ _PARTS = ("train", "valid", "test")
     default="train",
 )
 @option("-k K", "neighbors of each example; default: 10", whole_number(), default="10")
-@option("--others", "leave out the example of the same number, where --data and --among are the same examples")
+@option(
+    "--others", "leave out the example of the same number, where --data and --among are the same examples"
+)
 @option(
     "--out FILE",
     "where they go: .npz holds neighbors and distances, .csv and .parquet a column for each, .npy the neighbors",

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from discrete_vae.importance_sampling import WeightedDraws, Weigher
+from discrete_vae.importance_sampling import Weigher, WeightedDraws
 from discrete_vae.inference.resampled import Resampled
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import key_to_seed, keyed_generator

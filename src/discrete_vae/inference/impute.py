@@ -147,8 +147,7 @@ def impute(
     """
     settings = ImputationSettings() if settings is None else settings
     likelihood = model.likelihood
-    filling = settings.filling or ("mode" if isinstance(likelihood, CategoricalLikelihood) else "mean")
-    _check_filling(likelihood, filling)
+    filling = filling_for(likelihood, settings)
     x, mask = open_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
     x = x.to(torch.promote_types(model.dtype, torch.float32))
     gapped = x if mask is None else x.masked_fill(~mask, torch.nan)
@@ -178,9 +177,7 @@ def _fill(
         whole = {"draws": x[:, None].expand(1, num_draws, *x.shape[1:])} if num_draws else {}
         nan = torch.full((1,), math.nan, dtype=torch.float64)
         return {"filled": x, "std_error": torch.zeros_like(x), "effective_samples": nan, **whole}
-    proposals = Proposals(
-        model, weigher, row, num_rounds=settings.num_rounds, num_fills=settings.num_fills
-    )
+    proposals = Proposals(model, weigher, row, num_rounds=settings.num_rounds, num_fills=settings.num_fills)
     estimate = _by_importance if settings.method == "importance" else _by_chains
     mean, error, ess, picks = estimate(model, proposals, row, settings, chunk_size)
     if filling == "mode":
@@ -255,15 +252,24 @@ def _mode(likelihood: Likelihood, mean: Tensor, error: Tensor) -> tuple[Tensor, 
     return code[0].to(mean.dtype), error.gather(0, code)[0]
 
 
-def _check_filling(likelihood: Likelihood, filling: Filling) -> None:
+def filling_for(likelihood: Likelihood, settings: ImputationSettings) -> Filling:
+    """What gaps are filled with.
+
+    Args:
+        likelihood: The model's.
+        settings: What is asked for.
+
+    Raises:
+        InvalidInputError: If the likelihood has no such filling.
+    """
     codes = isinstance(likelihood, CategoricalLikelihood)
-    if codes and filling == "mean":
-        raise InvalidInputError(
-            "filling", "must be 'mode' or draws for codes, which have no mean", "'mean'", "Leave it out."
-        )
-    if filling == "mode" and not codes and likelihood.domain(exact=True) != BINARY:
+    if codes and settings.filling == "mean":
+        rule = "must be 'mode' or draws for codes, which have no mean"
+        raise InvalidInputError("filling", rule, "'mean'", "Leave it out.")
+    if settings.filling == "mode" and not codes and likelihood.domain(exact=True) != BINARY:
         rule = "must be 'mean' for values that are neither bits nor codes"
         raise InvalidInputError("filling", rule, "'mode'", "Leave it out, or take draws.")
+    return settings.filling or ("mode" if codes else "mean")
 
 
 def _warn_if_few(

@@ -56,7 +56,8 @@ class WeightedMoments:
     @property
     def mean(self) -> Tensor:
         """The self-normalized mean, (...), consistent, with a bias of the order of 1 / effective_samples."""
-        assert self._about is not None and self._products is not None
+        assert self._about is not None
+        assert self._products is not None
         return self._about + (self._products[0] / self._sums[0]).reshape(self._about.shape)
 
     @property
@@ -65,7 +66,8 @@ class WeightedMoments:
 
         Source: Owen 2013, "Monte Carlo theory, methods and examples", section 9.2.
         """
-        assert self._about is not None and self._products is not None
+        assert self._about is not None
+        assert self._products is not None
         away = self._products[0] / self._sums[0]
         spread = self._products[2] - 2 * away * self._products[1] + away.square() * self._sums[1]
         return (spread.clamp_min(0).sqrt() / self._sums[0]).reshape(self._about.shape)

@@ -1,0 +1,153 @@
+"""States with units set, fields and classes have the law that enumeration gives."""
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPosterior, SpikeExponential
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.inference.class_model import ClassModel, fit_class_model, place_of
+from discrete_vae.inference.generate import generate
+from discrete_vae.inference.prior_states import PriorStates
+from discrete_vae.samplers.block_gibbs import BlockGibbs
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_frequencies
+
+POWERS = 2 ** torch.arange(5)
+
+
+@pytest.fixture
+def prior():
+    torch.manual_seed(0)
+    machine = RBM(3, 2)
+    with torch.no_grad():
+        machine.weight.normal_(0, 1.5)
+        machine.bias.normal_()
+    return machine
+
+
+@pytest.fixture
+def pool(prior):
+    return BlockGibbs(prior, 500, seed=1).step(50)
+
+
+def counts(z):
+    return torch.bincount((z.long() @ POWERS), minlength=32)
+
+
+def test_units_that_are_set_and_fields_give_the_conditional_law(prior, pool):
+    field = torch.tensor([0.0, 1.5, 0, -2, 0])
+    states = PriorStates(prior, pool, {0: 1, 4: 0}, field, num_chains=4000, seed=3)
+    z = states.step(40)
+    machine = enumerate_machine(prior)
+    log_law = machine.log_prob + machine.states @ field.double()
+    wrong = (machine.states[:, 0] != 1) | (machine.states[:, 4] != 0)
+    law = torch.softmax(log_law.masked_fill(wrong, -torch.inf), 0).detach()
+    check_frequencies(counts(z), law)
+    assert prior.bias.equal(prior.bias)
+    unconditional = machine.log_prob.exp().masked_fill(wrong, 0)  # the planted fault: the field is left out
+    with pytest.raises(AssertionError, match="chi-square"):
+        check_frequencies(counts(z), (unconditional / unconditional.sum()).detach())
+
+
+def test_starts_already_have_the_law_as_far_as_the_pool_does(prior):
+    pool = BlockGibbs(prior, 60_000, seed=2).step(50)
+    field = torch.tensor([0.0, 1.0, 0, -1, 0])
+    states = PriorStates(prior, pool, {2: 1}, field, num_chains=2000, seed=3)
+    machine = enumerate_machine(prior)
+    log_law = (machine.log_prob + machine.states @ field.double()).masked_fill(
+        machine.states[:, 2] != 1, -torch.inf
+    )
+    check_frequencies(counts(states.chains.z), torch.softmax(log_law, 0).detach())
+
+
+def test_a_machine_is_left_as_it_is(prior, pool):
+    before = prior.bias.detach().clone()
+    PriorStates(prior, pool, field=torch.ones(5), num_chains=3).step(1)
+    assert torch.equal(prior.bias, before)
+
+
+@pytest.mark.parametrize("clamped", [{5: 1}, {-1: 1}, {0: 2}, dict.fromkeys(range(5), 1)])
+def test_wrong_units_are_refused(prior, pool, clamped):
+    with pytest.raises(InvalidInputError, match="clamped must"):
+        PriorStates(prior, pool, clamped, num_chains=3)
+
+
+@pytest.fixture
+def model(prior):
+    torch.manual_seed(1)
+    made = DiscreteVAE(
+        prior=prior,
+        posterior=HierarchicalPosterior(6, [[0, 1, 2], [3, 4]], (), SpikeExponential(beta=3.0)),
+        likelihood=BernoulliLikelihood((6,)),
+    )
+    return made.eval()
+
+
+@pytest.fixture
+def classes():
+    random = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(3, 5, generator=random) * 2, torch.tensor([0.0, 1, -1])
+    return ClassModel(np.array(["a", "b", "c"]), weight, bias, 1.0)
+
+
+def test_states_of_a_class_have_the_law_of_bayes(model, pool, classes):
+    states = PriorStates(model.prior, pool, num_chains=1000, seed=0)
+    made = generate(model, states, 1500, classes=classes, wanted=[2, 0], num_sweeps=20)
+    assert made.x.shape == (3000, 6)
+    assert made.places.tolist() == [2] * 1500 + [0] * 1500
+    machine = enumerate_machine(model.prior)
+    of_class = classes.probabilities(machine.states)
+    for group, place in enumerate((2, 0)):
+        z = torch.from_numpy(made.z[1500 * group : 1500 * (group + 1)])
+        law = machine.prob * of_class[:, place]
+        check_frequencies(counts(z), (law / law.sum()).detach())
+        # the planted fault: the class's weights as fields of the prior, without the normalizer of p(class | z)
+        tilted = torch.softmax(machine.log_prob + machine.states @ classes.weight[place].double(), 0)
+        with pytest.raises(AssertionError, match="chi-square"):
+            check_frequencies(counts(z), tilted.detach())
+
+
+def test_examples_are_repeated_by_their_seed(model, pool):
+    made = [
+        generate(model, PriorStates(model.prior, pool, num_chains=4, seed=seed), 10, num_sweeps=2, seed=seed)
+        for seed in (0, 0, 1)
+    ]
+    assert made[0].x.shape == (10, 6)
+    assert set(np.unique(made[0].x)) == {0.0, 1.0}
+    assert (made[0].x == made[1].x).all()
+    assert (made[0].x != made[2].x).any()
+    assert made[0].places is None
+
+
+def test_a_class_that_does_not_come_up_is_given_up(model, pool, classes):
+    rare = ClassModel(classes.classes, classes.weight, torch.tensor([0.0, 0.0, -60.0]), 1.0)
+    states = PriorStates(model.prior, pool, num_chains=50)
+    with pytest.raises(InvalidInputError, match="150 states of class c; received 0 of 5"):
+        generate(model, states, 5, classes=rare, wanted=[2], num_sweeps=1, max_rounds=3)
+
+
+def test_classes_are_fitted_to_latents():
+    random = np.random.default_rng(0)
+    weight = random.normal(size=(4, 6)) * 3
+    latents = (random.random((2000, 6)) < 0.5).astype(np.float32)
+    logits = latents @ weight.T
+    labels = (logits + random.gumbel(size=logits.shape)).argmax(1)
+    fitted = fit_class_model(latents, labels)
+    law = np.exp(logits - logits.max(1, keepdims=True))
+    law /= law.sum(1, keepdims=True)
+    found = fitted.probabilities(torch.from_numpy(latents)).numpy()
+    assert np.abs(found - law).mean() < 0.03
+    best = law.max(1).mean()
+    assert abs(fitted.accuracy - best) < 0.05
+    two = fit_class_model(latents, labels > 1)
+    assert np.abs(two.probabilities(torch.from_numpy(latents)).numpy()[:, 1] - law[:, 2:].sum(1)).mean() < 0.1
+    assert place_of("True", two.classes) == 1
+
+
+@pytest.mark.parametrize("labels", [np.zeros(9), np.zeros(10), np.zeros((10, 2))])
+def test_wrong_labels_are_refused(labels):
+    with pytest.raises(InvalidInputError, match="labels must"):
+        fit_class_model(np.zeros((10, 3)), labels)
+    with pytest.raises(InvalidInputError, match="--label must be among the labels, 1, 2; received '3'"):
+        place_of("3", np.array([1, 2]))
