@@ -208,9 +208,7 @@ def _fitted(loaded: LoadedRun, labeled: _Labeled, seed: int) -> ClassModel:
 
     found = labeled.rows
     with examples_progress(len(found), "encoding labeled examples") as progress:
-        codes = encode_rows(
-            loaded.model, found.x, draw=True, seed=seed, numbers=found.index, report=progress
-        )
+        codes = encode_rows(loaded.model, found.x, draw=True, seed=seed, numbers=found.index, report=progress)
     latents = latents_of_classes(torch.from_numpy(codes.bits).float(), torch.from_numpy(codes.continuous))
     return fit_class_model(latents.numpy(), labeled.labels, seed=seed)
 

@@ -1,0 +1,158 @@
+"""Halves of Omniglot characters that a run fills, against column means and nearest neighbors.
+
+    python benchmarks/imputation.py RUN [--half lower|right] [--num-examples 100] [--num-samples 2000] [--picture FILE]
+
+RUN is a run of omniglot, mnist-static or mnist-dynamic. The hidden half of each test image is judged given the other
+one, in nats and in pixels:
+
+- nats, jointly: log of the mean over weighted draws of p(hidden | latents): the log-probability that this imputation,
+  a mixture of its draws, gives to all hidden pixels together;
+- nats, pixel by pixel: sum of log Bernoulli(x_i; mean_i), all that means alone can give, which is what the others have;
+  means are kept between 0.001 and 0.999 for all alike;
+- pixels: share that is wrong when means are rounded, and squared error of the means.
+
+Besides, log p(x) - log p(x_observed), each by as many importance samples from its own posterior: both are lower bounds
+in expectation, so their difference may err to either side; it is not what an imputation achieves.
+
+Column means are those of the training part. Neighbors are the k training images that differ in the fewest observed
+pixels, with k chosen on validation images among 1, 5, 10, 20, 50, 100 by the nats; their mean is smoothed by one
+pseudo-image with the column means. Errors are standard errors over images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae import load_run
+from discrete_vae.config import instantiate
+from discrete_vae.data.chosen import chosen_test_examples
+from discrete_vae.figures.image_grid import GridText, draw_image_grid
+from discrete_vae.figures.saving import save_figure
+from discrete_vae.inference.conditional_draws import GappedRow, Proposals
+from discrete_vae.inference.neighbors import nearest_codes
+from discrete_vae.inference.weighted_moments import WeightedMoments
+from discrete_vae.noise import key_to_seed
+
+KS = (1, 5, 10, 20, 50, 100)
+SHOWN = 16
+
+
+def with_error(values: Tensor, digits: int = 2) -> str:
+    """A mean with its standard error."""
+    error = float(values.std()) / math.sqrt(len(values))
+    return f"{float(values.mean()):.{digits}f} ± {error:.{digits}f}"
+
+
+def scores(means: Tensor, x: Tensor, hidden: Tensor) -> dict[str, Tensor]:
+    """Pixel by pixel, of each image; means and x (example, feature), hidden (feature,)."""
+    kept, of_x = means[:, hidden].double().clamp(0.001, 0.999), x[:, hidden].double()
+    return {
+        "nats": (of_x * kept.log() + (1 - of_x) * (1 - kept).log()).sum(1),
+        "wrong": ((kept > 0.5) != (of_x > 0.5)).double().mean(1),
+        "squared": (kept - of_x).square().mean(1),
+    }
+
+
+def neighbors_means(train: Tensor, x: Tensor, seen: Tensor, k: int) -> Tensor:
+    """Mean of the k nearest training images, smoothed by one image of column means."""
+    packed = [np.packbits(part[:, seen].numpy() > 0.5, axis=1) for part in (x, train)]
+    nearest = torch.from_numpy(nearest_codes(*packed, k).indices)
+    return (train[nearest].sum(1) + train.mean(0)) / (k + 1)
+
+
+def by_model(
+    model, weigher, row: GappedRow, num_samples: int, chunk: int
+) -> tuple[Tensor, float, float, float]:
+    """Means, log p(hidden | observed) as a mixture, log p(observed) and effective samples."""
+    moments, log_joint = WeightedMoments(), []
+    for log_weights, parameters in Proposals(model, weigher, row, num_rounds=10, num_fills=5).draw(
+        num_samples, chunk
+    ):
+        moments.add(log_weights, model.likelihood.mean(parameters))
+        size = (len(parameters), *row.x.shape[1:])
+        hidden = model.likelihood.log_prob(parameters, row.x.expand(size), ~row.observed.expand(size))
+        log_joint.append(log_weights + hidden.double())
+    total = torch.cat(log_joint)
+    log_both = float(torch.logsumexp(total, 0)) - math.log(len(total))
+    log_seen = moments.log_mean_weight
+    return moments.mean.flatten(), log_both - log_seen, log_seen, moments.effective_samples
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("run")
+    parser.add_argument("--half", choices=("lower", "right"), default="lower")
+    parser.add_argument("--num-examples", type=int, default=100)
+    parser.add_argument("--num-samples", type=int, default=2000)
+    parser.add_argument("--picture")
+    options = parser.parse_args()
+    loaded = load_run(options.run)
+    model, dataset = loaded.model.float(), instantiate(loaded.config.data)
+    hidden = torch.zeros(28, 28, dtype=torch.bool)
+    hidden[(slice(14, None),) if options.half == "lower" else (slice(None), slice(14, None))] = True
+    hidden = hidden.flatten()
+    x = dataset.test[chosen_test_examples(len(dataset.test), options.num_examples)]
+    generator = torch.Generator().manual_seed(0)
+    train = torch.bernoulli(dataset.train, generator=generator) if dataset.dynamic else dataset.train
+    valid = dataset.valid[:300]
+    best = max(
+        KS,
+        key=lambda k: float(scores(neighbors_means(train, valid, ~hidden, k), valid, hidden)["nats"].mean()),
+    )
+    found = {
+        "column means": train.mean(0).expand(len(x), -1),
+        f"{best} nearest neighbors": neighbors_means(train, x, ~hidden, best),
+    }
+    rows = torch.empty(len(x), 784)
+    joint, seen, whole, ess = (torch.empty(len(x), dtype=torch.float64) for _ in range(4))
+    with torch.no_grad(), model.weigher(0.0) as weigher:
+        for number in range(len(x)):
+            one = x[number].reshape(1, *model.event_shape)
+            row = GappedRow(one, ~hidden.reshape(one.shape), key_to_seed(0, number))
+            means, joint[number], seen[number], ess[number] = by_model(
+                model, weigher, row, options.num_samples, 500
+            )
+            rows[number] = means
+            weights = weigher.log_weights(one, options.num_samples, 500, keys=[key_to_seed(1, number)])
+            whole[number] = torch.logsumexp(weights[:, 0], 0) - math.log(len(weights))
+            if number % 10 == 9:
+                print(f"{number + 1} images: {with_error(joint[: number + 1])} nats jointly", flush=True)
+    found["the model"] = rows
+    print(
+        f"\n{Path(options.run).name}, step {loaded.step}, {options.half} half hidden, {len(x)} test images, "
+        f"{options.num_samples} draws, effective samples: median {float(ess.median()):.1f}\n"
+    )
+    print("| imputed by | nats, jointly | nats, pixel by pixel | wrong pixels, % | squared error |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, means in found.items():
+        of = scores(means, x, hidden)
+        together = with_error(joint) if name == "the model" else "as pixel by pixel"
+        cells = [with_error(of["nats"]), with_error(100 * of["wrong"]), with_error(of["squared"], 4)]
+        print(f"| {name} | {together} | {' | '.join(cells)} |")
+    print(f"\nlog p(x) - log p(x_observed): {with_error(whole - seen)} nats")
+    neighbors = next(name for name in found if "neighbors" in name)
+    gain = joint - scores(found[neighbors], x, hidden)["nats"]
+    print(f"The model's joint nats less those of {neighbors}: {with_error(gain)}")
+    if options.picture:
+        gapped = x[:SHOWN].masked_fill(hidden, torch.nan)
+        kept = {"observed": gapped, "truth": x[:SHOWN]} | {n: m[:SHOWN] for n, m in reversed(found.items())}
+        text = GridText(
+            caption="Halves that are hidden (tinted), what is there, and what each imputation fills in; black is 1.",
+            row_labels=[name.removeprefix("the ") for name in kept],
+        )
+        filled = [
+            part if name == "observed" else torch.where(hidden, part, x[:SHOWN])
+            for name, part in kept.items()
+        ]
+        figure = draw_image_grid(torch.stack(filled)[:, :, None].clamp(0, 1), (28, 28), text=text)
+        print(save_figure(figure, options.picture))
+
+
+if __name__ == "__main__":
+    main()
