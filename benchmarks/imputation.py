@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +35,11 @@ from discrete_vae.config import instantiate
 from discrete_vae.data.chosen import chosen_test_examples
 from discrete_vae.figures.image_grid import GridText, draw_image_grid
 from discrete_vae.figures.saving import save_figure
+from discrete_vae.importance_sampling import Weigher
 from discrete_vae.inference.conditional_draws import GappedRow, Proposals
 from discrete_vae.inference.neighbors import nearest_codes
-from discrete_vae.inference.weighted_moments import WeightedMoments
+from discrete_vae.inference.weighted_moments import WeightedMoments, truncated
+from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import key_to_seed
 
 KS = (1, 5, 10, 20, 50, 100)
@@ -66,22 +69,33 @@ def neighbors_means(train: Tensor, x: Tensor, seen: Tensor, k: int) -> Tensor:
     return (train[nearest].sum(1) + train.mean(0)) / (k + 1)
 
 
-def by_model(
-    model, weigher, row: GappedRow, num_samples: int, chunk: int
-) -> tuple[Tensor, float, float, float]:
-    """Means, log p(hidden | observed) as a mixture, log p(observed) and effective samples."""
-    moments, log_joint = WeightedMoments(), []
-    for log_weights, parameters in Proposals(model, weigher, row, num_rounds=10, num_fills=5).draw(
-        num_samples, chunk
-    ):
-        moments.add(log_weights, model.likelihood.mean(parameters))
+@dataclass(frozen=True)
+class ByModel:
+    """What a model makes of one image: means (pixel,) and log p(hidden | observed) by weight, and what they rest on."""
+
+    means: dict[str, Tensor]
+    joint: dict[str, float]
+    log_seen: float
+    ess: float
+
+
+def by_model(model: DiscreteVAE, weigher: Weigher, row: GappedRow, num_samples: int, chunk: int) -> ByModel:
+    """Fill one image."""
+    proposals = Proposals(model, weigher, row, num_rounds=10, num_fills=5)
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    for log_weights, parameters in proposals.draw(num_samples, chunk):
         size = (len(parameters), *row.x.shape[1:])
         hidden = model.likelihood.log_prob(parameters, row.x.expand(size), ~row.observed.expand(size))
-        log_joint.append(log_weights + hidden.double())
-    total = torch.cat(log_joint)
-    log_both = float(torch.logsumexp(total, 0)) - math.log(len(total))
-    log_seen = moments.log_mean_weight
-    return moments.mean.flatten(), log_both - log_seen, log_seen, moments.effective_samples
+        parts.append((log_weights, hidden.double(), model.likelihood.mean(parameters)))
+    whole, of_hidden, means = (torch.cat(column) for column in zip(*parts, strict=True))
+    found, joint, ess = {}, {}, 0.0
+    for name, log_weights in (("the model", whole), ("the model, truncated", truncated(whole))):
+        moments = WeightedMoments()
+        moments.add(log_weights, means)
+        found[name] = moments.mean.flatten().float()
+        joint[name] = float(torch.logsumexp(log_weights + of_hidden, 0) - torch.logsumexp(log_weights, 0))
+        ess = ess or moments.effective_samples
+    return ByModel(found, joint, float(torch.logsumexp(whole, 0)) - math.log(len(whole)), ess)
 
 
 def main() -> None:
@@ -109,21 +123,20 @@ def main() -> None:
         "column means": train.mean(0).expand(len(x), -1),
         f"{best} nearest neighbors": neighbors_means(train, x, ~hidden, best),
     }
-    rows = torch.empty(len(x), 784)
-    joint, seen, whole, ess = (torch.empty(len(x), dtype=torch.float64) for _ in range(4))
+    filled: list[ByModel] = []
+    whole = torch.empty(len(x), dtype=torch.float64)
     with torch.no_grad(), model.weigher(0.0) as weigher:
         for number in range(len(x)):
             one = x[number].reshape(1, *model.event_shape)
             row = GappedRow(one, ~hidden.reshape(one.shape), key_to_seed(0, number))
-            means, joint[number], seen[number], ess[number] = by_model(
-                model, weigher, row, options.num_samples, 500
-            )
-            rows[number] = means
+            filled.append(by_model(model, weigher, row, options.num_samples, 500))
             weights = weigher.log_weights(one, options.num_samples, 500, keys=[key_to_seed(1, number)])
             whole[number] = torch.logsumexp(weights[:, 0], 0) - math.log(len(weights))
             if number % 10 == 9:
-                print(f"{number + 1} images: {with_error(joint[: number + 1])} nats jointly", flush=True)
-    found["the model"] = rows
+                print(f"{number + 1} images", flush=True)
+    joint = {name: torch.tensor([one.joint[name] for one in filled]).double() for name in filled[0].joint}
+    found |= {name: torch.stack([one.means[name] for one in filled]) for name in joint}
+    ess = torch.tensor([one.ess for one in filled])
     print(
         f"\n{Path(options.run).name}, step {loaded.step}, {options.half} half hidden, {len(x)} test images, "
         f"{options.num_samples} draws, effective samples: median {float(ess.median()):.1f}\n"
@@ -132,13 +145,19 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- |")
     for name, means in found.items():
         of = scores(means, x, hidden)
-        together = with_error(joint) if name == "the model" else "as pixel by pixel"
+        together = with_error(joint[name]) if name in joint else "as pixel by pixel"
         cells = [with_error(of["nats"]), with_error(100 * of["wrong"]), with_error(of["squared"], 4)]
         print(f"| {name} | {together} | {' | '.join(cells)} |")
-    print(f"\nlog p(x) - log p(x_observed): {with_error(whole - seen)} nats")
+    log_seen = torch.tensor([one.log_seen for one in filled]).double()
+    print(f"\nlog p(x) - log p(x_observed): {with_error(whole - log_seen)} nats")
     neighbors = next(name for name in found if "neighbors" in name)
-    gain = joint - scores(found[neighbors], x, hidden)["nats"]
-    print(f"The model's joint nats less those of {neighbors}: {with_error(gain)}")
+    of_neighbors = scores(found[neighbors], x, hidden)
+    for name, nats in joint.items():
+        better = of_neighbors["squared"] - scores(found[name], x, hidden)["squared"]
+        print(
+            f"{name} against {neighbors}: {with_error(nats - of_neighbors['nats'])} nats more jointly, "
+            f"squared error less by {with_error(better, 4)}"
+        )
     if options.picture:
         gapped = x[:SHOWN].masked_fill(hidden, torch.nan)
         kept = {"observed": gapped, "truth": x[:SHOWN]} | {n: m[:SHOWN] for n, m in reversed(found.items())}

@@ -22,7 +22,7 @@ from discrete_vae.inference.conditional_draws import GappedRow, Proposals
 from discrete_vae.inference.impute import ImputationSettings, impute
 from discrete_vae.inference.iterated_resampling import IteratedResampling
 from discrete_vae.inference.resampled import Resampled
-from discrete_vae.inference.weighted_moments import WeightedMoments
+from discrete_vae.inference.weighted_moments import WeightedMoments, truncated
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies, check_mean
 from discrete_vae.testing.quadrature import joint_nodes, normal_nodes
@@ -304,6 +304,7 @@ def test_few_effective_samples_are_said():
         ("bernoulli", {"method": "magic"}, "method must be one of importance, chains"),
         ("bernoulli", {"num_draws": -1}, "num_draws must be"),
         ("bernoulli", {"num_candidates": 1}, "num_candidates must be at least 2"),
+        ("bernoulli", {"method": "chains", "truncated": True}, "truncated must be left out"),
         ("bernoulli", {"num_samples": 3, "num_rounds": 4}, "num_rounds must be at most num_samples, 3"),
     ],
 )
@@ -344,3 +345,39 @@ def test_picks_follow_the_weights():
         picks.add(log_weights[part], torch.arange(4.0)[part, None])
     counts = torch.bincount(picks.values[:, 0].long(), minlength=4)
     check_frequencies(counts, torch.softmax(log_weights, 0))
+
+
+def test_truncated_weights_are_those_of_the_formula():
+    torch.manual_seed(0)
+    log_weights = 3 * torch.randn(400, dtype=torch.float64)
+    weights = log_weights.exp()
+    expected = weights.clamp(max=20 * float(weights.mean()))
+    assert bool((expected < weights).any())
+    torch.testing.assert_close(truncated(log_weights).exp(), expected)
+    even = torch.zeros(9)
+    torch.testing.assert_close(truncated(even), even)
+
+
+@pytest.mark.filterwarnings("ignore:.*have fewer than 10")
+def test_truncated_means_agree_with_quadrature_where_weights_are_even_and_have_more_effective_samples():
+    model, x = build()
+    found = impute(model, x, settings=ImputationSettings(num_samples=20_000, num_rounds=2, truncated=True))
+    off = (torch.from_numpy(found.filled) - exact(model, x)).abs() / torch.from_numpy(found.std_error)
+    assert float(off[x.isnan()].max()) < ERRORS
+    uneven, x = build("gaussian")
+    few, more = (
+        np.stack(
+            [
+                impute(
+                    uneven,
+                    x,
+                    settings=ImputationSettings(num_samples=9, num_rounds=1, truncated=cut),
+                    seed=seed,
+                ).effective_samples
+                for seed in range(8)
+            ]
+        )
+        for cut in (False, True)
+    )
+    assert (more >= few - 1e-9).all()
+    assert (more > few + 0.1).any()

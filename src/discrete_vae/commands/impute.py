@@ -60,6 +60,10 @@ if TYPE_CHECKING:
     whole_number(),
     default="10",
 )
+@option(
+    "--truncated",
+    "truncate importance weights: smoother means, a little off, where effective samples are few",
+)
 @option("--num-steps N", "steps of the chains; default: 100", whole_number(), default="100")
 @option("--picture FILE", "a picture of the first examples with gaps, filled: .png, .pdf or .svg")
 def run_impute(

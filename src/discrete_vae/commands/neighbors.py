@@ -70,16 +70,16 @@ def run_neighbors(
     if k > most:
         raise InvalidInputError("-k", f"must be at most {most}, the examples searched", k, "Ask for fewer.")
     say_device(asked.device)
-    codes = []
-    for examples, what in ((queries, "encoding"), (pool, "encoding those searched")):
+    codes = {}
+    for name, examples, what in (("own", queries, "encoding"), ("pool", pool, "encoding those searched")):
         with examples_progress(len(examples), what) as progress:
             found = encode_rows(loaded.model, examples.x, numbers=examples.index, report=progress)
-        codes.append(found.packed)
+        codes[name] = found.packed
     if rank() > 0:
         return 0
     own = queries.index if others else None
     with examples_progress(len(pool), "searching") as progress:
-        nearest = nearest_codes(*codes, k, excluded=own, report=progress)
+        nearest = nearest_codes(codes["own"], codes["pool"], k, excluded=own, report=progress)
     print(headline(asked, loaded, queries))
     print(
         f"searched: {pool.name.rstrip(',')}, {len(pool)} examples; units that differ from the nearest: "

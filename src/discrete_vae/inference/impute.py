@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -19,10 +19,10 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.importance_sampling import Weigher
 from discrete_vae.inference.batches import Report, in_batches
-from discrete_vae.inference.conditional_draws import GappedRow, Proposals
+from discrete_vae.inference.conditional_draws import Chunk, GappedRow, Proposals
 from discrete_vae.inference.iterated_resampling import IteratedResampling
 from discrete_vae.inference.resampled import Resampled
-from discrete_vae.inference.weighted_moments import WeightedMoments
+from discrete_vae.inference.weighted_moments import WeightedMoments, truncated
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.categorical import CategoricalLikelihood
 from discrete_vae.model import DiscreteVAE
@@ -69,6 +69,9 @@ class ImputationSettings:
         num_samples: Draws of the latents per example, those of all rounds together. Chains start after them.
         num_rounds: Rounds in which proposals learn from earlier draws, see `conditional_draws.Proposals`.
         num_fills: Ways in which a round's proposals read the gaps.
+        truncated: Whether importance weights are truncated, see `discrete_vae.inference.weighted_moments.truncated`:
+            for models whose draws have few effective samples, whose means would else be those of a few draws. All
+            draws of an example are then in memory.
         num_steps: Steps of the chains; the first fifth is left out of means.
         num_candidates: Candidates per step, at least 2.
     """
@@ -79,6 +82,7 @@ class ImputationSettings:
     num_samples: int = 1000
     num_rounds: int = 10
     num_fills: int = 5
+    truncated: bool = False
     num_steps: int = 100
     num_candidates: int = 20
 
@@ -93,6 +97,9 @@ class ImputationSettings:
             check_positive_int(name, getattr(self, name))
         if self.num_draws != 0:
             check_positive_int("num_draws", self.num_draws)
+        if self.truncated and self.method != "importance":
+            rule = "must be left out for chains, which have no weights of their own"
+            raise InvalidInputError("truncated", rule, True, "Leave it out.")
         if self.num_candidates < 2:
             raise InvalidInputError("num_candidates", "must be at least 2", self.num_candidates, "Give 20.")
         if self.num_rounds > self.num_samples:
@@ -141,7 +148,7 @@ def impute(
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=3, prior=RBMConfig(num_left=1, num_right=1)))
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=3, prior=RBMConfig(num_left=2, num_right=2)))
         >>> impute(model, torch.tensor([[1.0, torch.nan, 0.0]])).filled.shape
         (1, 3)
     """
@@ -203,12 +210,22 @@ def _by_importance(
 ) -> _Estimate:
     moments, wanted = WeightedMoments(), settings.num_draws
     picks = Resampled(wanted, row.generator(_PICKS)) if wanted else None
-    for log_weights, parameters in proposals.draw(settings.num_samples, chunk_size):
+    draws = proposals.draw(settings.num_samples, chunk_size)
+    for log_weights, parameters in _truncated(draws) if settings.truncated else draws:
         moments.add(log_weights, _summary(model.likelihood, parameters))
         if picks is not None:
             picks.add(log_weights, parameters)
     values = None if picks is None else picks.values
     return moments.mean, moments.std_error, moments.effective_samples, values
+
+
+def _truncated(draws: Iterable[Chunk]) -> Iterator[Chunk]:
+    """All draws together, with truncated weights."""
+    chunks = list(draws)
+    log_weights = truncated(torch.cat([chunk[0] for chunk in chunks]))
+    return zip(
+        log_weights.split([len(chunk[0]) for chunk in chunks]), (chunk[1] for chunk in chunks), strict=True
+    )
 
 
 def _by_chains(

@@ -63,7 +63,7 @@ class PriorStates:
             fields = check_tensor("field", field, (prior.num_units,)).to(prior.bias)
             machine = deepcopy(prior)
             with torch.no_grad():
-                machine.bias += fields
+                machine.bias.add_(fields)
         units = torch.tensor(sorted(clamped), dtype=torch.long, device=pool.device)
         values = torch.tensor([float(clamped[unit]) for unit in sorted(clamped)], device=pool.device)
         missed = (pool[:, units] != values).sum(1)
