@@ -19,7 +19,8 @@ from discrete_vae import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference import impute as impute_module
 from discrete_vae.inference.conditional_draws import GappedRow, Proposals
-from discrete_vae.inference.impute import ImputationSettings, impute
+from discrete_vae.inference.imputation_settings import ImputationSettings
+from discrete_vae.inference.impute import impute
 from discrete_vae.inference.iterated_resampling import IteratedResampling
 from discrete_vae.inference.resampled import Resampled
 from discrete_vae.inference.weighted_moments import WeightedMoments, truncated

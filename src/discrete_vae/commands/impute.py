@@ -82,7 +82,8 @@ def run_impute(
     from discrete_vae.commands.device import say_device
     from discrete_vae.commands.pictures import PictureFile
     from discrete_vae.distributed import rank
-    from discrete_vae.inference.impute import ImputationSettings, filling_for, impute
+    from discrete_vae.inference.imputation_settings import ImputationSettings, filling_for
+    from discrete_vae.inference.impute import impute
 
     outputs = [rows.output(name) for name in _names(out, draws)]
     errors, drawing = rows.output(std_errors, argument="--std-errors"), PictureFile.of(picture)
