@@ -60,7 +60,7 @@ def rows_of_run(
             data,
             loaded.config.model,
             part=part,
-            columns=_known_columns(run),
+            columns=known_columns(run),
             label_column=label_column or (of_run.label_column if is_file else None),
             label_needed=label_column is not None,
             binarization_seed=getattr(of_run, "binarization_seed", 0),
@@ -72,7 +72,7 @@ def rows_of_run(
     return rows.chosen(chosen_test_examples(len(rows), num_examples, argument="--num-examples"))
 
 
-def _known_columns(run: RunDirectory) -> tuple[str, ...]:
+def known_columns(run: RunDirectory) -> tuple[str, ...]:
     """Names of the features that a run was trained on; none where they have none, or nothing is kept of them."""
     names = run.read_environment().get("data", {}).get("columns") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
