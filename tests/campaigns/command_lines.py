@@ -185,7 +185,13 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         words += ["--num-rows", "2", "--num-sweeps", "3"]
     if verb == "refit":
         words += ["--num-steps", "3"]
-    words += {"encode": ["--out", "codes.npz"], "denoise": ["--noise", "0.1"]}.get(verb, [])
+    words += {
+        "encode": ["--out", "codes.npz"],
+        "denoise": ["--noise", "0.1"],
+        "impute": ["--out", "filled.npz"],
+        "generate": ["-n", "3", "--num-sweeps", "3", "--out", "new.npz"],
+        "neighbors": ["-k", "2", "--out", "near.npz"],
+    }.get(verb, [])
     parameter = chosen.choice(_options(verb))
     option, kind = parameter.opts[-1], chosen.random()
     if parameter.is_flag or kind < 0.1:
