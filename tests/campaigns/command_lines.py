@@ -174,7 +174,7 @@ def _options(verb: str) -> list[click.Option]:
 
 def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
     """One option of a verb with any value, or twice, or without one."""
-    verb = chosen.choice([name for name in VERBS if name != "list"])
+    verb = chosen.choice([name for name in VERBS if _options(name)])
     words = _base(stage, chosen) if verb in ("train", "validate") else [verb, "run"]
     words[0] = verb
     if verb == "figure":
@@ -198,7 +198,7 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         return [*words, *[option] * chosen.randint(1, 2)], not parameter.is_flag
     if option == "--start" and kind < 0.7:
         return [*words, option, _states(folder, chosen)], False
-    names_place = option in ("--run-dir", "--out", "--data", "--data-dir", "--start")
+    names_place = option in ("--run-dir", "--out", "--data", "--data-dir", "--start", "--labels")
     value = chosen.choice(_PATHS if names_place and kind < 0.7 else _TEXTS)
     reads_number = parameter.callback is not None and option not in ("--size", "--checkpoint")
     return [*words, f"{option}={value}"], value == "" or (reads_number and value in _NEVER_NUMBERS)

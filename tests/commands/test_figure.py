@@ -135,3 +135,8 @@ def test_damaged_estimates_are_named(refused, run):
 def test_listing_the_figures_loads_no_torch():
     code = "import sys; from discrete_vae.cli import main; main(['figure']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_a_folder_without_a_name_is_refused_whether_the_figure_reads_it_or_not(refused, trained):
+    message = refused("figure", "training-curves", trained, "--data-dir=")
+    assert "--data-dir must be a path; received ''" in message

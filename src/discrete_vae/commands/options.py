@@ -11,6 +11,7 @@ import click
 
 from discrete_vae.commands.verbs import not_one_of
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
 
 Function = Callable[..., int]
 Reader = Callable[[str, str], Any]
@@ -89,6 +90,16 @@ def one_of(*words: str) -> Reader:
     return read
 
 
+def path(name: str, word: str) -> str:
+    """Read a path; whether there is such a file or folder is asked where it is used.
+
+    Raises:
+        InvalidInputError: If it is none.
+    """
+    user_path(name, word)
+    return word
+
+
 size = one_of("smoke", "short", "paper")
 seed = whole_number(at_least=0, at_most=2**64 - 1)
 device_option = option(
@@ -99,6 +110,7 @@ device_option = option(
 data_dir_option = option(
     "--data-dir DIR",
     "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else the user's cache",
+    path,
 )
 accept_changed_config_option = option(
     "--accept-changed-config",
