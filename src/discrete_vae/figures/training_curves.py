@@ -161,7 +161,7 @@ def _draw_elbo(axes: Axes, curves: TrainingCurves) -> None:
     if len(valid.value):
         _line(axes, valid, color=_VERMILION, label="validation")
         best = int(valid.value.argmax())
-        label = f"best validation: {_nats(valid.value[best])}, epoch {valid.epoch[best]:.3g}"
+        label = f"best validation: {_nats(valid.value[best])}, epoch {_epoch(valid.epoch[best])}"
         place = (valid.epoch[best], valid.value[best])
         axes.plot(*place, "*", color=_VERMILION, markersize=11, zorder=3, clip_on=False, label=label)
     axes.set(ylabel="ELBO (nats per example)", ylim=_limits([curves.elbo, valid]))
@@ -197,6 +197,16 @@ def _line(axes: Axes, curve: Curve, **style: Any) -> None:
 
 def _nats(value: float) -> str:
     return f"{value:.2f} nats".replace("-", "\N{MINUS SIGN}")
+
+
+def _epoch(epoch: float) -> str:
+    """An epoch with three digits at least, and all that it has before the point.
+
+    Examples:
+        >>> _epoch(1200.0), _epoch(31.25), _epoch(0.5)
+        ('1200', '31.2', '0.5')
+    """
+    return f"{epoch:.0f}" if epoch >= 100 else f"{epoch:.3g}"
 
 
 def _epochs_shown(epochs: np.ndarray) -> tuple[float, float]:
