@@ -39,7 +39,11 @@ _NEVER_TENSORS = {
     "numpy": lambda t: t.detach().numpy(),
     "a number": lambda t: 1.0,
 }
-_OUTSIDE = {"two": lambda t: t + 2.0, "spins": lambda t: 2 * t - 1 - 1e-3, "small": lambda t: t - 1e-3}
+_OUTSIDE = {
+    "two": lambda t: t + 2.0,
+    "negative": lambda t: -(2 * t - 1).abs() - 1e-3,
+    "small": lambda t: t - 1e-3,
+}
 _SHAPES = (
     "an axis more",
     "an axis more in front, twice",

@@ -38,6 +38,8 @@ MAKERS = {
     ),
 }
 """What each figure's table is made of."""
+WITHOUT_TABLE = {"image_grid", "codes", "denoised", "imputed", "latent_paths", "neighbors", "new_examples"}
+"""Pictures of what a verb writes anyway, looked at in the tests of the verbs."""
 MADE_UP = {"gradient_study": made_up_study}
 """Tables that take long."""
 
@@ -57,7 +59,7 @@ def test_every_figure_is_tested():
         for path in modules
         if hasattr(importlib.import_module(f"discrete_vae.figures.{path.stem}"), f"draw_{path.stem}")
     }
-    assert drawn - {"image_grid"} == set(MAKERS)
+    assert drawn - WITHOUT_TABLE == set(MAKERS)
 
 
 def test_the_table_is_a_frozen_record_that_can_be_written(figure, model, tmp_path):

@@ -176,7 +176,7 @@ def _field(word: str | None, num_units: int) -> Tensor | None:
     return field
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Labeled:
     rows: Rows
     labels: np.ndarray

@@ -13,6 +13,7 @@ from discrete_vae.importance_sampling import Weigher, WeightedDraws
 from discrete_vae.inference.resampled import Resampled
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import key_to_seed, keyed_generator
+from discrete_vae.records import ShowsShapes
 
 _ROUNDS, _PICKS, _FILLS = 0, 1, 2
 
@@ -20,8 +21,8 @@ Chunk: TypeAlias = tuple[Tensor, Tensor]
 """Log-weights, (draw,), nats, and what the decoder makes of the draws, (draw, *parameter_shape)."""
 
 
-@dataclass(frozen=True, eq=False)
-class GappedRow:
+@dataclass(frozen=True, eq=False, repr=False)
+class GappedRow(ShowsShapes):
     """A row with gaps, as the estimators take it.
 
     Attributes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from discrete_vae.errors import InvalidInputError
 
 EXTRA = "pip install 'discrete-vae[hub]'"
+_LONGEST = 200  # characters; the hub allows 96 and an owner
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -19,7 +20,9 @@ def is_hub_name(path: object) -> bool:
         >>> [is_hub_name(each) for each in ("ada/digits", "digits", "./ada/digits", "a/b/c")]
         [True, False, False, False]
     """
-    return isinstance(path, str) and _NAME.fullmatch(path) is not None and not Path(path).parent.exists()
+    if not isinstance(path, str) or len(path) > _LONGEST or _NAME.fullmatch(path) is None:
+        return False
+    return not Path(path).parent.exists()
 
 
 def fetch_snapshot(name: str, files: Sequence[str], *, revision: str | None = None) -> Path:

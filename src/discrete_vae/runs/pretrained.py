@@ -131,7 +131,7 @@ def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) 
     if isinstance(path, RunDirectory):
         return _of_run(path)
     folder = unicode_path("path", path)
-    if isinstance(path, str) and not folder.is_dir() and is_hub_name(path):
+    if isinstance(path, str) and is_hub_name(path) and not folder.is_dir():
         return _of_folder(fetch_snapshot(path, [WEIGHTS_FILE, CONFIG_FILE], revision=revision))
     if revision is not None:
         repair = "Leave it out, or name a model of the hub as OWNER/NAME."

@@ -16,6 +16,7 @@ from discrete_vae.interop.dimod.bqm_form import BQMForm
 from discrete_vae.interop.dimod.extra import library
 from discrete_vae.interop.dimod.solvers import find_solver
 from discrete_vae.noise import key_to_seed
+from discrete_vae.records import ShowsShapes
 
 if TYPE_CHECKING:
     from dimod import BinaryQuadraticModel, Sampler, SampleSet
@@ -63,8 +64,8 @@ class Solver:
         raise InvalidInputError("energy", rule, received, repair)
 
 
-@dataclass(frozen=True, eq=False)
-class Reads:
+@dataclass(frozen=True, eq=False, repr=False)
+class Reads(ShowsShapes):
     """What a solver answered.
 
     Attributes:

@@ -13,13 +13,14 @@ from torch import Tensor
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import open_uniform
+from discrete_vae.records import ShowsShapes
 
 _MOST_TOGETHER = 12
 _PSEUDO_SAMPLES = 4.0  # of least squares, on the side of mean field: samples of frozen units tell little
 
 
-@dataclass(frozen=True, eq=False)
-class _Cluster:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Cluster(ShowsShapes):
     """Lost units that hang together, with all of their states.
 
     Attributes:

@@ -32,6 +32,7 @@ from discrete_vae.data.dataset import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.own_experiment import own_experiment_of
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.records import ShowsShapes
 from discrete_vae.training.load import load_run
 from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run import train
@@ -70,8 +71,8 @@ class Settings:
     shows: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trained(ShowsShapes):
     """What training leaves.
 
     Attributes:
