@@ -30,10 +30,10 @@ def signal_at(monkeypatch, *signals):
     """Send signals to this process at steps."""
     left, original = dict(signals), TrainingProgress.advance
 
-    def advance(self, step):
+    def advance(self, step, *words):
         for number in left.pop(step, ()):
             os.kill(os.getpid(), number)
-        original(self, step)
+        original(self, step, *words)
 
     monkeypatch.setattr(TrainingProgress, "advance", advance)
 

@@ -169,9 +169,9 @@ def test_arguments_are_validated_as_torch_does():
         free.cdf(torch.tensor(1.5, dtype=torch.float64)), torch.ones(3, dtype=torch.float64)
     )
     with pytest.raises(ValueError, match="scale"):
-        SmoothedBernoulli(LOGITS, SpikeGaussian(), LOGITS, -torch.ones(3))
+        SmoothedBernoulli(LOGITS, SpikeGaussian(), LOGITS, -torch.ones(3), validate_args=True)
     with pytest.raises(ValueError, match="logits"):
-        SmoothedBernoulli(torch.tensor([torch.nan]), SpikeSlab())
+        SmoothedBernoulli(torch.tensor([torch.nan]), SpikeSlab(), validate_args=True)
     assert law.expand((2, 3))._validate_args is True
     assert free.expand((2, 3))._validate_args is False
     assert isinstance(SmoothedBernoulli(LOGITS, SpikeGaussian()).support, type(constraints.real))
