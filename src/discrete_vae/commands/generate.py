@@ -184,14 +184,19 @@ class _Labeled:
 
 def _labeled(asked: AskedRun, rows: AskedRows, loaded: LoadedRun, labels: str | None) -> _Labeled:
     """Read labeled examples."""
-    from discrete_vae.data.labels_file import read_label_file
-    from discrete_vae.paths import user_path
+    from discrete_vae.data.label_file import read_label_file
 
     part = rows.part or ("train" if rows.data is None else None)
     found = replace(rows, part=part).read(asked, loaded)
     of_rows = found.labels
     if labels is not None:
-        of_rows = read_label_file(user_path("--labels", labels), found.index, argument="--labels")
+        all_labels, least = read_label_file(labels, argument="--labels"), int(found.index.max()) + 1
+        if len(all_labels) < least:
+            rule = f"must hold a label for each of {least} examples"
+            raise InvalidInputError(
+                "--labels", rule, len(all_labels), "Give one per example, in their order."
+            )
+        of_rows = all_labels[found.index]
     if of_rows is None or of_rows.ndim != 1:
         rule, repair = "needs a label per example", "Give --labels FILE, or a file with labels: --data FILE."
         raise InvalidInputError("--label", rule, f"none for {found.name.rstrip(',')}", repair)
