@@ -163,6 +163,11 @@ def run_config(
     return with_length(measured_config(base, options, seed), dataset, num_steps)
 
 
+def outcome_path(folder: Path) -> Path:
+    """The file beside a run that says what validation examples make of it."""
+    return folder.with_name(f"{folder.name}.json")  # a measure's name may hold a dot
+
+
 def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: int) -> None:
     """Log-likelihoods of validation examples by the run's best checkpoint, into a file beside the run."""
     loaded = load_run(folder)
@@ -183,7 +188,7 @@ def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: 
         ).value
     assert found.examples is not None
     write_json(
-        folder.with_suffix(".json"),
+        outcome_path(folder),
         {
             "step": loaded.step,
             "elbo": elbo.elbo,
@@ -200,10 +205,10 @@ def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: 
 def validated(folder: Path, dataset: DataSplits, args: argparse.Namespace) -> Outcome:
     """What validation examples say of a run, found anew unless it is there in these numbers."""
     wanted = args.num_samples, min(args.num_examples, len(dataset.valid))
-    found = Outcome.read(folder.with_suffix(".json"))
+    found = Outcome.read(outcome_path(folder))
     if found is None or (found.num_samples, len(found.index)) != wanted:
         validate(folder, dataset, args.num_examples, args.num_samples)
-        found = Outcome.read(folder.with_suffix(".json"))
+        found = Outcome.read(outcome_path(folder))
     assert found is not None
     return found
 

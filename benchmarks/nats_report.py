@@ -7,10 +7,27 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from results import table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Of lines that are told apart, colour-blind safe (Okabe & Ito); one of them is black.
+_COLORS = [
+    "#000000",
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#d55e00",
+    "#f0e442",
+    "#999999",
+    "#661100",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +76,9 @@ class Outcome:
     def of(self, measure: str, seed: int, num_steps: int, course: np.ndarray) -> Self:
         """The same with its run."""
         return replace(self, measure=measure, seed=seed, num_steps=num_steps, course=course)
+
+
+_Runs: TypeAlias = Mapping[str, Mapping[int, Outcome]]
 
 
 @dataclass(frozen=True)
@@ -183,28 +203,63 @@ def read_course(records: Iterable[Mapping[str, Any]]) -> np.ndarray:
 
 
 def draw(found: Sequence[Outcome], plain: str, title: str, path: Path) -> None:
-    """Validation ELBO against minutes: a line per measure, the mean over seeds, and each seed thin behind it."""
+    """What each measure brought, with errors; beside it ELBO against minutes where lines can be told apart.
+
+    Args:
+        found: The runs.
+        plain: Name of the runs without a measure.
+        title: Of the picture.
+        path: Its file.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    runs = by_measure(found)
+    few = len(runs) <= len(_COLORS)
+    figure = Figure(figsize=(7 + 4 * few, max(3.0, 0.3 * len(runs) + 1.4)), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure.suptitle(title)
+    colors = dict(zip(runs, _COLORS if few else ["#0072b2"] * len(runs), strict=False)) | {plain: "black"}
+    panels = figure.subplots(1, 1 + few, squeeze=False)[0]
+    _draw_gains(panels[0], runs, plain, colors)
+    if few:
+        _draw_courses(panels[1], runs, colors)
+    figure.savefig(path, dpi=120, metadata={"Software": None})
+
+
+def _draw_gains(axes: Axes, runs: _Runs, plain: str, colors: Mapping[str, str]) -> None:
+    """A dot per measure, the best on top."""
+    gains = {name: gain(seeds, runs[plain]) for name, seeds in runs.items() if name != plain}
+    order = sorted(gains, key=lambda name: gains[name].value)
+    over_seeds = all(g.num_seeds > 1 for g in gains.values())
+    for place, name in enumerate(order):
+        g = gains[name]
+        error = math.hypot(g.seed_error if over_seeds else g.example_error, g.log_partition_error)
+        axes.errorbar(g.value, place, xerr=error, fmt="o", color=colors[name], capsize=3)
+    axes.axvline(0, color="black", linewidth=1)
+    axes.set_yticks(range(len(order)), order)
+    many = max((g.num_seeds for g in gains.values()), default=1)
+    of = f"over {many} seeds" if over_seeds else "over examples"
+    axes.set_xlabel(f"log p(x) more than {plain}, nats, \u00b1 standard error {of}")
+    axes.grid(axis="x", alpha=0.3)
+    axes.margins(y=0.5 / max(1, len(order)))
+
+
+def _draw_courses(axes: Axes, runs: _Runs, colors: Mapping[str, str]) -> None:
+    """A line per measure, the mean over seeds, and each seed thin behind it."""
     lowest, highest = [], []
-    for place, (name, seeds) in enumerate(by_measure(found).items()):
+    for name, seeds in runs.items():
         courses = [o.course for o in seeds.values() if o.course is not None and len(o.course)]
         if not courses:
             continue
         count = min(len(course) for course in courses)
         mean = np.mean([course[:count] for course in courses], 0)
-        color = "black" if name == plain else f"C{place % 10}"
         for course in courses:
-            axes.plot(course[:, 0], course[:, 1], color=color, linewidth=0.5, alpha=0.4)
-        axes.plot(mean[:, 0], mean[:, 1], color=color, label=name)
+            axes.plot(course[:, 0], course[:, 1], color=colors[name], linewidth=0.5, alpha=0.4)
+        axes.plot(mean[:, 0], mean[:, 1], color=colors[name], label=name)
         highest.append(mean[:, 1].max())
         lowest.append(np.quantile(mean[:, 1], 0.25))
     spread = max(highest) - min(lowest)
     axes.set_ylim(min(lowest) - 0.1 * spread, max(highest) + 0.05 * max(spread, 0.1))
-    axes.set(xlabel="minutes of training", ylabel="validation ELBO, nats", title=title)
+    axes.set(xlabel="minutes of training", ylabel="validation ELBO, nats")
     axes.legend(fontsize="small")
-    figure.savefig(path, dpi=120, metadata={"Software": None})

@@ -84,6 +84,13 @@ def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
     assert again == lines
 
 
+def test_names_with_a_dot_have_files_of_their_own(tmp_path):
+    import nats
+
+    names = ["averaged-0", "averaged-0.9998-0", "averaged-0.9998-1"]
+    assert len({nats.outcome_path(tmp_path / name) for name in names}) == 3
+
+
 def test_every_estimator_fits_the_model_without_layers():
     import nats
 
