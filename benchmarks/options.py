@@ -20,7 +20,7 @@ def experiment_parser(description: str | None, *, rounds: str, threads: str) -> 
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("experiment", nargs="?", metavar="EXPERIMENT", help="a name that dvae list shows")
-    parser.add_argument("--size", default="short", help="smoke, short (default) or paper")
+    parser.add_argument("--size", default="short", help="smoke, short (default), cpu or paper")
     parser.add_argument(
         "--precision", choices=DTYPES, default="float32", help="precision of the networks' products"
     )

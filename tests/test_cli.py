@@ -74,7 +74,7 @@ def test_torch_is_imported_only_when_a_verb_needs_it(words):
         ),
         ("evaluate RUN other", "dvae evaluate takes no more arguments; received 'other'."),
         ("evaluate RUN --model.smoothing ramps", "--model.smoothing must be an option of dvae evaluate;"),
-        ("train digits --size huge", "--size must be one of smoke, short, paper; received 'huge'."),
+        ("train digits --size huge", "--size must be one of smoke, short, cpu, paper; received 'huge'."),
         ("train digits --size smok", "Did you mean smoke?"),
         ("train digits --num-epochs 3", "Did you mean --training.num-epochs?"),
         ("train digits --qqq 3", "Add --settings to list them all."),

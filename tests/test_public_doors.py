@@ -36,7 +36,7 @@ LAYERS = dv.NoSharing(4, 2, 3, (5,))
             "dataset must be of type DataSplits",
         ),
         (lambda: dv.own_experiment(None), "path must be a path"),
-        (lambda: dv.own_experiment("mine.npy", size="digit"), "size must be one of smoke, short, paper"),
+        (lambda: dv.own_experiment("mine.npy", size="digit"), "size must be one of smoke, short, cpu, paper"),
         (lambda: dv.estimate_log_partition(3), "energy must"),
         (lambda: dv.estimate_log_partition(RBM, max_enumerated=-1), "max_enumerated must be"),
         (lambda: dv.estimate_log_partition(RBM, max_sweeps=1.5), "max_sweeps must be a positive integer"),

@@ -53,13 +53,32 @@ def test_the_first_line_describes_the_default_size(name):
     assert f"{of_paper.num_layers} layers of {of_paper.num_units}" in paper
 
 
+@pytest.mark.parametrize("name", [name for name in experiment_names() if name != "digits"])
+def test_size_cpu_lies_between_short_and_paper(name):
+    short, cpu, paper = (load_experiment(name, size) for size in ("short", "cpu", "paper"))
+    assert short.training.num_epochs <= cpu.training.num_epochs <= paper.training.num_epochs
+    assert cpu.training.optimizer.rate.kind == "cosine"
+    assert (cpu.evaluation.num_samples, cpu.evaluation.num_examples) == (10_000, None)
+    if cpu.model.hierarchy.kind == "gaussian":
+        layers = [config.model.hierarchy.num_layers for config in (short, cpu, paper)]
+        assert layers == sorted(layers) == sorted(set(layers))
+        assert cpu.training.num_importance_samples > 1
+
+
+def test_size_cpu_of_digits_is_short():
+    cpu, short = (load_experiment("digits", size) for size in ("cpu", "short"))
+    assert cpu.model_copy(update={"size": "short"}) == short
+
+
 def test_unknown_names():
     with pytest.raises(
         InvalidInputError,
         match="experiment must be one of digits, mnist-dynamic, .*; received 'x'",
     ):
         load_experiment("x")
-    with pytest.raises(InvalidInputError, match="size must be one of smoke, short, paper; received 'huge'"):
+    with pytest.raises(
+        InvalidInputError, match="size must be one of smoke, short, cpu, paper; received 'huge'"
+    ):
         load_experiment("digits", "huge")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from discrete_vae.commands.layout import hanging
-from discrete_vae.commands.options import data_dir_option, option, size
+from discrete_vae.commands.options import data_dir_option, one_of, option
 from discrete_vae.commands.trained import OPTIONS, ask_runs
 from discrete_vae.commands.verbs import not_one_of, verb
 from discrete_vae.errors import InvalidInputError
@@ -31,7 +31,7 @@ _MORE = "NAME is one of those that it lists without one; RUN is the folder of a 
 @option(
     "--size smoke|short|paper",
     "how much is computed, for figures that have sizes; default: short",
-    size,
+    one_of("smoke", "short", "paper"),
 )
 @OPTIONS
 @data_dir_option

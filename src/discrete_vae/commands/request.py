@@ -35,7 +35,7 @@ class Request:
         verb: The verb, for messages.
         experiment: Its name, if one was given.
         data: The user's own file, if one was given.
-        size: "smoke", "short" or "paper", if one was given.
+        size: "smoke", "short", "cpu" or "paper", if one was given.
         seed: The seed, if one was given.
         data_dir: The folder of the data sets, if one was given.
         overrides: Pairs of a setting's path and its values.
@@ -113,8 +113,9 @@ _OPTIONS = together(
         "are",
     ),
     option(
-        "--size smoke|short|paper",
-        "smoke: under a minute; short (default): minutes to an hour on two cores; paper: as published",
+        "--size smoke|short|cpu|paper",
+        "smoke: under a minute; short (default): minutes to an hour on two cores; cpu: an hour or two; paper: as "
+        "published",
         size,
     ),
     option("--seed S", "seed of the initial weights and of all noise; default: 0", seed),

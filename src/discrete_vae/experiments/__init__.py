@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 
-Size = Literal["smoke", "short", "paper"]
+Size = Literal["smoke", "short", "cpu", "paper"]
 SIZES: tuple[str, ...] = get_args(Size)
 
 _MODULES = {
@@ -63,7 +63,8 @@ def load_experiment(name: str, size: Size = "short") -> ExperimentConfig:
 
     Args:
         name: See `experiment_names`.
-        size: "smoke" (under a minute), "short" (minutes to an hour on two cores) or "paper".
+        size: "smoke" (under a minute), "short" (minutes to an hour on two cores), "cpu" (an hour or two on two cores)
+            or "paper".
 
     Raises:
         InvalidInputError: If the name or the size is unknown.

@@ -12,7 +12,7 @@ def mnist_dynamic(size: str) -> ExperimentConfig:
     Command: dvae train mnist-dynamic [--size paper], then dvae evaluate RUN.
 
     Prior networks have one hidden layer and posterior networks two, in size paper of 1000 and 2000 units; no layers
-    share one. The decoder is linear, in size short it has one hidden layer of 400.
+    share one. The decoder is linear, in sizes short and cpu it has one hidden layer of 400. Size cpu: 8 layers.
 
     Data: binarized afresh in each step; validation (the last 10,000 training images) and test once, with seed 0.
 
@@ -27,10 +27,11 @@ def mnist_dynamic(size: str) -> ExperimentConfig:
         layers={  # number of layers, units of each, width of the prior's networks
             "smoke": (2, 16, 50),
             "short": (4, 32, 200),
+            "cpu": (8, 32, 200),
             "paper": (18, 64, 1000),
         },
         sharing=NoSharingConfig(),
-        decoder_hidden={"smoke": (), "short": (400,), "paper": ()},
-        num_epochs={"smoke": 1, "short": 64, "paper": 1000},
+        decoder_hidden={"smoke": (), "short": (400,), "cpu": (400,), "paper": ()},
+        num_epochs={"smoke": 1, "short": 64, "cpu": 128, "paper": 1000},
         steps_per_epoch=500,
     )

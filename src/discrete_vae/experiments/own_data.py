@@ -22,9 +22,9 @@ from discrete_vae.config import (
 )
 
 _BATCH_SIZE = 100
-_STEPS = {"smoke": 200, "short": 8_000, "paper": 100_000}
-_WIDTHS = {"smoke": 50, "short": 200, "paper": 1000}
-_UNITS = {"smoke": 8, "short": 24, "paper": 64}
+_STEPS = {"smoke": 200, "short": 8_000, "cpu": 40_000, "paper": 100_000}
+_WIDTHS = {"smoke": 50, "short": 200, "cpu": 400, "paper": 1000}
+_UNITS = {"smoke": 8, "short": 24, "cpu": 32, "paper": 64}
 _SMOKE_WORK, _MIN_SMOKE_STEPS = 2_000_000, 20  # work is steps x features
 _MAX_SMOKE_EXAMPLES = 250  # of validation and of test
 
@@ -54,7 +54,7 @@ def own_data(
         num_train: Examples of its training part.
         num_valid: Examples of its validation part.
         num_test: Examples of its test part.
-        size: "smoke", "short" or "paper".
+        size: "smoke", "short", "cpu" or "paper".
         likelihood: How values are read; None is as bits.
         binarize: Whether values are probabilities of bits.
         missing: Whether values are missing.

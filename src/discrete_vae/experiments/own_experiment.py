@@ -29,7 +29,7 @@ def own_experiment(
     Args:
         path: The file, see `discrete_vae.data.from_file.load_file`.
         likelihood: How values are read: "bernoulli", "gaussian", "categorical" or "negative-binomial".
-        size: "smoke", "short" or "paper".
+        size: "smoke", "short", "cpu" or "paper".
         label_column: The column of a table that holds labels and is no feature; None means none does.
         data_dir: Not read, but refused if it does not exist.
 
@@ -63,7 +63,7 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         dataset: What was read.
         path: The file.
         likelihood: How values are read.
-        size: "smoke", "short" or "paper".
+        size: "smoke", "short", "cpu" or "paper".
 
     Raises:
         InvalidInputError: If the values cannot be read by this likelihood.

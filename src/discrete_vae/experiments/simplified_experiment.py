@@ -5,8 +5,10 @@ from __future__ import annotations
 from discrete_vae.config import (
     BetaBoundConfig,
     BlockGibbsConfig,
+    CosineRateConfig,
     EvaluationConfig,
     ExperimentConfig,
+    ExponentialRateConfig,
     HierarchicalPosteriorConfig,
     MLPDecoderConfig,
     MNISTStaticConfig,
@@ -17,7 +19,7 @@ from discrete_vae.config import (
     WarmUpConfig,
 )
 
-_WIDTHS = {"smoke": 100, "short": 500, "paper": 2000}
+_WIDTHS = {"smoke": 100, "short": 500, "cpu": 500, "paper": 2000}
 
 
 def simplified_experiment(
@@ -30,7 +32,7 @@ def simplified_experiment(
 
     Args:
         name: Its name.
-        size: "smoke", "short" or "paper".
+        size: "smoke", "short", "cpu" or "paper".
         prior: Of the binary latents.
         groups: Groups of the posterior; 1 is the factorial posterior.
         linear: Whether the decoder is a linear map of zeta; otherwise it has one hidden layer.
@@ -47,19 +49,21 @@ def simplified_experiment(
             decoder=MLPDecoderConfig(hidden=() if linear else (width,)),
         ),
         training=TrainingConfig(
-            num_epochs={"smoke": 1, "short": 80, "paper": 1000}[size],
+            num_epochs={"smoke": 1, "short": 80, "cpu": 80, "paper": 1000}[size],
             batch_size=100,
-            optimizer=OptimizerConfig(learning_rate=3e-3),
+            optimizer=OptimizerConfig(
+                learning_rate=3e-3, rate=CosineRateConfig() if size == "cpu" else ExponentialRateConfig()
+            ),
             warm_up=WarmUpConfig(),
             beta_bound=BetaBoundConfig(start=3.0, slope=0.06),
             sampler=BlockGibbsConfig(num_chains=2000),
-            num_sweeps={"smoke": 10, "short": 30, "paper": 100}[size],
+            num_sweeps={"smoke": 10, "short": 30, "cpu": 30, "paper": 100}[size],
             log_every=100,
-            validate_every={"smoke": 250, "short": 1000, "paper": 5000}[size],
+            validate_every={"smoke": 250, "short": 1000, "cpu": 1000, "paper": 5000}[size],
         ),
         evaluation=(
             EvaluationConfig(num_samples=100, num_examples=100)
             if size == "smoke"
-            else EvaluationConfig(num_samples=10_000)
+            else EvaluationConfig(num_samples=10_000, precision="auto" if size == "cpu" else "float32")
         ),
     )

@@ -12,11 +12,12 @@ from typing import Any
 
 Fields = Mapping[str, Any]  # an experiment as `model_dump` gives it
 
-_LAYERS = {"smoke": 2, "short": 4, "paper": 10}
+_LAYERS = {"smoke": 2, "short": 4, "cpu": 8, "paper": 10}
 _REPLICAS = 10  # a sweep of tempered chains costs one sweep per replica, about so many
 _CHANNELS = {
     "smoke": (8, 2),
     "short": (16, 3),
+    "cpu": (16, 3),
     "paper": (16, 3),
 }  # of the largest image, and the most halvings
 
