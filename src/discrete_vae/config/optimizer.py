@@ -68,7 +68,7 @@ class OptimizerConfig(Record):
     """Adam with a decaying step size (paper section architecture)."""
 
     learning_rate: Factor = Field(default=3e-3, gt=0.0, description="Adam's step size at its largest.")
-    rate: RateConfig = ExponentialRateConfig()
+    rate: RateConfig = CosineRateConfig()
     rise: float = Field(
         default=0.0,
         ge=0.0,

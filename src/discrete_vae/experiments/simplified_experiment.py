@@ -5,10 +5,8 @@ from __future__ import annotations
 from discrete_vae.config import (
     BetaBoundConfig,
     BlockGibbsConfig,
-    CosineRateConfig,
     EvaluationConfig,
     ExperimentConfig,
-    ExponentialRateConfig,
     HierarchicalPosteriorConfig,
     MLPDecoderConfig,
     MNISTStaticConfig,
@@ -51,9 +49,7 @@ def simplified_experiment(
         training=TrainingConfig(
             num_epochs={"smoke": 1, "short": 80, "cpu": 80, "paper": 1000}[size],
             batch_size=100,
-            optimizer=OptimizerConfig(
-                learning_rate=3e-3, rate=CosineRateConfig() if size == "cpu" else ExponentialRateConfig()
-            ),
+            optimizer=OptimizerConfig(learning_rate=3e-3),
             warm_up=WarmUpConfig(),
             beta_bound=BetaBoundConfig(start=3.0, slope=0.06),
             sampler=BlockGibbsConfig(num_chains=2000),
