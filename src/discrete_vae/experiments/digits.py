@@ -25,7 +25,7 @@ def digits(size: str) -> ExperimentConfig:
 
     Data: scikit-learn's digits, 1,297 / 250 / 250 examples, intensities as probabilities, a new binarization each step.
 
-    Expected test log-likelihood: short -22.66 +- 0.22 nats (docs/results.md).
+    Expected test log-likelihood: short -22.56 +- 0.22 nats (docs/results.md).
 
     Time: short, which cpu equals, 15 seconds on two cores, smoke 2 seconds.
     """
