@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zipfile
 from collections.abc import Callable
 from dataclasses import asdict
@@ -39,22 +40,31 @@ class KeptParts:
 
     Args:
         folder: Where they are kept, of this evaluation alone: one model, data, seed and config. Made when needed.
+
+    Attributes:
+        seconds: Time that it took to compute what was found there.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.seconds = 0.0
 
     def log_partition(self, compute: Callable[[], CheckedLogPartition]) -> CheckedLogPartition:
         """log Z, computed unless it is there."""
         path = self._folder / "log_partition.json"
         if path.exists():
             try:
-                return _estimates(read_json(path))
-            except (InvalidInputError, TypeError, KeyError, AttributeError):
+                fields = read_json(path)
+                known = _estimates(fields)
+                self.seconds += float(fields["seconds"])
+                return known
+            except (InvalidInputError, TypeError, KeyError, ValueError, AttributeError):
                 pass  # it was damaged
+        start = time.monotonic()
         found = compute()
+        fields = {name: _plain(getattr(found, name)) for name in _ESTIMATES}
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, {name: _plain(getattr(found, name)) for name in _ESTIMATES})
+        write_json(path, fields | {"seconds": time.monotonic() - start})
         return found
 
     def log_likelihood(self, name: str, compute: Callable[[], MeanLogLikelihood]) -> MeanLogLikelihood:
@@ -63,14 +73,18 @@ class KeptParts:
         if path.exists():
             try:
                 with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                    return _mean({key: arrays[key] for key in arrays.files})
+                    part = _mean({key: arrays[key] for key in arrays.files})
+                    self.seconds += float(arrays["seconds"])
+                    return part
             except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile):
                 pass
+        start = time.monotonic()
         found = compute()
         examples = found.examples
         assert examples is not None
         arrays = {f"example_{key}": getattr(examples, key).numpy() for key in _EXAMPLES}
         arrays |= {key: np.array(getattr(found, key)) for key in (*_NUMBERS, *_COUNTS)}
+        arrays["seconds"] = np.array(time.monotonic() - start)
         self._folder.mkdir(parents=True, exist_ok=True)
         write_stream(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
         return found
