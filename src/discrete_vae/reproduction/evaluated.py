@@ -132,7 +132,10 @@ def _record(
         modified=commit.get("modified"),
         version=environment.get("discrete_vae", "unknown"),
         data=DataOfRun(
-            name=dataset.name, source=dataset.description.source, sha256=dataset.description.sha256
+            name=dataset.name,
+            source=dataset.description.source,
+            version=dataset.description.version,
+            sha256=dataset.description.sha256,
         ),
         config=config,
     )

@@ -14,10 +14,10 @@ from discrete_vae.reproduction.record import RunRecord, StoredRun
 _SIZES = {
     "Gaussian layers": "model.hierarchy.num_layers",
     "units of each": "model.hierarchy.num_units",
-    "widths of its prior networks": "model.hierarchy.prior_hidden",
-    "of the Gaussian posterior networks": "model.hierarchy.posterior_hidden",
-    "of the binary posterior networks": "model.posterior.hidden",
-    "of the decoder": "model.decoder.hidden",
+    "their prior networks": "model.hierarchy.prior_hidden",
+    "their posterior networks": "model.hierarchy.posterior_hidden",
+    "posterior networks of the binary latents": "model.posterior.hidden",
+    "decoder": "model.decoder.hidden",
     "epochs": "training.num_epochs",
     "Gibbs iterations": "training.num_sweeps",
 }
@@ -65,7 +65,7 @@ def _threads(record: RunRecord) -> str:
 
 
 def _data(records: Sequence[RunRecord]) -> str:
-    sources = dict.fromkeys(f"{r.data.name}: {r.data.source}" for r in records)
+    sources = dict.fromkeys(f"{r.data.name}: {r.data.source}, {r.data.version}" for r in records)
     return f"Data: {'; '.join(sources)}."
 
 

@@ -31,6 +31,7 @@ class DataOfRun(Record):
 
     name: str
     source: str
+    version: str
     sha256: str | None
 
 

@@ -27,6 +27,8 @@ _COLUMNS = (
     Column("spread over seeds", "spread"),
 )
 
+_MEANS = {False: "of one run each, ", True: "means over the seeds, "}
+
 
 def _make(wanted: Wanted, made: Made) -> Result:
     found = {name: made.of(main_runs_of(name, wanted)) for name in MAIN_EXPERIMENTS}
@@ -74,9 +76,8 @@ def _make(wanted: Wanted, made: Made) -> Result:
         xlabel="test log-likelihood less that of the paper's discrete VAE (nats)",
     )
     notes = [
-        f"The paper's values are means of 16 runs ({TABLE_1}), in size paper of its own; ours are means over "
-        f"{wanted.num_seeds} seed{'s' * (wanted.num_seeds > 1)}, with ζ sampled as in training; the sharp limit has "
-        "ζ = z. log Z is that of seed 0.",
+        f"The paper's values are means of 16 runs ({TABLE_1}); ours are {_MEANS[wanted.num_seeds > 1]}with zeta sampled "
+        "as in training; the sharp limit has zeta = z. log Z is that of seed 0.",
         *notes_of([run for runs in found.values() for run in runs]),
     ]
     title = "Table 1: test log-likelihood, nats per example"
