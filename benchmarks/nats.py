@@ -14,7 +14,6 @@ import argparse
 import json
 import math
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -24,8 +23,7 @@ from nats_report import Outcome, draw, read_course, report
 from results import describe_machine, write_section
 
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.chosen import chosen_examples, chosen_test_examples
+from discrete_vae.data.chosen import chosen_test_examples
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import evaluate_elbo
@@ -35,11 +33,10 @@ from discrete_vae.experiments.overrides import apply_overrides, split_overrides
 from discrete_vae.log_partition.estimate import estimate_log_partition
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.budget import affordable_steps, with_length
 from discrete_vae.training.load import load_run
-from discrete_vae.training.loop import training_step
 from discrete_vae.training.refit_run import RunRefit
 from discrete_vae.training.run import train
-from discrete_vae.training.state import TrainingState
 
 HERE = Path(__file__).parent
 PLAIN = "as it is"
@@ -77,7 +74,6 @@ HEAD = """# Nats per measure
 What single measures of training bring, from runs of `benchmarks/nats.py`. Validation examples alone are read.
 """
 _ALL_ESTIMATORS = "estimators"
-_TIMED_SECONDS, _TIMED_STEPS = 4.0, 5
 _VALIDATIONS = 12
 
 
@@ -87,45 +83,6 @@ def measured_config(base: ExperimentConfig, options: str, seed: int) -> Experime
     if rest:
         raise InvalidInputError("measure", "must be options with a dot", " ".join(rest), "See --settings.")
     return apply_overrides(base, overrides).model_copy(update={"seed": seed})
-
-
-def with_length(config: ExperimentConfig, dataset: DataSplits, num_steps: int) -> ExperimentConfig:
-    """The config with about so many steps, at least an epoch; the bound of beta ends where it did."""
-    settings = config.training
-    batches = TrainingBatches(chosen_examples(dataset, settings), settings.batch_size, seed=config.seed)
-    epochs = max(1, round(num_steps / batches.steps_per_epoch))
-    total = epochs * batches.steps_per_epoch
-    slope = settings.beta_bound.slope * settings.num_epochs / epochs
-    changes = [
-        ("training.num-epochs", [str(epochs)]),
-        ("training.beta-bound.slope", [repr(slope)]),
-        ("training.validate-every", [str(max(1, total // _VALIDATIONS))]),
-        ("training.log-every", [str(max(1, min(settings.log_every, total // _VALIDATIONS)))]),
-    ]
-    return apply_overrides(config, changes)
-
-
-def step_seconds(config: ExperimentConfig, dataset: DataSplits, progress: float) -> float:
-    """Time of a step at a share of the run, the median of some seconds; threads stay torch's."""
-    state = TrainingState.initial(config, dataset.train)
-    batches = TrainingBatches(dataset, config.training.batch_size, seed=config.seed)
-    times: list[float] = []
-    begin = time.monotonic()
-    while len(times) <= _TIMED_STEPS or time.monotonic() < begin + _TIMED_SECONDS:
-        start = time.perf_counter()
-        training_step(state, config, batches.batch(state.step), float(config.training.num_epochs), progress)
-        times.append(time.perf_counter() - start)
-        state.step += 1
-    return float(np.median(times[1:]))  # the first compiles
-
-
-def affordable_steps(config: ExperimentConfig, dataset: DataSplits, minutes: float) -> int:
-    """Steps that fit the time, a twentieth of which is left to validations."""
-    seconds, settings = step_seconds(config, dataset, 0.0), config.training
-    if settings.num_importance_samples > 1:
-        late = step_seconds(config, dataset, 1.0)
-        seconds = settings.importance_start * seconds + (1 - settings.importance_start) * late
-    return int(0.95 * 60 * minutes / seconds)
 
 
 def budgeted_steps(
@@ -160,7 +117,8 @@ def run_config(
     """That of the run in the folder, if there is one; else a new one of about so many steps."""
     if (folder / "config.json").exists():
         return RunDirectory.open(folder).read_experiment()
-    return with_length(measured_config(base, options, seed), dataset, num_steps)
+    config = measured_config(base, options, seed)
+    return with_length(config, dataset, num_steps, validations=_VALIDATIONS)
 
 
 def outcome_path(folder: Path) -> Path:

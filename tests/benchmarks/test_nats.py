@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from discrete_vae import load_dataset
-
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
@@ -50,18 +48,6 @@ def test_other_examples_are_not_compared():
 
     with pytest.raises(ValueError, match="other examples"):
         gain({0: outcome([0.0] * 3)}, {0: outcome([0.0] * 3, index=(3, 4, 6))})
-
-
-def test_the_bound_of_beta_ends_where_it_did():
-    from nats import measured_config, with_length
-
-    from discrete_vae import load_experiment
-
-    base = load_experiment("digits", size="short")
-    config = with_length(measured_config(base, "--training.batch-size 50", 3), load_dataset("digits"), 250)
-    settings = config.training
-    assert (config.seed, settings.num_epochs, settings.batch_size) == (3, 10, 50)
-    assert settings.beta_bound.slope * 10 == pytest.approx(base.training.beta_bound.slope * 200)
 
 
 def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):

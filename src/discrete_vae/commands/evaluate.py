@@ -49,8 +49,7 @@ def _evaluate(
     from discrete_vae.config import EvaluationConfig, instantiate
     from discrete_vae.data.chosen import chosen_test_examples
     from discrete_vae.distributed import compute_on_rank_zero, rank
-    from discrete_vae.evaluation.evaluate import evaluate_model
-    from discrete_vae.nets.precision import precision_for
+    from discrete_vae.inference.evaluate_run import evaluate_run
     from discrete_vae.runs.columns import check_columns_path, write_columns
     from discrete_vae.runs.results import ResultFile, kept_evaluations
     from discrete_vae.training.run import warn_of_other_data
@@ -63,35 +62,29 @@ def _evaluate(
         compute_on_rank_zero(lambda: check_columns_path("--per-example", per_example))
     loaded = asked.load()
     given = {name: value for name, value in settings.items() if value is not None}
-    fields: dict[str, Any] = loaded.config.evaluation.model_dump() | given
-    fields["precision"] = precision_for(
-        loaded.model, fields["precision"], asked.device
-    )  # what auto means here
-    config = EvaluationConfig(**fields)
+    config = EvaluationConfig(**loaded.config.evaluation.model_dump() | given)
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     warn_of_other_data(run, dataset)
     indices = chosen_test_examples(len(dataset.test), config.num_examples, argument="--num-examples")
     say_device(asked.device)
     with examples_progress(len(indices), "log-likelihood") as progress:
-        result = evaluate_model(
-            loaded.model,
-            dataset.test[indices].to(asked.device),
+        found = evaluate_run(
+            loaded,
+            dataset,
             config,
-            chains=loaded.chains.step(config.num_chain_sweeps),
-            train=dataset.train,
-            indices=indices.tolist(),
+            indices,
+            device=asked.device,
             report=lambda done, mean: progress(done, f"{mean:.2f} nats"),
         )
     if rank() > 0:
         return 0
     print(f"{run.path}, checkpoint of step {loaded.step}, {dataset.name}: {len(indices)} test examples")
-    print(evaluation_table(result), flush=True)
-    about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
+    print(evaluation_table(found.result), flush=True)
     try:
-        keep(results, loaded, about | result.to_json())
+        keep(results, loaded, found.fields)
     finally:  # one file that cannot be written leaves the other
         if per_example is not None:
-            path = write_columns(per_example, result.columns(), argument="--per-example")
+            path = write_columns(per_example, found.result.columns(), argument="--per-example")
             print(f"Written to {path}")
     print(f"Next: dvae sample {run.path}")
     return 0

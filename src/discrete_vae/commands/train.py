@@ -183,7 +183,7 @@ def _interrupted(run: RunDirectory, status: int) -> int:
 
 def _run_dir(request: Request, resume: bool = False) -> str:
     """Where a run is or will be that no folder is named for."""
-    from discrete_vae.commands.run_names import run_name
+    from discrete_vae.experiments.run_names import run_name
 
     if request.data is None and request.experiment is None and resume:
         repair = "Name the folder: dvae train --resume --run-dir DIR."
@@ -196,6 +196,7 @@ def _run_dir(request: Request, resume: bool = False) -> str:
 def _resumed_config(run: RunDirectory, request: Request, accept_changed_config: bool) -> ExperimentConfig:
     """The config of the run to go on with, which the command line must not contradict."""
     from discrete_vae.config import FileDataConfig
+    from discrete_vae.experiments.differences import first_difference
     from discrete_vae.experiments.overrides import apply_overrides
     from discrete_vae.runs.changed_config import check_config
 
@@ -210,20 +211,10 @@ def _resumed_config(run: RunDirectory, request: Request, accept_changed_config: 
         if file != of_run:
             raise _other("--data", of_run, file)
     if asked != stored:
-        raise _other(*_first_difference(stored.model_dump(), asked.model_dump()))
+        raise _other(*first_difference(stored, asked))
     if not accept_changed_config:  # else training warns of it
         check_config(run, run.checkpoints().newest(), accept=False)
     return stored
-
-
-def _first_difference(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, object, object]:
-    """The option of the first value that differs, and the two values."""
-    name = next(name for name in after if before.get(name) != after[name])
-    one, other = before.get(name), after[name]
-    if isinstance(one, dict) and isinstance(other, dict):
-        option, one, other = _first_difference(one, other)
-        return f"--{name.replace('_', '-')}.{option.removeprefix('--')}", one, other
-    return "EXPERIMENT" if name == "name" else f"--{name.replace('_', '-')}", one, other
 
 
 def _other(option: str, before: object, after: object) -> InvalidInputError:

@@ -41,6 +41,10 @@ VERBS = {
     ),
     "neighbors": ("neighbors:run_neighbors", "examples whose codes are nearest, by Hamming distance"),
     "figure": ("figure:run_figure", "one figure by name, with a table of its numbers"),
+    "reproduce": (
+        "reproduce:run_reproduce",
+        "a table or a figure of the paper, with the paper's values beside ours",
+    ),
     "cite": ("cite:run_cite", "BibTeX of the papers behind a run or an experiment"),
     "report": ("report:run_report", "one page about a run, in a file of its own that any browser opens"),
 }

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,12 @@ from discrete_vae.config import EvaluationConfig
 from discrete_vae.distributed import compute_on_rank_zero
 from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.evaluation.independent_features import IndependentFeatures, independent_features
-from discrete_vae.evaluation.log_likelihood import MeanLogLikelihood, evaluate_log_likelihood
+from discrete_vae.evaluation.kept_parts import KeptParts
+from discrete_vae.evaluation.log_likelihood import (
+    MeanLogLikelihood,
+    evaluate_log_likelihood,
+    join_log_likelihoods,
+)
 from discrete_vae.log_partition.estimate import CheckedLogPartition, estimate_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import DTYPES, precision_for, precision_of_products
@@ -24,6 +30,7 @@ from discrete_vae.records import ShowsTable
 
 _ELBO_DRAWS = 20
 _STILL_RISING = 0.1  # nats by the last doubling of the samples
+_KEPT_EXAMPLES = 200  # a part of an evaluation that is kept: a minute or less
 
 
 class UnevenWeightsWarning(UserWarning):
@@ -95,6 +102,7 @@ def evaluate_model(
     train: Tensor | None = None,
     indices: Sequence[int] | None = None,
     report: Callable[[int, float], None] | None = None,
+    parts: KeptParts | None = None,
 ) -> Evaluation:
     """Estimate log Z, the log-likelihood and the ELBO.
 
@@ -108,6 +116,8 @@ def evaluate_model(
         train: Training examples, for what independent features reach; None leaves it out.
         indices: Numbers of the examples in their data set, which key the noise; None means from 0.
         report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
+        parts: Where parts that are finished are kept, and found by an evaluation that goes on after one was killed; not
+            under torchrun. None keeps nothing.
 
     Returns:
         The estimates with their standard errors.
@@ -121,8 +131,9 @@ def evaluate_model(
         AnnealingDisagreementWarning: If annealing differs from it by more than 0.1 nats and four standard errors.
     """
     start = time.monotonic()
-    log_partition = compute_on_rank_zero(
-        lambda: estimate_log_partition(
+
+    def estimate() -> CheckedLogPartition:
+        return estimate_log_partition(
             model.prior,
             chains=chains,
             std_error=config.log_partition_std_error,
@@ -131,26 +142,41 @@ def evaluate_model(
             num_temperatures=config.num_temperatures,
             seed=config.seed,
         )
-    )
+
+    log_partition = compute_on_rank_zero(estimate if parts is None else lambda: parts.log_partition(estimate))
     log_z = log_partition.best.value
 
     dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device)]
 
-    def likelihood(of_model: DiscreteVAE) -> MeanLogLikelihood:
+    keys = range(len(x)) if indices is None else indices
+
+    def of_rows(
+        of_model: DiscreteVAE, rows: slice, told: Callable[[int, float], None] | None
+    ) -> MeanLogLikelihood:
         with precision_of_products(of_model, dtype):
             return evaluate_log_likelihood(
                 of_model,
-                x,
+                x[rows],
                 log_partition=log_z,
                 log_partition_std_error=log_partition.best.std_error,
                 num_samples=config.num_samples,
                 max_memory=config.max_memory,
                 seed=config.seed,
-                indices=indices,
-                report=report,
+                indices=keys[rows],
+                report=told,
             )
 
-    trained = likelihood(model)
+    def likelihood(of_model: DiscreteVAE, name: str = "limit") -> MeanLogLikelihood:
+        if parts is None:
+            return of_rows(of_model, slice(None), report)
+        found: list[MeanLogLikelihood] = []
+        for first in range(0, len(x), _KEPT_EXAMPLES):
+            rows = slice(first, first + _KEPT_EXAMPLES)
+            compute = partial(of_rows, of_model, rows, _shifted(report, found))
+            found.append(parts.log_likelihood(f"{name}-{first}", compute))
+        return join_log_likelihoods(found)
+
+    trained = likelihood(model, "trained")
     _look_at_weights(trained)
     limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized())
     with precision_of_products(model, dtype):
@@ -164,6 +190,17 @@ def evaluate_model(
         )
     baseline = None if train is None else independent_features(model.likelihood, train, x)
     return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
+
+
+def _shifted(
+    report: Callable[[int, float], None] | None, found: Sequence[MeanLogLikelihood]
+) -> Callable[[int, float], None] | None:
+    """A report that counts the examples of the parts before in."""
+    if report is None:
+        return None
+    before = sum(part.num_examples for part in found)
+    total = math.fsum(part.value * part.num_examples for part in found)
+    return lambda done, mean: report(before + done, (total + done * mean) / (before + done))
 
 
 def _look_at_weights(found: MeanLogLikelihood) -> None:

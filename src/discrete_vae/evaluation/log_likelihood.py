@@ -143,15 +143,47 @@ def evaluate_log_likelihood(
                 if report is not None:
                     report(min(done * world_size(), len(x)), total / done)
     value, error, ess, doubling_gain = all_reduce_shards(parts).unbind(1)
+    examples = ExampleLogLikelihoods(torch.tensor(list(indices)), value, error, ess)
+    return _mean(examples, float(doubling_gain.mean()), num_samples, log_partition_std_error)
+
+
+def join_log_likelihoods(parts: Sequence[MeanLogLikelihood]) -> MeanLogLikelihood:
+    """What `evaluate_log_likelihood` says of all examples, from what it said of some after others.
+
+    Args:
+        parts: At least one, with their examples, of one model, log Z and number of samples.
+
+    Examples:
+        >>> from discrete_vae import DiscreteVAE
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=3, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> x, rules = torch.eye(3), {"log_partition": 2.77, "num_samples": 5}
+        >>> whole = evaluate_log_likelihood(model, x, **rules)
+        >>> first = evaluate_log_likelihood(model, x[:2], indices=[0, 1], **rules)
+        >>> last = evaluate_log_likelihood(model, x[2:], indices=[2], **rules)
+        >>> join_log_likelihoods([first, last]).value == whole.value
+        True
+    """
+    found = [part.examples for part in parts if part.examples is not None]
+    names = ("index", "value", "std_error", "ess")
+    examples = ExampleLogLikelihoods(*(torch.cat([getattr(each, name) for each in found]) for name in names))
+    gain = math.fsum(part.doubling_gain * part.num_examples for part in parts) / len(examples.value)
+    return _mean(examples, gain, parts[0].num_samples, parts[0].log_partition_std_error)
+
+
+def _mean(
+    examples: ExampleLogLikelihoods, doubling_gain: float, num_samples: int, log_partition_std_error: float
+) -> MeanLogLikelihood:
+    value = examples.value
     return MeanLogLikelihood(
         value=fmean(value.tolist()),
         std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
-        monte_carlo_std_error=float(error.square().sum().sqrt()) / len(value),
-        min_ess=float(ess.min()),
-        median_ess=float(ess.median()),
-        doubling_gain=float(doubling_gain.mean()),
+        monte_carlo_std_error=float(examples.std_error.square().sum().sqrt()) / len(value),
+        min_ess=float(examples.ess.min()),
+        median_ess=float(examples.ess.median()),
+        doubling_gain=doubling_gain,
         num_examples=len(value),
         num_samples=num_samples,
         log_partition_std_error=log_partition_std_error,
-        examples=ExampleLogLikelihoods(torch.tensor(list(indices)), value, error, ess),
+        examples=examples,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from discrete_vae.boltzmann.log_partition import LogPartition
@@ -48,6 +48,7 @@ def repeat_log_partition(
     estimate: Callable[[int], LogPartition],
     repeats: int,
     *,
+    done: Sequence[LogPartition] = (),
     seed: int = 0,
     report: Callable[[int, LogPartition], None] | None = None,
 ) -> RepeatedLogPartition:
@@ -56,8 +57,9 @@ def repeat_log_partition(
     Args:
         estimate: Takes a seed.
         repeats: Number of estimates.
+        done: The first of them, where an earlier call was stopped; they are not made again.
         seed: Integer from 0 to 2^64 - 1.
-        report: Called after each with its number, from 1.
+        report: Called after each that is made with its number, from 1.
 
     Raises:
         InvalidInputError: If repeats is not a positive integer.
@@ -68,8 +70,8 @@ def repeat_log_partition(
         0.0
     """
     check_positive_int("repeats", repeats)
-    found = []
-    for number in range(1, repeats + 1):
+    found = list(done[:repeats])
+    for number in range(len(found) + 1, repeats + 1):
         found.append(estimate(key_to_seed(seed, _STREAM, number)))
         if report is not None:
             report(number, found[-1])

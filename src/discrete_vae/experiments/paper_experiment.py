@@ -104,11 +104,25 @@ def _training(size: str, num_epochs: int, steps_per_epoch: int) -> TrainingConfi
     )
 
 
+def smoke_evaluation() -> EvaluationConfig:
+    """An evaluation in seconds: few samples of few examples, and log Z to 0.05 nats."""
+    return EvaluationConfig(
+        num_samples=100,
+        num_examples=100,
+        log_partition_std_error=0.05,
+        num_annealed_chains=100,
+        num_temperatures=300,
+        num_chain_sweeps=200,
+    )
+
+
 def _evaluation(size: str) -> EvaluationConfig:
     """10^4 importance samples on the whole test part; 10^3 on 1,000 examples in size short, fewer in smoke.
 
     Size cpu takes them in bfloat16 where that is faster, which moved no mean in measurements (docs/results.md).
     """
-    few = {"smoke": 100, "short": 1000}.get(size)
+    if size == "smoke":
+        return smoke_evaluation()
+    few = 1000 if size == "short" else None
     precision = "auto" if size == "cpu" else "float32"
     return EvaluationConfig(num_samples=few or 10_000, num_examples=few, precision=precision)

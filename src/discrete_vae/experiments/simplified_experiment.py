@@ -16,6 +16,7 @@ from discrete_vae.config import (
     TrainingConfig,
     WarmUpConfig,
 )
+from discrete_vae.experiments.paper_experiment import smoke_evaluation
 
 _WIDTHS = {"smoke": 100, "short": 500, "cpu": 500, "paper": 2000}
 
@@ -58,7 +59,7 @@ def simplified_experiment(
             validate_every={"smoke": 250, "short": 1000, "cpu": 1000, "paper": 5000}[size],
         ),
         evaluation=(
-            EvaluationConfig(num_samples=100, num_examples=100)
+            smoke_evaluation()
             if size == "smoke"
             else EvaluationConfig(num_samples=10_000, precision="auto" if size == "cpu" else "float32")
         ),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _BLUE, _VERMILION, _GREEN = "#0072B2", "#D55E00", "#009E73"
 _FEWEST_IN_BARS = 20  # fewer are shown one by one
+_PANELS = 2  # side by side
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,17 +90,32 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, *, name: str = ""
     from discrete_vae.figures.picture import Picture
 
     figure = Picture((6.4, 3.6), layout="constrained")
-    axes = figure.subplots()
-    if len(table.value) < _FEWEST_IN_BARS:
-        _draw_dots(axes, table)
-    else:
-        _draw_bars(axes, table)
-    axes.set_title(_title(table, name), fontsize=10, loc="left")
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
+    _draw_panel(figure.subplots(), table, name)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data
+    return figure
+
+
+def draw_log_partition_histograms(tables: Mapping[str, LogPartitionHistogram]) -> Picture:
+    """Draw the estimates of several runs, a panel each, two side by side.
+
+    Source: Rolfe 2017, fig. log-partition-function-hist.
+
+    Args:
+        tables: What `log_partition_histogram_table` returned, by the name of the run.
+
+    Returns:
+        The figure.
+    """
+    from discrete_vae.figures.picture import Picture
+
+    rows = -(-len(tables) // _PANELS)
+    figure = Picture((_PANELS * 5.2, 0.4 + 3.2 * rows), layout="constrained")
+    places = list(figure.subplots(rows, _PANELS, squeeze=False).flat)
+    for axes, (name, table) in zip(places, tables.items(), strict=False):
+        _draw_panel(axes, table, name)
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize=7)
+    for axes in places[len(tables) :]:
+        axes.set_axis_off()
     return figure
 
 
@@ -131,6 +147,18 @@ def make_log_partition_histogram(request: FigureRequest) -> Drawing:
     with naming(str(path)):
         table = histogram_of_result(read_json(path, repair="Move the file out of the run."))
     return Drawing(table, draw_log_partition_histogram(table, name=directory.read_experiment().name))
+
+
+def _draw_panel(axes: Axes, table: LogPartitionHistogram, name: str) -> None:
+    if len(table.value) < _FEWEST_IN_BARS:
+        _draw_dots(axes, table)
+    else:
+        _draw_bars(axes, table)
+    axes.set_title(_title(table, name), fontsize=10, loc="left")
+    axes.grid(color="0.92")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
 
 
 def _title(table: LogPartitionHistogram, name: str) -> str:

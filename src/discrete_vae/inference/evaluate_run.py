@@ -1,0 +1,69 @@
+"""The evaluation of a trained run, as `dvae evaluate` makes and keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from discrete_vae.config import EvaluationConfig
+from discrete_vae.data.dataset import DataSplits
+from discrete_vae.evaluation.evaluate import Evaluation, evaluate_model
+from discrete_vae.evaluation.kept_parts import KeptParts
+from discrete_vae.nets.precision import precision_for
+from discrete_vae.training.load import LoadedRun
+
+
+@dataclass(frozen=True)
+class RunEvaluation:
+    """An evaluation with what it is of.
+
+    Attributes:
+        result: The estimates.
+        config: The config, with what "auto" was here.
+        fields: Plain values of all of it, as a run keeps them.
+    """
+
+    result: Evaluation
+    config: EvaluationConfig
+    fields: dict[str, Any]
+
+
+def evaluate_run(
+    loaded: LoadedRun,
+    dataset: DataSplits,
+    config: EvaluationConfig,
+    indices: np.ndarray,
+    *,
+    device: torch.device | str = "cpu",
+    parts: KeptParts | None = None,
+    report: Callable[[int, float], None] | None = None,
+) -> RunEvaluation:
+    """Estimate log Z, the log-likelihood and the ELBO of a trained model on test examples.
+
+    Args:
+        loaded: The model with its chains, which this call advances.
+        dataset: The data.
+        config: Numbers of samples, chains and temperatures, and the seed.
+        indices: Numbers of the test examples to take.
+        device: Where the model is.
+        parts: Where finished parts are kept; see `discrete_vae.evaluation.evaluate.evaluate_model`.
+        report: Called with the number of examples done and the running mean log-likelihood.
+    """
+    precision = precision_for(loaded.model, config.precision, torch.device(device))
+    config = config.model_copy(update={"precision": precision})
+    result = evaluate_model(
+        loaded.model,
+        dataset.test[indices].to(device),
+        config,
+        chains=loaded.chains.step(config.num_chain_sweeps),
+        train=dataset.train,
+        indices=indices.tolist(),
+        report=report,
+        parts=parts,
+    )
+    about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
+    return RunEvaluation(result, config, about | result.to_json())

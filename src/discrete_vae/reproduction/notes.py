@@ -1,0 +1,113 @@
+"""What stands below a table: how its runs were made, what they cost, and where they are smaller than the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.durations import in_words
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.reproduction.planned_run import PlannedRun
+from discrete_vae.reproduction.record import RunRecord, StoredRun
+
+_SIZES = {
+    "Gaussian layers": "model.hierarchy.num_layers",
+    "units of each": "model.hierarchy.num_units",
+    "their prior networks": "model.hierarchy.prior_hidden",
+    "their posterior networks": "model.hierarchy.posterior_hidden",
+    "posterior networks of the binary latents": "model.posterior.hidden",
+    "decoder": "model.decoder.hidden",
+    "epochs": "training.num_epochs",
+    "Gibbs iterations": "training.num_sweeps",
+}
+"""What sizes differ in, and where a config has it."""
+
+
+def notes_of(runs: Sequence[StoredRun]) -> list[str]:
+    """Paragraphs about runs: evaluation, cost, data, and what is smaller than in size paper."""
+    records = [run.record for run in runs]
+    lines = [_evaluation(records), _cost(records), _data(records)]
+    smaller = _smaller(runs)
+    return [line for line in [*lines, smaller] if line]
+
+
+def _evaluation(records: Sequence[RunRecord]) -> str:
+    kinds = sorted({(r.num_samples, r.num_examples, r.evaluation_precision) for r in records})
+    parts = [f"{k:,} importance samples for each of {n:,} test examples, in {p}" for k, n, p in kinds]
+    sizes, seeds = sorted({r.size for r in records}), sorted({r.seed for r in records})
+    gain = max(r.doubling_gain for r in records)
+    error = max(r.log_partition.std_error or 0.0 for r in records)
+    return (
+        f"Size {', '.join(sizes)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}. Evaluated with "
+        f"{'; '.join(parts)}. The last doubling of the samples brought {gain:.2f} nats at most, by which estimates are "
+        f"low; log Z has a standard error of {error:.4f} nats at most. Standard errors are over test examples and of "
+        "log Z, of differences paired by example where both sides are ours."
+    )
+
+
+def _cost(records: Sequence[RunRecord]) -> str:
+    training, evaluation = (
+        sum(values) for values in zip(*((r.seconds, r.evaluation_seconds) for r in records), strict=True)
+    )
+    where = "; ".join(sorted({f"{r.device} ({r.machine}, {_threads(r)})" for r in records}))
+    commits = sorted({f"{(r.commit or 'unknown')[:10]}{' with changes' * bool(r.modified)}" for r in records})
+    return (
+        f"Cost of the {len(records)} run{'s' * (len(records) > 1)}: {in_words(training)} of training and "
+        f"{in_words(evaluation)} of evaluation on {where}. Commit: {', '.join(commits)}."
+    )
+
+
+def _threads(record: RunRecord) -> str:
+    if record.threads is None:
+        return "threads unknown"
+    return f"{record.threads} thread{'s' * (record.threads > 1)}"
+
+
+def _data(records: Sequence[RunRecord]) -> str:
+    sources = dict.fromkeys(f"{r.data.name}: {r.data.source}, {r.data.version}" for r in records)
+    return f"Data: {'; '.join(sources)}."
+
+
+def _smaller(runs: Sequence[StoredRun]) -> str:
+    """Where the sizes of runs differ from those of size paper, by experiment."""
+    found: dict[str, str] = {}
+    for run in runs:
+        if run.planned.size == "paper":
+            continue
+        words = sizes_beside_paper(run.planned, run.record.config)
+        if words:
+            found.setdefault(f"{run.planned.experiment}: {words}", "")
+    if not found:
+        return ""
+    return (
+        "Other sizes than in size paper, whose values stand in brackets (its epochs are ours, the paper gives none): "
+        f"{'; '.join(found)}."
+    )
+
+
+def sizes_beside_paper(planned: PlannedRun, config: ExperimentConfig) -> str:
+    """The sizes of a run that differ from those of size paper, in words."""
+    try:
+        paper = PlannedRun(planned.experiment, "paper", planned.seed, planned.changes).config
+    except InvalidInputError:  # a setting that size paper does not have
+        return ""
+    words = []
+    for name, path in _SIZES.items():
+        ours, theirs = _value(config, path), _value(paper, path)
+        if ours != theirs:
+            words.append(f"{name} {_in_words(ours)} ({_in_words(theirs)})")
+    return ", ".join(words)
+
+
+def _value(config: ExperimentConfig, path: str) -> Any:
+    value: Any = config
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(map(str, value)) if value else "none"
+    return str(value)

@@ -1,0 +1,189 @@
+"""What is kept of a finished and evaluated run: enough to make every table again without the run."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.config.base import Record
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.reproduction.planned_run import PlannedRun
+from discrete_vae.runs.atomic import write_stream, write_text
+from discrete_vae.runs.columns import write_columns
+from discrete_vae.runs.regular_files import read_regular
+
+
+class Estimate(Record):
+    """A mean in nats with its standard error; None where one example or one draw gives none."""
+
+    value: float
+    std_error: float | None
+
+
+class DataOfRun(Record):
+    """Where the data came from."""
+
+    name: str
+    source: str
+    version: str
+    sha256: str | None
+
+
+class RunRecord(Record):
+    """One run; all values in nats per test example, errors over test examples given log Z."""
+
+    experiment: str
+    size: str
+    seed: int
+    settings: tuple[str, ...] = Field(description="What was set beyond the experiment's, as options.")
+    budget_minutes: float | None = Field(
+        description="Minutes that set the run's length; None is its experiment's."
+    )
+    log_likelihood: Estimate
+    log_likelihood_limit: float | None = Field(description="In the limit zeta = z; None where there is none.")
+    log_partition: Estimate
+    elbo: float
+    num_samples: int
+    num_examples: int
+    epochs: int
+    seconds: float = Field(description="Of training.")
+    device: str
+    commit: str | None
+    log_likelihood_limit_std_error: float | None
+    elbo_std_error: float | None
+    monte_carlo_std_error: float = Field(description="Of log_likelihood, from its importance samples alone.")
+    median_ess: float
+    doubling_gain: float = Field(description="What the last doubling of the importance samples brought.")
+    step: int = Field(description="Of the checkpoint that was evaluated, the best one.")
+    num_steps: int
+    validation_elbo: float | None
+    evaluation_seconds: float
+    evaluation_precision: str
+    precision: str = Field(description="Of the networks' products in training.")
+    num_weights: int
+    machine: str
+    threads: int | None
+    modified: bool | None = Field(description="Whether the checkout differed from the commit.")
+    version: str
+    data: DataOfRun
+    config: ExperimentConfig
+
+    @property
+    def total_std_error(self) -> float:
+        """Standard error of log_likelihood with that of log Z, in quadrature; NaN where there is none."""
+        if self.log_likelihood.std_error is None:
+            return float("nan")
+        return float(np.hypot(self.log_likelihood.std_error, self.log_partition.std_error or 0.0))
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A record with the files beside it.
+
+    Attributes:
+        planned: The run.
+        record: Its record.
+        examples_path: The log-likelihood of each test example.
+    """
+
+    planned: PlannedRun
+    record: RunRecord
+    examples_path: Path
+
+    @cached_property
+    def examples(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the test examples, (example,), and their log-likelihoods, (example,), nats.
+
+        Raises:
+            InvalidInputError: If the file is missing or damaged.
+        """
+        try:
+            with self.examples_path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                index, value = arrays["index"], arrays["log_likelihood"].astype(np.float64)
+        except (OSError, EOFError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+            rule, repair = "must hold log-likelihoods of examples", _repair(self.planned)
+            raise InvalidInputError(str(self.examples_path), rule, str(error)[:80], repair) from None
+        if index.shape != value.shape or len(index) != self.record.num_examples:
+            rule = f"must hold the {self.record.num_examples} examples of its record"
+            raise InvalidInputError(str(self.examples_path), rule, str(index.shape), _repair(self.planned))
+        return index, value
+
+
+class RecordStore:
+    """The records of runs in a folder: NAME.json, NAME.csv with the course of training, NAME.npz with examples.
+
+    The .json is written last: with it a run is recorded.
+
+    Args:
+        folder: Where they are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, planned: PlannedRun) -> Path:
+        """The record of a run."""
+        return self.folder / f"{planned.name}.json"
+
+    def read(self, planned: PlannedRun) -> StoredRun | None:
+        """The record of a run; None without one, or where it was evaluated otherwise.
+
+        Raises:
+            InvalidInputError: If it is damaged, or that of another run.
+        """
+        path = self.path(planned)
+        if not path.exists():
+            return None
+        try:
+            text = read_regular(path).decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            received = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise InvalidInputError(
+                str(path), "must be readable", received, "Restore it from a copy."
+            ) from None
+        record = RunRecord.from_json(text, source=str(path))
+        planned.check_same(record.config, str(path), _repair(planned))
+        if record.config.evaluation != planned.config.evaluation:
+            return None
+        return StoredRun(planned, record, path.with_suffix(".npz"))
+
+    def write(
+        self,
+        planned: PlannedRun,
+        record: RunRecord,
+        *,
+        course: dict[str, np.ndarray],
+        index: np.ndarray,
+        log_likelihood: np.ndarray,
+    ) -> StoredRun:
+        """Write a record and what lies beside it.
+
+        Args:
+            planned: The run.
+            record: Its record.
+            course: The course of training, columns of one length.
+            index: Numbers of the test examples, (example,).
+            log_likelihood: Of each, (example,), nats; kept in float32.
+
+        Raises:
+            OSError: If a file cannot be written.
+        """
+        path = self.path(planned)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_columns(path.with_suffix(".csv"), course, argument="--out")
+        arrays = {"index": index.astype(np.int32), "log_likelihood": log_likelihood.astype(np.float32)}
+        write_stream(
+            path.with_suffix(".npz"), lambda file: np.savez_compressed(file, allow_pickle=False, **arrays)
+        )
+        write_text(path, record.model_dump_json(indent=2) + "\n")
+        return StoredRun(planned, record, path.with_suffix(".npz"))
+
+
+def _repair(planned: PlannedRun) -> str:
+    return f"Move the files {planned.name}.* away to have the run made anew, or give another --out."

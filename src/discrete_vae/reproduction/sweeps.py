@@ -1,0 +1,180 @@
+"""Figures 6 and 9: the log-likelihood against one setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from discrete_vae.config import MLPDecoderConfig
+from discrete_vae.reproduction.drawings import OURS, PAPER, Series, draw_curves
+from discrete_vae.reproduction.estimates import mean_log_likelihood, paired_difference, spread
+from discrete_vae.reproduction.notes import notes_of
+from discrete_vae.reproduction.paper_values import (
+    GIBBS_ITERATIONS,
+    POSTERIOR_GROUPS,
+    POSTERIOR_WIDTH,
+    PRIOR_WIDTH_DEEP,
+    PRIOR_WIDTH_LINEAR,
+    RBM_UNITS,
+    Curve,
+)
+from discrete_vae.reproduction.planned_run import PlannedRun
+from discrete_vae.reproduction.table import Cell, Column, ResultTable, Value
+from discrete_vae.reproduction.wanted import Made, Reproduction, Result, Wanted
+
+Changes = Mapping[str, Sequence[object]]
+_PAPERS_LAYERS: Changes = {"model.hierarchy.num-layers": [10], "model.hierarchy.sharing": ["none"]}
+"""What the models of both figures have in size paper; the smaller sizes have fewer layers as they are."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One setting at several values.
+
+    Attributes:
+        title: Of the figure.
+        experiment: What is trained.
+        setting: What is varied, in words.
+        points: Its values by size; one for all sizes stands under "".
+        reference: The value that all others are compared with, by size likewise.
+        changes: Settings of a point.
+        paper: The paper's points for the decoder that the experiment has.
+    """
+
+    title: str
+    experiment: str
+    setting: str
+    points: Mapping[str, Sequence[int]]
+    reference: Mapping[str, int]
+    changes: Callable[[int], Changes]
+    paper: Callable[[Wanted], Curve]
+
+    def points_of(self, wanted: Wanted) -> Sequence[int]:
+        """The values in a size."""
+        return self.points.get(wanted.size, self.points.get("", ()))
+
+    def runs(self, wanted: Wanted, point: int) -> list[PlannedRun]:
+        """The runs of a point, a seed each."""
+        changes = dict(self.changes(point)) | (dict(_PAPERS_LAYERS) if wanted.size == "paper" else {})
+        return [wanted.run(self.experiment, seed, changes) for seed in wanted.seeds]
+
+    def plan(self, wanted: Wanted) -> list[PlannedRun]:
+        """All runs, seed after seed, so that a break leaves whole seeds."""
+        points = self.points_of(wanted)
+        return [self.runs(wanted, point)[seed] for seed in wanted.seeds for point in points]
+
+    def make(self, wanted: Wanted, made: Made) -> Result:
+        """The table and the picture."""
+        points, curve = self.points_of(wanted), self.paper(wanted)
+        reference = self.reference.get(wanted.size, self.reference.get("", 0))
+        base = made.of(self.runs(wanted, reference))
+        ours = {point: made.of(self.runs(wanted, point)) for point in points}
+        papers = dict(zip(curve.x, curve.log_likelihood, strict=True))
+        anchor = papers.get(reference)
+        rows: list[tuple[Cell, ...]] = []
+        effects: dict[int, Value] = {}
+        for point, runs in ours.items():
+            effects[point] = Value(0.0) if point == reference else paired_difference(base, runs)
+            known = papers.get(point)
+            papers_effect = None if known is None or anchor is None else known - anchor
+            rows.append(
+                (str(point), mean_log_likelihood(runs), spread(runs), effects[point], known, papers_effect)
+            )
+        against = f"value at {reference}"
+        columns = (
+            Column(self.setting, "point"),
+            Column("ours", "log_likelihood"),
+            Column("spread over seeds", "spread"),
+            Column(f"ours less {against}", "effect", signed=True),
+            Column("paper", "paper"),
+            Column(f"paper less {against}", "paper_effect", signed=True),
+        )
+        series: list[tuple[Series, Sequence[float]]] = [
+            (
+                Series(
+                    "ours, with standard error",
+                    OURS,
+                    [effect.value for effect in effects.values()],
+                    [effect.std_error for effect in effects.values()],
+                ),
+                list(effects),
+            )
+        ]
+        where = anchor if anchor is not None else max(curve.log_likelihood)
+        series.append((Series("paper", PAPER, [y - where for y in curve.log_likelihood]), curve.x))
+        less = f"at {reference}" + ("" if anchor is not None else "; the paper's less its highest")
+        picture = draw_curves(
+            series,
+            title=f"{self.title}: {self.experiment}, size {wanted.size}",
+            xlabel=self.setting,
+            ylabel=f"test log-likelihood less that\n{less} (nats)",
+        )
+        papers_seeds = (
+            "" if wanted.num_seeds > 1 else " A single seed leaves out how far another one shifts a run."
+        )
+        notes = [
+            f"Paper: {curve.label}, {curve.about}. Differences of ours are paired by test example"
+            f"{' and seed' * (wanted.num_seeds > 1)}.{papers_seeds}",
+            *notes_of([run for runs in ours.values() for run in runs]),
+        ]
+        title = f"{self.title}: test log-likelihood on {self.experiment}, nats per example"
+        return Result(title, notes, ResultTable(columns, tuple(rows)), picture)
+
+    def reproduction(self) -> Reproduction:
+        """How it is made."""
+        return Reproduction(self.make, self.plan)
+
+
+def _decoder_is_linear(wanted: Wanted) -> bool:
+    decoder = wanted.run("mnist-static", 0).config.model.decoder
+    return isinstance(decoder, MLPDecoderConfig) and not decoder.hidden
+
+
+_PRIOR_WIDTHS = {"": (100, 200, 400), "smoke": (25, 50, 100), "paper": (100, 300, 500)}
+_POSTERIOR_WIDTHS = {"": (200, 400, 800), "smoke": (50, 100, 200), "paper": (500, 1000, 2000)}
+
+FIGURE_6A = Sweep(
+    "Figure 6a",
+    "mnist-dynamic",
+    "Gibbs iterations per training step",
+    {"": (1, 10, 100)},
+    {"": 100},
+    lambda sweeps: {"training.num-sweeps": [sweeps]},
+    lambda _: GIBBS_ITERATIONS,
+).reproduction()
+FIGURE_6B = Sweep(
+    "Figure 6b",
+    "mnist-dynamic",
+    "units of the RBM",
+    {"": (32, 64, 128)},
+    {"": 128},
+    lambda units: {"model.prior.num-left": [units // 2], "model.prior.num-right": [units // 2]},
+    lambda _: RBM_UNITS,
+).reproduction()
+FIGURE_6C = Sweep(
+    "Figure 6c",
+    "mnist-dynamic",
+    "groups of the approximating posterior",
+    {"": (1, 2, 4)},
+    {"": 4},
+    lambda groups: {"model.posterior.groups": [groups]},
+    lambda _: POSTERIOR_GROUPS,
+).reproduction()
+FIGURE_9A = Sweep(
+    "Figure 9a",
+    "mnist-static",
+    "hidden units of a prior network",
+    _PRIOR_WIDTHS,
+    {"": 200, "smoke": 50, "paper": 300},
+    lambda width: {"model.hierarchy.prior-hidden": [width]},
+    lambda wanted: PRIOR_WIDTH_LINEAR if _decoder_is_linear(wanted) else PRIOR_WIDTH_DEEP,
+).reproduction()
+FIGURE_9B = Sweep(
+    "Figure 9b",
+    "mnist-static",
+    "units of each hidden layer of the posterior networks",
+    _POSTERIOR_WIDTHS,
+    {"": 400, "smoke": 100, "paper": 2000},
+    lambda width: {"model.posterior.hidden": [width] * 2, "model.hierarchy.posterior-hidden": [width] * 2},
+    lambda _: POSTERIOR_WIDTH,
+).reproduction()

@@ -1,0 +1,72 @@
+"""What removing the RBM does: the main runs beside the same with independent binary latents."""
+
+from __future__ import annotations
+
+from discrete_vae.reproduction.drawings import OURS, PAPER, Series, draw_rows
+from discrete_vae.reproduction.estimates import mean_log_likelihood, paired_difference
+from discrete_vae.reproduction.main_runs import main_runs_of
+from discrete_vae.reproduction.notes import notes_of
+from discrete_vae.reproduction.paper_values import MAIN_EXPERIMENTS, MAIN_RESULTS, RESULTS
+from discrete_vae.reproduction.planned_run import PlannedRun
+from discrete_vae.reproduction.table import Cell, Column, ResultTable, Value
+from discrete_vae.reproduction.wanted import Made, Reproduction, Result, Wanted
+
+_COLUMNS = (
+    Column("data set", "data_set"),
+    Column("with RBM", "with_rbm"),
+    Column("without", "without_rbm"),
+    Column("without less with", "difference", signed=True),
+    Column("paper's", "paper_difference", signed=True),
+    Column("difference of the two", "difference_from_paper", signed=True),
+)
+
+
+def _plan(wanted: Wanted) -> list[PlannedRun]:
+    pairs = [
+        (main_runs_of(name, wanted)[seed], main_runs_of(name, wanted, with_rbm=False)[seed])
+        for seed in wanted.seeds
+        for name in MAIN_EXPERIMENTS
+    ]
+    return [run for pair in pairs for run in pair]
+
+
+def _make(wanted: Wanted, made: Made) -> Result:
+    rows: list[tuple[Cell, ...]] = []
+    ours: list[Value] = []
+    for name in MAIN_EXPERIMENTS:
+        with_rbm = made.of(main_runs_of(name, wanted))
+        without = made.of(main_runs_of(name, wanted, with_rbm=False))
+        found, paper = paired_difference(with_rbm, without), -MAIN_RESULTS[name].without_rbm
+        ours.append(found)
+        rows.append(
+            (
+                name,
+                mean_log_likelihood(with_rbm),
+                mean_log_likelihood(without),
+                found,
+                paper,
+                Value(found.value - paper, found.std_error),
+            )
+        )
+    picture = draw_rows(
+        list(MAIN_EXPERIMENTS),
+        [
+            Series("ours, with standard error", OURS, [v.value for v in ours], [v.std_error for v in ours]),
+            Series("paper", PAPER, [-MAIN_RESULTS[name].without_rbm for name in MAIN_EXPERIMENTS]),
+        ],
+        title=f"Without the RBM, size {wanted.size}",
+        xlabel="test log-likelihood without the RBM less that with it (nats)",
+    )
+    notes = [
+        f"The runs without RBM have --model.prior factorial and nothing else changed. The paper's values: {RESULTS}.",
+        *notes_of(list(made.runs.values())),
+    ]
+    return Result(
+        "Without the RBM: test log-likelihood, nats per example",
+        notes,
+        ResultTable(_COLUMNS, tuple(rows)),
+        picture,
+    )
+
+
+WITHOUT_RBM_REPRODUCTION = Reproduction(_make, _plan)

@@ -1,0 +1,67 @@
+"""A run of so many minutes: its length comes from a timing of its own steps."""
+
+import pytest
+
+from discrete_vae import load_dataset, load_experiment
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.experiments.overrides import apply_overrides
+from discrete_vae.training import budget
+from discrete_vae.training.budget import affordable_steps, step_seconds, with_epochs, with_length
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_dataset("digits")
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(budget, "_TIMED_SECONDS", 0.0)
+
+
+def test_the_bound_of_beta_ends_where_it_did(digits):
+    base = load_experiment("digits", size="short")
+    changed = apply_overrides(base, [("training.batch-size", ["50"])])
+    settings = with_length(changed, digits, 250, validations=12).training
+    assert (settings.num_epochs, settings.batch_size) == (10, 50)
+    assert settings.beta_bound.slope * 10 == pytest.approx(base.training.beta_bound.slope * 200)
+    assert (settings.validate_every, settings.log_every) == (20, 20)
+
+
+def test_nothing_else_changes(digits):
+    base = load_experiment("digits", size="short")
+    found = with_length(base, digits, 600, validations=10)
+    fields = {"num_epochs", "validate_every", "log_every", "beta_bound"}
+    kept = {name: getattr(base.training, name) for name in fields}
+    assert found.model_copy(update={"training": found.training.model_copy(update=kept)}) == base
+
+
+def test_a_length_that_the_warm_up_does_not_fit_is_refused():
+    base = load_experiment("mnist-static", size="cpu")
+    with pytest.raises(InvalidInputError, match=r"training.warm_up.epochs must be below num_epochs, 1"):
+        with_epochs(base, 1, 100, 100)
+
+
+def test_more_minutes_afford_more_steps(digits, quick, monkeypatch):
+    config = load_experiment("digits", size="smoke")
+    monkeypatch.setattr(budget, "step_seconds", lambda *_, **__: 0.01)
+    assert affordable_steps(config, digits, 1.0) == 5700
+    assert affordable_steps(config, digits, 2.0) == 11400
+
+
+def test_importance_samples_make_late_steps_dearer(digits, monkeypatch):
+    changes = {
+        "model.hierarchy": "gaussian",
+        "training.num-importance-samples": "5",
+        "training.warm-up.epochs": "1",
+    }
+    overrides = [(path, [value]) for path, value in changes.items()]
+    config = apply_overrides(load_experiment("digits", size="smoke"), overrides)
+    monkeypatch.setattr(
+        budget, "step_seconds", lambda _, __, progress, **___: 0.03 if progress == 1.0 else 0.01
+    )
+    assert affordable_steps(config, digits, 1.0) == int(0.95 * 60 / (0.75 * 0.01 + 0.25 * 0.03))
+
+
+def test_a_step_takes_time(digits, quick):
+    assert 0 < step_seconds(load_experiment("digits", size="smoke"), digits, 0.0) < 10
