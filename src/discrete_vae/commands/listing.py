@@ -44,7 +44,7 @@ def _print_pretrained() -> None:
     names = pretrained_names()
     if not names:  # as in a copy of the sources without them
         return
-    print("\nTrained models: dvae sample --pretrained NAME, or discrete_vae.load_pretrained(NAME)")
+    print("\nTrained models: dvae sample --pretrained NAME, or load_pretrained(NAME)")
     for name in names:
         _print_row(name, _how_good(shipped_folder(name)))
 
