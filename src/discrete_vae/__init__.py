@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from discrete_vae.objectives.kl_boltzmann import kl_to_boltzmann
     from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
     from discrete_vae.posteriors.latent_group import LatentGroup
+    from discrete_vae.runs.shipped import pretrained_names
     from discrete_vae.samplers.block_gibbs import BlockGibbs
     from discrete_vae.samplers.moments import Moments, RunningMoments
     from discrete_vae.samplers.parallel_tempering import ParallelTempering
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
     from discrete_vae.smoothing.spike_gaussian import SpikeGaussian
     from discrete_vae.smoothing.spike_slab import SpikeSlab
-    from discrete_vae.training.load import LoadedRun, load_run
+    from discrete_vae.training.load import LoadedRun, load_pretrained, load_run
     from discrete_vae.training.loop import TrainingResult
     from discrete_vae.training.run import train
 
@@ -108,6 +109,7 @@ _LAZY_EXPORTS = {
     "kl_to_boltzmann": "objectives.kl_boltzmann",
     "load_dataset": "data.load",
     "load_experiment": "experiments",
+    "load_pretrained": "training.load",
     "load_run": "training.load",
     "own_experiment": "experiments.own_experiment",
     "train": "training.run",
@@ -116,6 +118,7 @@ _LAZY_EXPORTS = {
     "encode_rows": "inference.encode",
     "interpolate": "inference.interpolate",
     "p_values": "inference.score",
+    "pretrained_names": "runs.shipped",
     "reconstruct_rows": "inference.reconstruct",
     "score_rows": "inference.score",
     "yielding_threads": "contention",
@@ -172,9 +175,11 @@ __all__ = [
     "kl_to_boltzmann",
     "load_dataset",
     "load_experiment",
+    "load_pretrained",
     "load_run",
     "own_experiment",
     "p_values",
+    "pretrained_names",
     "reconstruct_rows",
     "score_rows",
     "train",

@@ -187,6 +187,7 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         words += ["--num-steps", "3"]
     words += {
         "encode": ["--out", "codes.npz"],
+        "release": ["--out", "new", "--license", "mit"],
         "denoise": ["--noise", "0.1"],
         "impute": ["--out", "filled.npz"],
         "generate": ["-n", "3", "--num-sweeps", "3", "--out", "new.npz"],

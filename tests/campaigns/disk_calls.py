@@ -63,6 +63,12 @@ def calls_on_disk(folder: Path) -> list[Call]:
             device="cpu",
         ),
         right_call(
+            "load_pretrained",
+            lambda **k: dv.load_pretrained(**k).model.prior.bias,
+            name="digits",
+            device="cpu",
+        ),
+        right_call(
             "DiscreteVAE.from_pretrained",
             lambda **k: dv.DiscreteVAE.from_pretrained(**k).prior.bias,
             path=str(saved),

@@ -12,7 +12,7 @@ RESULTS = {
     "Moments",
     "TrainingResult",
 }  # made by functions
-WITHOUT_ARGUMENTS = {"yielding_threads"}
+WITHOUT_ARGUMENTS = {"pretrained_names", "yielding_threads"}
 
 
 @pytest.fixture(scope="module")

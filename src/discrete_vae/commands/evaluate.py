@@ -25,8 +25,8 @@ from discrete_vae.commands.verbs import verb
 )
 @option(
     "--out FILE.json",
-    "write the result there and leave the run as it is; default: RUN/evaluations, and the fullest result also to "
-    "RUN/evaluation.json",
+    "write the result there and leave the run as it is, as --pretrained asks for; default: RUN/evaluations, and the "
+    "fullest result also to RUN/evaluation.json",
 )
 @option(
     "--per-example FILE",
@@ -51,12 +51,12 @@ def _evaluate(
     from discrete_vae.distributed import compute_on_rank_zero, rank
     from discrete_vae.inference.evaluate_run import evaluate_run
     from discrete_vae.runs.columns import check_columns_path, write_columns
-    from discrete_vae.runs.results import ResultFile, kept_evaluations
+    from discrete_vae.runs.results import kept_evaluations
     from discrete_vae.training.run import warn_of_other_data
 
     run = asked.directory
     # what cannot be written is found before the hours that it would cost
-    results = kept_evaluations(run) if out is None else ResultFile(out, argument="--out")
+    results = asked.results(out, kept_evaluations)
     compute_on_rank_zero(results.check)
     if per_example is not None:
         compute_on_rank_zero(lambda: check_columns_path("--per-example", per_example))
@@ -78,7 +78,7 @@ def _evaluate(
         )
     if rank() > 0:
         return 0
-    print(f"{run.path}, checkpoint of step {loaded.step}, {dataset.name}: {len(indices)} test examples")
+    print(f"{asked.name}, checkpoint of step {loaded.step}, {dataset.name}: {len(indices)} test examples")
     print(evaluation_table(found.result), flush=True)
     try:
         keep(results, loaded, found.fields)
@@ -86,5 +86,5 @@ def _evaluate(
         if per_example is not None:
             path = write_columns(per_example, found.result.columns(), argument="--per-example")
             print(f"Written to {path}")
-    print(f"Next: dvae sample {run.path}")
+    print(f"Next: dvae sample {asked.words}")
     return 0

@@ -26,7 +26,7 @@ _MORE = "NAME is one of those that it lists without one; RUN is the folder of a 
 @option(
     "--out FILE",
     "the picture, .png, .pdf or .svg; its table goes beside it as .csv; default: RUN/figures/NAME.png, without a run "
-    "figures/NAME.png here",
+    "figures/NAME.png here, with --pretrained MODEL MODEL-NAME.png",
 )
 @option(
     "--size smoke|short|paper",
@@ -42,6 +42,7 @@ def run_figure(
     size: str | None,
     seed: int | None,
     data_dir: str | None,
+    pretrained: str | None,
     **named: Any,
 ) -> int:
     """Draw a figure and write its table; returns the exit status."""
@@ -51,11 +52,11 @@ def run_figure(
     if name not in FIGURES:
         raise not_one_of("NAME", list(FIGURES), name)
     entry = FIGURES[name]
-    _check_runs(name, entry, runs)
+    _check_runs(name, entry, runs or (() if pretrained is None else (pretrained,)))
     if size is not None and not entry.has_sizes:
         repair = "Leave it out."
         raise InvalidInputError("--size", f"must not be given for {name}, which has one size", size, repair)
-    asked = ask_runs(runs, **named)
+    asked = ask_runs(runs, pretrained, **named)
 
     from discrete_vae.figures import FigureRequest, FigureRun, save_figure, save_table
     from discrete_vae.figures.saving import check_picture_path
@@ -63,10 +64,10 @@ def run_figure(
     if out is not None:
         picture = check_picture_path(out)
     else:
-        folder = asked[0].directory.figures_path if len(asked) == 1 else Path(_FOLDER)
-        picture = user_path(
-            "--out", folder / (f"{name}-{size or 'short'}.png" if entry.has_sizes else f"{name}.png")
-        )
+        file = f"{name}-{size or 'short'}.png" if entry.has_sizes else f"{name}.png"
+        (one,) = asked if len(asked) == 1 else (None,)
+        place = Path(_FOLDER) / file if one is None else one.place(one.directory.figures_path / file)
+        picture = user_path("--out", place)
     table = picture.with_suffix(".csv")
     for path in (picture, table):
         check_writable(path, repair="Give another place: --out FILE.png.")

@@ -118,7 +118,7 @@ def run_generate(
             seed=seed or 0,
             report=progress,
         )
-    print(f"{asked.directory.path}, checkpoint of step {loaded.step}: {total} new examples")
+    print(f"{asked.name}, checkpoint of step {loaded.step}: {total} new examples")
     names = None
     if classes is not None and made.places is not None:
         names = classes.classes[made.places]

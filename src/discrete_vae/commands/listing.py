@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from discrete_vae.commands.figure import print_figures
@@ -12,6 +13,8 @@ from discrete_vae.config import ExperimentConfig
 from discrete_vae.experiments import experiment_function, experiment_names
 from discrete_vae.experiments.overrides import read_value, settings_of
 from discrete_vae.experiments.settings import Slot, slots
+from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.shipped import pretrained_names, shipped_folder
 
 _INDENT = 26
 _MEANING = 59  # column of the meanings where the terminal leaves room for them, else they go below
@@ -31,9 +34,29 @@ def run_list() -> int:
         if path != "data":
             print(f" --{path} NAME")
             _print_members(slot)
+    _print_pretrained()
     print()
     print_figures()
     return 0
+
+
+def _print_pretrained() -> None:
+    names = pretrained_names()
+    if not names:  # as in a copy of the sources without them
+        return
+    print("\nTrained models: dvae sample --pretrained NAME, or load_pretrained(NAME)")
+    for name in names:
+        _print_row(name, _how_good(shipped_folder(name)))
+
+
+def _how_good(folder: Path) -> str:
+    """What a model that comes with the library is, and the figure of its card."""
+    environment, evaluation = (read_json(folder / f"{name}.json") for name in ("environment", "evaluation"))
+    found = evaluation["log_likelihood"]
+    return (
+        f"Trained on {environment['data']['name']}; test log-likelihood {found['value']:.2f} +- "
+        f"{found['std_error']:.2f} nats."
+    )
 
 
 def print_settings(config: ExperimentConfig) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @option(
     "--out FILE",
     "the picture, .png, .pdf or .svg; default: in RUN/figures. With .json, the results instead, without a picture; "
-    "the run stays as it is then",
+    "the run stays as it is then, as --pretrained asks for",
 )
 def run_log_partition(
     asked: AskedRun,
@@ -45,7 +45,7 @@ def run_log_partition(
     from discrete_vae.figures import draw_log_partition_histogram, save_figure
     from discrete_vae.figures.log_partition_histogram import histogram_of_result
     from discrete_vae.figures.saving import check_picture_path
-    from discrete_vae.runs.results import ResultFile, kept_log_partitions
+    from discrete_vae.runs.results import kept_log_partitions
     from discrete_vae.runs.writable import check_writable
 
     # what cannot be written is found before the work
@@ -55,7 +55,8 @@ def run_log_partition(
     if std_error is not None:
         check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
     run = asked.directory
-    results = ResultFile(out, argument="--out") if out is not None and to_json else kept_log_partitions(run)
+    kept_in_run = not to_json and asked.pretrained is None
+    results = asked.results(None if kept_in_run else out, kept_log_partitions)
     results.check()
     loaded = asked.load()
     picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
@@ -66,7 +67,7 @@ def run_log_partition(
     settings = settings.model_copy(update=given)
     say_device(asked.device)
     print(
-        f"{run.path}, checkpoint of step {loaded.step}: prior of {loaded.model.prior.num_units} units",
+        f"{asked.name}, checkpoint of step {loaded.step}: prior of {loaded.model.prior.num_units} units",
         flush=True,
     )
 

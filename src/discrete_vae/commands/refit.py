@@ -22,7 +22,10 @@ _MORE = (
 
 @verb("refit", f"{EXPLAINED} {_MORE}")
 @takes_run
-@option("--out DIR", "new folder for the run with the new posterior; default: RUN-refit")
+@option(
+    "--out DIR",
+    "new folder for the run with the new posterior; default: RUN-refit, with --pretrained NAME-refit here",
+)
 @option("--num-steps N", "steps of Adam; default: 2000", whole_number(), default="2000")
 @option("--batch-size B", "examples per step; default: as in the run's training", whole_number(at_least=2))
 @option("--model-share S", "share of them that the model draws, 0 to 1; default: 0.5", number)
@@ -34,13 +37,14 @@ def run_refit(
     """Fit encoder and posteriors on training examples and draws of the model; returns the exit status."""
     from discrete_vae.commands.device import say_device
     from discrete_vae.config import instantiate
+    from discrete_vae.runs.derived_folder import check_derived_folder
     from discrete_vae.training.progress import TrainingProgress
-    from discrete_vae.training.refit_run import RunRefit, check_refit_folder
+    from discrete_vae.training.refit_run import RunRefit
     from discrete_vae.training.run import warn_of_other_data
     from discrete_vae.training.threads import training_threads
 
     run = asked.directory
-    folder = check_refit_folder(_beside(run.path) if out is None else out, run)
+    folder = check_derived_folder(_beside(asked) if out is None else out, run)
     loaded = asked.load()
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     warn_of_other_data(run, dataset)
@@ -61,15 +65,16 @@ def run_refit(
             found = refit.run(report)
         except NonFiniteLossError as error:
             raise NonFiniteLossError(error.step, error.term, error.value, loaded.step) from None
-    print(f"{run.path}, checkpoint of step {loaded.step}, {num_steps} steps")
+    print(f"{asked.name}, checkpoint of step {loaded.step}, {num_steps} steps")
     print(_outcome(found))
     print(f"Written to {folder}")
     print(f"Next: dvae evaluate {folder}")
     return 0
 
 
-def _beside(path: Path) -> Path:
-    """RUN-refit."""
+def _beside(asked: AskedRun) -> Path:
+    """RUN-refit, or that of a model that comes with the library here."""
+    path = asked.directory.path if asked.pretrained is None else Path(asked.pretrained)
     named = path if path.name not in ("", "..") else path.resolve()
     return named.with_name(f"{named.name}-refit")
 

@@ -18,7 +18,10 @@ _REPAIR = "Free space, check permissions, or give another --out FILE.html."
 
 @verb("report", EXPLAINED)
 @takes_run
-@option("--out FILE.html", "where to write the page; default: RUN/report.html")
+@option(
+    "--out FILE.html",
+    "where to write the page; default: RUN/report.html, with --pretrained NAME-report.html here",
+)
 @option(
     "--labels FILE",
     "a .npy or .csv file of one label per training example, or per row of the user's file, to compare modes with; "
@@ -45,7 +48,7 @@ def run_report(
     from discrete_vae.runs.atomic import write_text
     from discrete_vae.runs.writable import check_writable, unwritable
 
-    place = asked.directory.path / "report.html" if out is None else _page_path(out)
+    place = asked.place(asked.directory.path / "report.html") if out is None else _page_path(out)
     check_writable(place, repair=_REPAIR)
     with _progress() as shown:
 

@@ -125,7 +125,7 @@ def takes_rows(function: Callable[..., int]) -> Callable[..., int]:
 
 def headline(asked: AskedRun, loaded: LoadedRun, rows: Rows) -> str:
     """The run, its checkpoint and the examples, for the first line that a verb prints."""
-    what = f"{asked.directory.path}, checkpoint of step {loaded.step}; {rows.name.rstrip(',')}: {len(rows)} examples"
+    what = f"{asked.name}, checkpoint of step {loaded.step}; {rows.name.rstrip(',')}: {len(rows)} examples"
     if rows.binarized:
         what += "\nValues between 0 and 1 are read as probabilities: bits were drawn with them, once."
     return what

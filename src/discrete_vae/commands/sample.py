@@ -16,7 +16,7 @@ from discrete_vae.paths import user_path
 from discrete_vae.runs.writable import check_writable
 
 if TYPE_CHECKING:
-    from discrete_vae.figures import Drawing, FigureRequest
+    from discrete_vae.figures import Drawing, FigureRequest, FigureRun
     from discrete_vae.samplers.protocol import Sampler
     from discrete_vae.training.load import LoadedRun
 
@@ -40,7 +40,11 @@ class Shown:
 
 @verb("sample", EXPLAINED)
 @takes_run
-@option("--out FILE", "write the samples alone to this .png, .pdf or .svg; default: RUN/figures")
+@option(
+    "--out FILE",
+    "write the samples alone to this .png, .pdf or .svg, which takes no data where they are images; default: all to "
+    "RUN/figures, with --pretrained the samples alone to NAME-samples.png here",
+)
 @option(
     "--start training|fresh|FILE.npy",
     "where the chains start: where training left them (default), at random, or at states (chain, unit)",
@@ -65,9 +69,13 @@ def run_sample(
 
     run, shown = asked.directory, Shown(seed=seed or 0, **numbers)
     place = None if out is None else check_picture_path(out)
+    if place is None and asked.pretrained is not None:
+        place = asked.place(run.figures_path / _PICTURES[0])
     source = figures.FigureRun(run, asked.load, data_dir=data_dir)
     request = figures.FigureRequest(runs=(source,), seed=shown.seed)
-    is_table = source.dataset.image_shape is None  # what is missing, or damaged, is found before all drawing
+    is_table = source.recorded.image_shape is None
+    if place is None or is_table:  # what is missing, or damaged, is found before all drawing
+        _read_data(source, is_table)
     records = run.metrics().read() if place is None else []
     samples, pairs, curves = (run.figures_path / name if place is None else place for name in _PICTURES)
     drawing = _samples(asked, request, [samples, pairs, curves], shown)
@@ -90,6 +98,21 @@ def run_sample(
     return 0
 
 
+def _read_data(source: FigureRun, is_table: bool) -> None:
+    """Read what samples of a table are compared with, and what is reconstructed.
+
+    Raises:
+        InvalidInputError: If the data are missing or damaged; says what takes none.
+    """
+    try:
+        source.dataset  # noqa: B018 (kept there)
+    except InvalidInputError as error:
+        if is_table:
+            raise
+        repair = f"{error.repair} Samples alone take no data: --out FILE.png."
+        raise InvalidInputError(error.argument, error.rule, error.received, repair) from None
+
+
 def _samples(asked: AskedRun, request: FigureRequest, paths: list[Path], shown: Shown) -> Drawing:
     """Images along a few chains; of a table draws of x, of as many chains as there are and memory holds.
 
@@ -101,15 +124,15 @@ def _samples(asked: AskedRun, request: FigureRequest, paths: list[Path], shown: 
     from discrete_vae.figures.generated import num_chains_that_fit
     from discrete_vae.figures.pixels import check_grid
 
-    loaded, dataset = request.run.loaded, request.run.dataset
-    num_rows, num_features, num_chains = shown.num_rows, dataset.num_features, shown.num_chains
-    if dataset.image_shape is None:
+    loaded, recorded = request.run.loaded, request.run.recorded
+    num_rows, num_features, num_chains = shown.num_rows, recorded.num_features, shown.num_chains
+    if recorded.image_shape is None:
         chains = _chains(loaded, shown, _FRESH_TABLE_CHAINS)
         num_chains = num_chains or num_chains_that_fit(chains.num_chains, num_features, num_rows)
         check_memory("--num-rows", 4 * num_rows * num_chains * num_features, "Ask for fewer rows or chains.")
     else:
         shape = (num_rows, num_chains or DEFAULT_CHAINS, shown.num_draws, num_features)
-        check_grid(shape, dataset.image_shape)
+        check_grid(shape, recorded.image_shape)
         chains = _chains(loaded, shown, DEFAULT_CHAINS)
     if num_chains is not None and num_chains > chains.num_chains:
         rule = f"must be at most {chains.num_chains}, the number of chains"
@@ -123,7 +146,7 @@ def _samples(asked: AskedRun, request: FigureRequest, paths: list[Path], shown: 
     if burn_in:
         chains.step(burn_in)
     sizes: dict[str, Any] = {"num_rows": num_rows, "num_sweeps": shown.num_sweeps, "num_chains": num_chains}
-    if dataset.image_shape is None:
+    if recorded.image_shape is None:
         return make_feature_statistics(request, chains, **sizes)
     return make_evolution(request, chains, num_draws=shown.num_draws, **sizes)
 

@@ -37,8 +37,9 @@ def checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
     return int(word)
 
 
-EXPLAINED = "RUN is the folder of a run, as dvae train names it."
+EXPLAINED = "RUN is the folder of a run, as dvae train names it; --pretrained NAME takes its place."
 OPTIONS = together(
+    option("--pretrained NAME", "a model that comes with the library, in place of RUN; dvae list names them"),
     option(
         "--checkpoint best|last|STEP",
         "which checkpoint; default: best, by the validation bound",
@@ -58,6 +59,7 @@ def open_run(word: str) -> RunDirectory:
         InvalidInputError: If there is no such folder, or it holds no run.
     """
     from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
+    from discrete_vae.runs.shipped import pretrained_names
 
     if Path(word).expanduser().exists():
         return RunDirectory.open(word)
@@ -65,7 +67,9 @@ def open_run(word: str) -> RunDirectory:
     runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
     name = Path(word).name
     found = [run for run in runs if run.startswith(name)] or get_close_matches(name, runs, n=3)
-    if found:
+    if word in pretrained_names():
+        repair = f"Did you mean --pretrained {word}?"
+    elif found:
         repair = f"Did you mean {' or '.join(str(folder / run) for run in found[:3])}?"
     else:
         repair = "Check the path; dvae train prints it in its last line."
@@ -81,12 +85,53 @@ class AskedRun:
         checkpoint: A step, "best" or "last".
         device: Where to compute.
         accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
+        pretrained: Its name, if it is a model that comes with the library, into whose folder nothing may be written.
     """
 
     directory: RunDirectory
     checkpoint: int | Literal["best", "last"]
     device: torch.device
     accept_changed_config: bool
+    pretrained: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What output calls it."""
+        return self.pretrained or str(self.directory.path)
+
+    @property
+    def words(self) -> str:
+        """What names it on the command line."""
+        return str(self.directory.path) if self.pretrained is None else f"--pretrained {self.pretrained}"
+
+    def place(self, path: Path) -> Path:
+        """Where a result goes if the user names no place.
+
+        Args:
+            path: In the folder of a run; that of a model that comes with the library goes here, as NAME-FILE.
+        """
+        return path if self.pretrained is None else Path(f"{self.pretrained}-{path.name}")
+
+    def results(
+        self, out: str | None, kept: Callable[[RunDirectory], KeptResults]
+    ) -> KeptResults | ResultFile:
+        """Where results go: to the file that the user names, else to the others that the run keeps.
+
+        Args:
+            out: The file.
+            kept: Gives those of a run.
+
+        Raises:
+            InvalidInputError: If no file is named for a model that comes with the library, or it is no place for one.
+        """
+        from discrete_vae.runs.results import ResultFile  # here, since it imports torch
+
+        if out is not None:
+            return ResultFile(out, argument="--out")
+        if self.pretrained is not None:
+            rule, repair = "must be given with --pretrained", f"Add --out {self.pretrained}.json."
+            raise InvalidInputError("--out", rule, "nothing", repair)
+        return kept(self.directory)
 
     def load(self) -> LoadedRun:
         """Load the checkpoint.
@@ -102,27 +147,44 @@ class AskedRun:
 
 def takes_run(function: Callable[..., int]) -> Callable[..., int]:
     """Give a verb the options that name a trained run, as its first argument `asked`, and --seed."""
+    named = ("pretrained", "checkpoint", "device", "accept_changed_config")
 
     @wraps(function)
-    def run(run: str, checkpoint: Any, device: str, accept_changed_config: bool, **given: Any) -> int:
-        (asked,) = ask_runs([run], checkpoint, device, accept_changed_config)
+    def run(run: str | None, **given: Any) -> int:
+        if run is None and given["pretrained"] is None:
+            see = f"See {click.get_current_context().command_path} --help."
+            raise InvalidInputError("RUN", "must be given", "nothing", see)
+        words = [] if run is None else [run]
+        (asked,) = ask_runs(words, **{name: given.pop(name) for name in named})
         return function(asked, **given)
 
-    return click.argument("run")(OPTIONS(run))
+    return click.argument("run", required=False)(OPTIONS(run))
 
 
 def ask_runs(
-    words: Sequence[str], checkpoint: Any, device: str, accept_changed_config: bool
+    words: Sequence[str], pretrained: str | None, checkpoint: Any, device: str, accept_changed_config: bool
 ) -> tuple[AskedRun, ...]:
-    """The runs that words name, with what `OPTIONS` say of them.
+    """The runs that words name, or the model that comes with the library, with what `OPTIONS` say of them.
 
     Raises:
-        InvalidInputError: If the device is not there, or a word names no run.
+        InvalidInputError: If the device is not there, a word names no run, or both are given.
     """
     from discrete_vae.commands.device import choose_device
 
+    if pretrained is not None and words:
+        received, repair = f"it beside {words[0]!r}"[:80], "Leave one of them out."
+        raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
     where = choose_device(device)
+    if pretrained is not None:
+        return (AskedRun(_shipped(pretrained), checkpoint, where, accept_changed_config, pretrained),)
     return tuple(AskedRun(open_run(word), checkpoint, where, accept_changed_config) for word in words)
+
+
+def _shipped(name: str) -> RunDirectory:
+    from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
+    from discrete_vae.runs.shipped import shipped_folder
+
+    return RunDirectory.open(shipped_folder(name, argument="--pretrained"))
 
 
 def keep(results: KeptResults | ResultFile, loaded: LoadedRun, fields: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ VERBS = {
     "validate": ("validate:run_validate", "everything but training: shapes, parameter counts, memory"),
     "train": ("train:run_train", "train an experiment, or a model of your own data"),
     "refit": ("refit:run_refit", "fit the posterior of a trained model anew, as a run of its own"),
+    "release": ("release:run_release", "a trained run made small enough to pass on, in half the bytes"),
     "evaluate": (
         "evaluate:run_evaluate",
         "log-likelihood, ELBO and log Z on test data, with standard errors",

@@ -153,7 +153,6 @@ def make_evolution(request: FigureRequest, chains: Sampler | None = None, **size
         sizes: Keywords of `evolution_table`.
     """
     run = request.run
-    model, image_shape = run.loaded.model, run.dataset.image_shape
+    model, image_shape = run.loaded.model, run.recorded.image_shape
     table = evolution_table(model, chains or run.loaded.chains, seed=request.seed, **sizes)  # pyright: ignore[reportArgumentType]
-    ink = ink_for(run.dataset.test, per_feature=image_shape is None)
-    return Drawing(table, draw_evolution(table, image_shape, ink=ink), run.loaded.note)
+    return Drawing(table, draw_evolution(table, image_shape, ink=run.ink), run.loaded.note)

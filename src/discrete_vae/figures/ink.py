@@ -42,12 +42,31 @@ def ink_for(x: Tensor, *, per_feature: bool) -> Ink:
     """
     low = torch.where(x.isnan(), torch.inf, x)
     high = torch.where(x.isnan(), -torch.inf, x)
-    least, greatest = low.min(), high.max()
-    if least > greatest or (least >= 0 and greatest <= 1):  # nothing is observed, or probabilities and bits
-        return Ink(torch.tensor(0.0), torch.tensor(1.0), "black is 1")
-    if not per_feature:
-        return Ink(least, greatest, f"white is {float(least):g}, black is {float(greatest):g}")
+    least, greatest = float(low.min()), float(high.max())
+    if not per_feature or not _exceeds(least, greatest):
+        return ink_of_range(least, greatest)
     low, high = low.amin(0), high.amax(0)
     seen = low <= high
     words = "white is a feature's least value among the examples, black its greatest"
     return Ink(torch.where(seen, low, 0.0), torch.where(seen, high, 1.0), words)
+
+
+def ink_of_range(low: float, high: float) -> Ink:
+    """The scale for values of a range: as they are where it lies in [0, 1], otherwise from its one end to the other.
+
+    Args:
+        low: The least value.
+        high: The greatest.
+
+    Examples:
+        >>> ink_of_range(0.0, 1.0).words, ink_of_range(-1.0, 3.0).words
+        ('black is 1', 'white is -1, black is 3')
+    """
+    if not _exceeds(low, high):
+        return Ink(torch.tensor(0.0), torch.tensor(1.0), "black is 1")
+    return Ink(torch.tensor(low), torch.tensor(high), f"white is {low:g}, black is {high:g}")
+
+
+def _exceeds(low: float, high: float) -> bool:
+    """Whether values are neither probabilities nor bits; they are taken for such where none is observed."""
+    return low < 0 or high > 1

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from discrete_vae.config import instantiate
+from discrete_vae.data.recorded import RecordedData
+from discrete_vae.figures.ink import Ink, ink_for, ink_of_range
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,6 +61,20 @@ class FigureRun:
     def dataset(self) -> DataSplits:
         """The data of the run's config."""
         return instantiate(self.loaded.config.data, data_dir=self._data_dir)
+
+    @cached_property
+    def recorded(self) -> RecordedData:
+        """What pictures need of the data: as the run keeps it, of a run that keeps nothing from the data."""
+        directory = self.directory
+        kept = RecordedData.read(directory.read_environment(), source=str(directory.environment_path))
+        return kept or RecordedData.of(self.dataset)
+
+    @property
+    def ink(self) -> Ink:
+        """The scale of gray of the test data; that of a table takes these, since each feature has its own."""
+        if self.recorded.image_shape is None:
+            return ink_for(self.dataset.test, per_feature=True)
+        return ink_of_range(self.recorded.low, self.recorded.high)
 
     @cached_property
     def title(self) -> str:

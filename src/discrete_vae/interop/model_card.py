@@ -38,16 +38,18 @@ def card_of_model(model: DiscreteVAE, *, name: str, license: str) -> str:
         raise InvalidInputError("model.config", "must be known to describe the model", "None", repair)
     number = sum(parameter.numel() for parameter in model.parameters())
     results = "It was uploaded without an evaluation.\n"
-    return _card(name, license, model.config, [], results, f"{number:,} parameters.", own=model._own)
+    loading = _from_hub(name, own=model._own)
+    return _card(name, license, model.config, [], results, f"{number:,} parameters.", loading=loading)
 
 
-def card_of_run(run: RunDirectory, *, name: str, license: str) -> str:
+def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool = False) -> str:
     """The card of the best checkpoint of a run, with the results of its ``evaluation.json``.
 
     Args:
         run: The run.
         name: OWNER/NAME.
         license: Of the weights.
+        in_folder: Whether the card lies in the run's own folder, from where the model is loaded, and not in the hub.
 
     Raises:
         InvalidInputError: If the run cannot be read, or the evaluation is of another checkpoint.
@@ -76,9 +78,10 @@ def card_of_run(run: RunDirectory, *, name: str, license: str) -> str:
     if data.get("sha256"):
         about.append(f"SHA-256 of the data: `{data['sha256']}`.")
     words = "It was not evaluated.\n" if evaluation is None else _table(rows, evaluation)
-    return _card(
-        name, license, config.model, rows, words, "\n\n".join(about), data=str(data.get("name", "data"))
-    )
+    if run.release_path.exists():
+        words += _rounding(read_json(run.release_path))
+    loading, named = _from_folder(name) if in_folder else _from_hub(name), str(data.get("name", "data"))
+    return _card(name, license, config.model, rows, words, "\n\n".join(about), loading=loading, data=named)
 
 
 def _results(evaluation: Mapping[str, Any]) -> list[tuple[str, str, float, float | None]]:
@@ -119,6 +122,50 @@ def _table(rows: Iterable[tuple[str, str, float, float | None]], evaluation: Map
     return "\n".join([*lines, "", note, ""])
 
 
+def _rounding(release: Mapping[str, Any]) -> str:
+    """What became of the weights after they were evaluated."""
+    if release.get("precision") != "bfloat16":
+        return ""
+    return (
+        "\nThese are figures of the weights as they were trained. Their matrices were rounded to bfloat16 afterwards, "
+        f"which changed the ELBO of {release['num_examples']} validation examples by {release['difference']:+.4f} +- "
+        f"{release['difference_std_error']:.4f} nats.\n"
+    )
+
+
+def _from_hub(name: str, *, own: tuple[str, ...] = ()) -> str:
+    """How a model of the hub is loaded."""
+    parts = ", ".join(f"{part}=module" for part in own)
+    call = f'DiscreteVAE.from_pretrained("{name}"{f", {parts}" if parts else ""})'
+    return f"""```console
+$ pip install 'discrete-vae[hub]'
+```
+
+```python
+from discrete_vae import DiscreteVAE
+
+model = {call}
+model.sample(10, seed=0).mean  # draws; model.encode(x), model.log_likelihood(x, ...)
+```"""
+
+
+def _from_folder(name: str) -> str:
+    """How a model is loaded from the folder that holds its card."""
+    return f"""```console
+$ dvae sample {name}
+```
+
+```python
+from discrete_vae import load_run
+
+run = load_run("{name}")  # this folder; without data, training or network
+run.model.sample(z=run.chains.step(100)[:10], seed=0).mean  # draws
+```
+
+Where the model comes with the library, `--pretrained {name}` stands for the folder's path, and
+`load_pretrained("{name}")` for the call."""
+
+
 def _error(error: float | None) -> str:
     if error is None or math.isnan(error):
         return "unknown"
@@ -133,8 +180,8 @@ def _card(
     results: str,
     about: str,
     *,
+    loading: str,
     data: str = "data",
-    own: tuple[str, ...] = (),
 ) -> str:
     """The whole card; its head is JSON, which is YAML."""
     head: dict[str, Any] = {
@@ -155,8 +202,6 @@ def _card(
             "metrics": metrics,
         }
         head["model-index"] = [{"name": name.rpartition("/")[2], "results": [entry]}]
-    parts = ", ".join(f"{part}=module" for part in own)
-    call = f'DiscreteVAE.from_pretrained("{name}"{f", {parts}" if parts else ""})'
     prior = config.prior.model_dump()
     sizes = ", ".join(
         f"{key} {value}" for key, value in prior.items() if key != "kind" and not isinstance(value, list)
@@ -178,16 +223,7 @@ smoothed by {config.smoothing.model_dump()["kind"]}, of examples of shape {tuple
 {results}
 ## Load it
 
-```console
-$ pip install 'discrete-vae[hub]'
-```
-
-```python
-from discrete_vae import DiscreteVAE
-
-model = {call}
-model.sample(10, seed=0).mean  # draws; model.encode(x), model.log_likelihood(x, ...)
-```
+{loading}
 
 Nothing is unpickled: weights are safetensors, the config is JSON, both with their SHA-256.
 

@@ -24,6 +24,7 @@ from discrete_vae.runs.checkpoint_record import (
 )
 from discrete_vae.runs.checksums import sha256_file
 from discrete_vae.runs.json_files import to_json
+from discrete_vae.runs.rounded_weights import widened_weights
 
 STATE_FILE = "state.safetensors"
 MODEL_PREFIX = "model/"
@@ -37,7 +38,7 @@ class Checkpoint(ShowsShapes):
     Attributes:
         folder: Where it is.
         record: What it says about itself.
-        tensors: The tensors by name, on the CPU.
+        tensors: The tensors by name, on the CPU; weights that it keeps in bfloat16 are float32 here.
     """
 
     folder: Path
@@ -142,11 +143,12 @@ def read_checkpoint(folder: Path, step: int) -> Checkpoint:
     """
     record = verify_checkpoint(folder, step)
     try:
-        return Checkpoint(folder, record, load_tensors(folder / STATE_FILE))
+        tensors = load_tensors(folder / STATE_FILE)
     except OSError as error:
         raise unreadable(folder, STATE_FILE, error) from None
     except Exception as error:  # whatever a forged file makes its reader raise
         raise damaged(folder, f"{STATE_FILE}: {str(error)[:200]}") from None
+    return Checkpoint(folder, record, widened_weights(tensors, record.meta))
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

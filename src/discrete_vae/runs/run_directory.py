@@ -31,6 +31,7 @@ class RunDirectory:
         evaluation_path: ``evaluation.json``, the fullest evaluation; the folder ``evaluations`` has all of them.
         figures_path: ``figures``.
         refit_path: ``refit.json``, there if the run's posterior is one that `dvae refit` fitted anew.
+        release_path: ``release.json``, there if the run is one that `dvae release` made of another.
         tensorboard_path: ``tensorboard``, the events that `dvae train --logger tensorboard` writes.
         profile_path: ``profile.json``, the trace of single steps that `dvae train --profile` leaves.
 
@@ -53,6 +54,7 @@ class RunDirectory:
         self.evaluation_path = path / "evaluation.json"
         self.figures_path = path / "figures"
         self.refit_path = path / "refit.json"
+        self.release_path = path / "release.json"
         self.profile_path = path / "profile.json"
         self.tensorboard_path = path / "tensorboard"
 

@@ -17,6 +17,7 @@ from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.runs.changed_config import ConfigChange, check_config
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs.shipped import shipped_folder
 from discrete_vae.samplers.protocol import Sampler, UsesSolver
 from discrete_vae.training.state import initial_model, load_chains
 
@@ -83,3 +84,21 @@ def load_run(
     if isinstance(chains, UsesSolver):  # which need not be there
         chains = chains.local_chains()
     return LoadedRun(config, model.eval(), chains, saved.step, change)
+
+
+def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedRun:
+    """Load a trained model that comes with the library: no data, no training, no network.
+
+    Args:
+        name: One of `pretrained_names`; `dvae list` says what each is and how good.
+        device: Where the model and the chains are wanted.
+
+    Raises:
+        InvalidInputError: If there is no such model, or the device is not there.
+
+    Examples:
+        >>> run = load_pretrained("digits")
+        >>> run.model.sample(z=run.chains.step(100)[:20], seed=0).mean.shape
+        torch.Size([20, 1, 8, 8])
+    """
+    return load_run(shipped_folder(name), device=device)

@@ -10,18 +10,17 @@ from typing import Any
 
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.estimate import comparable_log_partition
-from discrete_vae.paths import unicode_path
 from discrete_vae.runs.atomic import publish_directory, write_bytes
 from discrete_vae.runs.changed_config import CONFIG_SUM
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, write_checkpoint
 from discrete_vae.runs.checkpoint_record import CheckpointRecord
+from discrete_vae.runs.derived_folder import OUT, REPAIR, check_derived_folder
 from discrete_vae.runs.environment import describe_environment
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.regular_files import read_regular
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.runs.writable import check_writable, unwritable
+from discrete_vae.runs.writable import unwritable
 from discrete_vae.training.load import LoadedRun
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.refit import LEARNING_RATE, MODEL_SHARE, Refit, check_refit, refit_posterior
@@ -29,27 +28,6 @@ from discrete_vae.training.run_checkpoints import best_entry
 from discrete_vae.training.state import CHAINS_PREFIX
 
 NUM_STEPS = 2000
-_OUT = "--out"
-_REPAIR = "Free space or check permissions, or give another --out."
-
-
-def check_refit_folder(out: str | Path, run: RunDirectory) -> Path:
-    """The folder that a run with a new posterior may be written to; touches nothing.
-
-    Args:
-        out: A new or empty folder; ``~`` is the home directory.
-        run: The run that it is made of, which is to stay as it is.
-
-    Raises:
-        InvalidInputError: If the path holds anything, lies in the run, or cannot be written.
-    """
-    folder = unicode_path(_OUT, out)
-    RunDirectory.check_new(folder, argument=_OUT)
-    if folder.resolve().is_relative_to(run.path.resolve()):
-        rule, repair = f"must lie outside the run {run.path}", "Give a folder beside it."
-        raise InvalidInputError(_OUT, rule, str(folder), repair)
-    check_writable(folder / "config.json", repair=_REPAIR)
-    return folder
 
 
 class RunRefit:
@@ -109,7 +87,7 @@ class RunRefit:
         learning_rate: float = LEARNING_RATE,
         seed: int = 0,
     ) -> None:
-        self.folder = check_refit_folder(out, run)
+        self.folder = check_derived_folder(out, run)
         self.num_steps = num_steps
         self._run, self._loaded, self._sum = run, loaded, dataset.description.sha256
         training, device = loaded.config.training, loaded.model.prior.bias.device
@@ -173,7 +151,7 @@ def _write(out: Path, run: RunDirectory, loaded: LoadedRun, found: Refit, about:
     Raises:
         InvalidInputError: If something cannot be written, or the folder has been filled meanwhile.
     """
-    RunDirectory.check_new(out, argument=_OUT)
+    RunDirectory.check_new(out, argument=OUT)
     tensors = {f"{MODEL_PREFIX}{name}": value for name, value in loaded.model.state_dict().items()}
     tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in loaded.chains.state_dict().items()}
     meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256()}
@@ -194,4 +172,4 @@ def _write(out: Path, run: RunDirectory, loaded: LoadedRun, found: Refit, about:
             write_json(new.best_path, record.best or {})
             write_json(new.refit_path, about)
     except OSError as error:
-        raise unwritable(out, error, _REPAIR) from None
+        raise unwritable(out, error, REPAIR) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -12,6 +11,7 @@ import torch
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
+from discrete_vae.data.recorded import describe_data
 from discrete_vae.devices import check_device
 from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero
 from discrete_vae.errors import InvalidInputError
@@ -115,6 +115,10 @@ def prepare_run(
         received = f"{run.path}, whose posterior dvae refit has fitted anew"
         repair = f"Go on with the run that it was made of, which {run.refit_path.name} names."
         raise InvalidInputError("run_dir", "must be a run that training left", received, repair)
+    if run.release_path.exists():
+        received = f"{run.path}, a released run, which has nothing of the optimizer"
+        repair = f"Go on with the run that it was made of, or train anew: dvae train {config.name}."
+        raise InvalidInputError("run_dir", "must be a run that training left", received, repair)
     if run.config_path.exists():
         _check_same_config(run, config)
         check_same_data(run, dataset)
@@ -123,9 +127,8 @@ def prepare_run(
         run.write_config(config.model_dump_json(indent=2) + "\n")
     if not run.environment_path.exists():  # a kill may have come between the two
         environment = describe_environment(seed=config.seed, device=device)
-        data = {"name": dataset.name, **asdict(dataset.description)}
         precision = choose_precision(config, device=device).name
-        write_json(run.environment_path, environment | {"data": data, KEY: precision})
+        write_json(run.environment_path, environment | {"data": describe_data(dataset), KEY: precision})
 
 
 def check_same_data(run: RunDirectory, dataset: DataSplits) -> None:

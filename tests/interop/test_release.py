@@ -1,0 +1,236 @@
+"""Released runs: what they hold, that they are checked, and that nothing half is left."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import load_dataset, load_run, train
+from discrete_vae.cli import main
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.inference.score import elbo_rows
+from discrete_vae.interop import release
+from discrete_vae.interop.hub import save_for_hub
+from discrete_vae.interop.release import release_run, thinned
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.runs.checkpoint_files import STATE_FILE, load_tensors
+from discrete_vae.runs.run_directory import RunDirectory
+from tests.training.tiny import CONFIG, QuietProgress
+
+QUICK = {"license": "mit", "num_examples": 40, "num_samples": 2}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_dataset("digits")
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory, digits):
+    folder = tmp_path_factory.mktemp("release") / "run"
+    train(CONFIG, digits, folder, progress=QuietProgress())
+    assert main(["evaluate", str(folder), "--num-examples", "20", "--device", "cpu"]) == 0
+    return folder
+
+
+@pytest.fixture
+def trained(trained_once, tmp_path):
+    return RunDirectory.open(shutil.copytree(trained_once, tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def released(trained_once, digits):
+    run = RunDirectory.open(trained_once)
+    out = trained_once.parent / "tiny"
+    found = release_run(run, load_run(run), digits, out, **QUICK)
+    return RunDirectory.open(out), found
+
+
+def test_it_loads_as_float32_with_the_prior_and_the_chains_bit_for_bit(trained_once, released):
+    before, after = load_run(trained_once), load_run(released[0])
+    assert (after.step, after.config, after.changed_config) == (before.step, before.config, None)
+    assert after.chains.z.equal(before.chains.z)
+    matrices = {name for name, value in before.model.named_parameters() if value.ndim > 1}
+    for name, value in after.model.state_dict().items():
+        own = before.model.state_dict()[name]
+        wanted = own.bfloat16().float() if name in matrices - {"prior.weight"} else own
+        assert value.dtype == torch.float32
+        assert value.equal(wanted), name
+    assert after.chains.step(3).equal(before.chains.step(3))
+
+
+def test_it_has_nothing_of_the_optimizer_and_half_the_bytes(trained_once, released):
+    (file,) = released[0].checkpoints_path.glob(f"*/{STATE_FILE}")
+    tensors = load_tensors(file)
+    assert {name.partition("/")[0] for name in tensors} == {"model", "chains"}
+    assert {str(value.dtype) for value in tensors.values()} == {
+        "torch.bfloat16",
+        "torch.float32",
+        "torch.uint8",
+        "torch.int64",
+    }
+    (whole,) = trained_once.glob(f"checkpoints/step-{released[1].step}/{STATE_FILE}")
+    assert file.stat().st_size < whole.stat().st_size / 4
+
+
+def test_the_difference_is_that_of_the_released_weights_on_the_same_noise(trained_once, released, digits):
+    found = released[1]
+    values = [
+        elbo_rows(load_run(run).model, digits.valid[:40], log_partition=0.0, num_samples=2).value
+        for run in (trained_once, released[0])
+    ]
+    change = values[1] - values[0]
+    assert change.any()
+    assert found.difference == pytest.approx(change.mean(), abs=1e-9)
+    assert found.difference_std_error == pytest.approx(change.std(ddof=1) / np.sqrt(40), rel=1e-6)
+    assert found.after - found.before == pytest.approx(found.difference, abs=1e-9)
+    said = json.loads(released[0].release_path.read_text())
+    assert said["difference"] == found.difference
+    assert (said["precision"], said["num_examples"], said["num_samples"]) == ("bfloat16", 40, 2)
+
+
+def test_the_card_has_the_figure_its_error_and_what_rounding_did(released):
+    run, found = released
+    evaluation = json.loads(run.evaluation_path.read_text())["log_likelihood"]
+    card = (run.path / "README.md").read_text()
+    assert f"| test log-likelihood | {evaluation['value']:.3f} | {evaluation['std_error']:.3f} |" in card
+    assert f"by {found.difference:+.4f} +- {found.difference_std_error:.4f} nats" in card
+    assert 'load_run("tiny")' in card
+    assert "from_pretrained" not in card
+
+
+def test_a_released_run_goes_to_the_hub_with_both(released, tmp_path):
+    card = (
+        save_for_hub(released[0], tmp_path / "hub", name="ada/tiny", license="mit") / "README.md"
+    ).read_text()
+    assert 'DiscreteVAE.from_pretrained("ada/tiny")' in card
+    assert "rounded to bfloat16" in card
+    model = DiscreteVAE.from_pretrained(tmp_path / "hub")
+    assert model.decoder.network.output.weight.equal(
+        load_run(released[0]).model.decoder.network.output.weight
+    )
+
+
+def test_float32_keeps_every_bit(trained, digits, tmp_path):
+    found = release_run(trained, load_run(trained), digits, tmp_path / "new", precision="float32", **QUICK)
+    assert (found.difference, found.difference_std_error, found.before) == (0.0, 0.0, found.after)
+    weights = load_run(trained).model.state_dict()
+    assert all(
+        value.equal(weights[name]) for name, value in load_run(tmp_path / "new").model.state_dict().items()
+    )
+    assert "bfloat16" not in (tmp_path / "new" / "README.md").read_text()
+
+
+def test_the_run_stays_as_it_is(trained, digits, tmp_path):
+    before = {path: path.read_bytes() for path in trained.path.rglob("*") if path.is_file()}
+    release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
+    assert {path: path.read_bytes() for path in trained.path.rglob("*") if path.is_file()} == before
+
+
+def test_weights_that_rounding_spoils_are_not_released(trained, digits, tmp_path, monkeypatch):
+    rounded = release.rounded_weights
+
+    def coarse(tensors, names):  # two bits
+        return rounded({k: v.mul(2).round().div(2) if k in names else v for k, v in tensors.items()}, names)
+
+    monkeypatch.setattr(release, "rounded_weights", coarse)
+    with pytest.raises(
+        InvalidInputError, match=r"precision bfloat16 must keep the ELBO to 0.1 nats.*float32"
+    ):
+        release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_one_example_is_no_check(trained, digits, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"\+- inf nats.*--num-examples"):
+        release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK | {"num_examples": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_run_that_was_not_evaluated_is_refused(trained, digits, tmp_path):
+    best = load_run(trained).step
+    other = next(step for step in trained.checkpoints().steps() if step != best)
+    message = release_error(trained, load_run(trained, other), digits)
+    assert f"must be of the checkpoint that is released, step {other}; received step {best}." in message
+    trained.evaluation_path.unlink()
+    message = release_error(trained, load_run(trained), digits)
+    assert f"received no such file. Evaluate it: dvae evaluate {trained.path}." in message
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def release_error(run, loaded, digits):
+    with pytest.raises(InvalidInputError) as caught:
+        release_run(run, loaded, digits, run.path.parent / "new", **QUICK)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"precision": "float16"}, "precision must be bfloat16 or float32"),
+        ({"license": " "}, "license must be a word"),
+    ],
+)
+def test_other_arguments_are_refused(trained, digits, tmp_path, given, message):
+    with pytest.raises(InvalidInputError, match=message):
+        release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK | given)
+
+
+def test_a_folder_that_holds_something_or_lies_in_the_run_is_refused(trained, digits, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a").touch()
+    for out in (tmp_path / "full", trained.path / "new"):
+        with pytest.raises(InvalidInputError, match="--out must"):
+            release_run(trained, load_run(trained), digits, out, **QUICK)
+
+
+def test_a_disk_that_refuses_leaves_nothing(trained, digits, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(release, "card_of_run", full)
+    with pytest.raises(InvalidInputError, match="new must be writable; received No space left on device"):
+        release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_training_does_not_go_on_with_it(released, digits):
+    before = sorted(released[0].path.rglob("*"))
+    with pytest.raises(InvalidInputError, match="a released run, which has nothing of the optimizer"):
+        train(CONFIG, digits, released[0], progress=QuietProgress())
+    assert sorted(released[0].path.rglob("*")) == before
+
+
+def test_a_flipped_bit_is_found(released, tmp_path):
+    folder = shutil.copytree(released[0].path, tmp_path / "copy")
+    (file,) = folder.glob(f"checkpoints/*/{STATE_FILE}")
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(InvalidInputError, match="another SHA-256"):
+        load_run(folder)
+
+
+def test_what_the_run_says_of_itself_is_completed(trained, digits, tmp_path):
+    environment = json.loads(trained.environment_path.read_text())
+    del environment["data"]["picture"]  # as in runs of before
+    trained.environment_path.write_text(json.dumps(environment))
+    release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
+    found = json.loads((tmp_path / "new" / "environment.json").read_text())
+    assert found["data"].pop("picture") == {"event_shape": [1, 8, 8], "low": 0.0, "high": 1.0}
+    assert found == environment
+
+
+def test_a_long_log_is_thinned_evenly_with_its_ends():
+    lines = [{"step": step} | ({"validation_elbo": 0.0} if step % 10 == 0 else {}) for step in range(1, 1001)]
+    kept = thinned(lines)
+    steps = [line["step"] for line in kept]
+    validated = [line["step"] for line in kept if "validation_elbo" in line]
+    assert len(kept) == 100
+    assert steps == sorted(steps)
+    assert (steps[0], steps[-1], validated[0], validated[-1], len(validated)) == (1, 1000, 10, 1000, 50)
+    assert max(np.diff(validated)) == 30
+    assert thinned(lines[:20]) == lines[:20]
+    assert thinned([]) == []

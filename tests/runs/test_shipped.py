@@ -1,0 +1,95 @@
+"""The models that come with the library: small, whole, and part of the wheel."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from discrete_vae import load_pretrained, pretrained_names
+from discrete_vae.data.recorded import RecordedData
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs import shipped
+from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.run_directory import RunDirectory
+
+ROOT = Path(__file__).parents[2]
+MODELS = ROOT / "reproductions" / "models"
+LARGEST = 3 * 2**20  # bytes, all files of a model
+
+
+def size(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_each_folder_is_a_model():
+    assert {path.name for path in MODELS.iterdir() if path.is_dir()} == set(pretrained_names())
+    assert "digits" in pretrained_names()
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_a_model_is_small_and_complete(name):
+    folder = shipped.shipped_folder(name)
+    assert folder == MODELS / name
+    assert size(folder) <= LARGEST
+    run, loaded = RunDirectory.open(folder), load_pretrained(name)
+    release, evaluation = read_json(run.release_path), read_json(run.evaluation_path)
+    assert release["step"] == evaluation["step"] == loaded.step
+    assert abs(release["difference"]) + 2 * release["difference_std_error"] <= 0.1
+    assert evaluation["log_likelihood"]["std_error"] > 0
+    recorded = RecordedData.read(run.read_environment(), source=name)
+    assert recorded is not None
+    assert recorded.num_features == loaded.config.model.num_values
+    card = (folder / "README.md").read_text()
+    assert f"{evaluation['log_likelihood']['value']:.3f}" in card
+    assert f"{release['difference']:+.4f}" in card
+    assert loaded.changed_config is None
+
+
+def test_a_folder_that_is_too_large_is_found(tmp_path):
+    (tmp_path / "state").write_bytes(bytes(LARGEST + 1))
+    assert size(tmp_path) > LARGEST
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("digit", r"name must be one of .*digits.*; received 'digit'. Did you mean digits\?"),
+        ("x", r"received 'x'. See dvae list."),
+        ("../models/digits", "received '../models/digits'"),
+        (None, "received None"),
+    ],
+)
+def test_another_name_lists_those_there_are(name, message):
+    with pytest.raises(InvalidInputError, match=message):
+        load_pretrained(name)
+
+
+def test_a_copy_without_models_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(shipped, "FOLDERS", (tmp_path / "none",))
+    assert pretrained_names() == ()
+    with pytest.raises(InvalidInputError, match="name must name a model that comes with the library"):
+        load_pretrained("digits")
+
+
+def test_the_wheel_has_them_and_an_editable_install_no_copies(tmp_path, monkeypatch):
+    build = pytest.importorskip("hatchling.build")
+    monkeypatch.chdir(ROOT)
+    files = {}
+    for make in (build.build_wheel, build.build_editable):
+        into = tmp_path / make.__name__
+        into.mkdir()
+        with zipfile.ZipFile(into / make(str(into))) as wheel:
+            files[make.__name__] = set(wheel.namelist())
+    models = {
+        f"discrete_vae/models/{path.relative_to(MODELS).as_posix()}"
+        for path in MODELS.rglob("*")
+        if path.is_file()
+    }
+    sources = {
+        f"discrete_vae/{path.relative_to(ROOT / 'src' / 'discrete_vae').as_posix()}"
+        for path in (ROOT / "src" / "discrete_vae").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    in_package = {name for name in files["build_wheel"] if name.startswith("discrete_vae/")}
+    assert in_package == models | sources
+    assert not any(name.startswith("discrete_vae/") for name in files["build_editable"])
