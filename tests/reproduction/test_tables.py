@@ -178,7 +178,7 @@ def test_a_table_in_its_three_forms():
     assert table.csv() == "what,nats,nats_std_error,gap\na,-1.0,0.25,\nbcd,-2.0,,0.5\n"
     wide = "what          nats    gap\na     −1.00 ± 0.25\nbcd          −2.00  +0.50"  # noqa: RUF001
     assert table.terminal(80) == wide
-    narrow = "a\n  nats  −1.00 ± 0.25\nbcd\n  nats  −2.00\n  gap   +0.50"  # noqa: RUF001
+    narrow = "what: a\n  nats  −1.00 ± 0.25\nwhat: bcd\n  nats  −2.00\n  gap   +0.50"  # noqa: RUF001
     assert table.terminal(20) == narrow
 
 
