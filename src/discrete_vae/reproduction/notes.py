@@ -113,5 +113,5 @@ def _value(config: ExperimentConfig, path: str) -> Any:
 
 def _in_words(value: Any) -> str:
     if isinstance(value, tuple):
-        return "+".join(map(str, value)) if value else "none"
+        return "+".join(map(str, value)) if value else "no hidden layer"
     return str(value)
