@@ -6,7 +6,13 @@ from discrete_vae import load_dataset, load_experiment
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.training import budget
-from discrete_vae.training.budget import affordable_steps, step_seconds, with_epochs, with_length
+from discrete_vae.training.budget import (
+    affordable_steps,
+    line_seconds,
+    step_seconds,
+    with_epochs,
+    with_length,
+)
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +51,16 @@ def test_a_length_that_the_warm_up_does_not_fit_is_refused():
 def test_more_minutes_afford_more_steps(digits, quick, monkeypatch):
     config = load_experiment("digits", size="smoke")
     monkeypatch.setattr(budget, "step_seconds", lambda *_, **__: 0.01)
+    monkeypatch.setattr(budget, "line_seconds", lambda *_, **__: 0.0)
     assert affordable_steps(config, digits, 1.0) == 5700
     assert affordable_steps(config, digits, 2.0) == 11400
+
+
+def test_lines_of_the_log_take_their_share(digits, monkeypatch):
+    config = load_experiment("digits", size="smoke")  # a line every 100 steps
+    monkeypatch.setattr(budget, "step_seconds", lambda *_, **__: 0.01)
+    monkeypatch.setattr(budget, "line_seconds", lambda *_, **__: 0.5)
+    assert affordable_steps(config, digits, 1.0) == int(0.95 * 60 / 0.015)
 
 
 def test_importance_samples_make_late_steps_dearer(digits, monkeypatch):
@@ -57,6 +71,7 @@ def test_importance_samples_make_late_steps_dearer(digits, monkeypatch):
     }
     overrides = [(path, [value]) for path, value in changes.items()]
     config = apply_overrides(load_experiment("digits", size="smoke"), overrides)
+    monkeypatch.setattr(budget, "line_seconds", lambda *_, **__: 0.0)
     monkeypatch.setattr(
         budget, "step_seconds", lambda _, __, progress, **___: 0.03 if progress == 1.0 else 0.01
     )
@@ -64,4 +79,6 @@ def test_importance_samples_make_late_steps_dearer(digits, monkeypatch):
 
 
 def test_a_step_takes_time(digits, quick):
-    assert 0 < step_seconds(load_experiment("digits", size="smoke"), digits, 0.0) < 10
+    config = load_experiment("digits", size="smoke")
+    assert 0 < step_seconds(config, digits, 0.0) < 10
+    assert 0 < line_seconds(config, digits) < 10

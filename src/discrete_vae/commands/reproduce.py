@@ -13,7 +13,6 @@ from discrete_vae.commands.options import (
     device_option,
     number,
     option,
-    path,
     size,
     whole_number,
 )
@@ -61,8 +60,8 @@ def _minutes(name: str, word: str) -> float:
     "runs of each kind, with seeds from 0; default: 3 for figure 6, else 1",
     whole_number(at_most=1000),
 )
-@option("--runs DIR", f"folder of the runs; default: {_RUNS}", path, default=_RUNS)
-@option("--out DIR", f"folder of records, tables and pictures; default: {_OUT}", path, default=_OUT)
+@option("--runs DIR", f"folder of the runs; default: {_RUNS}", default=_RUNS)
+@option("--out DIR", f"folder of records, tables and pictures; default: {_OUT}", default=_OUT)
 @data_dir_option
 @device_option
 def run_reproduce(

@@ -113,6 +113,7 @@ def draw_log_partition_histograms(tables: Mapping[str, LogPartitionHistogram]) -
     places = list(figure.subplots(rows, _PANELS, squeeze=False).flat)
     for axes, (name, table) in zip(places, tables.items(), strict=False):
         _draw_panel(axes, table, name)
+        axes.set_title(_title(table, name).replace(": ", "\n"), fontsize=9, loc="left")  # half as wide
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize=7)
     for axes in places[len(tables) :]:
         axes.set_axis_off()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colors: told apart with any color vision; markers tell series apart without color.
 OURS, PAPER, OTHER = ("#0072B2", "o"), ("#D55E00", "D"), ("#009E73", "s")
-_ROW_HEIGHT, _FRAME_HEIGHT = 0.42, 1.25
+_ROW_HEIGHT, _FRAME_HEIGHT = 0.45, 1.25
+_LABEL_WIDTH = 24  # characters
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ def draw_rows(labels: Sequence[str], series: Sequence[Series], *, title: str, xl
         title: Of the picture.
         xlabel: What the points are, with its unit.
     """
+    from matplotlib.ticker import MaxNLocator
+
     from discrete_vae.figures.picture import Picture
 
     figure = Picture((7.2, _FRAME_HEIGHT + _ROW_HEIGHT * len(labels)), layout="constrained")
@@ -51,7 +55,8 @@ def draw_rows(labels: Sequence[str], series: Sequence[Series], *, title: str, xl
     shift = np.linspace(-0.14, 0.14, len(series)) if len(series) > 1 else [0.0]
     for each, up in zip(series, shift, strict=True):
         _points(axes, each, np.arange(len(labels)) + up, horizontal=True)
-    axes.set_yticks(range(len(labels)), labels)
+    axes.set_yticks(range(len(labels)), [textwrap.fill(label, _LABEL_WIDTH) for label in labels])
+    axes.xaxis.set_major_locator(MaxNLocator(7))
     axes.set(xlabel=xlabel, ylim=(len(labels) - 0.5, -0.5))
     axes.margins(x=0.08)
     _finish(figure, axes, title)

@@ -70,34 +70,38 @@ def _data(records: Sequence[RunRecord]) -> str:
 
 
 def _smaller(runs: Sequence[StoredRun]) -> str:
-    """Where the sizes of runs differ from those of size paper, by experiment."""
-    found: dict[str, str] = {}
+    """Where the sizes of runs differ from those of size paper, by experiment; what all share comes first."""
+    found: dict[str, dict[str, None]] = {}
     for run in runs:
-        if run.planned.size == "paper":
-            continue
-        words = sizes_beside_paper(run.planned, run.record.config)
-        if words:
-            found.setdefault(f"{run.planned.experiment}: {words}", "")
-    if not found:
+        if run.planned.size != "paper":
+            words = sizes_beside_paper(run.planned, run.record.config)
+            found.setdefault(run.planned.experiment, {}).update(dict.fromkeys(words))
+    if not any(found.values()):
         return ""
+    first, *others = found.values()
+    shared = [word for word in first if others and all(word in other for other in others)]
+    parts = [f"All: {', '.join(shared)}"] if shared else []
+    for experiment, words in found.items():
+        own = [word for word in words if word not in shared]
+        parts += [f"{experiment}: {', '.join(own)}"] if own else []
     return (
-        "Other sizes than in size paper, whose values stand in brackets (its epochs are ours, the paper gives none): "
-        f"{'; '.join(found)}."
+        "Other sizes than in size paper, whose values stand in brackets (its epochs are ours, the paper gives none). "
+        f"{'; '.join(parts)}."
     )
 
 
-def sizes_beside_paper(planned: PlannedRun, config: ExperimentConfig) -> str:
-    """The sizes of a run that differ from those of size paper, in words."""
+def sizes_beside_paper(planned: PlannedRun, config: ExperimentConfig) -> list[str]:
+    """The sizes of a run that differ from those of size paper, each in words."""
     try:
         paper = PlannedRun(planned.experiment, "paper", planned.seed, planned.changes).config
     except InvalidInputError:  # a setting that size paper does not have
-        return ""
-    words = []
-    for name, path in _SIZES.items():
-        ours, theirs = _value(config, path), _value(paper, path)
-        if ours != theirs:
-            words.append(f"{name} {_in_words(ours)} ({_in_words(theirs)})")
-    return ", ".join(words)
+        return []
+    pairs = {name: (_value(config, path), _value(paper, path)) for name, path in _SIZES.items()}
+    return [
+        f"{name} {_in_words(ours)} ({_in_words(theirs)})"
+        for name, (ours, theirs) in pairs.items()
+        if ours != theirs
+    ]
 
 
 def _value(config: ExperimentConfig, path: str) -> Any:
@@ -109,5 +113,5 @@ def _value(config: ExperimentConfig, path: str) -> Any:
 
 def _in_words(value: Any) -> str:
     if isinstance(value, tuple):
-        return "+".join(map(str, value)) if value else "none"
+        return "+".join(map(str, value)) if value else "no hidden layer"
     return str(value)

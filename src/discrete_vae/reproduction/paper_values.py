@@ -130,4 +130,4 @@ POSTERIOR_WIDTH = Curve(
     (-82.14, -81.96, -81.95, -82.00),
 )
 LOG_PARTITION_SPREAD = 0.1
-"""`fig:log-partition-function-hist`: repeats differ by no more than about this, nats (section log-partition-function)."""
+"""`fig:log-partition-function-hist`: repeats differ by no more than about this, nats (sec:log-partition-function)."""

@@ -34,7 +34,8 @@ class Sweep:
     Attributes:
         title: Of the figure.
         experiment: What is trained.
-        setting: What is varied, in words.
+        short: What is varied, in a word or two.
+        setting: The same for the axis.
         points: Its values by size; one for all sizes stands under "".
         reference: The value that all others are compared with, by size likewise.
         changes: Settings of a point.
@@ -43,6 +44,7 @@ class Sweep:
 
     title: str
     experiment: str
+    short: str
     setting: str
     points: Mapping[str, Sequence[int]]
     reference: Mapping[str, int]
@@ -80,14 +82,13 @@ class Sweep:
             rows.append(
                 (str(point), mean_log_likelihood(runs), spread(runs), effects[point], known, papers_effect)
             )
-        against = f"value at {reference}"
         columns = (
-            Column(self.setting, "point"),
+            Column(self.short, "point"),
             Column("ours", "log_likelihood"),
-            Column("spread over seeds", "spread"),
-            Column(f"ours less {against}", "effect", signed=True),
+            Column("spread", "spread"),
+            Column("change", "effect", signed=True),
             Column("paper", "paper"),
-            Column(f"paper less {against}", "paper_effect", signed=True),
+            Column("its change", "paper_effect", signed=True),
         )
         series: list[tuple[Series, Sequence[float]]] = [
             (
@@ -113,7 +114,7 @@ class Sweep:
             "" if wanted.num_seeds > 1 else " A single seed leaves out how far another one shifts a run."
         )
         notes = [
-            f"Paper: {curve.label}, {curve.about}. Differences of ours are paired by test example"
+            f"Paper: {curve.label}, {curve.about}. Changes are from {reference}, those of ours paired by test example"
             f"{' and seed' * (wanted.num_seeds > 1)}.{papers_seeds}",
             *notes_of([run for runs in ours.values() for run in runs]),
         ]
@@ -136,6 +137,7 @@ _POSTERIOR_WIDTHS = {"": (200, 400, 800), "smoke": (50, 100, 200), "paper": (500
 FIGURE_6A = Sweep(
     "Figure 6a",
     "mnist-dynamic",
+    "Gibbs iterations",
     "Gibbs iterations per training step",
     {"": (1, 10, 100)},
     {"": 100},
@@ -145,6 +147,7 @@ FIGURE_6A = Sweep(
 FIGURE_6B = Sweep(
     "Figure 6b",
     "mnist-dynamic",
+    "RBM units",
     "units of the RBM",
     {"": (32, 64, 128)},
     {"": 128},
@@ -154,6 +157,7 @@ FIGURE_6B = Sweep(
 FIGURE_6C = Sweep(
     "Figure 6c",
     "mnist-dynamic",
+    "groups",
     "groups of the approximating posterior",
     {"": (1, 2, 4)},
     {"": 4},
@@ -163,6 +167,7 @@ FIGURE_6C = Sweep(
 FIGURE_9A = Sweep(
     "Figure 9a",
     "mnist-static",
+    "prior width",
     "hidden units of a prior network",
     _PRIOR_WIDTHS,
     {"": 200, "smoke": 50, "paper": 300},
@@ -172,6 +177,7 @@ FIGURE_9A = Sweep(
 FIGURE_9B = Sweep(
     "Figure 9b",
     "mnist-static",
+    "posterior width",
     "units of each hidden layer of the posterior networks",
     _POSTERIOR_WIDTHS,
     {"": 400, "smoke": 100, "paper": 2000},

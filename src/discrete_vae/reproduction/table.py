@@ -108,13 +108,13 @@ class ResultTable:
         sizes = [max(map(len, cells)) for cells in zip(titles, *texts, strict=True)]
         if sum(sizes) + 2 * (len(sizes) - 1) <= width:
             return "\n".join(_aligned(row, sizes) for row in [titles, *texts])
-        longest = max(map(len, titles[1:]))
+        longest, about = max(map(len, titles[1:])), titles[0]
         blocks = []
         for first, *rest in texts:
             lines = [
                 f"  {title:{longest}}  {text}" for title, text in zip(titles[1:], rest, strict=True) if text
             ]
-            blocks.append("\n".join([first, *lines]))
+            blocks.append("\n".join([f"{about}: {first}", *lines]))
         return "\n".join(blocks)
 
     def _texts(self) -> list[list[str]]:

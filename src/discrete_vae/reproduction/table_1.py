@@ -76,8 +76,8 @@ def _make(wanted: Wanted, made: Made) -> Result:
         xlabel="test log-likelihood less that of the paper's discrete VAE (nats)",
     )
     notes = [
-        f"The paper's values are means of 16 runs ({TABLE_1}); ours are {_MEANS[wanted.num_seeds > 1]}with zeta sampled "
-        "as in training; the sharp limit has zeta = z. log Z is that of seed 0.",
+        f"The paper's values are means of 16 runs ({TABLE_1}); ours are {_MEANS[wanted.num_seeds > 1]}with zeta "
+        "sampled as in training; the sharp limit has zeta = z. log Z is that of seed 0.",
         *notes_of([run for runs in found.values() for run in runs]),
     ]
     title = "Table 1: test log-likelihood, nats per example"

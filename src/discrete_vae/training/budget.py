@@ -15,6 +15,7 @@ from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 
 _TIMED_SECONDS, _TIMED_STEPS = 4.0, 5
+_TIMED_LINES = 3
 _FOR_STEPS = 0.95  # of the time; the rest goes to validations
 
 
@@ -93,10 +94,29 @@ def step_seconds(
     return float(np.median(times[1:]))  # the first compiles
 
 
+def line_seconds(
+    config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu"
+) -> float:
+    """Time of a line of the log, which is that of the estimate of log Z in it.
+
+    Args:
+        config: The experiment.
+        dataset: What it trains on.
+        device: Where to compute.
+    """
+    state = TrainingState.initial(config, dataset.train, device=device)
+    times: list[float] = []
+    for _ in range(_TIMED_LINES):
+        start = time.perf_counter()
+        state.estimate_log_partition()
+        times.append(time.perf_counter() - start)
+    return min(times)  # the first compiles
+
+
 def affordable_steps(
     config: ExperimentConfig, dataset: DataSplits, minutes: float, *, device: torch.device | str = "cpu"
 ) -> int:
-    """Steps that fit the time, a twentieth of which is left to validations.
+    """Steps that fit the time with the lines of the log, a twentieth of which is left to validations.
 
     Args:
         config: The experiment.
@@ -108,6 +128,7 @@ def affordable_steps(
     if settings.num_importance_samples > 1:
         late = step_seconds(config, dataset, 1.0, device=device)
         seconds = settings.importance_start * seconds + (1 - settings.importance_start) * late
+    seconds += line_seconds(config, dataset, device=device) / settings.log_every
     return int(_FOR_STEPS * 60 * minutes / seconds)
 
 

@@ -1,0 +1,115 @@
+"""Figures of the models themselves: samples along the chains, repeated estimates of log Z."""
+
+import json
+import shutil
+import warnings
+
+import pytest
+
+from discrete_vae.figures.log_partition_histogram import (
+    draw_log_partition_histograms,
+    log_partition_histogram_table,
+)
+from discrete_vae.reproduction import log_partition_figure, sample_figures
+from discrete_vae.reproduction.campaign import Places, StoppedError
+from discrete_vae.reproduction.log_partition_figure import FIGURE_10
+from discrete_vae.reproduction.registry import REPRODUCTIONS
+from discrete_vae.reproduction.wanted import Made, Wanted
+from tests.reproduction.made_up import campaign, tiny
+
+WANTED = Wanted("smoke")
+
+
+@pytest.fixture(scope="module")
+def done_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("done")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        campaign(folder).complete()
+    return folder
+
+
+@pytest.fixture
+def made(done_once, tmp_path, monkeypatch):
+    """A figure's runs, of which there is one."""
+    folder = shutil.copytree(done_once, tmp_path / "done")
+    monkeypatch.setattr(log_partition_figure, "main_runs", lambda wanted: [tiny()])
+    monkeypatch.setattr(sample_figures, "main_runs_of", lambda experiment, wanted: [tiny()])
+    (stored,) = campaign(folder).complete()
+    said = []
+
+    def make(check=lambda: None):
+        return Made({tiny(): stored}, Places(folder / "runs", folder / "out"), check, said.append)
+
+    make.said = said
+    return make
+
+
+def test_samples_are_drawn_of_the_run(made):
+    reproduction = REPRODUCTIONS["figure-5"].load()
+    result = reproduction.make(WANTED, made())
+    assert (result.table, reproduction.needs_model(tiny(), made().places)) == (None, True)
+    assert len(result.picture.axes) > 0
+
+
+def test_estimates_of_log_z_are_made_once_and_go_on(made):
+    left = iter(range(2))
+
+    def check():
+        if next(left, None) is None:
+            raise StoppedError
+
+    assert FIGURE_10.needs_model(tiny(), made().places)
+    with pytest.raises(StoppedError):
+        FIGURE_10.make(WANTED, made(check))
+    assert len(made.said) == 2
+    assert FIGURE_10.needs_model(tiny(), made().places)
+    first = FIGURE_10.make(WANTED, made()).table
+    assert len(made.said) == 3
+    assert not FIGURE_10.needs_model(tiny(), made().places)
+    shutil.rmtree(made().places.runs)  # the estimates are enough now
+    assert FIGURE_10.make(WANTED, made()).table == first
+    path = log_partition_figure._path(tiny(), made().places)
+    kept = [each["value"] for each in json.loads(path.read_text())["estimates"]]
+    assert len(set(kept)) == 3
+    (row,) = first.rows
+    assert row[1].value == pytest.approx(sum(kept) / 3)
+
+
+def test_estimates_that_went_on_are_those_of_one_piece(made):
+    calls = iter([None, StoppedError()])
+
+    def check():
+        error = next(calls, None)
+        if error is not None:
+            raise error
+
+    with pytest.raises(StoppedError):
+        FIGURE_10.make(WANTED, made(check))
+    stopped = FIGURE_10.make(WANTED, made()).table
+    log_partition_figure._path(tiny(), made().places).unlink()
+    assert FIGURE_10.make(WANTED, made()).table == stopped
+
+
+def test_estimates_of_another_checkpoint_do_not_count(made):
+    FIGURE_10.make(WANTED, made())
+    path = log_partition_figure._path(tiny(), made().places)
+    fields = json.loads(path.read_text())
+    path.write_text(json.dumps(fields | {"step": fields["step"] + 1}))
+    made.said.clear()
+    FIGURE_10.make(WANTED, made())
+    assert len(made.said) == 3
+
+
+def test_nothing_else_needs_models():
+    own = [name for name, entry in REPRODUCTIONS.items() if entry.needs and name != "figure-10"]
+    needs = {name for name in own if REPRODUCTIONS[name].load().needs_model(tiny(), None)}
+    assert needs == {"figure-5", "figure-11", "figure-12", "figure-13"}
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_histograms_stand_in_panels(number):
+    table = log_partition_histogram_table([1.0 + 0.01 * i for i in range(25)], [0.05] * 25)
+    picture = draw_log_partition_histograms({f"run {i}": table for i in range(number)})
+    titles = [axes.get_title(loc="left") for axes in picture.axes if axes.axison]
+    assert [title.splitlines()[0] for title in titles] == [f"log Z of run {i}" for i in range(number)]
