@@ -92,6 +92,14 @@ def test_the_picture_is_the_same_with_and_without_data(cli, images, here, monkey
     assert (here / "recorded.png").read_bytes() == (here / "read.png").read_bytes()
 
 
+def test_what_reads_examples_says_how_to_give_some(refused, here, no_data):
+    message = refused("encode", "--pretrained", "digits", "--out", "codes.npz")
+    assert (
+        "digits must be there; received nothing. Fetch them. Or give examples of your own: --data FILE."
+        in message
+    )
+
+
 def test_a_table_is_compared_with_its_data(cli, trained, data_file, here):
     moved = data_file.rename(data_file.with_suffix(".gone"))
     try:

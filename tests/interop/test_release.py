@@ -13,6 +13,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.interop import release
 from discrete_vae.interop.hub import save_for_hub
+from discrete_vae.interop.model_card import card_of_run
 from discrete_vae.interop.release import release_run, thinned
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.checkpoint_files import STATE_FILE, load_tensors
@@ -111,6 +112,15 @@ def test_a_released_run_goes_to_the_hub_with_both(released, tmp_path):
     assert model.decoder.network.output.weight.equal(
         load_run(released[0]).model.decoder.network.output.weight
     )
+
+
+def test_the_card_of_a_later_evaluation_says_so(released, tmp_path):
+    folder = shutil.copytree(released[0].path, tmp_path / "copy")
+    assert "of the weights as they were trained" in (folder / "README.md").read_text()
+    assert main(["evaluate", str(folder), "--num-examples", "21", "--device", "cpu"]) == 0
+    card = card_of_run(RunDirectory.open(folder), name="a/b", license="mit")
+    assert "These are figures of the weights as they are here." in card
+    assert "21 test examples" in card
 
 
 def test_float32_keeps_every_bit(trained, digits, tmp_path):

@@ -45,6 +45,17 @@ def test_a_model_is_small_and_complete(name):
     assert loaded.changed_config is None
 
 
+@pytest.mark.parametrize("name", pretrained_names())
+def test_the_page_has_the_figures_of_the_folder(name):
+    folder, page = shipped.shipped_folder(name), (ROOT / "docs" / "pretrained.md").read_text()
+    found = read_json(folder / "evaluation.json")["log_likelihood"]
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+    assert f"| {found['value']:.2f} ± {found['std_error']:.2f} | {size(folder) / 1000:.0f} kB |" in row
+    if name == "digits":
+        change = read_json(folder / "release.json")
+        assert f"{change['difference']:.4f} ± {change['difference_std_error']:.4f} nats" in page
+
+
 def test_a_folder_that_is_too_large_is_found(tmp_path):
     (tmp_path / "state").write_bytes(bytes(LARGEST + 1))
     assert size(tmp_path) > LARGEST

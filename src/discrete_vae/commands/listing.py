@@ -23,7 +23,7 @@ _MIN_ROOM = 50
 
 @verb("list")
 def run_list() -> int:
-    """Print experiments, data sets, components and figures; returns the exit status."""
+    """Print experiments, data sets, components, trained models and figures; returns the exit status."""
     print("Experiments: dvae train NAME, or discrete_vae.experiments.load_experiment(NAME)")
     for name in experiment_names():
         _print_row(name, _about(experiment_function(name)))

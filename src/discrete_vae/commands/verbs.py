@@ -13,7 +13,7 @@ import click
 from discrete_vae.errors import InvalidInputError
 
 VERBS = {
-    "list": ("listing:run_list", "experiments, data sets, components and figures"),
+    "list": ("listing:run_list", "experiments, data sets, components, trained models and figures"),
     "validate": ("validate:run_validate", "everything but training: shapes, parameter counts, memory"),
     "train": ("train:run_train", "train an experiment, or a model of your own data"),
     "refit": ("refit:run_refit", "fit the posterior of a trained model anew, as a run of its own"),

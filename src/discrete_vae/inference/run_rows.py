@@ -51,7 +51,11 @@ def rows_of_run(
         if label_column is not None:
             repair = "Leave it out: the run's config names that of its own data."
             raise InvalidInputError("--label-column", f"needs {argument}", repr(label_column)[:80], repair)
-        dataset = instantiate(of_run, data_dir=data_dir)
+        try:
+            dataset = instantiate(of_run, data_dir=data_dir)
+        except InvalidInputError as error:
+            repair = f"{error.repair} Or give examples of your own: {argument} FILE."
+            raise InvalidInputError(error.argument, error.rule, error.received, repair) from None
         warn_of_other_data(run, dataset)
         rows = rows_of_part(dataset, part or "test")
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from discrete_vae._version import __version__
@@ -12,10 +13,14 @@ from discrete_vae.config import ModelConfig
 from discrete_vae.durations import in_words
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.runs.checksums import sha256_file
 from discrete_vae.runs.json_files import read_json
 from discrete_vae.runs.run_directory import RunDirectory
 
 CARD_FILE = "README.md"
+EVALUATED = "evaluation_sha256"
+"""The entry of ``release.json`` that names the evaluation from before the weights were rounded."""
+
 _METRICS = ("log_likelihood", "log_likelihood_limit", "elbo")  # the model's own, which the hub may list
 _CITATION = """@inproceedings{rolfe2017discrete,
   title = {Discrete Variational Autoencoders},
@@ -79,7 +84,7 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         about.append(f"SHA-256 of the data: `{data['sha256']}`.")
     words = "It was not evaluated.\n" if evaluation is None else _table(rows, evaluation)
     if run.release_path.exists():
-        words += _rounding(read_json(run.release_path))
+        words += _rounding(read_json(run.release_path), run.evaluation_path)
     loading, named = _from_folder(name) if in_folder else _from_hub(name), str(data.get("name", "data"))
     return _card(name, license, config.model, rows, words, "\n\n".join(about), loading=loading, data=named)
 
@@ -122,12 +127,15 @@ def _table(rows: Iterable[tuple[str, str, float, float | None]], evaluation: Map
     return "\n".join([*lines, "", note, ""])
 
 
-def _rounding(release: Mapping[str, Any]) -> str:
-    """What became of the weights after they were evaluated."""
+def _rounding(release: Mapping[str, Any], evaluation: Path) -> str:
+    """What rounding did to the weights, and whether they were evaluated before it."""
     if release.get("precision") != "bfloat16":
         return ""
+    which, when = "as they are here", "before"
+    if evaluation.exists() and sha256_file(evaluation) == release.get(EVALUATED):
+        which, when = "as they were trained", "afterwards"
     return (
-        "\nThese are figures of the weights as they were trained. Their matrices were rounded to bfloat16 afterwards, "
+        f"\nThese are figures of the weights {which}. Their matrices were rounded to bfloat16 {when}, "
         f"which changed the ELBO of {release['num_examples']} validation examples by {release['difference']:+.4f} +- "
         f"{release['difference_std_error']:.4f} nats.\n"
     )

@@ -18,11 +18,12 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.batches import Report
 from discrete_vae.inference.log_partition import log_partition_of_run
 from discrete_vae.inference.score import elbo_rows
-from discrete_vae.interop.model_card import CARD_FILE, card_of_run
+from discrete_vae.interop.model_card import CARD_FILE, EVALUATED, card_of_run
 from discrete_vae.runs.atomic import publish_directory, write_bytes, write_text
 from discrete_vae.runs.changed_config import CONFIG_SUM
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, write_checkpoint
 from discrete_vae.runs.checkpoint_record import CheckpointRecord
+from discrete_vae.runs.checksums import sha256_file
 from discrete_vae.runs.derived_folder import OUT, REPAIR, check_derived_folder
 from discrete_vae.runs.json_files import read_json, write_json
 from discrete_vae.runs.regular_files import read_regular
@@ -139,7 +140,7 @@ def release_run(
             )
             found = Release(loaded.step, precision, **found, num_samples=num_samples)
             _check_loss(found)
-            about: dict[str, Any] = asdict(found)
+            about: dict[str, Any] = asdict(found) | {EVALUATED: sha256_file(new.evaluation_path)}
             if loaded.changed_config is not None:
                 about["changed_config"] = asdict(loaded.changed_config)
             write_json(new.release_path, about)

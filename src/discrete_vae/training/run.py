@@ -117,7 +117,7 @@ def prepare_run(
         raise InvalidInputError("run_dir", "must be a run that training left", received, repair)
     if run.release_path.exists():
         received = f"{run.path}, a released run, which has nothing of the optimizer"
-        repair = f"Go on with the run that it was made of, or train anew: dvae train {config.name}."
+        repair = "Go on with the run that it was made of, or begin a new one."
         raise InvalidInputError("run_dir", "must be a run that training left", received, repair)
     if run.config_path.exists():
         _check_same_config(run, config)
