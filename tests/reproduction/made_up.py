@@ -20,6 +20,8 @@ TINY = {
     "model.decoder.hidden": [10],
     "evaluation.num-samples": [50],
     "evaluation.num-examples": [40],
+    "evaluation.log-partition-std-error": [0.1],
+    "evaluation.num-chain-sweeps": [50],
 }
 NUM_STEPS = 36  # three epochs of twelve batches
 

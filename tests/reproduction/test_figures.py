@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.figures.log_partition_histogram import (
     draw_log_partition_histograms,
     log_partition_histogram_table,
@@ -76,7 +77,17 @@ def test_estimates_of_log_z_are_made_once_and_go_on(made):
     assert row[1].value == pytest.approx(sum(kept) / 3)
 
 
-def test_estimates_that_went_on_are_those_of_one_piece(made):
+@pytest.fixture
+def quick_estimates(monkeypatch):
+    """Estimates that are a function of the seed alone."""
+
+    def estimate(prior, *, seed, **settings):
+        return LogPartition(seed / 2**64, 0.1, "made up", 1)
+
+    monkeypatch.setattr(log_partition_figure, "bennett_log_partition", estimate)
+
+
+def test_estimates_that_went_on_are_those_of_one_piece(made, quick_estimates):
     calls = iter([None, StoppedError()])
 
     def check():
@@ -91,7 +102,7 @@ def test_estimates_that_went_on_are_those_of_one_piece(made):
     assert FIGURE_10.make(WANTED, made()).table == stopped
 
 
-def test_estimates_of_another_checkpoint_do_not_count(made):
+def test_estimates_of_another_checkpoint_do_not_count(made, quick_estimates):
     FIGURE_10.make(WANTED, made())
     path = log_partition_figure._path(tiny(), made().places)
     fields = json.loads(path.read_text())

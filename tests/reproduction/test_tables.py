@@ -64,7 +64,7 @@ def test_tables_share_the_runs_that_they_have_in_common():
     assert names("figure-6a", "paper") & names("figure-6b", "paper")  # ten layers
 
 
-@pytest.mark.parametrize("size", ["short", "cpu", "paper"])
+@pytest.mark.parametrize("size", ["cpu", "paper"])
 @pytest.mark.parametrize("name", OF_RECORDS)
 def test_every_table_is_made_of_records_alone(name, size, tmp_path):
     result = made(name, tmp_path, size=size)
