@@ -82,6 +82,14 @@ def test_a_copy_without_models_says_so(monkeypatch, tmp_path):
         load_pretrained("digits")
 
 
+def test_what_a_killed_release_leaves_is_no_model(monkeypatch, tmp_path):
+    for name in (".tmp-a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").touch()
+    monkeypatch.setattr(shipped, "FOLDERS", (tmp_path,))
+    assert pretrained_names() == ("b",)
+
+
 def test_the_wheel_has_them_and_an_editable_install_no_copies(tmp_path, monkeypatch):
     build = pytest.importorskip("hatchling.build")
     monkeypatch.chdir(ROOT)

@@ -20,7 +20,8 @@ def pretrained_names() -> tuple[str, ...]:
         True
     """
     folder = next((each for each in FOLDERS if each.is_dir()), None)
-    return () if folder is None else tuple(sorted(path.parent.name for path in folder.glob("*/config.json")))
+    names = [] if folder is None else [path.parent.name for path in folder.glob("*/config.json")]
+    return tuple(sorted(name for name in names if not name.startswith(".")))  # what a killed release leaves
 
 
 def shipped_folder(name: str, *, argument: str = "name") -> Path:
