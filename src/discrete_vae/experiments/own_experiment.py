@@ -60,6 +60,7 @@ def own_experiment(
     path = Path(unicode_path("path", path))
     file = FileDataConfig(path=path, label_column=label_column, ignored_columns=tuple(ignored_columns))
     dataset: DataSplits = instantiate(file, data_dir=data_dir)
+    warn_of_index(dataset)
     config = own_experiment_of(dataset, file.path, likelihood=likelihood, size=size)
     data = file.model_copy(update={"binarize": getattr(config.data, "binarize", False)})
     return config.model_copy(update={"data": data})
@@ -78,12 +79,6 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         InvalidInputError: If the values cannot be read by this likelihood.
     """
     config = check_kind(likelihood, dataset)
-    if counting := _counting_column(dataset):
-        warnings.warn(
-            f"column {counting!r} of {dataset.description.source} counts the rows, and is read as a feature; to leave "
-            f"it out: --data.ignored-columns {counting}",
-            stacklevel=2,
-        )
     if isinstance(config, GaussianLikelihoodConfig):
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
     exact = config.domain(exact=True)
@@ -100,13 +95,21 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
     )
 
 
-def _counting_column(dataset: DataSplits) -> str | None:
-    """The first column of a table whose values are successive whole numbers in some order: an index, and no feature."""
+def warn_of_index(dataset: DataSplits) -> None:
+    """Warn of the first column of a table whose values are successive whole numbers, in whatever order they stand.
+
+    Warns:
+        UserWarning: If there is one: it is an index, and no feature.
+    """
     parts = [dataset.train, dataset.valid, dataset.test]
     count = sum(len(part) for part in parts)
-    for place, name in enumerate(dataset.description.columns):
+    for place, name in enumerate(dataset.description.columns if count > _FEWEST_COUNTED else ()):
         column = torch.cat([part[:, place] for part in parts])
-        spans = column.max() - column.min() == count - 1  # False for NaN
-        if count > _FEWEST_COUNTED and spans and bool((column.sort().values.diff() == 1).all()):
-            return name
-    return None
+        # of NaN no span is this one
+        if column.max() - column.min() == count - 1 and bool((column.sort().values.diff() == 1).all()):
+            warnings.warn(
+                f"column {name!r} of {dataset.description.source} counts the rows, and is read as a feature; to leave "
+                f"it out: --data.ignored-columns {name}",
+                stacklevel=3,
+            )
+            return
