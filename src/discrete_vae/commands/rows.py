@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -150,7 +150,7 @@ def feature_columns(rows: Rows, x: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def write_examples(
-    output: OutputFile | None, rows: Rows, x: np.ndarray, arrays: Mapping[str, np.ndarray]
+    output: OutputFile | None, rows: Rows, x: np.ndarray, arrays: dict[str, np.ndarray]
 ) -> None:
     """Write what became of examples, a table with the features as columns, and say where it is.
 

@@ -134,12 +134,19 @@ class LongTailedNormal(Distribution):
         tails: The scales.
     """
 
-    arg_constraints = {}  # noqa: RUF012 (torch's own form)
-    support = constraints.real
-
     def __init__(self, loc: Tensor, scale: Tensor, tails: Tails) -> None:
         self.loc, self.scale, self.tails = loc, scale, tails
         super().__init__(loc.shape, validate_args=False)
+
+    @property
+    def arg_constraints(self) -> dict[str, constraints.Constraint]:
+        """None: nothing is checked, which would wait for an accelerator."""
+        return {}
+
+    @property
+    def support(self) -> constraints.Constraint:
+        """All numbers."""
+        return constraints.real
 
     @property
     def mean(self) -> Tensor:
@@ -157,9 +164,10 @@ class LongTailedNormal(Distribution):
         return law.log_prob(self.tails(value)) + self.tails.log_slope(value)
 
     @torch.no_grad()
-    def sample(self, sample_shape: torch.Size = torch.Size()) -> Tensor:  # noqa: B008 (torch's own form)
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Draw x."""
-        noise = torch.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device)
+        shape = self._extended_shape(torch.Size(sample_shape))
+        noise = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         return self.tails.invert(self.loc + self.scale * noise)
 
 

@@ -20,7 +20,9 @@ from discrete_vae.interop.sklearn.rbm_training import RBMSettings, fit_rbm
 _LEAST_ROWS = 2
 
 
-class BoltzmannDensity(PriorMixin, DensityMixin, BaseEstimator):
+class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # the mixin's score gives None
+    PriorMixin, DensityMixin, BaseEstimator
+):
     """A restricted Boltzmann machine of bits, whose log-likelihood is known: it has log Z.
 
     The left side of the machine holds the bits of a row, the right side is hidden. It is trained by persistent chains,
