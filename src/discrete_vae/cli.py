@@ -13,6 +13,7 @@ import click
 
 from discrete_vae._version import __version__
 from discrete_vae.commands.crash_report import one_line, report_crash
+from discrete_vae.commands.interrupts import Terminated, ended_by_sigterm
 from discrete_vae.commands.verbs import Verbs
 from discrete_vae.contention import yielding_threads
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
@@ -28,13 +29,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0; 1 where training stopped on a loss that is not finite; 2 for wrong input, a damaged file,
         a disk that refuses or too little memory; 70 for a fault of dvae itself; 130 after an interrupt, 143 after
-        SIGTERM in training.
+        SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     with warnings.catch_warnings(), _any_text_can_be_printed():
         warnings.showwarning = _show_warning
         try:
-            status = _run(words)
+            with ended_by_sigterm():
+                status = _run(words)
             if sys.stdout is not None:  # as it is where the shell has closed it
                 sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
             return status
@@ -49,6 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             repair = "Free space or check permissions; what was saved before is intact."
             _discard_output()
             return _fail(f"{place} must be usable; received {error.strerror or error}. {repair}", 2)
+        except Terminated:
+            _say("Ended by SIGTERM.")
+            return 143
         except KeyboardInterrupt:
             _say("Interrupted.")
             return 130

@@ -72,6 +72,56 @@ def test_images_of_other_values(cli, tmp_path, file, kind):
     assert cli("sample", run, "--num-rows", "2", "--burn-in", "2", "--num-sweeps", "1")[0] == 0
 
 
+@pytest.fixture
+def table(tmp_path):
+    """A table with names, labels, gaps, and one column of long tails; returns its file and its lines."""
+    random = np.random.default_rng(3)
+    x = 5 * (random.integers(0, 2, (60, 1)) - 0.5) + random.normal(size=(60, 3))
+    x[:, 1] = np.exp(2 * x[:, 1])
+    cells = np.where(random.random(x.shape) < 0.2, "", x.round(3).astype(str))
+    lines = ["name,a,long,b,kind", *(f"row {number},{','.join(row)},cat" for number, row in enumerate(cells))]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "t.csv", lines
+
+
+@pytest.mark.filterwarnings("ignore:.* fewer than 10 effective samples")
+def test_a_table_with_names_and_long_tails_comes_back_filled(cli, refused, tmp_path, table):
+    file, lines = table
+    words = ["train", "--data", file, "--model.likelihood", "gaussian", *TINY, "--run-dir", tmp_path / "run"]
+    assert "column 'name', must hold numbers" in refused(*words)
+    words += ["--data.label-column", "kind", "--data.ignored-columns", "name"]
+    status, _, err = cli(*words)
+    assert status == 0, err
+    assert "1 of 3 features have long tails (long) and are read on a scale of asinh" in err
+    config = json.loads((tmp_path / "run/config.json").read_text())["model"]
+    assert config["likelihood"]["shorten_tails"]
+    assert config["hierarchy"]["num_layers"] == 1
+    assert cli("encode", tmp_path / "run", "--data", file, "--out", tmp_path / "codes.npz")[0] == 0
+    with np.load(tmp_path / "codes.npz") as codes:
+        assert codes["label"].tolist() == ["cat"] * 60
+    more = ["--num-samples", "20", "--num-rounds", "2"]
+    assert cli("impute", tmp_path / "run", "--data", file, "--out", tmp_path / "filled.csv", *more)[0] == 0
+    filled = (tmp_path / "filled.csv").read_text().splitlines()
+    assert (filled[0], len(filled)) == (lines[0], len(lines))
+    for line, before in zip(filled[1:], lines[1:], strict=True):
+        for cell, old in zip(line.split(","), before.split(","), strict=True):
+            assert cell == old or (old == "" and np.isfinite(float(cell)))
+    file.write_text(
+        "\n".join(["long,b,a", *(f"{row + 1},,1" for row in range(3))])
+    )  # without what is no feature
+    assert cli("encode", tmp_path / "run", "--data", file, "--out", tmp_path / "new.npz")[0] == 0
+
+
+@pytest.mark.filterwarnings("always:column 'id'")
+def test_a_column_that_counts_the_rows_gives_a_warning(cli, tmp_path):
+    rows = [f"{row},{row % 7}.5" for row in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,a", *rows]))
+    words = ["train", "--data", tmp_path / "t.csv", "--model.likelihood", "gaussian", *TINY]
+    status, _, err = cli(*words, "--run-dir", tmp_path / "run")
+    assert status == 0
+    assert "warning: column 'id' of t.csv counts the rows" in err
+
+
 def test_other_likelihoods_are_named(refused, tmp_path, file):
     error = refused("train", "--data", file("gaussian"), "--run-dir", tmp_path / "run")
     assert "gaussian can read them" in error

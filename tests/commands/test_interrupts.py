@@ -9,7 +9,7 @@ import pytest
 from discrete_vae.commands.interrupts import stop_on_signals
 from discrete_vae.runs.metrics import MetricsLog
 from discrete_vae.training.progress import TrainingProgress
-from tests.commands.conftest import TINY
+from tests.commands.conftest import TINY, snapshot
 from tests.training.tiny import without_times
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
@@ -138,3 +138,30 @@ def test_another_thread_leaves_the_handlers_alone():
     thread.start()
     thread.join()
     assert seen == [(before, False)]
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [(signal.SIGINT, 130, "Interrupted."), (signal.SIGTERM, 143, "Ended by SIGTERM.")],
+    ids=["Ctrl-C", "SIGTERM"],
+)
+@pytest.mark.parametrize("moment", ["computing", "writing"])
+def test_other_verbs_end_with_nothing_half_written(
+    cli, tmp_path, unbroken, data_file, monkeypatch, number, status, said, moment
+):
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+
+    def half(file, **arrays):
+        file.write(b"PK")
+        os.kill(os.getpid(), number)
+
+    if moment == "computing":
+        monkeypatch.setattr(TrainingProgress, "advance", lambda *_: os.kill(os.getpid(), number))
+    else:
+        monkeypatch.setattr("numpy.savez", half)
+    before = snapshot(unbroken)
+    got, _, err = cli("encode", unbroken, "--data", data_file, "--out", tmp_path / "codes.npz")
+    assert (got, err.splitlines()[-1]) == (status, said)
+    assert list(tmp_path.iterdir()) == []
+    assert snapshot(unbroken) == before
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers

@@ -24,7 +24,7 @@ def reads(monkeypatch):
     """Counts how often a file is read."""
     count, read = [], from_file.read_own_arrays
     monkeypatch.setattr(
-        from_file, "read_own_arrays", lambda file, **more: count.append(file) or read(file, **more)
+        from_file, "read_own_arrays", lambda file, *more: count.append(file) or read(file, *more)
     )
     return count
 

@@ -7,6 +7,7 @@ import torch
 from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig, RBMConfig
 from discrete_vae.data.load import load_dataset
 from discrete_vae.data.rows import read_rows, rows_of_part
+from discrete_vae.data.table import NoFeatures
 from discrete_vae.errors import InvalidInputError
 
 BITS = ModelConfig(num_features=3, prior=RBMConfig())
@@ -45,8 +46,9 @@ def test_parts_are_chosen_by_name(tmp_path):
 
 
 def test_columns_are_found_by_name(tmp_path):
-    (tmp_path / "x.csv").write_text("c,kind,a,b\n3,cat,1,2\n6,dog,,5\n")
-    known = {"columns": ("a", "b", "c"), "label_column": "kind", "label_needed": False, "missing": True}
+    (tmp_path / "x.csv").write_text("c,kind,a,b,id\n3,cat,1,2,one\n6,dog,,5,two\n")
+    without = NoFeatures("kind", ("id",), optional=frozenset({"kind", "id"}))
+    known = {"columns": ("a", "b", "c"), "without": without, "missing": True}
     rows = read_rows(tmp_path / "x.csv", REALS, **known)
     np.testing.assert_array_equal(rows.x, [[1, 2, 3], [np.nan, 5, 6]])
     assert rows.columns == ("a", "b", "c")
@@ -59,7 +61,7 @@ def test_columns_are_found_by_name(tmp_path):
         "b",
     )  # by place where no names are known
     with pytest.raises(InvalidInputError, match="label_column must be the name of a column"):
-        read_rows(tmp_path / "y.csv", REALS, label_column="kind")
+        read_rows(tmp_path / "y.csv", REALS, without=NoFeatures("kind"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from discrete_vae.data import parquet_table
 from discrete_vae.data.csv_table import read_csv
 from discrete_vae.data.from_file import load_file
 from discrete_vae.data.parquet_table import read_parquet
+from discrete_vae.data.table import NoFeatures
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.own_experiment import own_experiment
 
@@ -49,7 +50,7 @@ def test_names_may_hold_separators_and_lines_quotes(tmp_path):
         ("a,b\n1,2\n3,4,5\n", "line 3, must have 2 cells"),
         (
             "a,kind\n1,red\n",
-            "column 'kind', must hold numbers; received 'red' in line 2. Leave the column out",
+            "column 'kind', must hold numbers; received 'red' in line 2. Train with --data.ignored-columns",
         ),
         (
             "a;b\n1;2,5\n",
@@ -208,7 +209,7 @@ def test_damaged_parquet_is_refused(parquet):
 )
 def test_a_column_of_labels_is_no_feature(tmp_path, words, labels):
     path = write(tmp_path, f"a,kind,b\n1,{words[0]},2\n3,{words[1]},\n")
-    table = read_csv(path, label_column="kind")
+    table = read_csv(path, NoFeatures("kind"))
     assert table.columns == ("a", "b")
     np.testing.assert_array_equal(table.values, [[1, 2], [3, np.nan]])
     assert table.labels.tolist() == labels
@@ -247,6 +248,32 @@ def test_a_table_of_labels_alone_is_refused(tmp_path):
         load_file(path=write(tmp_path, "kind\nred\n"), label_column="kind")
 
 
+def test_columns_that_are_ignored_are_not_read(tmp_path):
+    path = write(tmp_path, "id,a,day,kind,b\nx1,1,May 3,cat,2\nx2,3,,dog,\n")
+    table = read_csv(path, NoFeatures("kind", ("day", "id")))
+    assert table.columns == ("a", "b")
+    np.testing.assert_array_equal(table.values, [[1, 2], [3, np.nan]])
+    assert table.labels.tolist() == ["cat", "dog"]
+    with pytest.raises(
+        InvalidInputError, match="ignored_columns must name columns of .*received 'no'. Its columns"
+    ):
+        read_csv(path, NoFeatures(ignored=("id", "no")))
+    with pytest.raises(InvalidInputError, match="column 'day', must hold numbers.*--data.ignored-columns"):
+        read_csv(path, NoFeatures("kind", ("id", "no"), optional=frozenset({"no"})))
+    np.save(tmp_path / "x.npy", np.zeros((30, 2)))
+    with pytest.raises(InvalidInputError, match="ignored_columns needs a .csv or .parquet file"):
+        load_file(path=tmp_path / "x.npy", ignored_columns=("id",))
+
+
+def test_an_own_experiment_keeps_its_ignored_columns_and_warns_of_an_index(tmp_path):
+    path = write(tmp_path, "\n".join(["id,name,a", *(f"{row + 7},n{row},{row % 3}" for row in range(40))]))
+    with pytest.warns(UserWarning, match="column 'id' of x.csv counts the rows.*--data.ignored-columns id"):
+        config = own_experiment(path, ignored_columns=["name"], likelihood="gaussian", size="smoke")
+    assert (config.data.ignored_columns, config.model.shape) == (("name",), (2,))
+    config = own_experiment(path, ignored_columns=("name", "id"), likelihood="gaussian", size="smoke")
+    assert instantiate(config.data, data_dir=None).description.columns == ("a",)
+
+
 def test_an_own_experiment_keeps_its_column_of_labels(tmp_path):
     path = write(tmp_path, "\n".join(["a,kind,b", *(f"{row % 2},red,1" for row in range(40))]))
     config = own_experiment(path, label_column="kind", size="smoke")
@@ -263,7 +290,7 @@ def test_what_pandas_writes_as_csv_is_read(tmp_path, pandas):
     frame = pandas.DataFrame({"a": [1.5, None, 3.0], "b": [True, False, True], "kind": ["x", "y", "x"]})
     frame["b"] = frame["b"].astype(int)
     frame.to_csv(tmp_path / "x.csv", index=False)
-    table = read_csv(tmp_path / "x.csv", label_column="kind")
+    table = read_csv(tmp_path / "x.csv", NoFeatures("kind"))
     np.testing.assert_array_equal(table.values, frame[["a", "b"]].to_numpy(float))
     assert table.labels.tolist() == ["x", "y", "x"]
 
@@ -275,6 +302,6 @@ def test_what_pandas_writes_as_parquet_is_read(tmp_path, pandas, library, monkey
     frame.to_parquet(tmp_path / "x.parquet")
     if library == "pandas":  # as where pyarrow.parquet cannot be had
         monkeypatch.setattr(parquet_table, "_READERS", parquet_table._READERS[1:])
-    table = read_parquet(tmp_path / "x.parquet", label_column="kind")
+    table = read_parquet(tmp_path / "x.parquet", NoFeatures("kind"))
     np.testing.assert_array_equal(table.values, [[1.5, 1], [np.nan, np.nan], [3, 0]])
     assert table.labels.tolist() == ["x", "", "z"]

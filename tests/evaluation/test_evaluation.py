@@ -163,6 +163,10 @@ def test_quick_log_partition_enumerates_or_anneals():
     rbm = RBM(3, 5)
     settings = {"num_chains": 10, "num_temperatures": 5}
     assert quick_log_partition(rbm, max_enumerated=3, **settings).method == "enumeration"
+    without_weights = quick_log_partition(RBM(64, 64), max_enumerated=2, **settings)
+    assert (without_weights.value, without_weights.std_error) == (pytest.approx(128 * math.log(2)), 0)
+    with torch.no_grad():
+        rbm.weight[0, 0] = 1e-3
     assert quick_log_partition(rbm, max_enumerated=2, **settings).method == "annealed forward"
 
 

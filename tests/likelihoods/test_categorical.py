@@ -37,3 +37,20 @@ def test_rare_codes_are_drawn_at_their_rate():
 def test_one_category_is_refused():
     with pytest.raises(InvalidInputError, match="num_categories must be at least 2; received 1"):
         CategoricalLikelihood((3,), 1)
+
+
+def test_what_is_no_code_has_probability_0_and_nan_stays_nan():
+    likelihood = CategoricalLikelihood((2,), 3).double()
+    logits = torch.randn(
+        4, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    ).requires_grad_()
+    x = torch.tensor([[0.0, 2.0], [torch.inf, 1.0], [0.0, -torch.inf], [3.0, 0.5], [torch.nan, 1.0]])
+    found = likelihood.log_prob(logits, x)
+    wanted = likelihood.distribution(logits[:, 0]).log_prob(x[0]).sum(-1)
+    torch.testing.assert_close(found[:, 0], wanted)
+    assert (found[:, 1:4] == -torch.inf).all()
+    assert found[:, 4].isnan().all()
+    (slope,) = torch.autograd.grad(found[:, 0].sum(), logits)
+    assert slope.isfinite().all()
+    observed = torch.tensor([[False, True]]).expand(5, 2)
+    assert likelihood.log_prob(logits, x, observed)[:, [0, 1, 4]].isfinite().all()

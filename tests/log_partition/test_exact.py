@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from discrete_vae import RBM, FactorialBernoulli, annealed_log_partition, exact_log_partition
+from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, annealed_log_partition, exact_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.testing.enumeration import enumerate_machine
@@ -63,7 +63,22 @@ def test_too_many_units():
     with pytest.raises(
         InvalidInputError, match="energy must have at most 24 units outside its largest block; received 25"
     ):
-        exact_log_partition(RBM(25, 25))
+        exact_log_partition(random_rbm(25, 25, 0.1))
+
+
+@pytest.mark.parametrize("machine", [RBM(60, 70), GraphBoltzmann(130, "complete")], ids=["rbm", "graph"])
+def test_units_that_do_not_interact_are_not_enumerated(machine):
+    with torch.no_grad():
+        machine.bias.copy_(torch.linspace(-40.0, 3.0, 130))
+    found = exact_log_partition(machine)
+    wanted = torch.nn.functional.softplus(machine.bias.double()).sum()
+    assert found.value == pytest.approx(float(wanted.detach()), abs=1e-10)
+    assert (found.std_error, found.num_samples) == (0.0, 1)
+    with torch.no_grad():
+        machine.weight.view(-1)[-1] = -1e-9
+    assert not machine.is_factorial()
+    with pytest.raises(InvalidInputError, match="at most 24 units"):
+        exact_log_partition(machine)
 
 
 def test_the_record_prints_its_error():

@@ -155,6 +155,10 @@ class GraphBoltzmann(BoltzmannMachine):
         sums = values.new_zeros(self.num_units)
         return sums.index_add(0, self.edges[:, 0], values).index_add(0, self.edges[:, 1], values)
 
+    def is_factorial(self) -> bool:
+        """See `BoltzmannMachine.is_factorial`: where all weights are zero, as at the start."""
+        return not bool(self.weight.any())
+
     def compute_energy(self, z: Tensor) -> Tensor:
         """See `BoltzmannMachine.energy`."""
         z = self._widen(z)

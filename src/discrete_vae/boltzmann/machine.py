@@ -67,6 +67,13 @@ class BoltzmannMachine(nn.Module, ABC):
         """The units of a block as an index of the last axis: a slice where they are neighbors, which saves copies."""
         return self.get_buffer(f"_block_{block}")
 
+    def is_factorial(self) -> bool:
+        """Whether the units are known to be independent, so that log Z = sum_i softplus(b_i); looks at the weights.
+
+        A machine of your own that can tell says so; until then only one with a single block is known to be.
+        """
+        return self._num_blocks == 1
+
     def energy(self, z: Tensor) -> Tensor:
         """E(z).
 

@@ -90,6 +90,10 @@ class RBM(BoltzmannMachine):
         """Sums over the pairs of each unit, (left, right) -> (unit,)."""
         return torch.cat([values.sum(1), values.sum(0)])
 
+    def is_factorial(self) -> bool:
+        """See `BoltzmannMachine.is_factorial`: where all weights are zero, as at the start."""
+        return not bool(self.weight.any())
+
     def compute_energy(self, z: Tensor) -> Tensor:
         """See `BoltzmannMachine.energy`."""
         z = self._widen(z)

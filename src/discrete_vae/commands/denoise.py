@@ -5,7 +5,7 @@ from __future__ import annotations
 from discrete_vae.commands.options import number, option, whole_number
 from discrete_vae.commands.pictures import PictureFile
 from discrete_vae.commands.progress import examples_progress
-from discrete_vae.commands.rows import AskedRows, feature_columns, headline, identity, say_written, takes_rows
+from discrete_vae.commands.rows import AskedRows, headline, takes_rows, write_examples
 from discrete_vae.commands.trained import EXPLAINED, AskedRun
 from discrete_vae.commands.verbs import verb
 from discrete_vae.errors import InvalidInputError
@@ -70,9 +70,7 @@ def run_denoise(
     if clean is not None:
         for when, guess in (("Before", noisy.nan_to_num(0.0).numpy()), ("After", x)):
             print(f"{when}: {guess_error(clean.numpy(), guess, is_share=True)}")
-    if output is not None:
-        arrays = identity(found) | {"x": x, "noisy": noisy.numpy().reshape(x.shape)}
-        say_written(output.write(arrays, array=x, columns=feature_columns(found, x)))
+    write_examples(output, found, x, {"x": x, "noisy": noisy.numpy().reshape(x.shape)})
     if drawing is not None:
         drawing.save(draw_denoised(clean, noisy, x, model.event_shape), loaded)
     return 0

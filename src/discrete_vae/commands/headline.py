@@ -55,6 +55,23 @@ def headline(
             f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) are missing: the model reads "
             "which are there, and learns from these."
         )
+    if getattr(config.model.likelihood, "shorten_tails", False):
+        lines.append(_long_tails(dataset))
     lines.append(computing_on(device))
     lines.append(f"Products of the networks in {precision.name}: {precision.reason}.")
     return "\n".join(lines)
+
+
+def _long_tails(dataset: DataSplits) -> str:
+    """Which features are read on another scale."""
+    from discrete_vae.likelihoods.tails import long_tails
+
+    found = long_tails(dataset.train).nonzero()[:, 0].tolist()
+    names = dataset.description.columns
+    shown = (
+        f" ({', '.join(names[place] for place in found[:3])}{', ...' * (len(found) > 3)})" if names else ""
+    )
+    return (
+        f"{len(found)} of {dataset.num_features} features have long tails{shown} and are read on a scale of asinh, as "
+        "if their logarithms were taken: --model.likelihood.shorten-tails false leaves them."
+    )

@@ -9,14 +9,7 @@ import numpy as np
 
 from discrete_vae.commands.options import one_of, option, whole_number
 from discrete_vae.commands.progress import examples_progress
-from discrete_vae.commands.rows import (
-    AskedRows,
-    feature_columns,
-    headline,
-    identity,
-    say_written,
-    takes_rows,
-)
+from discrete_vae.commands.rows import AskedRows, headline, say_written, takes_rows, write_examples
 from discrete_vae.commands.trained import EXPLAINED, AskedRun
 from discrete_vae.commands.verbs import verb
 from discrete_vae.errors import InvalidInputError
@@ -120,19 +113,12 @@ def run_impute(
     print(f"{gaps.sum():,} gaps in {len(ess)} examples; {counted} per example: median {np.median(ess):.1f}")
     tables = [imputed.filled] if not draws or out.lower().endswith(".npz") else _unstacked(imputed)
     for output, table in zip(outputs, tables, strict=True):
-        assert output is not None
-        if is_csv:
-            path = _fill_csv(
-                output, Path(rows.data or ""), found, gaps, table, whole=_is_whole(model, mode, draws)
-            )
+        if is_csv and output is not None:
+            whole = _is_whole(model, mode, draws)
+            say_written(_fill_csv(output, Path(rows.data or ""), found, gaps, table, whole=whole))
         else:
-            path = output.write(
-                identity(found) | _arrays(imputed, gaps), array=table, columns=feature_columns(found, table)
-            )
-        say_written(path)
-    if errors is not None:
-        columns = feature_columns(found, imputed.std_error)
-        say_written(errors.write({"std_error": imputed.std_error}, columns=columns))
+            write_examples(output, found, table, _arrays(imputed, gaps))
+    write_examples(errors, found, imputed.std_error, {"std_error": imputed.std_error})
     if drawing is not None:
         from discrete_vae.figures.imputed import draw_imputed
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run trains: the first asks to stop, the second ends the command."""
+"""Ctrl-C and SIGTERM: either ends a command with all that cleans up; while a run trains the first asks to stop."""
 
 from __future__ import annotations
 
@@ -44,6 +44,41 @@ class StopRequest:
             raise KeyboardInterrupt
         with suppress(OSError):  # not print: a handler may have interrupted another print
             os.write(2, _ASKED)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which takes the way of Ctrl-C."""
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise `Terminated` inside the block, so that nothing half-written stays; a second one kills.
+
+    Where somebody else handles it, or in another thread than the main one, nothing is changed.
+
+    Examples:
+        >>> import os
+        >>> try:
+        ...     with ended_by_sigterm():
+        ...         os.kill(os.getpid(), signal.SIGTERM)
+        ... except Terminated:
+        ...     print("ended")
+        ended
+    """
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise Terminated
+
+    is_ours = threading.current_thread() is threading.main_thread()
+    is_ours = is_ours and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if is_ours:
+        signal.signal(signal.SIGTERM, receive)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 
 from discrete_vae.commands.options import one_of, option, whole_number
 from discrete_vae.commands.progress import examples_progress
-from discrete_vae.commands.rows import AskedRows, feature_columns, headline, identity, say_written, takes_rows
+from discrete_vae.commands.rows import AskedRows, headline, takes_rows, write_examples
 from discrete_vae.commands.trained import EXPLAINED, AskedRun
 from discrete_vae.commands.verbs import verb
 
@@ -76,9 +76,7 @@ def run_reconstruct(
     kind = loaded.config.model.likelihood.kind
     if not bool(found.x.isnan().all()) and (kind, statistic) != ("categorical", "mean"):  # names have no mean
         print(f"Error: {guess_error(found.x.numpy(), x, is_share=kind in ('bernoulli', 'categorical'))}")
-    if output is not None:
-        arrays = identity(found) | {"x": x}
-        say_written(output.write(arrays, array=x, columns=feature_columns(found, x)))
+    write_examples(output, found, x, {"x": x})
     if drawing is not None:
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])

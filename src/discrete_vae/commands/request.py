@@ -72,13 +72,14 @@ class Request:
             return config, lambda: self.load(config)
         assert self.data is not None
         from discrete_vae.data.binarized import binarized  # these two need torch
-        from discrete_vae.experiments.own_experiment import own_experiment_of
+        from discrete_vae.experiments.own_experiment import own_experiment_of, warn_of_index
 
         # how the file is split comes before the sizes that the experiment has from it
         path = FileDataConfig(path=Path(self.data)).path
         unsized = own_data(path, event_shape=(1,), num_train=2, num_valid=1, num_test=1, size=of_size)
         split = apply_overrides(unsized, [entry for entry in given if entry[0].startswith("data.")])
         dataset = self.load(split)
+        warn_of_index(dataset)
         kinds = [values[0] for name, values in given if name == "model.likelihood" and len(values) == 1]
         sized = own_experiment_of(dataset, path, likelihood=kinds[-1] if kinds else "bernoulli", size=of_size)
         config = apply_overrides(sized, given)

@@ -149,6 +149,21 @@ def feature_columns(rows: Rows, x: np.ndarray) -> dict[str, np.ndarray]:
     return {name: flat[:, number] for number, name in enumerate(names)}
 
 
+def write_examples(
+    output: OutputFile | None, rows: Rows, x: np.ndarray, arrays: dict[str, np.ndarray]
+) -> None:
+    """Write what became of examples, a table with the features as columns, and say where it is.
+
+    Args:
+        output: Where it goes; None is nowhere.
+        rows: The examples.
+        x: What became of them, (row, *event).
+        arrays: What a .npz file holds besides their numbers and labels.
+    """
+    if output is not None:
+        say_written(output.write(identity(rows) | arrays, array=x, columns=feature_columns(rows, x)))
+
+
 def say_written(path: Path) -> None:
     """Say where a result is."""
     print(f"Written to {path}")

@@ -81,6 +81,9 @@ class FileDataConfig(ComponentConfig):
         default=None,
         description="Column of a table that holds labels and is no feature; none means none does.",
     )
+    ignored_columns: tuple[str, ...] = Field(
+        default=(), description="Columns of a table that are not read: names, dates and the like."
+    )
     valid_fraction: float = Field(
         default=0.1,
         gt=0.0,

@@ -55,6 +55,11 @@ class GaussianLikelihoodConfig(BaseLikelihoodConfig):
     min_scale: PositiveFloat = Field(
         default=1e-3, description="Smallest scale of a feature, in standard deviations of the training data."
     )
+    shorten_tails: bool = Field(
+        default=False,
+        description="Whether features with long tails are read on a scale of asinh that is fitted to them, as if their "
+        "logarithms were taken.",
+    )
 
     def domain(self, *, exact: bool = False) -> Domain:
         """Finite numbers."""

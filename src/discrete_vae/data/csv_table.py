@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from discrete_vae.data.read_arrays import check_is_file
-from discrete_vae.data.table import Table, check_columns, label_index, read_labels
+from discrete_vae.data.table import NO_FEATURE_REPAIR, NoFeatures, Table, check_columns, read_labels
 from discrete_vae.errors import InvalidInputError
 
 MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none"})
@@ -19,7 +19,7 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none"})
 _SEPARATORS = ",;\t"
 
 
-def read_csv(path: Path, *, label_column: str | None = None, label_needed: bool = True) -> Table:
+def read_csv(path: Path, without: NoFeatures | None = None) -> Table:
     r"""Read a table of numbers.
 
     The first line names the columns. Cells are separated by commas, semicolons or tabs, whichever is most frequent in
@@ -28,8 +28,7 @@ def read_csv(path: Path, *, label_column: str | None = None, label_needed: bool 
 
     Args:
         path: The file, in UTF-8.
-        label_column: The column that holds labels, numbers or words, and is no feature; None means none does.
-        label_needed: Whether a file without that column is refused.
+        without: Which columns are no features; None means all are.
 
     Raises:
         InvalidInputError: If the file is missing or no such table, or has no such column; names the line and the
@@ -47,7 +46,7 @@ def read_csv(path: Path, *, label_column: str | None = None, label_needed: bool 
     check_is_file(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return _read(path, iter(_separated(file)), label_column, label_needed)
+            return _read(path, iter(_separated(file)), without or NoFeatures())
     except UnicodeDecodeError:
         repair = "Save it as CSV in UTF-8."
         raise InvalidInputError(str(path), "must be text in UTF-8", "other bytes", repair) from None
@@ -76,13 +75,11 @@ def _separated(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num + 1, cells
 
 
-def _read(
-    path: Path, lines: Iterator[tuple[int, list[str]]], label_column: str | None, label_needed: bool
-) -> Table:
+def _read(path: Path, lines: Iterator[tuple[int, list[str]]], without: NoFeatures) -> Table:
     _, header = next(lines)
     named = check_columns(path, tuple(name.strip() for name in header))
-    label = label_index(path, named, label_column, needed=label_needed)
-    columns = tuple(name for name in named if name != label_column)
+    label, places = without.places(path, named)
+    columns = tuple(named[place] for place in places)
     values, labels, count = array("d"), [], 0
     for number, cells in lines:
         if len(cells) != len(named):
@@ -90,7 +87,9 @@ def _read(
             repair = "Complete the line, or quote cells that hold the separator."
             raise InvalidInputError(f"{path}, line {number},", rule, str(len(cells)), repair)
         if label is not None:
-            labels.append(cells.pop(label))
+            labels.append(cells[label])
+        if len(places) < len(named):
+            cells = [cells[place] for place in places]
         try:
             values.extend(map(float, cells))
         except ValueError:
@@ -115,7 +114,7 @@ def _number(path: Path, line: int, column: str, cell: str) -> float:
             return float(word)
     except ValueError:
         pass
-    repair = "Leave the column out, name it as that of labels, or give each of its words a number from 0."
+    repair = NO_FEATURE_REPAIR
     if word.count(",") == 1 and word.replace(",", "").lstrip("+-").isdigit():
         repair = "Write decimals with a point."
     rule = "must hold numbers"

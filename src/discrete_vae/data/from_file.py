@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from discrete_vae.data.fixed_draws import fixed_permutation
 from discrete_vae.data.float32 import as_float32
 from discrete_vae.data.folder import check_data_dir
 from discrete_vae.data.own_arrays import WHOLE, OwnArrays, read_own_arrays
+from discrete_vae.data.table import NoFeatures
 from discrete_vae.domains import UNIT_INTERVAL
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import allocating, check_memory
@@ -25,6 +27,7 @@ def load_file(
     *,
     path: str | Path,
     label_column: str | None = None,
+    ignored_columns: Sequence[str] = (),
     valid_fraction: float = 0.1,
     test_fraction: float = 0.1,
     split_seed: int = 0,
@@ -47,6 +50,7 @@ def load_file(
     Args:
         path: The file; ``~`` is the home directory.
         label_column: The column of a table that holds labels and is no feature; None means none does.
+        ignored_columns: Columns of a table that are not read.
         valid_fraction: Share of the examples for validation, between 0 and 1, where the file has no such part.
         test_fraction: Share of the examples for testing, between 0 and 1, where the file has no such part.
         split_seed: Seed of the shuffle.
@@ -59,7 +63,7 @@ def load_file(
         A data set named after the file.
 
     Raises:
-        InvalidInputError: If the file cannot be read or has no such column, its arrays break a rule, there are too few
+        InvalidInputError: If the file cannot be read or has no such columns, its arrays break a rule, there are too few
             examples, or a value is no probability although it should be.
 
     Examples:
@@ -76,7 +80,7 @@ def load_file(
     file = user_path("path", path)
     repair = "Give fewer examples or features, or use a machine with more memory."
     with allocating(str(file), repair):
-        found = read_own_arrays(file, label_column=label_column)
+        found = read_own_arrays(file, NoFeatures(label_column, tuple(ignored_columns)))
         # a float32 copy of all, and a second one where examples are shuffled
         needed = 4 * sum(array.size for array in found.examples.values()) * (1 + (len(found.examples) < 3))
         check_memory(str(file), needed, repair, what="for its values in float32")

@@ -12,6 +12,7 @@ from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.from_file import shuffled_rows
 from discrete_vae.data.own_arrays import WHOLE, read_own_arrays
 from discrete_vae.data.read_arrays import read_npy
+from discrete_vae.data.table import NoFeatures, read_labels
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import user_path
 
@@ -24,7 +25,7 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
         argument: What messages call it.
 
     Returns:
-        (example,), numbers or words.
+        (example,): numbers, or words; of a .csv file whole numbers where all labels are such.
 
     Raises:
         InvalidInputError: If the file has another ending, cannot be read or holds something else.
@@ -75,7 +76,7 @@ def labels_of_training(
         return labels
     rule = f"must be as many as the {num_train} training examples"
     if isinstance(config, FileDataConfig):
-        found = read_own_arrays(Path(config.path), label_column=config.label_column)
+        found = read_own_arrays(Path(config.path), NoFeatures(config.label_column, config.ignored_columns))
         if set(found.examples) == {WHOLE}:
             if len(labels) == total:
                 return labels[shuffled_rows(total, num_test, num_valid, config.split_seed)[2]]
@@ -94,4 +95,4 @@ def _read_csv(file: Path, argument: str) -> np.ndarray:
     if len(rows) < 2 or any(len(row) != 1 for row in rows):
         received = f"{len(rows)} lines of {max(map(len, rows), default=0)} in {file}"
         raise InvalidInputError(argument, "must hold one column under its name", received, repair)
-    return np.array([row[0].strip() for row in rows[1:]])
+    return read_labels([row[0] for row in rows[1:]])

@@ -11,7 +11,7 @@ import numpy as np
 from discrete_vae.data.csv_table import read_csv
 from discrete_vae.data.parquet_table import read_parquet
 from discrete_vae.data.read_arrays import read_npy, read_npz, shown_key, shown_keys
-from discrete_vae.data.table import Table
+from discrete_vae.data.table import NoFeatures, Table
 from discrete_vae.errors import InvalidInputError
 
 WHOLE = "whole"
@@ -65,13 +65,12 @@ class OwnArrays:
         return (1, *shape) if len(shape) == 2 else shape
 
 
-def read_own_arrays(file: Path, *, label_column: str | None = None, label_needed: bool = True) -> OwnArrays:
+def read_own_arrays(file: Path, without: NoFeatures | None = None) -> OwnArrays:
     """Read a .npy, .npz, .csv or .parquet file.
 
     Args:
         file: The file.
-        label_column: The column of a table that holds labels; None means none does.
-        label_needed: Whether a file without that column is refused.
+        without: Which columns of a table are no features; None means all are.
 
     Raises:
         InvalidInputError: If the file has another ending, cannot be read, holds other arrays than it may, or has no
@@ -82,15 +81,16 @@ def read_own_arrays(file: Path, *, label_column: str | None = None, label_needed
         rule = f"must name a {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]} file"
         raise InvalidInputError("path", rule, str(file), repair)
     if file.suffix.lower() in _TABLES:
-        table = _TABLES[file.suffix.lower()](file, label_column=label_column, label_needed=label_needed)
+        table = _TABLES[file.suffix.lower()](file, without)
         labels = {} if table.labels is None else {WHOLE: table.labels}
         return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, labels, table.columns)
-    if label_column is not None and label_needed:
-        rule, repair = (
-            f"needs a {' or '.join(_TABLES)} file",
-            "Leave it out; a .npz file has labels as y or y_train.",
-        )
-        raise InvalidInputError("label_column", rule, str(file), repair)
+    without = without or NoFeatures()
+    named = {"label_column": [without.label], "ignored_columns": list(without.ignored)}
+    for argument, names in named.items():
+        if any(name is not None and name not in without.optional for name in names):
+            rule = f"needs a {' or '.join(_TABLES)} file"
+            repair = "Leave it out; a .npz file has labels as y or y_train."
+            raise InvalidInputError(argument, rule, str(file), repair)
     return _ARRAYS[file.suffix.lower()](file)
 
 

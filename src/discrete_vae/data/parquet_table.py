@@ -10,19 +10,18 @@ from typing import Any
 import numpy as np
 
 from discrete_vae.data.read_arrays import check_is_file
-from discrete_vae.data.table import Table, check_columns, label_index, read_labels
+from discrete_vae.data.table import NO_FEATURE_REPAIR, NoFeatures, Table, check_columns, read_labels
 from discrete_vae.errors import InvalidInputError
 
 Columns = Iterable[tuple[str, np.ndarray]]
 
 
-def read_parquet(path: Path, *, label_column: str | None = None, label_needed: bool = True) -> Table:
+def read_parquet(path: Path, without: NoFeatures | None = None) -> Table:
     """Read a table of numbers; nulls and NaN are missing values.
 
     Args:
         path: The file.
-        label_column: The column that holds labels, numbers or words, and is no feature; None means none does.
-        label_needed: Whether a file without that column is refused.
+        without: Which columns are no features; None means all are.
 
     Raises:
         InvalidInputError: If there is no such column, neither pyarrow nor pandas is installed, the file cannot be
@@ -40,11 +39,11 @@ def read_parquet(path: Path, *, label_column: str | None = None, label_needed: b
         repair = "The file is damaged or of another format: copy or write it again."
         raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
     named = check_columns(path, tuple(name for name, _ in found))
-    label = label_index(path, named, label_column, needed=label_needed)
-    labels = None if label is None else _labels(found.pop(label)[1])
-    values = [_numbers(path, name, column) for name, column in found]
+    label, places = (without or NoFeatures()).places(path, named)
+    labels = None if label is None else _labels(found[label][1])
+    values = [_numbers(path, *found[place]) for place in places]
     stacked = np.stack(values, axis=1) if values else np.empty((0, 0))
-    return Table(tuple(name for name, _ in found), stacked, labels)
+    return Table(tuple(named[place] for place in places), stacked, labels)
 
 
 def _reader(path: Path) -> Callable[[Path], Columns]:
@@ -82,8 +81,9 @@ def _numbers(path: Path, name: str, column: np.ndarray) -> np.ndarray:
     if column.dtype == object and all(_is_real(value) for value in column):  # booleans or numbers with gaps
         return np.array([np.nan if value is None else float(value) for value in column])
     received = next((repr(value) for value in column if not _is_real(value)), str(column.dtype))
-    repair = "Leave the column out, name it as that of labels, or give each of its values a number from 0."
-    raise InvalidInputError(f"{path}, column {name!r},", "must hold numbers", received[:40], repair)
+    raise InvalidInputError(
+        f"{path}, column {name!r},", "must hold numbers", received[:40], NO_FEATURE_REPAIR
+    )
 
 
 def _labels(column: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from discrete_vae.data.fixed_draws import fixed_bits
 from discrete_vae.data.float32 import as_float32
 from discrete_vae.data.own_arrays import WHOLE, OwnArrays, read_own_arrays
 from discrete_vae.data.summaries import summarize
+from discrete_vae.data.table import NoFeatures
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import allocating, check_memory
 from discrete_vae.paths import user_path
@@ -93,8 +94,7 @@ def read_rows(
     *,
     part: str | None = None,
     columns: Sequence[str] = (),
-    label_column: str | None = None,
-    label_needed: bool = True,
+    without: NoFeatures | None = None,
     binarization_seed: int = 0,
     missing: bool | None = None,
     argument: str = "path",
@@ -110,8 +110,7 @@ def read_rows(
         part: Which part of a .npz file that has parts, "train", "valid" or "test"; None is test. A file without parts
             takes None alone, and is read whole.
         columns: Names of the features that the model knows, in its order; none where it knows none.
-        label_column: The column of a table that holds labels; None means none does.
-        label_needed: Whether a table without that column is refused.
+        without: Which columns of a table are no features; None means all are.
         binarization_seed: Seed of the bits.
         missing: Whether values may be missing; None is what the model says.
         argument: What messages call the path.
@@ -133,7 +132,7 @@ def read_rows(
     """
     file = user_path(argument, path)
     with allocating(str(file), _REPAIR):
-        found = read_own_arrays(file, label_column=label_column, label_needed=label_needed)
+        found = read_own_arrays(file, without)
         key, shape = _part(found, part, str(file)), found.event_shape
         array, name = found.examples[key], found.names[key]
         if found.columns and columns:  # what is too much or too little is said by its name

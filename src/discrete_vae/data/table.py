@@ -11,13 +11,18 @@ import numpy as np
 
 from discrete_vae.errors import InvalidInputError
 
+NO_FEATURE_REPAIR = (
+    "Train with --data.ignored-columns to leave it unread, with --data.label-column to keep it as labels, or give each "
+    "of its words a number from 0."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """What a file with named columns holds.
 
     Attributes:
-        columns: Their names, without that of the labels.
+        columns: Names of the features.
         values: (example, column) float64; NaN marks missing values.
         labels: (example,) numbers or words; None where no column was named as theirs.
     """
@@ -58,25 +63,46 @@ def check_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns
 
 
-def label_index(
-    path: Path, columns: tuple[str, ...], label_column: str | None, *, needed: bool = True
-) -> int | None:
-    """The place of the labels' column; None without one.
+@dataclass(frozen=True)
+class NoFeatures:
+    """Which columns of a table are no features.
 
-    Raises:
-        InvalidInputError: If there is no column of that name although it is needed.
-
-    Examples:
-        >>> label_index(Path("x.csv"), ("width", "kind"), "kind")
-        1
+    Attributes:
+        label: The column that holds labels, numbers or words; None means none does.
+        ignored: Columns that are not read, names or dates for example.
+        optional: Those of them that a file may lack.
     """
-    if label_column is None or label_column in columns:
-        return None if label_column is None else columns.index(label_column)
-    if not needed:
-        return None
-    shown = ", ".join(repr(name[:40]) for name in columns[:5]) + ", ..." * (len(columns) > 5)
-    rule = f"must be the name of a column of {path}"
-    raise InvalidInputError("label_column", rule, repr(label_column)[:80], f"Its columns are {shown}.")
+
+    label: str | None = None
+    ignored: tuple[str, ...] = ()
+    optional: frozenset[str] = frozenset()
+
+    def places(self, path: Path, columns: tuple[str, ...]) -> tuple[int | None, list[int]]:
+        """The place of the labels' column, None without one, and those of the features.
+
+        Args:
+            path: The file, for messages.
+            columns: The names of all its columns.
+
+        Raises:
+            InvalidInputError: If a column is not there although it must be, or all are left out.
+
+        Examples:
+            >>> NoFeatures("kind", ("id",)).places(Path("x.csv"), ("id", "width", "kind"))
+            (2, [1])
+        """
+        for argument, name in [
+            ("label_column", self.label),
+            *(("ignored_columns", name) for name in self.ignored),
+        ]:
+            if name is not None and name not in columns and name not in self.optional:
+                shown = ", ".join(repr(name[:40]) for name in columns[:5]) + ", ..." * (len(columns) > 5)
+                rule = f"must {'name columns' if argument[0] == 'i' else 'be the name of a column'} of {path}"
+                raise InvalidInputError(argument, rule, repr(name)[:80], f"Its columns are {shown}.")
+        features = [
+            place for place, name in enumerate(columns) if name != self.label and name not in self.ignored
+        ]
+        return columns.index(self.label) if self.label in columns else None, features
 
 
 def read_labels(words: Sequence[str]) -> np.ndarray:

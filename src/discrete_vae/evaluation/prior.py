@@ -12,7 +12,7 @@ from discrete_vae.config import EvaluationConfig
 from discrete_vae.evaluation.chain_health import ChainHealth, chain_health
 from discrete_vae.evaluation.repeats import RepeatedLogPartition, repeat_log_partition
 from discrete_vae.log_partition.bennett import bennett_log_partition
-from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, exact_log_partition, num_enumerated_units
+from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
 from discrete_vae.records import ShowsTable
 from discrete_vae.samplers.protocol import Sampler
 
@@ -66,7 +66,7 @@ def evaluate_prior(
     prior, std_error = chains.energy, config.log_partition_std_error
     check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
     start = chains.step(config.num_chain_sweeps)
-    exact = exact_log_partition(prior) if num_enumerated_units(prior) <= MAX_ENUMERATED_UNITS else None
+    exact = quick_exact_log_partition(prior, MAX_ENUMERATED_UNITS)
     if exact is not None and report is not None:
         report(0, exact)
 

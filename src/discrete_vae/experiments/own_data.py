@@ -12,10 +12,13 @@ from discrete_vae.config import (
     EvaluationConfig,
     ExperimentConfig,
     FileDataConfig,
+    GaussianHierarchyConfig,
+    GaussianLikelihoodConfig,
     HierarchicalPosteriorConfig,
     LikelihoodConfig,
     MLPDecoderConfig,
     ModelConfig,
+    NoHierarchyConfig,
     RBMConfig,
     TrainingConfig,
     WarmUpConfig,
@@ -41,10 +44,13 @@ def own_data(
     binarize: bool = False,
     missing: bool = False,
 ) -> ExperimentConfig:
-    """An RBM prior, four groups and one hidden layer per network, for data of one's own.
+    """An RBM prior, four groups and one hidden layer per network; for real values a Gaussian layer besides.
 
     Command: dvae train --data FILE, with --model.likelihood for other values than bits. The default size trains 8,000
-    steps, a few minutes on two cores; 24 + 24 units keep log Z exact. What it reaches depends on the data. Size smoke
+    steps, a few minutes on two cores; 24 + 24 units keep log Z exact. What it reaches depends on the data. Real values
+    vary within a class, and bits would have to spell that out: one layer of Gaussian latents tells it, so that the bits
+    are left to the classes. On 5,000 rows of 45 columns in 8 clusters, within which four factors correlate the columns,
+    the ELBO rose by 7 nats, and the different codes of these rows fell from 4,945 to 1,737. Size smoke
     takes a minute at most however large the file is: it sees a fixed random choice of the examples, and takes fewer
     steps where there are very many features.
 
@@ -68,6 +74,10 @@ def own_data(
         validated, tested = _fewer(num_valid, _MAX_SMOKE_EXAMPLES), _fewer(num_test, _MAX_SMOKE_EXAMPLES)
     num_epochs = max(1, num_steps // ((chosen or num_train) // batch_size))
     width, units = _WIDTHS[size], _UNITS[size]
+    likelihood = likelihood or BernoulliLikelihoodConfig()
+    layer = GaussianHierarchyConfig(
+        num_layers=1, num_units=units, posterior_hidden=(width,), prior_hidden=(-(-width // 2),)
+    )
     is_table = len(event_shape) == 1
     return ExperimentConfig(
         name="own-data",
@@ -79,8 +89,9 @@ def own_data(
             missing=missing,
             prior=RBMConfig(num_left=units, num_right=units),
             posterior=HierarchicalPosteriorConfig(groups=4, hidden=(width,)),
+            hierarchy=layer if isinstance(likelihood, GaussianLikelihoodConfig) else NoHierarchyConfig(),
             decoder=MLPDecoderConfig(hidden=(width,)),
-            likelihood=likelihood or BernoulliLikelihoodConfig(),
+            likelihood=likelihood,
         ),
         training=TrainingConfig(
             num_epochs=num_epochs,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
-from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
+import torch
+
+from discrete_vae.config import ExperimentConfig, FileDataConfig, GaussianLikelihoodConfig, instantiate
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.data.readable import check_kind
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments import SIZES
 from discrete_vae.experiments.own_data import own_data
+from discrete_vae.likelihoods.tails import long_tails
 from discrete_vae.paths import unicode_path
+
+_FEWEST_COUNTED = 20  # rows below which a feature may count them by chance
 
 
 def own_experiment(
@@ -19,6 +26,7 @@ def own_experiment(
     likelihood: str = "bernoulli",
     size: str = "short",
     label_column: str | None = None,
+    ignored_columns: Sequence[str] = (),
     data_dir: str | Path | None = None,
 ) -> ExperimentConfig:
     """The experiment that `dvae train --data FILE` runs.
@@ -31,6 +39,7 @@ def own_experiment(
         likelihood: How values are read: "bernoulli", "gaussian", "categorical" or "negative-binomial".
         size: "smoke", "short", "cpu" or "paper".
         label_column: The column of a table that holds labels and is no feature; None means none does.
+        ignored_columns: Columns of a table that are not read.
         data_dir: Not read, but refused if it does not exist.
 
     Raises:
@@ -49,10 +58,11 @@ def own_experiment(
         repair = "Leave it out for short."
         raise InvalidInputError("size", f"must be one of {', '.join(SIZES)}", f"{size!r}"[:80], repair)
     path = Path(unicode_path("path", path))
-    file = FileDataConfig(path=path, label_column=label_column)
+    file = FileDataConfig(path=path, label_column=label_column, ignored_columns=tuple(ignored_columns))
     dataset: DataSplits = instantiate(file, data_dir=data_dir)
+    warn_of_index(dataset)
     config = own_experiment_of(dataset, file.path, likelihood=likelihood, size=size)
-    data = config.data.model_copy(update={"label_column": label_column})
+    data = file.model_copy(update={"binarize": getattr(config.data, "binarize", False)})
     return config.model_copy(update={"data": data})
 
 
@@ -69,6 +79,8 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         InvalidInputError: If the values cannot be read by this likelihood.
     """
     config = check_kind(likelihood, dataset)
+    if isinstance(config, GaussianLikelihoodConfig):
+        config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
     exact = config.domain(exact=True)
     return own_data(
         path,
@@ -81,3 +93,23 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         binarize=not all(exact.holds(values) for values in dataset.summaries.values()),
         missing=dataset.summaries["train"].num_missing > 0,
     )
+
+
+def warn_of_index(dataset: DataSplits) -> None:
+    """Warn of the first column of a table whose values are successive whole numbers, in whatever order they stand.
+
+    Warns:
+        UserWarning: If there is one: it is an index, and no feature.
+    """
+    parts = [dataset.train, dataset.valid, dataset.test]
+    count = sum(len(part) for part in parts)
+    for place, name in enumerate(dataset.description.columns if count > _FEWEST_COUNTED else ()):
+        column = torch.cat([part[:, place] for part in parts])
+        # of NaN no span is this one
+        if column.max() - column.min() == count - 1 and bool((column.sort().values.diff() == 1).all()):
+            warnings.warn(
+                f"column {name!r} of {dataset.description.source} counts the rows, and is read as a feature; to leave "
+                f"it out: --data.ignored-columns {name}",
+                stacklevel=3,
+            )
+            return

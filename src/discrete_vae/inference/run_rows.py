@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from discrete_vae.config import FileDataConfig, instantiate
+from discrete_vae.config import DataConfig, FileDataConfig, instantiate
 from discrete_vae.data.chosen import chosen_test_examples
 from discrete_vae.data.rows import Rows, read_rows, rows_of_part
+from discrete_vae.data.table import NoFeatures
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.load import LoadedRun
@@ -59,14 +60,12 @@ def rows_of_run(
         warn_of_other_data(run, dataset)
         rows = rows_of_part(dataset, part or "test")
     else:
-        is_file = isinstance(of_run, FileDataConfig)
         rows = read_rows(
             data,
             loaded.config.model,
             part=part,
             columns=known_columns(run),
-            label_column=label_column or (of_run.label_column if is_file else None),
-            label_needed=label_column is not None,
+            without=_no_features(of_run, label_column),
             binarization_seed=getattr(of_run, "binarization_seed", 0),
             missing=missing,
             argument=argument,
@@ -74,6 +73,15 @@ def rows_of_run(
     if num_examples is None or (at_most and num_examples > len(rows)):
         return rows
     return rows.chosen(chosen_test_examples(len(rows), num_examples, argument="--num-examples"))
+
+
+def _no_features(of_run: DataConfig, label_column: str | None) -> NoFeatures:
+    """Columns of a file that are no features: those of the run's own, where the file has them too."""
+    known = of_run if isinstance(of_run, FileDataConfig) else None
+    of_known = () if known is None else known.ignored_columns
+    label = label_column if label_column is not None or known is None else known.label_column
+    optional = {*of_known, *([] if label is None else [label])} - {label_column}
+    return NoFeatures(label, of_known, frozenset(name for name in optional if name is not None))
 
 
 def known_columns(run: RunDirectory) -> tuple[str, ...]:

@@ -86,12 +86,14 @@ class CategoricalLikelihood(Likelihood):
         return Categorical(logits=logits, validate_args=False)
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """Log-softmax of the logits at the given codes, (..., *event)."""
+        """Log-softmax of the logits at the given codes, (..., *event); -inf where x is no code, NaN where it is NaN."""
         log_probs = self.unfold(parameters).log_softmax(self._axis)
         shape = list(log_probs.shape)
         shape[self._axis] = 1
-        codes = x.long().unsqueeze(self._axis).expand(shape)
-        return log_probs.gather(self._axis, codes).squeeze(self._axis)
+        is_code = self.domain().contains(x)
+        codes = x.masked_fill(~is_code, 0).long().unsqueeze(self._axis).expand(shape)
+        found = log_probs.gather(self._axis, codes).squeeze(self._axis)
+        return torch.where(is_code, found, torch.where(x.isnan(), torch.nan, -torch.inf))
 
     def probabilities(self, parameters: Tensor) -> Tensor:
         """Probability of each code, (..., K, *event)."""

@@ -13,6 +13,7 @@ from discrete_vae.checks import check_number
 from discrete_vae.domains import FINITE, Domain
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.standardizer import Standardizer
+from discrete_vae.likelihoods.tails import LongTailedNormal, Tails
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -24,13 +25,19 @@ class GaussianLikelihood(Likelihood):
     sigma_i = min_scale + exp(log_scale_i) in these units: it never falls below the floor, so the log-density of a
     feature is at most -log(sqrt(2 pi) s_i min_scale), for a constant feature (s = 1) 5.99 nats.
 
+    With `shorten_tails` features with long tails, logarithms of which would be taken by hand, have this law on a scale
+    of asinh that is fitted to the training data, see `discrete_vae.likelihoods.tails.Tails`. Densities, means, modes
+    and draws are those of x all the same.
+
     Args:
         event_shape: Shape of one example.
         min_scale: Floor of sigma, in standard deviations of the feature, above 0 and below 1.
+        shorten_tails: Whether features with long tails are read on a scale of asinh.
 
     Attributes:
         log_scale: Learned, (*event).
         standardizer: Holds a and s.
+        tails: The scales; None without `shorten_tails`.
 
     Raises:
         InvalidInputError: If a size is not a positive integer, or the floor not between 0 and 1.
@@ -41,10 +48,13 @@ class GaussianLikelihood(Likelihood):
         -1.8378...
     """
 
-    def __init__(self, event_shape: Sequence[int], *, min_scale: float = 1e-3) -> None:
+    def __init__(
+        self, event_shape: Sequence[int], *, min_scale: float = 1e-3, shorten_tails: bool = False
+    ) -> None:
         super().__init__(event_shape)
         repair = "The default is 1e-3."
         self.min_scale = check_number("min_scale", min_scale, above=0, at_most=0.999, repair=repair)
+        self.tails = Tails(self.event_shape) if shorten_tails else None
         self.standardizer = Standardizer(self.event_shape)
         self.log_scale = nn.Parameter(torch.full(self.event_shape, math.log1p(-self.min_scale)))
 
@@ -56,37 +66,52 @@ class GaussianLikelihood(Likelihood):
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """Take a and s from the data, start sigma at 1; return zeros, the training mean in standard units."""
         self.check(x, observed)
-        self.standardizer.fit_(x, observed)
+        if self.tails is not None:
+            self.tails.fit_(x, observed)
+        self.standardizer.fit_(self._shortened(x), observed)
         self.log_scale.fill_(math.log1p(-self.min_scale))
         return torch.zeros_like(self.log_scale)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """X in standard units, (batch, *event); unobserved entries read as 0, the training mean."""
-        return self.standardizer(x, observed)
+        return self.standardizer(self._shortened(x), observed)
 
-    def distribution(self, parameters: Tensor) -> Normal:
-        """Normal in the data's units, batch shape (..., *event)."""
-        mean = self.mean(parameters)
-        std = self.standardizer.scale * self._scale()
-        return Normal(mean, std.to(mean.dtype).expand_as(mean), validate_args=False)
+    def distribution(self, parameters: Tensor) -> Normal | LongTailedNormal:
+        """The law in the data's units, batch shape (..., *event)."""
+        mean, std = self._moments(parameters)
+        if self.tails is not None:
+            return LongTailedNormal(mean, std, self.tails)
+        return Normal(mean, std, validate_args=False)
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """Log-density in the data's units, (..., *event)."""
         scale = self._scale()
-        scaled = (self.standardizer(x) - self._only(parameters)) / scale
-        return -0.5 * scaled.square() - (scale * self.standardizer.scale).log() - _HALF_LOG_TWO_PI
+        scaled = (self.standardizer(self._shortened(x)) - self._only(parameters)) / scale
+        found = -0.5 * scaled.square() - (scale * self.standardizer.scale).log() - _HALF_LOG_TWO_PI
+        return found if self.tails is None else found + self.tails.log_slope(x)
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """a + s m, in the data's units, (..., *event)."""
-        mean = self._only(parameters)
-        return (self.standardizer.location + self.standardizer.scale * mean).to(mean.dtype)
+        """E[x] in the data's units, (..., *event): a + s m, or what it comes to from a scale of asinh."""
+        mean, std = self._moments(parameters)
+        return mean if self.tails is None else self.tails.mean_of(mean, std)
 
     @torch.no_grad()
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw from the Gaussian, (..., *event)."""
-        law = self.distribution(parameters)
-        noise = torch.randn(law.loc.shape, dtype=law.loc.dtype, device=law.loc.device, generator=generator)
-        return law.loc + law.scale * noise
+        mean, std = self._moments(parameters)
+        x = mean + std * torch.randn(mean.shape, dtype=mean.dtype, device=mean.device, generator=generator)
+        return x if self.tails is None else self.tails.invert(x)
+
+    def _shortened(self, x: Tensor) -> Tensor:
+        """X with its long tails shortened."""
+        return x if self.tails is None else self.tails(x)
+
+    def _moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean a + s m and standard deviation s sigma of what has the Gaussian law, (..., *event)."""
+        mean = self._only(parameters)
+        mean = (self.standardizer.location + self.standardizer.scale * mean).to(mean.dtype)
+        std = self.standardizer.scale * self._scale()
+        return mean, std.to(mean.dtype).expand_as(mean)
 
     def _scale(self) -> Tensor:
         """Sigma in standard units, (*event), float32 or wider."""

@@ -16,7 +16,7 @@ from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_index, check_number, check_positive_int, check_tensor
 from discrete_vae.log_partition.annealed import annealed_log_partition
 from discrete_vae.log_partition.bennett import bennett_log_partition, sample_bridge
-from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, exact_log_partition, num_enumerated_units
+from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
 from discrete_vae.noise import key_to_seed
 from discrete_vae.records import ShowsTable
 
@@ -72,9 +72,10 @@ class CheckedLogPartition(ShowsTable):
 def quick_log_partition(
     energy: BoltzmannMachine, *, num_chains: int, num_temperatures: int, max_enumerated: int, seed: int = 0
 ) -> LogPartition:
-    """log Z in a second: by enumeration of few units, else annealed forward; for display along a training run."""
-    if num_enumerated_units(energy) <= max_enumerated:
-        return exact_log_partition(energy)
+    """log Z in a second: exact for few units or no weights, else annealed; for display along a training run."""
+    found = quick_exact_log_partition(energy, max_enumerated)
+    if found is not None:
+        return found
     return annealed_log_partition(energy, num_chains=num_chains, num_temperatures=num_temperatures, seed=seed)
 
 
@@ -83,9 +84,9 @@ def comparable_log_partition(
 ) -> LogPartition:
     """log Z with an error that can be relied on, in seconds: for comparing the bounds of two models.
 
-    By enumeration of few units, else by bridge sampling to 0.02 nats, half of it from the chains. Where that does not
-    converge within 2,000 sweeps, its own error may miss what separates the modes. Then annealing is a second opinion,
-    and the distance of the two counts as an error, in quadrature with both of theirs.
+    Exact for few units or no weights, else by bridge sampling to 0.02 nats, half of it from the chains. Where that does
+    not converge within 2,000 sweeps, its own error may miss what separates the modes. Then annealing is a second
+    opinion, and the distance of the two counts as an error, in quadrature with both of theirs.
 
     Args:
         energy: The machine.
@@ -105,8 +106,9 @@ def comparable_log_partition(
         >>> print(comparable_log_partition(RBM(3, 40), chains=torch.zeros(2, 43)))  # 43 log 2
         log Z = 29.8053 nats (exact, enumeration)
     """
-    if num_enumerated_units(energy) <= max_enumerated:
-        return exact_log_partition(energy)
+    exact = quick_exact_log_partition(energy, max_enumerated)
+    if exact is not None:
+        return exact
     found, _ = sample_bridge(
         energy,
         std_error=_COMPARED_TO,
@@ -177,8 +179,9 @@ def estimate_log_partition(
     key_to_seed(seed)
     if chains is not None:
         check_binary("chains", check_tensor("chains", chains, ("chain", energy.num_units)))
-    if num_enumerated_units(energy) <= max_enumerated:
-        return CheckedLogPartition(exact_log_partition(energy))
+    exact = quick_exact_log_partition(energy, max_enumerated)
+    if exact is not None:
+        return CheckedLogPartition(exact)
     best = bennett_log_partition(
         energy, std_error=std_error, max_sweeps=max_sweeps, start=chains, seed=seed, report=report
     )

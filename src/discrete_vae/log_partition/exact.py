@@ -10,6 +10,7 @@ from discrete_vae.boltzmann.check_machine import check_energy, check_parameters
 from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.numerics import softplus
 
 MAX_ENUMERATED_UNITS = 24
 """Units outside the largest block up to which log Z is enumerated at all: seconds, and gigabytes with a gradient."""
@@ -29,8 +30,11 @@ def num_enumerated_units(energy: BoltzmannMachine) -> int:
 def exact_log_partition(energy: BoltzmannMachine) -> LogPartition:
     """log Z by enumerating all blocks but the largest, which is summed out; float64, in chunks.
 
+    Where no two units interact, as in an RBM whose weights are all zero, it is a sum over units instead.
+
     Args:
-        energy: A machine with at most 24 units outside its largest block (an RBM with one side of at most 24).
+        energy: A machine with at most 24 units outside its largest block (an RBM with one side of at most 24), or one
+            without interactions.
 
     Returns:
         The exact value, std_error 0.
@@ -45,8 +49,32 @@ def exact_log_partition(energy: BoltzmannMachine) -> LogPartition:
     """
     check_parameters(check_energy(energy), below=_LARGEST_SUM)
     with torch.no_grad():
+        if energy.is_factorial():
+            none = torch.zeros(energy.num_units, dtype=torch.float64, device=energy.bias.device)
+            logits = [energy.compute_block_logits(none, block) for block in range(len(energy.blocks))]
+            return LogPartition(float(softplus(torch.cat(logits)).sum()), 0.0, "enumeration", 1)
         value = float(enumerate_log_partition(energy))
     return LogPartition(value, 0.0, "enumeration", 1 << num_enumerated_units(energy))
+
+
+def quick_exact_log_partition(energy: BoltzmannMachine, max_enumerated: int) -> LogPartition | None:
+    """`exact_log_partition` where it enumerates no more units than given; None elsewhere.
+
+    Args:
+        energy: The machine.
+        max_enumerated: The most units, at most 24.
+
+    Raises:
+        InvalidInputError: If a parameter is not finite.
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> quick_exact_log_partition(RBM(64, 64), 12).value  # no weights yet: 128 log 2
+        88.722...
+    """
+    if num_enumerated_units(energy) <= max_enumerated or energy.is_factorial():
+        return exact_log_partition(energy)
+    return None
 
 
 def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:

@@ -7,20 +7,22 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
-from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.sklearn import arguments
-from discrete_vae.interop.sklearn.prior import log_partition_of, swept
+from discrete_vae.interop.sklearn.prior_mixin import PriorMixin, dtype_of
 from discrete_vae.interop.sklearn.rbm_training import RBMSettings, fit_rbm
 
 _LEAST_ROWS = 2
 
 
-class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, BaseEstimator):
+class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # the mixin's score gives None
+    PriorMixin, DensityMixin, BaseEstimator
+):
     """A restricted Boltzmann machine of bits, whose log-likelihood is known: it has log Z.
 
     The left side of the machine holds the bits of a row, the right side is hidden. It is trained by persistent chains,
@@ -58,7 +60,6 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
     """
 
     machine_: RBM
-    _log_partition: LogPartition | None
 
     def __init__(
         self,
@@ -108,8 +109,8 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         )
         shows = arguments.verbosity(self.verbose) > 0
         rows = torch.from_numpy(self._rows(X, reset=True)).float()
-        self.machine_, self._states = fit_rbm(rows, settings, sys.stderr if shows else None)
-        self._seed, self._log_partition = settings.seed, None
+        self.machine_, states = fit_rbm(rows, settings, sys.stderr if shows else None)
+        self._keep_chains(states, settings.seed)
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
@@ -125,7 +126,7 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         rows = torch.from_numpy(self._rows(X, reset=False))
         with torch.no_grad():
             found = self.machine_.hidden_given_visible(rows).numpy()
-        return found.astype(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64, copy=False)
+        return found.astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
         """Probabilities of the bits given hidden units.
@@ -167,46 +168,6 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
             energies = self.machine_.free_energy(torch.from_numpy(rows)).numpy()
         return -energies - self.log_partition_.value
 
-    def score(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self,
-        X: Any,  # noqa: N803
-        y: Any = None,
-    ) -> float:
-        """Mean of `score_samples`, nats per row; larger is better.
-
-        Args:
-            X: (row, feature).
-            y: Ignored.
-        """
-        return float(self.score_samples(X).mean())
-
-    def sample(
-        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
-    ) -> np.ndarray:
-        """Draw rows of bits, by chains that start where those of training ended.
-
-        Args:
-            n_samples: Number of rows.
-            random_state: Seed; None draws other rows at each call.
-
-        Returns:
-            (row, feature), in {0, 1}.
-
-        Raises:
-            InvalidInputError: If n_samples is not a positive integer.
-        """
-        check_is_fitted(self)
-        count = arguments.whole("n_samples", n_samples)
-        z = swept(self.machine_, self._states, count, arguments.draw_seed(random_state))
-        return z[:, : self.machine_.num_left].double().numpy()
-
-    @property
-    def log_partition_(self) -> LogPartition:
-        """log Z of the machine."""
-        if self._log_partition is None:
-            self._log_partition = log_partition_of(self.machine_, self._states, self._seed)
-        return self._log_partition
-
     @property
     def components_(self) -> np.ndarray:
         """The weights, (hidden, feature)."""
@@ -223,14 +184,16 @@ class BoltzmannDensity(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Densit
         return self.machine_.bias.detach().numpy()[: self.machine_.num_left]
 
     @property
+    def _prior(self) -> RBM:
+        return self.machine_
+
+    def _rows_of_states(self, z: Tensor, seed: int) -> np.ndarray:
+        return z[:, : self.machine_.num_left].double().numpy()
+
+    @property
     def _n_features_out(self) -> int:
         """Hidden units, for `get_feature_names_out`."""
         return self.machine_.num_right
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
         """Checked rows as float64, in [0, 1]."""

@@ -22,6 +22,7 @@ from discrete_vae.config import (
     FileDataConfig,
     HierarchicalPosteriorConfig,
     MLPDecoderConfig,
+    NoHierarchyConfig,
     OptimizerConfig,
     RBMConfig,
     TrainingConfig,
@@ -169,6 +170,7 @@ def _config(dataset: DataSplits, settings: Settings) -> ExperimentConfig:
     num_units = settings.num_left + settings.num_right
     model = {
         "prior": RBMConfig(num_left=settings.num_left, num_right=settings.num_right),
+        "hierarchy": NoHierarchyConfig(),  # a code is all that a row is given back from
         "posterior": HierarchicalPosteriorConfig(groups=min(_GROUPS, num_units), hidden=settings.hidden),
         "decoder": MLPDecoderConfig(hidden=settings.hidden),
     }

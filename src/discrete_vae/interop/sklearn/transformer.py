@@ -6,16 +6,16 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from discrete_vae.boltzmann.log_partition import LogPartition
+from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.data.float32 import as_float32
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.sklearn import arguments
 from discrete_vae.interop.sklearn.codes import best_codes, decode_codes, log_likelihoods, sample_rows
-from discrete_vae.interop.sklearn.prior import log_partition_of, swept
+from discrete_vae.interop.sklearn.prior_mixin import PriorMixin, dtype_of
 from discrete_vae.interop.sklearn.training import Settings, Trained, fit_model
 
 _LIKELIHOODS = ("auto", "bernoulli", "gaussian", "negative-binomial", "categorical")
@@ -23,7 +23,7 @@ _OUTPUTS = ("bits", "probabilities")
 _LEAST_ROWS = 3  # two to train on and one to choose the checkpoint
 
 
-class DiscreteVAETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class DiscreteVAETransformer(PriorMixin, BaseEstimator):
     """Binary codes of rows by a discrete VAE with an RBM prior, trained by the library's own loop.
 
     A row's code is the most probable one, group after group: each unit is 1 where q(z = 1 | x, earlier groups) is above
@@ -67,7 +67,6 @@ class DiscreteVAETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     model_: Any
     likelihood_: str
-    _log_partition: LogPartition | None
 
     def __init__(
         self,
@@ -117,7 +116,7 @@ class DiscreteVAETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         trained: Trained = fit_model(rows, settings)
         self.model_, self.likelihood_ = trained.model, trained.likelihood
         self.elbo_ = trained.elbo
-        self._states, self._seed, self._log_partition = trained.states, settings.seed, None
+        self._keep_chains(trained.states, settings.seed)
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
@@ -137,7 +136,7 @@ class DiscreteVAETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         x = self._tensor(X)
         codes = best_codes(self.model_, x)
         found = codes.bits if output == "bits" else codes.probabilities
-        return found.numpy().astype(_dtype_of(X), copy=False)
+        return found.numpy().astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
         """Rows of codes: the mean of x given the code, which for bits are probabilities; codes of names have a mode.
@@ -161,7 +160,7 @@ class DiscreteVAETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         if not bool(((codes >= 0) & (codes <= 1)).all()):
             raise InvalidInputError("X", "must hold values in [0, 1]", "others", "Give codes, not rows.")
         bits = torch.from_numpy((codes > 0.5).astype(np.float64))
-        return decode_codes(self.model_, bits).numpy().astype(_dtype_of(X), copy=False)
+        return decode_codes(self.model_, bits).numpy().astype(dtype_of(X), copy=False)
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
         """log p(x) of each row by importance sampling, a low value where the model finds the row strange.
@@ -183,43 +182,12 @@ class DiscreteVAETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         x = self._tensor(X)
         return log_likelihoods(self.model_, x, num_samples, self.log_partition_, self._seed).numpy()
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """Mean of `score_samples`, nats per row; larger is better.
-
-        Args:
-            X: (row, feature).
-            y: Ignored.
-        """
-        return float(self.score_samples(X).mean())
-
-    def sample(
-        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
-    ) -> np.ndarray:
-        """Draw rows from the model, the noise of the likelihood included.
-
-        The prior's chains start where those of training ended, so in modes that the prior has, and are swept on.
-
-        Args:
-            n_samples: Number of rows.
-            random_state: Seed; None draws other rows at each call.
-
-        Returns:
-            (row, feature).
-
-        Raises:
-            InvalidInputError: If n_samples is not a positive integer.
-        """
-        check_is_fitted(self)
-        count = arguments.whole("n_samples", n_samples)
-        seed = arguments.draw_seed(random_state)
-        return sample_rows(self.model_, swept(self.model_.prior, self._states, count, seed), seed).numpy()
-
     @property
-    def log_partition_(self) -> LogPartition:
-        """log Z of the prior."""
-        if self._log_partition is None:
-            self._log_partition = log_partition_of(self.model_.prior, self._states, self._seed)
-        return self._log_partition
+    def _prior(self) -> RBM:
+        return self.model_.prior
+
+    def _rows_of_states(self, z: Tensor, seed: int) -> np.ndarray:
+        return sample_rows(self.model_, z, seed).numpy()
 
     @property
     def _n_features_out(self) -> int:
@@ -229,7 +197,6 @@ class DiscreteVAETransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _settings(self) -> Settings:
@@ -277,8 +244,3 @@ def _numbers(X: Any) -> np.ndarray:  # noqa: N803
         raise InvalidInputError(
             "X", "must be an array of numbers", f"a {type(X).__name__}", "Give codes."
         ) from None
-
-
-def _dtype_of(X: Any) -> np.dtype:  # noqa: N803
-    """float32 for float32, else float64."""
-    return np.dtype(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)

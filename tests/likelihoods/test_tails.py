@@ -1,0 +1,115 @@
+"""Real features with long tails: the law of x, and which features have them."""
+
+import math
+
+import pytest
+import torch
+
+from discrete_vae.likelihoods.gaussian import GaussianLikelihood
+from discrete_vae.likelihoods.tails import Tails, long_tails
+from discrete_vae.testing import likelihood_contracts as contracts
+from discrete_vae.testing import likelihood_module_contracts as module_contracts
+from tests.likelihoods.test_contract import data, outputs
+
+
+def skewed(rows=400, seed=0):
+    """A normal, a log-normal, a reflected log-normal far from 0, and a two-sided one with values around 0."""
+    noise = torch.randn(rows, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    normal, one, other, both = noise.unbind(1)
+    heavy = both.sinh() * both.square().exp().clamp_max(50)
+    return torch.stack([5 + normal, (1.5 * one).exp(), 900 - 7 * other.exp(), heavy], 1)
+
+
+def fitted(x):
+    likelihood = GaussianLikelihood((4,), shorten_tails=True).double()
+    likelihood.initialize_(x)
+    with torch.no_grad():
+        likelihood.log_scale.copy_(torch.tensor([-0.3, -1.0, -0.6, -0.8]))
+    return likelihood
+
+
+def test_the_density_integrates_to_1_and_has_that_mean_and_mode():
+    """By the trapezoidal rule on points that are dense where x is likely, of one feature after the other."""
+    likelihood = fitted(skewed())
+    assert likelihood.tails.is_long.tolist() == [False, True, True, True]
+    parameters = outputs(likelihood)
+    law = likelihood.distribution(parameters)
+    y = law.loc + law.scale * torch.linspace(-9, 9, 40_001, dtype=torch.float64)[:, None, None]
+    x = likelihood.tails.invert(y)
+    density = likelihood.feature_log_prob(parameters, x).exp()
+    torch.testing.assert_close(likelihood.feature_log_prob(parameters, x), law.log_prob(x))
+    torch.testing.assert_close(
+        torch.trapezoid(density, x, dim=0), torch.ones(3, 4).double(), atol=1e-6, rtol=0
+    )
+    mean = likelihood.mean(parameters)
+    torch.testing.assert_close(torch.trapezoid(density * x, x, dim=0), mean, atol=0, rtol=1e-5)
+    torch.testing.assert_close(law.mean, mean)
+    best = likelihood.feature_log_prob(parameters, likelihood.mode(parameters))
+    assert (best >= density.log().amax(0) - 1e-9).all()
+
+
+def test_draws_have_the_law():
+    likelihood = fitted(skewed())
+    parameters = outputs(likelihood)[0].expand(200_000, -1)
+    drawn = likelihood.sample(parameters, generator=torch.Generator().manual_seed(3))
+    law = likelihood.distribution(parameters[:1])
+    score = (likelihood.tails(drawn) - law.loc) / law.scale
+    assert score.mean(0).abs().max() < 5 / math.sqrt(200_000)
+    assert (score.var(0) - 1).abs().max() < 5 * math.sqrt(2 / 200_000)
+    again = law.sample(torch.Size([100]))
+    assert again.shape == (100, 1, 4)
+
+
+def test_the_contract_of_likelihoods():
+    likelihood, x = fitted(skewed()), skewed(3, seed=1)
+    contracts.check_gradients(likelihood, outputs(likelihood), x)
+    contracts.check_folding(likelihood, outputs(likelihood), x)
+    module_contracts.check_interface(likelihood.float(), outputs(likelihood).float(), x.float())
+    module_contracts.check_extremes(likelihood, x.float())
+    module_contracts.check_initialization(GaussianLikelihood((4,), shorten_tails=True), skewed(60).float())
+    images = GaussianLikelihood((2, 2, 1), shorten_tails=True)
+    module_contracts.check_initialization(images, data("reals", 50, (2, 2, 1)))
+
+
+def test_outputs_far_out_have_finite_means_and_modes():
+    likelihood = fitted(skewed()).float()
+    far = torch.tensor([[-1e4], [1e4]]).expand(2, 4)
+    for values in (likelihood.mean(far), likelihood.mode(far), likelihood.sample(far)):
+        assert values.isfinite().all()
+
+
+def test_a_wrong_scale_is_noticed():
+    """A density without its change of variables does not integrate to 1."""
+    likelihood = fitted(skewed())
+    likelihood.tails.log_slope = torch.zeros_like
+    with pytest.raises(AssertionError):
+        contracts.check_normalized(likelihood, outputs(likelihood), contracts.Support.interval(-3e3, 3e3))
+
+
+def test_features_without_long_tails_stay_as_they_are():
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4000, 5, generator=generator)
+    kind = torch.randint(3, (4000, 1), generator=generator)
+    clusters = noise + torch.tensor([-4.0, 0.0, 5.0])[kind]
+    uniform = torch.rand(4000, 1, generator=generator)
+    zeros = (3 * noise[:, :1]).exp() * (noise[:, 1:2] > -0.6)  # a quarter of them
+    constant, nothing = torch.full((4000, 1), 7.0), torch.full((4000, 1), torch.nan)
+    x = torch.cat([noise, clusters, uniform, zeros, constant, nothing], 1)
+    assert not long_tails(x).any()
+    likelihoods = [GaussianLikelihood((14,), shorten_tails=shorten) for shorten in (False, True)]
+    starts = [likelihood.initialize_(x) for likelihood in likelihoods]
+    values = [
+        likelihood.log_prob(start.expand(4000, -1), x.nan_to_num())
+        for likelihood, start in zip(likelihoods, starts, strict=True)
+    ]
+    assert torch.equal(*values)
+
+
+def test_gaps_do_not_reach_the_scale():
+    x = skewed(300)
+    hidden = torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < 0.2
+    by_nan, by_mask = Tails((4,)).double(), Tails((4,)).double()
+    by_nan.fit_(x.masked_fill(hidden, torch.nan))
+    by_mask.fit_(x.masked_fill(hidden, 1e6), ~hidden)
+    for one, other in zip(by_nan.buffers(), by_mask.buffers(), strict=True):
+        assert torch.equal(one, other)
