@@ -18,6 +18,7 @@ from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.data.dataset import DatasetDescription, DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, PeerLostError
+from discrete_vae.reproduction.campaign import FailedRunError
 from discrete_vae.runs.checkpoint_files import Checkpoint
 from discrete_vae.samplers.kernels.torch_reference import SweepCall
 from discrete_vae.training.load import LoadedRun
@@ -46,6 +47,8 @@ def an_error(kind):
         return kind("num_left", "must be a positive integer", -3, "Give at least 1.")
     if issubclass(kind, NonFiniteLossError):
         return kind(7, "reconstruction", float("-inf"), None)
+    if issubclass(kind, FailedRunError):
+        return kind("mnist-static, smoke, seed 0", "the loss is not finite")
     if issubclass(kind, PeerLostError):
         return kind(1, 2, "connection closed")
     return kind("one message")

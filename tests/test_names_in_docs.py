@@ -42,7 +42,7 @@ FOREIGN_NAMES |= {
 FOREIGN_OPTIONS = {"--case", "--cases", "--upgrade", "--help", "--version"}
 FOREIGN_OPTIONS |= {"--error-unmatch", "--untracked-files", "--porcelain"}
 FOREIGN_OPTIONS |= {"--logdir", "--nproc-per-node", "--nnodes", "--rdzv-backend", "--rdzv-endpoint"}
-FOREIGN_OPTIONS |= {"--minutes", "--measures", "--seeds", "--threads"}  # of the benchmarks
+FOREIGN_OPTIONS |= {"--minutes", "--measures", "--seeds", "--steps", "--threads"}  # of the benchmarks
 
 
 def code_spans(text: str) -> list[str]:

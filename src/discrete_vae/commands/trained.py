@@ -52,14 +52,17 @@ OPTIONS = together(
 )
 
 
-def open_run(word: str) -> RunDirectory:
+def open_run(word: str, others: Sequence[str] = ()) -> RunDirectory:
     """Open the folder of a run; for a word that is none, say which run may have been meant.
+
+    Args:
+        word: The folder.
+        others: What else may have been meant, if no run was.
 
     Raises:
         InvalidInputError: If there is no such folder, or it holds no run.
     """
     from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
-    from discrete_vae.runs.shipped import pretrained_names
 
     if Path(word).expanduser().exists():
         return RunDirectory.open(word)
@@ -67,10 +70,9 @@ def open_run(word: str) -> RunDirectory:
     runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
     name = Path(word).name
     found = [run for run in runs if run.startswith(name)] or get_close_matches(name, runs, n=3)
-    if word in pretrained_names():
-        repair = f"Did you mean --pretrained {word}?"
-    elif found:
-        repair = f"Did you mean {' or '.join(str(folder / run) for run in found[:3])}?"
+    meant = [str(folder / run) for run in found[:3]] or list(others)
+    if meant:
+        repair = f"Did you mean {' or '.join(meant)}?"
     else:
         repair = "Check the path; dvae train prints it in its last line."
     raise InvalidInputError("run_dir", "must be an existing folder", word, repair)
@@ -177,7 +179,15 @@ def ask_runs(
     where = choose_device(device)
     if pretrained is not None:
         return (AskedRun(_shipped(pretrained), checkpoint, where, accept_changed_config, pretrained),)
-    return tuple(AskedRun(open_run(word), checkpoint, where, accept_changed_config) for word in words)
+    opened = [open_run(word, _meant_shipped(word)) for word in words]
+    return tuple(AskedRun(run, checkpoint, where, accept_changed_config) for run in opened)
+
+
+def _meant_shipped(word: str) -> list[str]:
+    """The option that names a model that comes with the library, if the word is its name."""
+    from discrete_vae.runs.shipped import pretrained_names  # here, as the rest of runs
+
+    return [f"--pretrained {word}"] if word in pretrained_names() else []
 
 
 def _shipped(name: str) -> RunDirectory:

@@ -33,7 +33,7 @@ def cited_keys(config: ExperimentConfig) -> list[str]:
     Examples:
         >>> from discrete_vae import load_experiment
         >>> cited_keys(load_experiment("digits"))
-        ['rolfe2017', 'alpaydin1998', 'tieleman2008', 'kingma2015', 'burda2016', 'bennett1976']
+        ['rolfe2017', 'alpaydin1998', 'loshchilov2017', 'tieleman2008', 'kingma2015', 'burda2016', 'bennett1976']
     """
     training = config.training
     keys = ["rolfe2017", *_keys_of_parts(config), "kingma2015"]
