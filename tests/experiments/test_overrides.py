@@ -153,3 +153,26 @@ def test_every_help_text_stands_alone():
     assert [path for path, text in texts.items() if leaning.search(text)] == []
     shared = {text for text in texts.values() if sum(text == other for other in texts.values()) > 1}
     assert shared <= {"Widths of the hidden layers."}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [("model.hierarchy", ["none"])],
+        [("training.num-epochs", ["1"])],
+        [("training.gradient", ["reinforce"])],
+    ],
+)
+def test_importance_samples_of_the_experiment_give_way(changes):
+    base = load_experiment("mnist-static", "cpu")
+    with pytest.warns(UserWarning, match=r"without the experiment's 5 importance samples: .*must be"):
+        changed = apply_overrides(base, changes)
+    assert changed.training.num_importance_samples == 1
+    asked = [*changes, ("training.num-importance-samples", ["5"])]
+    with pytest.raises(InvalidInputError, match="must be"):
+        apply_overrides(base, asked)
+
+
+def test_another_fault_is_named_as_it_is():
+    with pytest.raises(InvalidInputError, match="batch"):
+        apply_overrides(load_experiment("mnist-static", "cpu"), [("training.batch-size", ["0"])])

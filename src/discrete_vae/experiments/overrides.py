@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,8 @@ from discrete_vae.experiments.suggestions import suggest_setting
 from discrete_vae.experiments.swapped_sizes import swapped_sizes
 
 Override = tuple[str, list[str]]
+
+_OF_IMPORTANCE = ("training.num-importance-samples", "training.importance-start")
 
 
 def split_overrides(words: Sequence[str]) -> tuple[list[str], list[Override]]:
@@ -52,7 +55,7 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
 
     A slot's path swaps the component there and leaves the rest of the experiment as it is; the component's sizes follow
     the experiment's (`discrete_vae.experiments.swapped_sizes`). A setting's path sets the value. The order does not
-    matter.
+    matter. Importance samples that the experiment has give way where a change does not fit them.
 
     Args:
         config: The experiment to start from.
@@ -63,6 +66,9 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
 
     Raises:
         InvalidInputError: If a path or a component's name is unknown, or a value breaks its rule.
+
+    Warns:
+        UserWarning: If importance samples gave way.
 
     Examples:
         >>> from discrete_vae.experiments import load_experiment
@@ -88,7 +94,27 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
         if setting is None or place is None:
             raise _foreign(fields, known_settings[path])
         place[last] = setting.read(values)
-    return ExperimentConfig(**fields)
+    return _built(fields, {path for path, _ in overrides})
+
+
+def _built(fields: dict[str, Any], asked: set[str]) -> ExperimentConfig:
+    """The config, without the experiment's importance samples where what is asked for does not fit them.
+
+    Warns:
+        UserWarning: If they gave way.
+    """
+    settings = fields["training"]
+    try:
+        return ExperimentConfig(**fields)
+    except InvalidInputError as error:
+        count = settings["num_importance_samples"]
+        if count == 1 or any(path in asked for path in _OF_IMPORTANCE):
+            raise
+        reason = str(error)
+    settings["num_importance_samples"] = 1
+    config = ExperimentConfig(**fields)  # raises again if it was something else
+    warnings.warn(f"trains without the experiment's {count} importance samples: {reason}", stacklevel=3)
+    return config
 
 
 def check_known(path: str) -> None:

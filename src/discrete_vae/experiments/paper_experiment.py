@@ -81,7 +81,7 @@ def _training(size: str, num_epochs: int, steps_per_epoch: int) -> TrainingConfi
     2e-3 after 14,000 steps), a bound of beta from 3 to 8 (above 8, rare draws carry most of beta's gradient), and no
     early stopping but that the best checkpoint by validation bound is the one evaluated.
 
-    Size cpu has what paid in measurements of minutes (docs/results.md) and is not the paper's: warm-ups of 1 and 3
+    Sizes short and cpu have what paid in measurements (docs/results.md) and is not the paper's: warm-ups of 1 and 3
     epochs, and five importance samples in the last quarter of the run.
 
     Args:
@@ -90,12 +90,13 @@ def _training(size: str, num_epochs: int, steps_per_epoch: int) -> TrainingConfi
         steps_per_epoch: Minibatches of an epoch, which set how often to validate.
     """
     validations = {"smoke": 2, "short": 25, "cpu": 50, "paper": 100}[size]
+    in_minutes = size in ("short", "cpu")
     return TrainingConfig(
         num_epochs=num_epochs,
         batch_size=100,
         optimizer=OptimizerConfig(learning_rate=_LEARNING_RATES[size]),
-        num_importance_samples=5 if size == "cpu" else 1,
-        warm_up=WarmUpConfig(epochs=1, prior_epochs=3) if size == "cpu" else _PAPERS_WARM_UP,
+        num_importance_samples=5 if in_minutes else 1,
+        warm_up=WarmUpConfig(epochs=1, prior_epochs=3) if in_minutes else _PAPERS_WARM_UP,
         beta_bound=BetaBoundConfig(start=3.0, slope=5.0 / num_epochs),
         sampler=BlockGibbsConfig(num_chains=2000),
         num_sweeps={"smoke": 10, "short": 30, "cpu": 30, "paper": 100}[size],
