@@ -364,3 +364,34 @@ def test_the_table_fits_80_columns(cli, smoke, monkeypatch):
 )
 def test_other_endings_are_refused(refused, trained, words, message):
     assert message in refused("evaluate", trained, *words)
+
+
+def test_one_that_was_stopped_goes_on_where_it_was(cli, trained, monkeypatch):
+    """What was done is taken up, the result is the one of an unbroken evaluation, and nothing of it stays behind."""
+    monkeypatch.setattr("discrete_vae.evaluation.evaluate._KEPT_EXAMPLES", 2)
+    words = ("evaluate", trained, "--num-samples", "10", "--num-examples", "5")
+    assert cli(*words)[0] == 0
+    unbroken = evaluation(trained)
+    for path in (trained / "evaluations").iterdir():
+        path.unlink()
+    (trained / "evaluation.json").unlink()
+
+    from discrete_vae.evaluation import evaluate as evaluating
+
+    original, calls = evaluating.evaluate_log_likelihood, []
+
+    def until_the_third(*args, **more):
+        calls.append(more["indices"])
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*args, **more)
+
+    monkeypatch.setattr(evaluating, "evaluate_log_likelihood", until_the_third)
+    assert cli(*words)[0] == 130
+    (kept,) = (trained / "evaluation-parts").iterdir()
+    assert len(list(kept.iterdir())) == 3  # log Z and two parts
+    assert cli(*words)[0] == 0
+    assert calls[2] == calls[3], "the part that was interrupted is done again, those before it are not"
+    assert evaluation(trained)["log_likelihood"] == unbroken["log_likelihood"]
+    assert evaluation(trained)["log_partition"] == unbroken["log_partition"]
+    assert not (trained / "evaluation-parts").exists()

@@ -48,7 +48,7 @@ def _evaluate(
     from discrete_vae.commands.evaluation_table import evaluation_table
     from discrete_vae.config import EvaluationConfig, instantiate
     from discrete_vae.data.chosen import chosen_test_examples
-    from discrete_vae.distributed import compute_on_rank_zero, rank
+    from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.inference.evaluate_run import evaluate_run
     from discrete_vae.runs.columns import check_columns_path, write_columns
     from discrete_vae.runs.results import kept_evaluations
@@ -74,6 +74,7 @@ def _evaluate(
             config,
             indices,
             device=asked.device,
+            parts_folder=asked.directory.evaluation_parts_path if out is None and world_size() == 1 else None,
             report=lambda done, mean: progress(done, f"{mean:.2f} nats"),
         )
     if rank() > 0:
@@ -82,6 +83,8 @@ def _evaluate(
     print(evaluation_table(found.result), flush=True)
     try:
         keep(results, loaded, found.fields)
+        if found.parts is not None:
+            found.parts.discard()
     finally:  # one file that cannot be written leaves the other
         if per_example is not None:
             path = write_columns(per_example, found.result.columns(), argument="--per-example")

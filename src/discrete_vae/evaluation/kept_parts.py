@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+import warnings
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,6 +50,7 @@ class KeptParts:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._warned = False
         self.seconds = 0.0
 
     def log_partition(self, compute: Callable[[], CheckedLogPartition]) -> CheckedLogPartition:
@@ -63,8 +67,8 @@ class KeptParts:
         start = time.monotonic()
         found = compute()
         fields = {name: _plain(getattr(found, name)) for name in _ESTIMATES}
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, fields | {"seconds": time.monotonic() - start})
+        fields["seconds"] = time.monotonic() - start
+        self._keep(lambda: write_json(path, fields))
         return found
 
     def log_likelihood(self, name: str, compute: Callable[[], MeanLogLikelihood]) -> MeanLogLikelihood:
@@ -85,9 +89,27 @@ class KeptParts:
         arrays = {f"example_{key}": getattr(examples, key).numpy() for key in _EXAMPLES}
         arrays |= {key: np.array(getattr(found, key)) for key in (*_NUMBERS, *_COUNTS)}
         arrays["seconds"] = np.array(time.monotonic() - start)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_stream(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+        self._keep(lambda: write_stream(path, lambda file: np.savez(file, allow_pickle=False, **arrays)))
         return found
+
+    def _keep(self, write: Callable[[], object]) -> None:
+        """Write a part; where that fails the evaluation goes on without, as its result is what counts."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write()
+        except OSError as error:
+            if not self._warned:
+                warnings.warn(
+                    f"if this is killed it begins anew, as {self._folder} keeps nothing: {error}",
+                    stacklevel=4,
+                )
+            self._warned = True
+
+    def discard(self) -> None:
+        """Remove what is kept, when the result has it all."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):  # the folder around it may keep parts of another evaluation, or not be there
+            self._folder.parent.rmdir()
 
 
 def _plain(found: LogPartition | None) -> dict[str, Any] | None:

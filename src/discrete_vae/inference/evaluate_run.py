@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from discrete_vae.data.dataset import DataSplits
 from discrete_vae.evaluation.evaluate import Evaluation, evaluate_model
 from discrete_vae.evaluation.kept_parts import KeptParts
 from discrete_vae.nets.precision import precision_for
+from discrete_vae.runs.kept_results import digest
 from discrete_vae.training.load import LoadedRun
 
 
@@ -25,11 +27,13 @@ class RunEvaluation:
         result: The estimates.
         config: The config, with what "auto" was here.
         fields: Plain values of all of it, as a run keeps them.
+        parts: What it kept on its way, to be discarded when the result is kept; None if it kept nothing.
     """
 
     result: Evaluation
     config: EvaluationConfig
     fields: dict[str, Any]
+    parts: KeptParts | None = None
 
 
 def evaluate_run(
@@ -39,7 +43,7 @@ def evaluate_run(
     indices: np.ndarray,
     *,
     device: torch.device | str = "cpu",
-    parts: KeptParts | None = None,
+    parts_folder: Path | None = None,
     report: Callable[[int, float], None] | None = None,
 ) -> RunEvaluation:
     """Estimate log Z, the log-likelihood and the ELBO of a trained model on test examples.
@@ -50,11 +54,17 @@ def evaluate_run(
         config: Numbers of samples, chains and temperatures, and the seed.
         indices: Numbers of the test examples to take.
         device: Where the model is.
-        parts: Where finished parts are kept; see `discrete_vae.evaluation.evaluate.evaluate_model`.
+        parts_folder: Where parts that are finished are kept, those of each evaluation in a folder of its own, so that
+            one that was killed goes on when it is asked for again; not under torchrun. None keeps nothing.
         report: Called with the number of examples done and the running mean log-likelihood.
     """
     precision = precision_for(loaded.model, config.precision, torch.device(device))
     config = config.model_copy(update={"precision": precision})
+    about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
+    parts = None
+    if parts_folder is not None:
+        trained = loaded.config.model_dump(mode="json", exclude={"evaluation"})
+        parts = KeptParts(parts_folder / digest(about | {"step": loaded.step, "trained": trained}))
     result = evaluate_model(
         loaded.model,
         dataset.test[indices].to(device),
@@ -65,5 +75,4 @@ def evaluate_run(
         report=report,
         parts=parts,
     )
-    about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
-    return RunEvaluation(result, config, about | result.to_json())
+    return RunEvaluation(result, config, about | result.to_json(), parts)

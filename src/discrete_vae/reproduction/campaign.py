@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -195,7 +194,7 @@ class Campaign:
 
         check()
         run = self.folder(planned)
-        parts = evaluate_and_record(
+        evaluate_and_record(
             planned,
             run,
             self._dataset(planned.config),
@@ -203,7 +202,6 @@ class Campaign:
             device=torch.device(self.places.device),
             check=check,
         )
-        shutil.rmtree(parts, ignore_errors=True)  # the record has it all
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,20 +11,16 @@ import torch
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.chosen import chosen_test_examples
 from discrete_vae.data.dataset import DataSplits
-from discrete_vae.evaluation.kept_parts import KeptParts
 from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run
 from discrete_vae.reproduction.course import thinned_course
 from discrete_vae.reproduction.planned_run import PlannedRun
 from discrete_vae.reproduction.record import DataOfRun, Estimate, RecordStore, RunRecord
-from discrete_vae.runs.kept_results import digest
 from discrete_vae.runs.results import kept_evaluations
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.load import LoadedRun, load_run
 from discrete_vae.training.precision import KEY
 from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run import warn_of_other_data
-
-_PARTS = "evaluation-parts"
 
 
 def evaluate_and_record(
@@ -36,7 +31,7 @@ def evaluate_and_record(
     *,
     device: torch.device,
     check: Callable[[], None],
-) -> Path:
+) -> None:
     """Evaluate the best checkpoint of a run with its size's settings, keep the result in the run, and record it.
 
     Args:
@@ -46,29 +41,27 @@ def evaluate_and_record(
         store: Where the record goes.
         device: Where to compute.
         check: Called between examples; what it raises stops the evaluation, which goes on there when called again.
-
-    Returns:
-        The folder of finished parts, which is of no more use.
     """
     loaded, config = load_run(run, device=device), planned.config.evaluation
     warn_of_other_data(run, dataset)
     indices = chosen_test_examples(len(dataset.test), config.num_examples)
-    identity = {
-        "step": loaded.step,
-        "config": config.model_dump(),
-        "run": run.config_sha256(),
-        "data": dataset.description.sha256,
-    }
-    parts = KeptParts(run.path / _PARTS / digest(identity))
     with TrainingProgress(0, len(indices), what="evaluating", unit="examples", transient=True) as shown:
 
         def report(done: int, mean: float) -> None:
             check()
             shown.advance(done, f"{mean:.2f} nats")
 
-        found = evaluate_run(loaded, dataset, config, indices, device=device, parts=parts, report=report)
+        found = evaluate_run(
+            loaded,
+            dataset,
+            config,
+            indices,
+            device=device,
+            parts_folder=run.evaluation_parts_path,
+            report=report,
+        )
     kept_evaluations(run).add({"step": loaded.step} | found.fields)
-    record = _record(planned, run, loaded, found, parts.seconds, dataset)
+    record = _record(planned, run, loaded, found, dataset)
     examples = found.result.log_likelihood.examples
     assert examples is not None
     store.write(
@@ -78,7 +71,8 @@ def evaluate_and_record(
         index=examples.index.numpy(),
         log_likelihood=examples.value.numpy(),
     )
-    return run.path / _PARTS
+    if found.parts is not None:
+        found.parts.discard()
 
 
 def _record(
@@ -86,7 +80,6 @@ def _record(
     run: RunDirectory,
     loaded: LoadedRun,
     found: RunEvaluation,
-    seconds_before: float,
     dataset: DataSplits,
 ) -> RunRecord:
     result, environment = found.result, run.read_environment()
@@ -123,7 +116,7 @@ def _record(
         step=loaded.step,
         num_steps=run.checkpoints().steps()[-1],
         validation_elbo=(run.checkpoints().best() or {}).get("validation_elbo"),
-        evaluation_seconds=result.seconds + seconds_before,
+        evaluation_seconds=result.seconds + (0.0 if found.parts is None else found.parts.seconds),
         evaluation_precision=found.config.precision,
         precision=environment.get(KEY, "float32"),
         num_weights=sum(parameter.numel() for parameter in loaded.model.parameters()),

@@ -29,6 +29,7 @@ class RunDirectory:
         checkpoints_path: ``checkpoints``, which holds a folder ``step-N`` a checkpoint.
         best_path: ``best.json``, the step of the best checkpoint and what made it the best.
         evaluation_path: ``evaluation.json``, the fullest evaluation; the folder ``evaluations`` has all of them.
+        evaluation_parts_path: ``evaluation-parts``, what evaluations that are not finished have done.
         figures_path: ``figures``.
         refit_path: ``refit.json``, there if the run's posterior is one that `dvae refit` fitted anew.
         release_path: ``release.json``, there if the run is one that `dvae release` made of another.
@@ -52,6 +53,7 @@ class RunDirectory:
         self.checkpoints_path = path / "checkpoints"
         self.best_path = path / "best.json"
         self.evaluation_path = path / "evaluation.json"
+        self.evaluation_parts_path = path / "evaluation-parts"
         self.figures_path = path / "figures"
         self.refit_path = path / "refit.json"
         self.release_path = path / "release.json"
