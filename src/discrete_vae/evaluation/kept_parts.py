@@ -66,9 +66,9 @@ class KeptParts:
                 pass  # it was damaged
         start = time.monotonic()
         found = compute()
-        fields = {name: _plain(getattr(found, name)) for name in _ESTIMATES}
-        fields["seconds"] = time.monotonic() - start
-        self._keep(lambda: write_json(path, fields))
+        values = {name: _plain(getattr(found, name)) for name in _ESTIMATES}
+        seconds = time.monotonic() - start
+        self._keep(lambda: write_json(path, values | {"seconds": seconds}))
         return found
 
     def log_likelihood(self, name: str, compute: Callable[[], MeanLogLikelihood]) -> MeanLogLikelihood:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,4 +75,6 @@ def evaluate_run(
         report=report,
         parts=parts,
     )
+    if parts is not None:
+        result = replace(result, seconds=result.seconds + parts.seconds)
     return RunEvaluation(result, config, about | result.to_json(), parts)

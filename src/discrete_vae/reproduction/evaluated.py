@@ -116,7 +116,7 @@ def _record(
         step=loaded.step,
         num_steps=run.checkpoints().steps()[-1],
         validation_elbo=(run.checkpoints().best() or {}).get("validation_elbo"),
-        evaluation_seconds=result.seconds + (0.0 if found.parts is None else found.parts.seconds),
+        evaluation_seconds=result.seconds,
         evaluation_precision=found.config.precision,
         precision=environment.get(KEY, "float32"),
         num_weights=sum(parameter.numel() for parameter in loaded.model.parameters()),
