@@ -12,7 +12,7 @@ as densities in the units of the table:
 - independent columns: a normal density each, and the kernel density whose width validation rows like best;
 - nearest neighbors: a mixture of Gaussian kernels around the training rows, weighed by Gaussian kernels of the distance
   in the observed columns; validation rows choose both widths. What a neighbor lacks has the column's normal density;
-- one Gaussian of all columns, and a mixture of eight, fitted to the training rows with their gaps by EM;
+- one Gaussian of all columns, fitted to the training rows with their gaps by EM;
 - the law that made the table, the best that there can be.
 
 All but the first normal density get the columns on the scales of asinh that the model found, with their slopes. Errors
@@ -30,7 +30,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from imputation import by_model, with_error
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from discrete_vae import load_run
@@ -71,9 +70,10 @@ class Mixture:
 
     def refined(self, y: Tensor, seen: Tensor, ridge: float = 1e-3) -> Mixture:
         """One step of EM on rows with gaps."""
-        share = torch.softmax(self.parts(y, seen), 1)
+        found = self._conditionals(y, seen, spread=True)
+        share = torch.softmax(self.log_weights + torch.stack([part.log_prob for part in found], 1), 1)
         means, covariances = [], []
-        for weight, part in zip(share.T, self._conditionals(y, seen), strict=True):
+        for weight, part in zip(share.T, found, strict=True):
             total = weight.sum()
             mean = (weight[:, None] * part.filled).sum(0) / total
             centered = part.filled - mean
@@ -82,18 +82,19 @@ class Mixture:
             covariances.append(spread / total + ridge * torch.eye(len(mean), dtype=y.dtype))
         return Mixture((share.mean(0)).log(), torch.stack(means), torch.stack(covariances))
 
-    def _conditionals(self, y: Tensor, seen: Tensor) -> list[_Conditional]:
-        return [_conditional(*part, y, seen) for part in zip(self.means, self.covariances, strict=True)]
+    def _conditionals(self, y: Tensor, seen: Tensor, *, spread: bool = False) -> list[_Conditional]:
+        parts = zip(self.means, self.covariances, strict=True)
+        return [_conditional(*part, y, seen, spread=spread) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)
 class _Conditional:
     log_prob: Tensor  # of what is seen, (row,)
     filled: Tensor  # rows with their gaps at the mean given what is seen, (row, column)
-    left: Tensor  # covariance of the gaps given what is seen, (row, column, column)
+    left: Tensor  # covariance of the gaps given what is seen, (row, column, column), where it was asked for
 
 
-def _conditional(mean: Tensor, covariance: Tensor, y: Tensor, seen: Tensor) -> _Conditional:
+def _conditional(mean: Tensor, covariance: Tensor, y: Tensor, seen: Tensor, *, spread: bool) -> _Conditional:
     kept = seen.to(y.dtype)
     both = kept[:, :, None] * kept[:, None, :]
     block = covariance * both + torch.diag_embed(
@@ -106,6 +107,8 @@ def _conditional(mean: Tensor, covariance: Tensor, y: Tensor, seen: Tensor) -> _
     log_prob = -0.5 * (centered * solved).sum(1) - 0.5 * log_det - _HALF_LOG_TWO_PI * kept.sum(1)
     across = covariance * kept[:, None, :]  # from all columns to those that are seen
     filled = torch.where(seen, y, mean + (kept * solved) @ covariance)
+    if not spread:
+        return _Conditional(log_prob, filled, torch.empty(0))
     gaps = 1 - kept
     left = covariance - across @ torch.cholesky_solve(across.transpose(1, 2), lower)
     return _Conditional(log_prob, filled, left * gaps[:, :, None] * gaps[:, None, :])
@@ -227,20 +230,14 @@ def by_neighbors(train: Scaled, of: Scaled, near: float, width: float) -> Tensor
     return of.in_units(torch.stack(found))
 
 
-def fitted(train: Scaled, num_parts: int, num_steps: int = 30) -> Mixture:
-    """Gaussians fitted by EM, from the clusters of k-means."""
-    y = torch.where(train.seen, train.y, 0.0)
-    labels = KMeans(num_parts, n_init=10, random_state=0).fit(y.numpy()).labels_
-    chosen = [y[torch.from_numpy(labels == part)] for part in range(num_parts)]
-    eye = 0.1 * torch.eye(y.shape[1], dtype=y.dtype)
-    mixture = Mixture(
-        torch.tensor([len(part) / len(y) for part in chosen], dtype=y.dtype).log(),
-        torch.stack([part.mean(0) for part in chosen]),
-        torch.stack([part.T.cov() + eye for part in chosen]),
-    )
+def fitted(train: Scaled, num_steps: int = 8) -> Mixture:
+    """One Gaussian of all columns, fitted by EM."""
+    size = train.y.shape[1]
+    eye = torch.eye(size, dtype=train.y.dtype)
+    found = Mixture(torch.zeros(1, dtype=eye.dtype), torch.zeros(1, size, dtype=eye.dtype), eye[None])
     for _ in range(num_steps):
-        mixture = mixture.refined(y, train.seen)
-    return mixture
+        found = found.refined(torch.where(train.seen, train.y, 0.0), train.seen)
+    return found
 
 
 def baselines(
@@ -251,8 +248,9 @@ def baselines(
     of = scaled(likelihood, x, gaps, rows)
     train, valid, test = (of[part] for part in ("train", "valid", "test"))
     narrow = max(KERNELS, key=lambda width: float(by_columns(train, valid, width).mean()))
-    pairs = [(near, width) for near in (0.5, 0.7, 1.0, 1.4) for width in (0.3, 0.4, 0.5, 0.7)]
-    near, width = max(pairs, key=lambda pair: float(by_neighbors(train, valid, *pair).mean()))
+    pairs = [(near, width) for near in (0.7, 1.0, 1.4) for width in (0.4, 0.55, 0.75)]
+    few = Scaled(valid.y[:100], valid.slopes[:100], valid.seen[:100], valid.gaps[:100])
+    near, width = max(pairs, key=lambda pair: float(by_neighbors(train, few, *pair).mean()))
     print(
         f"kernels of columns: {narrow}; of neighbors: {near} in what is observed, {width} in gaps", flush=True
     )
@@ -261,8 +259,7 @@ def baselines(
         "independent columns, normal": by_columns(train, test, None),
         "independent columns, kernels": by_columns(train, test, narrow),
         "nearest neighbors, kernels": by_neighbors(train, test, near, width),
-        "one Gaussian": test.in_units(fitted(train, 1).given(test.y, test.seen, test.gaps)),
-        "eight Gaussians, by EM": test.in_units(fitted(train, KINDS).given(test.y, test.seen, test.gaps)),
+        "one Gaussian of all columns": test.in_units(fitted(train).given(test.y, test.seen, test.gaps)),
     }
 
 

@@ -108,12 +108,12 @@ def test_densities_of_other_ways_integrate_to_one_in_the_tables_units(column):
     rows = {"train": np.arange(300), "test": np.arange(300, 300 + len(grid))}
     of = scaled(likelihood, torch.cat([x[:300], one]), torch.cat([gaps[:300], asked]), rows)
     train, test = of["train"], of["test"]
-    both = fitted(train, 2, 3)
+    both = fitted(train, 3)
     nats = {
         "normal": by_columns(train, test, None),
         "kernels": by_columns(train, test, 0.3),
         "neighbors": by_neighbors(train, test, 0.5, 0.3),
-        "Gaussians": test.in_units(both.given(test.y, test.seen, test.gaps)),
+        "Gaussian": test.in_units(both.given(test.y, test.seen, test.gaps)),
     }
     for name, values in nats.items():
         assert float(torch.trapezoid(values.exp(), grid)) == pytest.approx(1, abs=2e-3), name
