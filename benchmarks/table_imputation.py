@@ -248,7 +248,7 @@ def baselines(
     of = scaled(likelihood, x, gaps, rows)
     train, valid, test = (of[part] for part in ("train", "valid", "test"))
     narrow = max(KERNELS, key=lambda width: float(by_columns(train, valid, width).mean()))
-    pairs = [(near, width) for near in (0.7, 1.0, 1.4) for width in (0.4, 0.55, 0.75)]
+    pairs = [(near, width) for near in (0.7, 1.0, 1.4) for width in (0.2, 0.3, 0.4, 0.55)]
     few = Scaled(valid.y[:100], valid.slopes[:100], valid.seen[:100], valid.gaps[:100])
     near, width = max(pairs, key=lambda pair: float(by_neighbors(train, few, *pair).mean()))
     print(
