@@ -5,11 +5,12 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from discrete_vae import contention
-from discrete_vae.contention import _Judge, _Watch, yielding_threads
+from discrete_vae.contention import _Holders, _Judge, _Watch, yielding_threads
 
 
 class Recorder:
@@ -132,3 +133,12 @@ def test_holders_let_waiting_threads_sleep_and_spin_again():
     spinning, held, freed = map(float, done.stdout.split())
     assert held < spinning / 2
     assert held < freed / 2
+
+
+def test_holders_wait_for_torch(monkeypatch):
+    """While torch is imported, or its import was interrupted, there is no OpenMP to be held, and nothing to fail."""
+    for found in (None, SimpleNamespace(__spec__=SimpleNamespace(_initializing=True))):
+        monkeypatch.setitem(sys.modules, "torch", found)
+        holders = _Holders()
+        holders.hold()
+        holders.free()

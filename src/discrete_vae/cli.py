@@ -13,7 +13,7 @@ import click
 
 from discrete_vae._version import __version__
 from discrete_vae.commands.crash_report import one_line, report_crash
-from discrete_vae.commands.interrupts import Terminated, ended_by_sigterm
+from discrete_vae.commands.interrupts import Terminated, ended_by_interrupts, ended_by_sigterm
 from discrete_vae.commands.verbs import Verbs
 from discrete_vae.contention import yielding_threads
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
@@ -136,6 +136,6 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 def entry_point() -> None:
     """What the installed command calls; beside other programs its threads give way."""
-    with yielding_threads():
+    with ended_by_interrupts(), yielding_threads():
         status = main()
     sys.exit(status)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -52,6 +53,11 @@ def yielding_threads() -> Iterator[None]:
             if _users == 0 and _watch is not None:
                 _watch.end()
                 _watch = None
+
+
+def torch_is_loading() -> bool:
+    """Whether torch is being imported: some of it is there, some is not yet."""
+    return bool(getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False))
 
 
 class _Watch(threading.Thread):
@@ -119,9 +125,10 @@ class _Holders:
         self._release: threading.Event | None = None
 
     def hold(self) -> None:
-        """Make the teams, unless they are there."""
-        import torch
-
+        """Make the teams, unless they are there, or torch is not."""
+        torch = sys.modules.get("torch")
+        if torch is None or torch_is_loading():
+            return
         team, cores = torch.get_num_threads(), len(os.sched_getaffinity(0))
         if self._release is not None or team == 1:
             return

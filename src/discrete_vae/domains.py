@@ -66,6 +66,12 @@ class Domain:
     high: float = _INFINITY
     whole: bool = False
 
+    def repair_of(self, values: ValueSummary) -> str:
+        """What to do about values that do not belong to it, as a sentence."""
+        if math.inf in (values.high, -values.low):
+            return FINITE.repair(math.inf)
+        return self.repair(values.high if values.high > self.high else values.low)
+
     def contains(self, x: Any) -> Any:
         """Which entries of an array or tensor lie in the domain, a bool one of its shape; False for NaN."""
         inside = (x >= self.low) & (x <= self.high) & (abs(x) < _INFINITY)

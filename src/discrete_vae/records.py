@@ -56,6 +56,17 @@ class ShowsShapes:
         return f"{type(self).__name__}({', '.join(values)})"
 
 
+def with_error(value: float, std_error: float, digits: int, unit: str = "") -> str:
+    """A value for a line of output with its standard error; without one where it is not known, as of one example.
+
+    Examples:
+        >>> with_error(-85.363, 0.7, 2), with_error(50.0, math.nan, 1, " %")
+        ('-85.36 +- 0.70', '50.0 %')
+    """
+    error = "" if math.isnan(std_error) else f" +- {std_error:.{digits}f}{unit}"
+    return f"{value:.{digits}f}{unit}{error}"
+
+
 def _rows(record: object, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Names and values of a dataclass, those of records inside it with dotted names."""
     values = {field.name: getattr(record, field.name) for field in fields(record)}  # pyright: ignore[reportArgumentType]

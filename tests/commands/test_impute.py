@@ -96,6 +96,8 @@ def test_draws_are_tables_of_values(cli, table_run, tmp_path):
 def test_what_cannot_be_done_is_refused(refused, trained, gapped, data_file, table_run, tmp_path):
     np.save(tmp_path / "short.npy", np.zeros((2, 12), bool))
     np.save(tmp_path / "odd.npy", np.full((60, 12), 2))
+    np.save(tmp_path / "long.npy", np.zeros((61, 12), bool))
+    np.save(tmp_path / "number.npy", np.array(True))
     out, gaps = ["--out", tmp_path / "o.npz"], ["--data", tmp_path / "gaps.npy"]
     assert "--data must hold gaps" in refused("impute", trained, "--data", data_file, *out)
     assert "--out must end in" in refused("impute", trained, *gaps, "--out", "o.txt")
@@ -103,15 +105,20 @@ def test_what_cannot_be_done_is_refused(refused, trained, gapped, data_file, tab
     assert "--mask must have the data's shape" in refused(
         "impute", trained, *gaps, *out, "--mask", tmp_path / "short.npy"
     )
+    for name in ("long.npy", "number.npy"):
+        assert "--mask must have the data's shape, 8 examples" in refused(
+            "impute", trained, *gaps, *out, "--mask", tmp_path / name
+        )
     assert "--mask must hold true and false" in refused(
         "impute", trained, "--data", data_file, *out, "--mask", tmp_path / "odd.npy"
     )
     assert "--method must be one of" in refused("impute", trained, *gaps, *out, "--method", "gibbs")
-    assert "num_rounds must be at most num_samples" in refused(
-        "impute", trained, *gaps, *out, "--num-samples", 3
+    assert (
+        "--num-rounds must be at most --num-samples, 3; received 10. Give more samples, or fewer rounds."
+        in refused("impute", trained, *gaps, *out, "--num-samples", 3)
     )
     table = ["impute", table_run / "run", "--data", table_run / "gaps.csv"]
-    assert "filling must be 'mean'" in refused(*table, *out, "--mode")
+    assert "--mode must be left out" in refused(*table, *out, "--mode")
     assert "--num-examples must be left out" in refused(
         *table, "--out", tmp_path / "x.csv", "--num-examples", 1
     )

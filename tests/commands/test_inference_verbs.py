@@ -1,6 +1,8 @@
 """encode, score, reconstruct, denoise, interpolate: from a file to a file, as the functions say; refused input."""
 
 import csv
+import json
+import shutil
 
 import numpy as np
 import pytest
@@ -213,7 +215,7 @@ def test_paths_between_examples(cli, images_run, tmp_path):
     [
         ("encode", "--out must be given"),
         ("encode --out x.txt", "--out must end in one of .npz, .npy, .csv, .parquet; received 'x.txt'"),
-        ("encode --out wide.npy --data wide.npy", "--out must be another file than the one that is read"),
+        ("encode --out wide.npy --data wide.npy", "--out must be another file"),
         ("encode --out x.npz --data wide.npy", "must have examples of 12 values, as the run's have, (12,)"),
         ("encode --out x.npz --data twos.npy", "must hold values in [0, 1], which the run's bernoulli"),
         ("encode --out x.npz --data none.npy", "none.npy must exist"),
@@ -226,7 +228,7 @@ def test_paths_between_examples(cli, images_run, tmp_path):
         ("encode --out x.npz --part all", "--part must be one of train, valid, test"),
         ("encode --out x.npz --label-column kind", "--label-column needs --data"),
         ("encode --out .", "--out must end in one of"),
-        ("encode --out x.npz --picture .", "path must end in one of .png, .pdf, .svg; received '.'"),
+        ("encode --out x.npz --picture .", "--picture must end in one of .png, .pdf, .svg; received '.'"),
         ("encode --out wide.npy/x.npz", "must be writable"),
         ("score --num-samples 0", "--num-samples must be a whole number of at least 1"),
         ("score --num-examples 100", "--num-examples must be at most the 6 test examples"),
@@ -247,3 +249,67 @@ def test_wrong_input(refused, trained, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     verb, *rest = words.split()
     assert message in refused(verb, "trained", *rest)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "encode trained --data ~/x.npy --out ~/x.npy",
+        "score trained --data other.npz --threshold-from x.npy --out x.npy",
+        "neighbors trained --data other.npz --among ~/x.npy -k 2 --out x.npy",
+        "impute trained --data other.npz --mask x.npy --out x.npy",
+        "impute trained --data other.npz --mask x.npy --std-errors x.npy --out y.npy",
+        "impute trained --data other.npz --mask x.npy --std-errors y-1.csv --draws 2 --out y.csv",
+        "generate trained -n 1 --label all --labels x.npy --out x.npy",
+        "encode own --out own.npz",
+        "encode own --data x.npy --out own.npz",
+        "score own --threshold-from valid --data x.npy --out own.npz",
+        "evaluate own --per-example own.npz",
+        "evaluate own --out own/config.json",
+        "figure training-curves table --out table.png",
+    ],
+)
+def test_no_result_replaces_what_is_read_or_trained_on(refused, trained, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    np.save("x.npy", np.eye(12)), np.savez("other.npz", x=np.eye(12))
+    for name, ending in (("own", "npz"), ("table", "csv")):  # as runs whose data were this file
+        shutil.copytree(trained, name)
+        config = json.loads((trained / "config.json").read_text())
+        config["data"]["path"] = str(tmp_path / f"{name}.{ending}")
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
+        (tmp_path / f"{name}.{ending}").write_text("what the run was trained on")
+    assert "must be another file than those that are read" in refused(*words.split())
+
+
+def test_arguments_are_called_by_their_options(refused, trained, data_file):
+    words = ["encode", trained, "--out", "x.npz"]
+    assert "--part must be left out" in refused(*words, "--data", data_file, "--part", "test")
+    assert "--num-examples must be at most" in refused(*words, "--num-examples", "100")
+    assert "RUN must be an existing folder" in refused("encode", "nowhere", "--out", "x.npz")
+    assert "--picture must lie in a folder" in refused(*words, "--picture", "nowhere/x.png")
+
+
+def test_one_example_has_no_spread(cli, trained, tmp_path):
+    np.save(tmp_path / "one.npy", np.eye(12)[:1])
+    words = [trained, "--data", tmp_path / "one.npy"]
+    reference = ["--num-samples", "1", "--threshold-from", tmp_path / "one.npy"]
+    for verb, *more in (["score", *reference], ["score", "--elbo", *reference], ["reconstruct"]):
+        status, out, _ = cli(verb, *words, *more)
+        assert status == 0
+        assert "nan" not in out
+
+
+def test_signs_of_pandas_and_spreadsheets_are_read(cli, trained, tmp_path):
+    """Truth values, gaps by their words, names with line ends and separators, a mark at the start."""
+    names = ['"a; b"', '"two\nlines"', *(f"x{number}" for number in range(10))]
+    rows = [["True", "FALSE", *"0101010101"], ["#N/A", "<NA>", *"1111100000"]]
+    text = "\ufeff" + "\r\n".join(";".join(row) for row in [names, *rows]) + "\r\n"
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    words = ["--data", tmp_path / "x.csv", "--out", tmp_path / "y.csv", "--num-samples", "20"]
+    assert cli("impute", trained, *words)[0] == 0
+    before, after = text.encode().split(b"#N/A;<NA>")
+    filled = (tmp_path / "y.csv").read_bytes()
+    assert filled.startswith(before)
+    assert filled.endswith(after)
+    assert all(0 < float(word) < 1 for word in filled[len(before) : -len(after)].split(b";"))

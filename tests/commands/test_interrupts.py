@@ -2,11 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
-from discrete_vae.commands.interrupts import stop_on_signals
+from discrete_vae.commands.interrupts import ended_by_interrupts, stop_on_signals
 from discrete_vae.runs.metrics import MetricsLog
 from discrete_vae.training.progress import TrainingProgress
 from tests.commands.conftest import TINY, snapshot
@@ -165,3 +167,31 @@ def test_other_verbs_end_with_nothing_half_written(
     assert list(tmp_path.iterdir()) == []
     assert snapshot(unbroken) == before
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_torch_is_imported_ends_at_once(number, status):
+    """An exception would meet C++ inside the import, which aborts."""
+    code = (
+        "import os, sys, types\n"
+        "from discrete_vae.commands.interrupts import ended_by_interrupts, ended_by_sigterm\n"
+        "with ended_by_interrupts(), ended_by_sigterm():\n"
+        "    sys.modules['torch'] = types.SimpleNamespace(__spec__=types.SimpleNamespace(_initializing=True))\n"
+        "    try:\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "    except BaseException:\n"
+        "        os._exit(1)\n"
+        "os._exit(2)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr in ("Interrupted.\n", "Ended by SIGTERM.\n")
+
+
+def test_ctrl_c_raises_where_torch_is_there():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), ended_by_interrupts():
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before

@@ -107,7 +107,7 @@ def test_a_model_that_needs_more_than_is_free_is_refused_with_the_need(
         ("--num-draws 100000", "must make a picture of at most 50000 pixels per side; received "),
         (f"--checkpoint {'9' * 5000}", "--checkpoint must be best, last or a step; received '999"),
         ("--start ~nouser/states.npy", "--start must name a user with a home directory after ~"),
-        ("--out ~nouser/grid.png", "path must name a user with a home directory after ~"),
+        ("--out ~nouser/grid.png", "--out must name a user with a home directory after ~"),
     ],
 )
 def test_pictures_that_cannot_be_are_refused(refused, trained_on_images, words, message):
@@ -171,16 +171,16 @@ def test_start_states_of_any_width_and_byte_order_are_taken(cli, trained_on_imag
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
 def test_a_standard_error_that_is_none_is_refused(refused, trained, value):
     error = refused("log-partition", trained, "--std-error", value)
-    assert "std_error must be a finite number of at least 1e-06; received " in error
+    assert "--std-error must be a finite number of at least 1e-06; received " in error
 
 
 @pytest.mark.parametrize(
     ("run_dir", "message"),
     [
-        ("~nouser/x", "run_dir must name a user with a home directory after ~; received '~nouser/x'."),
-        ("", "run_dir must be a path; received ''."),
-        ("runs/\udcff", r"run_dir must be text in UTF-8; received 'runs/\udcff'."),
-        ("a\0b", r"run_dir must be a path; received 'a\x00b'."),
+        ("~nouser/x", " must name a user with a home directory after ~; received '~nouser/x'."),
+        ("", " must be a path; received ''."),
+        ("runs/\udcff", r" must be text in UTF-8; received 'runs/\udcff'."),
+        ("a\0b", r" must be a path; received 'a\x00b'."),
     ],
 )
 def test_run_dirs_that_are_none_are_refused(refused, data_file, run_dir, message):

@@ -80,8 +80,8 @@ def test_what_cannot_be_written_is_found_first(trained, tmp_path, capsys):
     ("options", "message"),
     [
         (["--repeats", "0"], "--repeats"),
-        (["--std-error", "0"], "std_error must be a finite number of at least 1e-06"),
-        (["--std-error", "-1"], "std_error must be a finite number of at least 1e-06"),
+        (["--std-error", "0"], "--std-error must be a finite number of at least 1e-06"),
+        (["--std-error", "-1"], "--std-error must be a finite number of at least 1e-06"),
         (["--out", "histogram.txt"], "must end in one of .png"),
         (["--checkpoint", "newest"], "must be best, last or a step"),
     ],

@@ -1,6 +1,7 @@
 """dvae neighbors."""
 
 import numpy as np
+import pytest
 
 
 def test_neighbors(cli, trained, data_file, tmp_path):
@@ -37,3 +38,14 @@ def test_what_cannot_be_done_is_refused(refused, trained, data_file, tmp_path):
     assert "-k must be a whole number" in refused(*words, "-k", 0)
     assert "o.npz" in refused(*words, "--among", tmp_path / "none.npy").replace("none.npy", "o.npz")
     assert "must be another file" in refused("neighbors", trained, "--among", data_file, "--out", data_file)
+
+
+@pytest.mark.parametrize("labels", [np.eye(60, 3), np.array(["a"] * 60)], ids=["of several columns", "words"])
+def test_labels_of_another_kind_are_not_compared(cli, trained, tmp_path, labels):
+    x = np.random.default_rng(0).random((60, 12)) < 0.5
+    np.savez(tmp_path / "own.npz", x=x[:7], y=np.arange(7))
+    np.savez(tmp_path / "pool.npz", x=x, y=labels)
+    words = ["--data", tmp_path / "own.npz", "--among", tmp_path / "pool.npz", "-k", 2]
+    status, out, _ = cli("neighbors", trained, *words, "--out", tmp_path / "n.npz")
+    assert status == 0
+    assert "have the label" not in out

@@ -82,7 +82,11 @@ def test_truncated_files_are_refused(refused, tmp_path, suffix, share):
         ("empty.npy", b"", "must be a readable NumPy file"),
         ("text.npy", b"0,1,1\n", "received another format. Write it with numpy.save."),
         ("zip.npz", b"not a zip", "must be a readable NumPy file"),
-        ("table.txt", b"0,1\n", "must name a .npy, .npz, .csv or .parquet file"),
+        (
+            "table.txt",
+            b"0,1\n",
+            "received '.txt'. A table in text is read by the name table.csv.",
+        ),
         ("table.csv", b"0,1\n", "must start with a line that names the columns"),
     ],
 )
@@ -124,7 +128,7 @@ def test_parts_of_other_widths_are_refused(refused, tmp_path):
         ("digits --model.posterior.groups [[0,1],[1,2]]", "groups"),
         ("digits --training.batch-size 5000", "batch_size must be at most the 1297 training examples"),
         ("digits --data.num-valid 5000", "must leave examples to train on"),
-        ("digits --data-dir /no/such/folder", "data_dir must be an existing folder"),
+        ("digits --data-dir /no/such/folder", "--data-dir must be an existing folder"),
     ],
 )
 def test_wrong_experiments_are_refused(refused, tmp_path, monkeypatch, verb, words, message):
@@ -148,7 +152,7 @@ def test_a_folder_that_holds_anything_is_refused_and_kept(refused, tmp_path, dat
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("mine")
     error = refused("train", "--data", data_file, "--run-dir", tmp_path / "thesis", *TINY)
-    assert "run_dir must be a new or empty folder" in error
+    assert "--run-dir must be a new or empty folder" in error
     assert "which holds thesis.tex. Give another --run-dir." in error
 
 
@@ -159,7 +163,7 @@ def test_a_run_that_exists_is_refused_and_resuming_is_offered(refused, data_file
 
 def test_a_run_dir_below_a_file_is_refused(refused, tmp_path, data_file):
     (tmp_path / "file").write_text("mine")
-    assert "run_dir must be a folder" in refused(
+    assert "--run-dir must be a folder" in refused(
         "train", "--data", data_file, "--run-dir", tmp_path / "file", *TINY
     )
     below = tmp_path / "file" / "run"

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.data.float32 import as_float32
 from discrete_vae.data.from_file import load_file
 from discrete_vae.errors import InvalidInputError
 
@@ -207,7 +208,8 @@ def test_objects_truncated_and_missing_files_are_refused(tmp_path):
         load_file(path=path)
     with pytest.raises(InvalidInputError, match=r"none\.npz must exist; received no such file"):
         load_file(path=tmp_path / "none.npz")
-    with pytest.raises(InvalidInputError, match=r"must name a \.npy, \.npz, \.csv or \.parquet file"):
+    (tmp_path / "table.txt").write_text("a,b\n1,2\n")
+    with pytest.raises(InvalidInputError, match=r"must end in \.npy, \.npz, \.csv or \.parquet"):
         load_file(path=tmp_path / "table.txt")
 
 
@@ -221,3 +223,8 @@ def test_bad_fractions_are_refused(tmp_path, name, value):
 def test_fractions_must_leave_examples(tmp_path):
     with pytest.raises(InvalidInputError, match="cut into 0, 20 and 20"):
         load_file(path=save(tmp_path, bits(40, 4)), valid_fraction=0.5, test_fraction=0.5)
+
+
+def test_what_float32_rounds_is_named_beside_gaps():
+    with pytest.raises(InvalidInputError, match=r"received 16777217 \(feature 1\)"):
+        as_float32("x", np.array([[1.0, np.nan], [1.0, 16777217.0], [np.nan, 3.0]]))

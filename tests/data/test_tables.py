@@ -37,6 +37,15 @@ def test_numbers_gaps_and_names_are_read(tmp_path, separator, end, encoding):
 def test_names_may_hold_separators_and_lines_quotes(tmp_path):
     table = read_csv(write(tmp_path, '"a, b",c\n1,2\n'))
     assert table.columns == ("a, b", "c")
+    table = read_csv(write(tmp_path, '"a, b";"two\nlines"\n1;2\n'))
+    assert table.columns == ("a, b", "two\nlines")
+    with pytest.raises(InvalidInputError, match="in line 4"):
+        read_csv(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n'))
+
+
+def test_truth_and_gaps_in_words_are_read(tmp_path):
+    table = read_csv(write(tmp_path, "a,b\nTrue,FALSE\n#N/A,<NA>\n"))
+    np.testing.assert_array_equal(table.values, [[1, 0], [np.nan, np.nan]])
 
 
 @pytest.mark.parametrize(
@@ -44,13 +53,15 @@ def test_names_may_hold_separators_and_lines_quotes(tmp_path):
     [
         ("1,2\n3,4\n", "must start with a line that names the columns; received '1', '2'"),
         ("", "must start with a line that names the columns"),
+        ("1,1\n3,4\n", "must start with a line that names the columns"),
+        ("made today\na,b\n1,2\n", "line 2, must have as many cells as line 1, 1 .'made today'.; received 2"),
         (",a\n0,1\n", "must have a name for every column; received none for column 1.*index=False"),
         ("a,b,a\n1,2,3\n", "must have different names of columns; received 'a' more than once"),
-        ("a,b\n1,2\n3\n", "line 3, must have 2 cells, as the header has; received 1"),
-        ("a,b\n1,2\n3,4,5\n", "line 3, must have 2 cells"),
+        ("a,b\n1,2\n3\n", "line 3, must have as many cells as line 1, 2 .*; received 1"),
+        ("a,b\n1,2\n3,4,5\n", "line 3, must have as many cells as line 1, 2 "),
         (
             "a,kind\n1,red\n",
-            "column 'kind', must hold numbers; received 'red' in line 2. Train with --data.ignored-columns",
+            "column 'kind', must hold numbers; received 'red' in line 2.*--data.ignored-columns",
         ),
         (
             "a;b\n1;2,5\n",
@@ -288,7 +299,6 @@ def pandas():
 
 def test_what_pandas_writes_as_csv_is_read(tmp_path, pandas):
     frame = pandas.DataFrame({"a": [1.5, None, 3.0], "b": [True, False, True], "kind": ["x", "y", "x"]})
-    frame["b"] = frame["b"].astype(int)
     frame.to_csv(tmp_path / "x.csv", index=False)
     table = read_csv(tmp_path / "x.csv", NoFeatures("kind"))
     np.testing.assert_array_equal(table.values, frame[["a", "b"]].to_numpy(float))
@@ -299,9 +309,12 @@ def test_what_pandas_writes_as_csv_is_read(tmp_path, pandas):
 def test_what_pandas_writes_as_parquet_is_read(tmp_path, pandas, library, monkeypatch):
     pytest.importorskip("pyarrow", reason="pyarrow is in the extra 'tables'")
     frame = pandas.DataFrame({"a": [1.5, None, 3.0], "b": [True, None, False], "kind": ["x", None, "z"]})
+    frame.index = [7, 3, 5]  # as of rows that were chosen; it has no name, and is no feature
     frame.to_parquet(tmp_path / "x.parquet")
     if library == "pandas":  # as where pyarrow.parquet cannot be had
         monkeypatch.setattr(parquet_table, "_READERS", parquet_table._READERS[1:])
     table = read_parquet(tmp_path / "x.parquet", NoFeatures("kind"))
     np.testing.assert_array_equal(table.values, [[1.5, 1], [np.nan, np.nan], [3, 0]])
     assert table.labels.tolist() == ["x", "", "z"]
+    pandas.DataFrame(np.eye(2), columns=["0", "1"]).to_parquet(tmp_path / "numbers.parquet")
+    assert read_parquet(tmp_path / "numbers.parquet").columns == ("0", "1")

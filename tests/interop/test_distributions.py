@@ -186,11 +186,20 @@ def test_arguments_are_validated_as_torch_does():
         (([0.0], SpikeSlab()), "logits must be a torch.Tensor"),
         ((LOGITS, SpikeSlab(), LOGITS), "parameters must be left out"),
         ((LOGITS, SpikeGaussian(), LOGITS), "parameters must be loc and scale"),
+        (
+            (torch.zeros(3), SpikeGaussian(), torch.zeros(2), torch.ones(2)),
+            r"loc and scale must broadcast with logits, \(3,\); received \(2,\) and \(2,\)",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
         SmoothedBernoulli(*arguments)
+
+
+def test_the_inverse_cdf_takes_tensors():
+    with pytest.raises(InvalidInputError, match="value must be a torch.Tensor; received a float"):
+        SmoothedBernoulli(LOGITS, SpikeSlab()).icdf(0.5)
 
 
 def test_the_smoothings_parameter_learns_through_the_density():

@@ -1,5 +1,8 @@
 """Files that a user names for arrays: by ending, whole or not at all, never over what is read."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -49,9 +52,22 @@ def test_other_endings_are_refused(tmp_path, name):
 def test_what_is_read_is_not_replaced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("x\n1\n")
-    with pytest.raises(InvalidInputError, match="--out must be another file than the one that is read"):
-        OutputFile(tmp_path / "a.csv", inputs=["b.csv", "a.csv"])
-    OutputFile(tmp_path / "b.csv", inputs=["a.csv", "b.csv"])  # there is none yet
+    (tmp_path / "link.csv").symlink_to("a.csv")
+    for name in ("a.csv", "c/../a.csv", "link.csv", "b.csv"):  # there is no b.csv yet
+        with pytest.raises(InvalidInputError, match="--out must be another file than those that are read"):
+            OutputFile(tmp_path / name, others=[Path("b.csv"), Path("a.csv")])
+    OutputFile(tmp_path / "c.csv", others=[Path("b.csv"), Path("a.csv")])
+
+
+def test_a_protected_file_is_not_replaced(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_text("x\n1\n")
+    asked = os.access
+    monkeypatch.setattr(
+        os, "access", lambda place, mode: place != path and asked(place, mode)
+    )  # root may all
+    with pytest.raises(InvalidInputError, match="must be writable; received a file that is protected"):
+        OutputFile(path)
 
 
 def test_a_failure_leaves_the_old_file(tmp_path):

@@ -43,7 +43,7 @@ def run_denoise(
     if noise is None and rows.data is None:
         repair = "For example: --noise 0.1, which flips bits of the run's own test part."
         raise InvalidInputError("--data", "or --noise must be given", "neither", repair)
-    output, drawing = rows.output(out), PictureFile.of(picture)
+    output, drawing = rows.output(asked, out), PictureFile.of(picture)
     loaded = asked.load()
     model = loaded.model
     if noise is not None:

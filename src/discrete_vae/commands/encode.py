@@ -42,7 +42,7 @@ def run_encode(
     from discrete_vae.figures.codes import draw_codes
     from discrete_vae.inference.encode import encode_rows
 
-    output, drawing = rows.output(out), PictureFile.of(picture)
+    output, drawing = rows.output(asked, out), PictureFile.of(picture)
     loaded = asked.load()
     if what == "continuous" and loaded.model.hierarchy.num_layers == 0:
         raise InvalidInputError(

@@ -59,7 +59,7 @@ def _evaluate(
     results = asked.results(out, kept_evaluations)
     compute_on_rank_zero(results.check)
     if per_example is not None:
-        compute_on_rank_zero(lambda: check_columns_path("--per-example", per_example))
+        compute_on_rank_zero(lambda: check_columns_path("--per-example", per_example, others=asked.sources))
     loaded = asked.load()
     given = {name: value for name, value in settings.items() if value is not None}
     config = EvaluationConfig(**loaded.config.evaluation.model_dump() | given)

@@ -14,7 +14,7 @@ from discrete_vae.commands.verbs import not_one_of, verb
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.registry import FIGURES, FigureEntry
 from discrete_vae.paths import user_path
-from discrete_vae.runs.writable import check_writable
+from discrete_vae.runs.writable import check_replaces_none, check_writable
 
 _FOLDER = "figures"
 _MORE = "NAME is one of those that it lists without one; RUN is the folder of a run, for figures that are drawn of one."
@@ -62,7 +62,7 @@ def run_figure(
     from discrete_vae.figures.saving import check_picture_path
 
     if out is not None:
-        picture = check_picture_path(out)
+        picture = check_picture_path(out, argument="--out")
     else:
         file = f"{name}-{size or 'short'}.png" if entry.has_sizes else f"{name}.png"
         (one,) = asked if len(asked) == 1 else (None,)
@@ -71,6 +71,8 @@ def run_figure(
     table = picture.with_suffix(".csv")
     for path in (picture, table):
         check_writable(path, repair="Give another place: --out FILE.png.")
+    for each in asked:
+        check_replaces_none(table, each.sources, argument=f"--out {picture}, whose table is {table},")
     sources = tuple(FigureRun(each.directory, each.load, data_dir=data_dir) for each in asked)
     drawing = entry.make(FigureRequest(sources, size or "short", seed or 0, table))  # pyright: ignore[reportArgumentType]
     picture.parent.mkdir(exist_ok=True)

@@ -83,7 +83,7 @@ def run_generate(
         )
     if labels is not None and label is None:
         raise InvalidInputError("--labels", "needs --label", repr(labels)[:80], "Add --label all.")
-    output, drawing = rows.output(out), PictureFile.of(picture)
+    output, drawing = rows.output(asked, out, labels=labels, bias=bias), PictureFile.of(picture)
     loaded = asked.load()
     prior = loaded.model.prior
     clamped = {unit: int(value) for unit, value in _pairs("--clamp", clamp, "[01]").items()}

@@ -78,8 +78,11 @@ def run_impute(
     from discrete_vae.inference.imputation_settings import ImputationSettings, filling_for
     from discrete_vae.inference.impute import impute
 
-    outputs = [rows.output(name) for name in _names(out, draws)]
-    errors, drawing = rows.output(std_errors, argument="--std-errors"), PictureFile.of(picture)
+    outputs = [rows.output(asked, name, mask=mask, std_errors=std_errors) for name in _names(out, draws)]
+    errors, drawing = (
+        rows.output(asked, std_errors, argument="--std-errors", mask=mask),
+        PictureFile.of(picture),
+    )
     is_csv = rows.data is not None and rows.data.lower().endswith(".csv") and out.lower().endswith(".csv")
     if is_csv and rows.num_examples is not None:
         rule, repair = "must be left out where a .csv file is filled", "Write a .npz file for a few examples."
@@ -89,12 +92,16 @@ def run_impute(
     found = rows.read(asked, loaded, missing=True)
     x, model = found.x, loaded.model
     if mask is not None:
-        x = x.masked_fill(_read_mask(mask, found), np.nan)
+        x = x.masked_fill(_read_mask(mask, found, is_choice=rows.num_examples is not None), np.nan)
     gaps = x.isnan().numpy()
     if not gaps.any():
         received, repair = "none", "Give a file with NaN or empty cells, or say where: --mask FILE."
         raise InvalidInputError("--data", "must hold gaps to be filled", received, repair)
-    filling_for(model.likelihood, chosen)
+    try:
+        filling_for(model.likelihood, chosen)
+    except InvalidInputError as error:  # of a filling, which is what --mode says
+        rule = "must be left out for values that are neither bits nor codes"
+        raise InvalidInputError("--mode", rule, "it", error.repair) from None
     say_device(asked.device)
     with examples_progress(len(found), "imputing") as progress:
         imputed = impute(
@@ -152,7 +159,7 @@ def _arrays(imputed: Imputed, gaps: np.ndarray) -> dict[str, np.ndarray]:
     return arrays if imputed.draws is None else arrays | {"draws": imputed.draws}
 
 
-def _read_mask(word: str, found: Rows) -> Any:
+def _read_mask(word: str, found: Rows, *, is_choice: bool) -> Any:
     """Where the mask's gaps are, (row, feature) bool, of the rows that were chosen."""
     import torch
 
@@ -161,9 +168,11 @@ def _read_mask(word: str, found: Rows) -> Any:
 
     mask = read_npy(user_path("--mask", word))
     size, repair = found.x.shape[1], "Save a boolean array of the data's shape, true in gaps."
-    fits = mask.ndim >= 2 and mask[0].size == size if len(mask) else False
-    if not fits or len(mask) <= found.index.max():
-        rule = f"must have the data's shape, at least {found.index.max() + 1} examples of {size} values"
+    least = int(found.index.max()) + 1
+    fits = mask.ndim >= 2 and mask.size == len(mask) * size
+    if not fits or (len(mask) < least if is_choice else len(mask) != least):
+        examples = f"at least {least}" if is_choice else str(least)
+        rule = f"must have the data's shape, {examples} examples of {size} values"
         raise InvalidInputError("--mask", rule, f"shape {mask.shape}", repair)
     if not ((mask == 0) | (mask == 1)).all():
         raise InvalidInputError("--mask", "must hold true and false, or 1 and 0", "other values", repair)

@@ -66,7 +66,7 @@ def run_interpolate(
         received = f"{start}, {to} and {num_pairs}".replace("None", "nothing")
         rule = "and --to must be given together, and without --num-pairs"
         raise InvalidInputError("--from", rule, received, "Give both, or neither.")
-    output, drawing = rows.output(out), PictureFile.of(picture)
+    output, drawing = rows.output(asked, out), PictureFile.of(picture)
     loaded = asked.load()
     if drawing is not None and len(loaded.model.event_shape) != 3:
         rule, repair = "needs a run of images", "Write a table: --out FILE.csv."

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
+from discrete_vae.contention import torch_is_loading
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _ASKED = b"\nStopping after the step in progress; once more ends at once.\n"
 
@@ -68,6 +70,7 @@ def ended_by_sigterm() -> Iterator[None]:
 
     def receive(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
+        _end_if_torch_loads(number, b"Ended by SIGTERM.\n")
         raise Terminated
 
     is_ours = threading.current_thread() is threading.main_thread()
@@ -79,6 +82,35 @@ def ended_by_sigterm() -> Iterator[None]:
     finally:
         if is_ours:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def ended_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C inside the block end a process that is still importing torch, and else raise as ever.
+
+    For a process that is a command. An exception that comes up inside that import can meet C++ that cannot pass it on,
+    which aborts the process. Nothing has been written by then.
+    """
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        _end_if_torch_loads(number, b"Interrupted.\n")
+        raise KeyboardInterrupt
+
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, receive)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_if_torch_loads(number: int, words: bytes) -> None:
+    if torch_is_loading():
+        with suppress(OSError):
+            os.write(2, words)
+        os._exit(128 + number)
 
 
 @contextmanager

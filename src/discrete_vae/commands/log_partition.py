@@ -51,7 +51,7 @@ def run_log_partition(
     # what cannot be written is found before the work
     to_json = out is not None and Path(out).suffix.lower() == ".json"
     if out is not None and not to_json:
-        check_picture_path(out)
+        check_picture_path(out, argument="--out")
     if std_error is not None:
         check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
     run = asked.directory

@@ -62,8 +62,7 @@ def run_neighbors(
         num_examples=None,
         argument="--among",
     )
-    output, drawing = rows.output(out), PictureFile.of(picture)
-    searched.output(out)  # which is not to replace the other file either
+    output, drawing = rows.output(asked, out, among=among), PictureFile.of(picture)
     loaded = asked.load()
     queries, pool = rows.read(asked, loaded), searched.read(asked, loaded)
     most = len(pool) - others
@@ -85,8 +84,7 @@ def run_neighbors(
         f"searched: {pool.name.rstrip(',')}, {len(pool)} examples; units that differ from the nearest: "
         f"median {np.median(nearest.distances[:, 0]):g}, from the last of {k}: {np.median(nearest.distances[:, -1]):g}"
     )
-    if queries.labels is not None and pool.labels is not None and queries.labels.ndim == 1:
-        same = pool.labels[nearest.indices] == queries.labels[:, None]
+    if (same := _same_labels(queries.labels, pool.labels, nearest.indices)) is not None:
         print(f"{100 * same.mean():.1f} % of the neighbors have the label of their example")
     assert output is not None
     table = {f"neighbor_{place + 1}": column for place, column in enumerate(nearest.indices.T)}
@@ -102,3 +100,14 @@ def run_neighbors(
         image_shape = (shape[0] * shape[1], shape[2]) if len(shape) == 3 else None
         drawing.save(draw_neighbors(queries.x, pool.x, nearest, image_shape), loaded)
     return 0
+
+
+def _same_labels(
+    own: np.ndarray | None, of_pool: np.ndarray | None, neighbors: np.ndarray
+) -> np.ndarray | None:
+    """Which neighbors have their example's label, (row, neighbor); None where labels cannot be compared."""
+    if own is None or of_pool is None or own.ndim != 1 or of_pool.ndim != 1:
+        return None
+    if (own.dtype.kind == "U") != (of_pool.dtype.kind == "U"):  # words, and numbers
+        return None
+    return of_pool[neighbors] == own[:, None]

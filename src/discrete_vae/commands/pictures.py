@@ -34,7 +34,7 @@ class PictureFile:
 
         if word is None:
             return None
-        path = check_picture_path(word)
+        path = check_picture_path(word, argument="--picture")
         check_writable(path)
         return cls(path)
 

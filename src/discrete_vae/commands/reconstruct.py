@@ -55,7 +55,7 @@ def run_reconstruct(
     from discrete_vae.inference.reconstruct import check_reconstruction, reconstruct_rows
 
     check_reconstruction(statistic, num_draws, code, argument="--num-draws")
-    output, drawing = rows.output(out), PictureFile.of(picture)
+    output, drawing = rows.output(asked, out), PictureFile.of(picture)
     loaded = asked.load()
     found = rows.read(asked, loaded)
     say_device(asked.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from discrete_vae.commands.options import data_dir_option, one_of, option, together, whole_number
 from discrete_vae.commands.trained import AskedRun, takes_run
+from discrete_vae.paths import user_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,13 +60,16 @@ class AskedRows:
     at_most: bool = False
     argument: str = "--data"
 
-    def output(self, out: str | None, *, argument: str = "--out", **more: Any) -> OutputFile | None:
+    def output(
+        self, asked: AskedRun, out: str | None, *, argument: str = "--out", **besides: str | None
+    ) -> OutputFile | None:
         """Where a result goes, checked before the work; None where it goes nowhere.
 
         Args:
+            asked: The run.
             out: The file.
             argument: What messages call it.
-            more: Further keywords of `OutputFile`.
+            besides: Other files that the verb reads or writes, by option; none of them may be replaced.
 
         Raises:
             InvalidInputError: If it cannot be written.
@@ -75,8 +79,11 @@ class AskedRows:
 
         if out is None:
             return None
-        inputs: Sequence[str] = () if self.data is None else (self.data,)
-        return compute_on_rank_zero(lambda: OutputFile(out, argument=argument, inputs=inputs, **more))
+        named = {self.argument: self.data} | {
+            f"--{name.replace('_', '-')}": word for name, word in besides.items()
+        }
+        others = asked.sources + [user_path(name, word) for name, word in named.items() if word is not None]
+        return compute_on_rank_zero(lambda: OutputFile(out, argument=argument, others=others))
 
     def read(self, asked: AskedRun, loaded: LoadedRun, *, missing: bool | None = None) -> Rows:
         """Read them.

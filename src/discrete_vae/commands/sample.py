@@ -68,7 +68,7 @@ def run_sample(
     from discrete_vae.figures.training_curves import make_training_curves
 
     run, shown = asked.directory, Shown(seed=seed or 0, **numbers)
-    place = None if out is None else check_picture_path(out)
+    place = None if out is None else check_picture_path(out, argument="--out")
     if place is None and asked.pretrained is not None:
         place = asked.place(run.figures_path / _PICTURES[0])
     source = figures.FigureRun(run, asked.load, data_dir=data_dir)

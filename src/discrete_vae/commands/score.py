@@ -12,6 +12,7 @@ from discrete_vae.commands.progress import examples_progress
 from discrete_vae.commands.rows import AskedRows, headline, identity, say_written, takes_rows
 from discrete_vae.commands.trained import EXPLAINED, AskedRun
 from discrete_vae.commands.verbs import verb
+from discrete_vae.records import with_error
 
 if TYPE_CHECKING:
     from discrete_vae.data.rows import Rows
@@ -61,7 +62,7 @@ def run_score(
     from discrete_vae.inference.log_partition import log_partition_of_run
     from discrete_vae.inference.score import p_values, reference_numbers
 
-    output, drawing = rows.output(out), PictureFile.of(picture)
+    output, drawing = rows.output(asked, out, threshold_from=threshold_from), PictureFile.of(picture)
     loaded = asked.load()
     found = rows.read(asked, loaded)
     familiar = None if threshold_from is None else _reference(rows, threshold_from).read(asked, loaded)
@@ -114,11 +115,13 @@ def _scores(
 
 def _summary(scores: Scores) -> str:
     name = "ELBO" if scores.is_bound else "log-likelihood"
-    lines = [f"{name}: {scores.mean:.3f} +- {scores.mean_std_error:.3f} nats per example"]
+    lines = [f"{name}: {with_error(scores.mean, scores.mean_std_error, 3)} nats per example"]
     low, middle, high = np.quantile(scores.value, [0.01, 0.5, 0.99])
     lines.append(f"  1 %, 50 %, 99 % of the examples are below {low:.1f}, {middle:.1f}, {high:.1f} nats")
     own = np.median(scores.std_error)
     error = f"  an example's own error is {own:.2f} nats (median), of {scores.num_samples} draws"
+    if scores.num_samples == 1:
+        error = "  an example's own error is not known of one draw"
     if scores.ess is not None:
         error += f"; effective number {np.median(scores.ess):.1f}"
     return "\n".join([*lines, error])
@@ -130,8 +133,8 @@ def _compared(p_value: np.ndarray, scores: Scores, reference: Scores, familiar: 
     area = roc_area(reference.value, scores.value)
     shares = ", ".join(f"{100 * np.mean(p_value <= level):.1f} % at most {level}" for level in (0.01, 0.05))
     return (
-        f"Reference: {familiar.name.rstrip(',')}: {len(familiar)} examples, mean {reference.mean:.3f} +- "
-        f"{reference.mean_std_error:.3f} nats\n"
+        f"Reference: {familiar.name.rstrip(',')}: {len(familiar)} examples, mean "
+        f"{with_error(reference.mean, reference.mean_std_error, 3)} nats\n"
         f"  p-values: {shares}, of examples like the reference as many per cent\n"
-        f"  area under the ROC curve: {area.value:.4f} +- {area.std_error:.4f} (1 tells all apart, 0.5 none)"
+        f"  area under the ROC curve: {with_error(area.value, area.std_error, 4)} (1 tells all apart, 0.5 none)"
     )

@@ -14,6 +14,8 @@ import click
 
 from discrete_vae.commands.options import accept_changed_config_option, device_option, option, seed, together
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.paths import user_path
+from discrete_vae.runs.writable import check_replaces_none
 
 if TYPE_CHECKING:
     import torch
@@ -106,6 +108,20 @@ class AskedRun:
         """What names it on the command line."""
         return str(self.directory.path) if self.pretrained is None else f"--pretrained {self.pretrained}"
 
+    @property
+    def sources(self) -> list[Path]:
+        """The files that the run rests on, which no result may replace: its record, and the user's file of data.
+
+        Raises:
+            InvalidInputError: If the run's config cannot be read.
+        """
+        from discrete_vae.config import FileDataConfig
+
+        data, run = self.directory.read_experiment().data, self.directory
+        record = [run.config_path, run.environment_path, run.metrics_path, run.best_path]
+        record += [run.refit_path, run.release_path]
+        return [*record, data.path] if isinstance(data, FileDataConfig) else record
+
     def place(self, path: Path) -> Path:
         """Where a result goes if the user names no place.
 
@@ -129,6 +145,7 @@ class AskedRun:
         from discrete_vae.runs.results import ResultFile  # here, since it imports torch
 
         if out is not None:
+            check_replaces_none(user_path("--out", out), self.sources, argument="--out")
             return ResultFile(out, argument="--out")
         if self.pretrained is not None:
             rule, repair = "must be given with --pretrained", f"Add --out {self.pretrained}.json."

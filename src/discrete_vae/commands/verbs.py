@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
@@ -104,6 +105,20 @@ class Verb(_Parsed):
             ctx.params["overrides"] = overrides
         return ctx.args
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb.
+
+        Raises:
+            InvalidInputError: As the verb does; arguments that functions of the library name are called by the options
+                that gave them.
+        """
+        try:
+            return super().invoke(ctx)
+        except InvalidInputError as error:
+            if error.is_said:
+                raise
+            raise _in_words_of_options(error, self) from None
+
 
 class Verbs(_Parsed, click.Group):
     """All verbs; the file of one is loaded when it runs, so that help comes at once."""
@@ -151,6 +166,20 @@ def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInp
     close = get_close_matches(received, names, n=1)
     repair = f"Did you mean {close[0]}?" if close else f"Give one such as {names[0]}."
     return InvalidInputError(argument, f"must be one of {', '.join(names)}", repr(received), repair)
+
+
+def _in_words_of_options(error: InvalidInputError, command: click.Command) -> InvalidInputError:
+    """The error with the command's options in place of the arguments of functions that they give."""
+    names = {
+        each.name: each.opts[0] for each in command.params if isinstance(each, click.Option) and each.name
+    }
+    if any(each.name in ("run", "runs") for each in command.params):
+        names["run_dir"] = "RUN"
+    argument = names.get(error.argument, error.argument)
+    # in a sentence, what has an underscore is a name
+    words = re.compile("|".join(rf"\b{name}\b" for name in names if "_" in name) or "$^")
+    rule, repair = (words.sub(lambda found: names[found[0]], text) for text in (error.rule, error.repair))
+    return InvalidInputError(argument, rule, error.received, repair)
 
 
 def _takes_value(parameter: click.Parameter) -> bool:

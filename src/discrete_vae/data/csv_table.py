@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import csv
+import re
 from array import array
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from discrete_vae.data.read_arrays import check_is_file
-from discrete_vae.data.table import NO_FEATURE_REPAIR, NoFeatures, Table, check_columns, read_labels
+from discrete_vae.data.table import (
+    NO_FEATURE_REPAIR,
+    NoFeatures,
+    Table,
+    check_columns,
+    read_labels,
+    shown_names,
+)
 from discrete_vae.errors import InvalidInputError
 
-MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none"})
+MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Cells that mean a missing value, in any case."""
+
+_TRUTH = {"true": 1.0, "false": 0.0}
 
 _SEPARATORS = ",;\t"
 
@@ -23,8 +34,8 @@ def read_csv(path: Path, without: NoFeatures | None = None) -> Table:
     r"""Read a table of numbers.
 
     The first line names the columns. Cells are separated by commas, semicolons or tabs, whichever is most frequent in
-    that line; decimals have a point. Empty cells and the words na, n/a, nan, null and none, in any case, are missing
-    values. Blank lines are skipped.
+    that line; decimals have a point. Empty cells and the words na, n/a, #n/a, <na>, nan, null and none, in any case,
+    are missing values, true and false, in any case, are 1 and 0. Blank lines are skipped.
 
     Args:
         path: The file, in UTF-8.
@@ -59,32 +70,47 @@ def read_csv(path: Path, without: NoFeatures | None = None) -> Table:
         raise InvalidInputError(str(path), "must be a readable CSV file", received, repair) from None
 
 
-def separator_of(header: str) -> str:
-    """What separates cells: whichever of comma, semicolon and tab is most frequent in the first line."""
-    return max(_SEPARATORS, key=header.count)
+def read_header(lines: Iterator[str]) -> tuple[str, list[str], int]:
+    r"""What separates cells, the names of the columns, and how many lines these take; later lines are left.
+
+    Args:
+        lines: Of the file, in their order.
+
+    Examples:
+        >>> read_header(iter(['"width, mm";"a\n', 'b"\n', "1;2"]))
+        (';', ['width, mm', 'a\nb'], 2)
+    """
+    first = next(lines, "")
+    unquoted = re.sub(r'"[^"]*("|$)', "", first)
+    separator = max(_SEPARATORS, key=unquoted.count)
+    reader = csv.reader(chain([first], lines), delimiter=separator)
+    return separator, [name.strip() for name in next(reader, [])], reader.line_num
 
 
 def _separated(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
     """Number and cells of each line that is not blank."""
-    first = next(file, "")
-    separator = separator_of(first)
-    yield 1, next(csv.reader([first], delimiter=separator), [])
+    separator, header, num_lines = read_header(file)
+    yield 1, header
     reader = csv.reader(file, delimiter=separator, strict=True)
     for cells in reader:
         if cells:
-            yield reader.line_num + 1, cells
+            yield reader.line_num + num_lines, cells
 
 
 def _read(path: Path, lines: Iterator[tuple[int, list[str]]], without: NoFeatures) -> Table:
     _, header = next(lines)
-    named = check_columns(path, tuple(name.strip() for name in header))
+    if all(map(_is_number, header)):
+        rule, repair = "must start with a line that names the columns", "Add such a line; examples follow it."
+        raise InvalidInputError(str(path), rule, shown_names(header), repair)
+    named = check_columns(path, tuple(header))
     label, places = without.places(path, named)
     columns = tuple(named[place] for place in places)
     values, labels, count = array("d"), [], 0
     for number, cells in lines:
         if len(cells) != len(named):
-            rule = f"must have {len(named)} cells, as the header has"
-            repair = "Complete the line, or quote cells that hold the separator."
+            rule = f"must have as many cells as line 1, {len(named)} ({shown_names(named, 2)})"
+            repair = "Complete the line, quote cells that hold the separator, or remove what stands above the names of "
+            repair += "the columns."
             raise InvalidInputError(f"{path}, line {number},", rule, str(len(cells)), repair)
         if label is not None:
             labels.append(cells[label])
@@ -109,6 +135,8 @@ def _number(path: Path, line: int, column: str, cell: str) -> float:
     word = cell.strip()
     if word.lower() in MISSING_WORDS:
         return float("nan")
+    if word.lower() in _TRUTH:
+        return _TRUTH[word.lower()]
     try:
         if "_" not in word:
             return float(word)
@@ -119,3 +147,11 @@ def _number(path: Path, line: int, column: str, cell: str) -> float:
         repair = "Write decimals with a point."
     rule = "must hold numbers"
     raise InvalidInputError(f"{path}, column {column!r},", rule, f"{word[:40]!r} in line {line}", repair)
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True

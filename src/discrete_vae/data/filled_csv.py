@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import csv
+import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from discrete_vae.data.csv_table import separator_of
+from discrete_vae.data.csv_table import read_header
 from discrete_vae.errors import InvalidInputError
 
+_MARK = "\ufeff"  # the byte order mark that some programs put first
 _CELL = r'("(?:[^"]|"")*"|[^{0}\r\n]*)({0}|\r\n|\r|\n|\Z)'
 
 
@@ -40,15 +41,14 @@ def filled_csv(path: Path, columns: Sequence[str], replaced: np.ndarray, words: 
         'width;"my height"\n1.50;0.5\n\n7;2\n'
     """
     with path.open(encoding="utf-8", newline="") as file:
-        text = file.read()
-    header = text.splitlines()[0].removeprefix("\ufeff") if text else ""
-    separator = separator_of(header)
-    names = [name.strip() for name in next(csv.reader([header], delimiter=separator), [])]
+        whole = file.read()
+    text = whole.removeprefix(_MARK)
+    separator, names, _ = read_header(io.StringIO(text, newline=""))
     rule, repair = "must be as it was when it was read", "Run it again."
     if missing := [column for column in columns if column not in names]:
         raise InvalidInputError(str(path), rule, f"no column {missing[0][:40]!r}", repair)
     places = [columns.index(name) if name in columns else None for name in names]
-    pieces: list[str] = []
+    pieces = [_MARK] if text != whole else []
     row = -2  # the header, row -1, comes first
     for cells in _records(text, separator):
         if len(cells) == 1 and not cells[0][0]:  # a blank line

@@ -68,7 +68,7 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
     worst = int(error.argmax())
     if whole and error[worst] > 0:
         column = rows[:, worst]
-        value = column[np.argmax(np.abs(column.astype(np.float64) - result[:, worst]))]
+        value = column[np.nanargmax(np.abs(column.astype(np.float64) - result[:, worst]))]
         rule = f"must hold whole numbers of at most {_LARGEST_WHOLE:,}, beyond which float32 rounds"
         repair = "Give smaller units, or subtract an offset."
         raise InvalidInputError(name, rule, f"{value:.0f} ({_feature(worst, columns)})", repair)

@@ -10,7 +10,7 @@ import numpy as np
 
 from discrete_vae.data.csv_table import read_csv
 from discrete_vae.data.parquet_table import read_parquet
-from discrete_vae.data.read_arrays import read_npy, read_npz, shown_key, shown_keys
+from discrete_vae.data.read_arrays import check_is_file, read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.data.table import NoFeatures, Table
 from discrete_vae.errors import InvalidInputError
 
@@ -77,9 +77,12 @@ def read_own_arrays(file: Path, without: NoFeatures | None = None) -> OwnArrays:
             such column.
     """
     if file.suffix.lower() not in _ENDINGS:
+        check_is_file(file)
         repair = "Save the array with numpy.save, or the table as CSV."
-        rule = f"must name a {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]} file"
-        raise InvalidInputError("path", rule, str(file), repair)
+        if file.suffix.lower() in _TEXTS:
+            repair = f"A table in text is read by the name {file.with_suffix('.csv').name}."
+        rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
+        raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
     if file.suffix.lower() in _TABLES:
         table = _TABLES[file.suffix.lower()](file, without)
         labels = {} if table.labels is None else {WHOLE: table.labels}
@@ -134,3 +137,4 @@ def _check_labels(name: str, labels: np.ndarray, examples: np.ndarray) -> None:
 _ARRAYS: Mapping[str, Callable[[Path], OwnArrays]] = {".npy": _read_npy, ".npz": _read_npz}
 _TABLES: Mapping[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_parquet}
 _ENDINGS = (*_ARRAYS, *_TABLES)
+_TEXTS = (".tsv", ".tab", ".txt", ".dat")

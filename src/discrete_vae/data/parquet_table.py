@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,13 @@ from discrete_vae.errors import InvalidInputError
 
 Columns = Iterable[tuple[str, np.ndarray]]
 
+_INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
+
 
 def read_parquet(path: Path, without: NoFeatures | None = None) -> Table:
     """Read a table of numbers; nulls and NaN are missing values.
+
+    An index without a name that pandas wrote is not read.
 
     Args:
         path: The file.
@@ -66,7 +71,8 @@ def _no_library(path: Path, received: str) -> InvalidInputError:
 def _with_pyarrow(library: Any, path: Path) -> Columns:
     table = library.read_table(path)
     for name, column in zip(table.column_names, table.columns, strict=True):
-        yield str(name), column.to_numpy()
+        if not _INDEX.fullmatch(str(name)):
+            yield str(name), column.to_numpy()
 
 
 def _with_pandas(library: Any, path: Path) -> Columns:

@@ -80,7 +80,7 @@ def _check_part(
     if domain.high == 1 and (repair := _scaling(values)):
         repairs.append(repair)
     elif domain.high != 1:
-        repairs.append(domain.repair(values.high if values.high > domain.high else values.low))
+        repairs.append(domain.repair_of(values))
     rule = f"{domain.rule} to be read by --model.likelihood {_kind(likelihood)}"
     raise InvalidInputError(_name(dataset, part), rule, values, " ".join(repairs))
 

@@ -17,7 +17,7 @@ from discrete_vae.data.fixed_draws import fixed_bits
 from discrete_vae.data.float32 import as_float32
 from discrete_vae.data.own_arrays import WHOLE, OwnArrays, read_own_arrays
 from discrete_vae.data.summaries import summarize
-from discrete_vae.data.table import NoFeatures
+from discrete_vae.data.table import NoFeatures, shown_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.memory import allocating, check_memory
 from discrete_vae.paths import user_path
@@ -188,13 +188,14 @@ def _places(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]
         received = f"none of the name {lacks[0][:40]!r}"
         if len(lacks) > 1:
             received += f", and {len(lacks) - 1} more are missing"
-        raise InvalidInputError(name, rule, received, "Add it; empty cells are missing values.")
+        repair = f"Add or rename columns; those of the file are {shown_names(found)}."
+        raise InvalidInputError(name, rule, received, repair)
     more = [column for column in found if column not in wanted]
     if more:
-        repair = "Leave it out; if it holds labels, name it: --label-column."
-        raise InvalidInputError(
-            name, "must have no columns but those that the run was trained on", repr(more[0])[:42], repair
-        )
+        rule, repair = "must have no columns but those that the run was trained on", "Leave them out"
+        if len(more) == 1:
+            repair = "Leave it out; if it holds labels, name it: --label-column"
+        raise InvalidInputError(name, rule, shown_names(more), f"{repair}.")
     return [found.index(column) for column in wanted]
 
 
@@ -202,12 +203,11 @@ def _check_values(model: ModelConfig, x: Tensor, name: str, *, missing: bool) ->
     """Check that a model reads these values; returns whether they are probabilities of what it reads."""
     values, domain = summarize(x), model.likelihood.domain()
     if not domain.holds(values):
-        outside = values.high if values.high > domain.high else values.low
         rule = f"{domain.rule}, which the run's {model.likelihood.kind} likelihood reads"
-        raise InvalidInputError(name, rule, values, domain.repair(outside))
+        raise InvalidInputError(name, rule, values, domain.repair_of(values))
     if values.num_missing and not missing:
         received = f"{values.num_missing} of {values.num_values}"
-        repair = "Fill them, or train with gaps: --model.missing true."
+        repair = "Fill them, as dvae impute does, or train with gaps: --model.missing true."
         raise InvalidInputError(
             name, "must have no missing values, since the run has learned of none", received, repair
         )

@@ -12,8 +12,8 @@ import numpy as np
 from discrete_vae.errors import InvalidInputError
 
 NO_FEATURE_REPAIR = (
-    "Train with --data.ignored-columns to leave it unread, with --data.label-column to keep it as labels, or give each "
-    "of its words a number from 0."
+    "If the value is missing, leave the cell empty. A column of words: train with --data.ignored-columns to leave it "
+    "unread, with --data.label-column to keep it as labels, or give each of its words a number from 0."
 )
 
 
@@ -33,25 +33,21 @@ class Table:
 
 
 def check_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of columns if each has a name of its own, which is not a number.
+    """Return the names of columns if each has a name of its own.
 
     Args:
         path: The file, for messages.
         columns: The names.
 
     Raises:
-        InvalidInputError: If a name is empty or given twice, all of them are numbers, or there is none.
+        InvalidInputError: If a name is empty or given twice.
 
     Examples:
-        >>> check_columns(Path("x.csv"), ("1.5", "2"))
+        >>> check_columns(Path("x.csv"), ("width", "width"))
         Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: x.csv must start with a line that names the columns; received '1.5', '2'.
-        Add such a line; examples follow it.
+        discrete_vae.errors.InvalidInputError: x.csv must have different names of columns; received 'width' more than
+        once. Rename one.
     """
-    shown = ", ".join(repr(name[:40]) for name in columns[:5]) or "nothing"
-    if all(_is_number(name) for name in columns):
-        rule = "must start with a line that names the columns"
-        raise InvalidInputError(str(path), rule, shown, "Add such a line; examples follow it.")
     if "" in columns:
         repair = "Name it; if it is an index, leave it out (pandas: index=False)."
         received = f"none for column {columns.index('') + 1}"
@@ -96,13 +92,25 @@ class NoFeatures:
             *(("ignored_columns", name) for name in self.ignored),
         ]:
             if name is not None and name not in columns and name not in self.optional:
-                shown = ", ".join(repr(name[:40]) for name in columns[:5]) + ", ..." * (len(columns) > 5)
                 rule = f"must {'name columns' if argument[0] == 'i' else 'be the name of a column'} of {path}"
-                raise InvalidInputError(argument, rule, repr(name)[:80], f"Its columns are {shown}.")
+                raise InvalidInputError(
+                    argument, rule, repr(name)[:80], f"Its columns are {shown_names(columns)}."
+                )
         features = [
             place for place, name in enumerate(columns) if name != self.label and name not in self.ignored
         ]
         return columns.index(self.label) if self.label in columns else None, features
+
+
+def shown_names(columns: Sequence[str], most: int = 5) -> str:
+    """The first few names for messages.
+
+    Examples:
+        >>> shown_names(["a", "b", "c"], 2), shown_names([])
+        ("'a', 'b', ...", 'nothing')
+    """
+    shown = ", ".join(repr(name[:40]) for name in columns[:most]) or "nothing"
+    return shown + ", ..." * (len(columns) > most)
 
 
 def read_labels(words: Sequence[str]) -> np.ndarray:
@@ -116,11 +124,3 @@ def read_labels(words: Sequence[str]) -> np.ndarray:
     if all(re.fullmatch(r"[+-]?[0-9]{1,18}", word) for word in stripped):
         return np.array(stripped, np.int64)
     return np.array(stripped, np.str_)
-
-
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True

@@ -35,27 +35,27 @@ class FigureTable(Protocol):
         ...
 
 
-def check_picture_path(path: str | Path) -> Path:
+def check_picture_path(path: str | Path, *, argument: str = "path") -> Path:
     """Return the path if a picture can be written there.
 
     Args:
         path: A file name that ends in .png, .pdf or .svg, in a folder that exists; ``~`` is the home directory.
+        argument: What messages call it.
 
     Raises:
         InvalidInputError: If it has another ending, or its folder does not exist.
     """
-    file = user_path("path", path)
+    file = user_path(argument, path)
     if file.suffix.lower() not in _METADATA:
         raise InvalidInputError(
-            "path",
+            argument,
             f"must end in one of {', '.join(_METADATA)}",
             repr(str(path)),
             f"Did you mean {file.with_suffix('.png') if file.name else file / 'picture.png'}?",
         )
     if not file.parent.is_dir():
-        raise InvalidInputError(
-            "path", "must lie in a folder that exists", repr(str(path)), "Make the folder first."
-        )
+        rule, repair = "must lie in a folder that exists", "Make the folder first."
+        raise InvalidInputError(argument, rule, repr(str(path)), repair)
     return file
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import with_error
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,9 @@ class GuessError:
             '10.00 % +- 0.20 % of the values are wrong'
         """
         if self.is_share:
-            return f"{100 * self.value:.2f} % +- {100 * self.std_error:.2f} % of the values are wrong"
-        return f"{self.value:.4f} +- {self.std_error:.4f} standard deviations of a feature (root mean square)"
+            return f"{with_error(100 * self.value, 100 * self.std_error, 2, ' %')} of the values are wrong"
+        found = with_error(self.value, self.std_error, 4)
+        return f"{found} standard deviations of a feature (root mean square)"
 
 
 def guess_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> GuessError:

@@ -51,7 +51,7 @@ def rows_of_run(
     if data is None:
         if label_column is not None:
             repair = "Leave it out: the run's config names that of its own data."
-            raise InvalidInputError("--label-column", f"needs {argument}", repr(label_column)[:80], repair)
+            raise InvalidInputError("label_column", f"needs {argument}", repr(label_column)[:80], repair)
         try:
             dataset = instantiate(of_run, data_dir=data_dir)
         except InvalidInputError as error:
@@ -72,7 +72,7 @@ def rows_of_run(
         )
     if num_examples is None or (at_most and num_examples > len(rows)):
         return rows
-    return rows.chosen(chosen_test_examples(len(rows), num_examples, argument="--num-examples"))
+    return rows.chosen(chosen_test_examples(len(rows), num_examples, argument="num_examples"))
 
 
 def _no_features(of_run: DataConfig, label_column: str | None) -> NoFeatures:

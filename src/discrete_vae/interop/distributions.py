@@ -47,7 +47,8 @@ class SmoothedBernoulli(Distribution):
         loc: Of spike-and-Gaussian, as scale; others have none.
 
     Raises:
-        InvalidInputError: If logits or a parameter is not a floating-point tensor, or the smoothing has no density.
+        InvalidInputError: If logits or a parameter is not a floating-point tensor, they do not broadcast, or the
+            smoothing has no density.
         ValueError: If validation is on and a parameter leaves its domain.
 
     Examples:
@@ -87,7 +88,12 @@ class SmoothedBernoulli(Distribution):
             raise InvalidInputError("parameters", rule, f"{len(parameters)} tensors", repair)
         given = [check_tensor(name, value, (...,)) for name, value in zip(names, parameters, strict=True)]
         self.smoothing = smoothing
-        self.logits, *given = torch.broadcast_tensors(logits, *given)
+        try:
+            self.logits, *given = torch.broadcast_tensors(logits, *given)
+        except RuntimeError:
+            shapes = " and ".join(str(tuple(value.shape)) for value in given)
+            rule, repair = f"must broadcast with logits, {tuple(logits.shape)}", "Give one per unit."
+            raise InvalidInputError(" and ".join(names), rule, shapes, repair) from None
         self.__dict__.update(zip(names, given, strict=True))
         super().__init__(self.logits.shape, validate_args=validate_args)
 
@@ -161,6 +167,7 @@ class SmoothedBernoulli(Distribution):
 
     def icdf(self, value: Tensor) -> Tensor:
         """The inverse CDF; at 1 the upper end of the support."""
+        value = check_tensor("value", value, (...,))
         last = value == 1
         zeta = self.smoothing.icdf(value.masked_fill(last, 0.5), self.logits, *self._parameters)
         return torch.where(last, self.smoothing.support[1], zeta)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +12,18 @@ from discrete_vae.runs.output_file import OutputFile
 _ENDINGS = (".csv", ".npz")
 
 
-def check_columns_path(argument: str, path: str | Path) -> Path:
+def check_columns_path(argument: str, path: str | Path, *, others: Sequence[Path] = ()) -> Path:
     """Return the path of a file of columns if it can be written.
 
     Args:
         argument: Name of the argument, for messages.
         path: Where it is to be; ``~`` is the home directory.
+        others: Files that are read, or written besides, none of which it may replace.
 
     Raises:
-        InvalidInputError: If it has another ending than .csv and .npz, or cannot be written.
+        InvalidInputError: If it has another ending than .csv and .npz, is one of the others, or cannot be written.
     """
-    return OutputFile(path, argument=argument, endings=_ENDINGS).path
+    return OutputFile(path, argument=argument, endings=_ENDINGS, others=others).path
 
 
 def write_columns(path: str | Path, columns: Mapping[str, np.ndarray], *, argument: str = "path") -> Path:

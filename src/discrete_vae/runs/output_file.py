@@ -14,7 +14,7 @@ import numpy as np
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import user_path
 from discrete_vae.runs.atomic import write_stream
-from discrete_vae.runs.writable import check_writable, unwritable
+from discrete_vae.runs.writable import check_replaces_none, check_writable, unwritable
 
 ENDINGS = (".npz", ".npy", ".csv", ".parquet")
 _BLOCK = 4096  # rows of a table that are text at the same time
@@ -29,13 +29,13 @@ class OutputFile:
         path: The file; ``~`` is the home directory.
         argument: What messages call it.
         endings: Those that it may have.
-        inputs: Files that are read, none of which it may replace.
+        others: Files that are read, or written besides, none of which it may replace.
 
     Attributes:
         path: The file.
 
     Raises:
-        InvalidInputError: If it has another ending, is one of the inputs, cannot be written, or needs a library that is
+        InvalidInputError: If it has another ending, is one of the others, cannot be written, or needs a library that is
             not installed.
 
     Examples:
@@ -56,7 +56,7 @@ class OutputFile:
         *,
         argument: str = "--out",
         endings: Sequence[str] = ENDINGS,
-        inputs: Sequence[str | Path] = (),
+        others: Sequence[Path] = (),
     ) -> None:
         self.path = user_path(argument, path)
         self._repair = f"Free space, check permissions, or give another {argument}."
@@ -66,9 +66,7 @@ class OutputFile:
             raise InvalidInputError(
                 argument, f"must end in one of {', '.join(endings)}", repr(str(path)), repair
             )
-        if any(self._is(Path(other)) for other in inputs):
-            rule, repair = "must be another file than the one that is read", "Give another name."
-            raise InvalidInputError(argument, rule, repr(str(path)), repair)
+        check_replaces_none(self.path, others, argument=argument)
         if self.ending == ".parquet":
             _pyarrow(argument, self.path)
         check_writable(self.path, repair=self._repair)
@@ -128,12 +126,6 @@ class OutputFile:
         except OSError as error:
             raise unwritable(self.path, error, self._repair) from None
         return self.path
-
-    def _is(self, other: Path) -> bool:
-        try:
-            return self.path.samefile(other)
-        except OSError:  # one of them is not there
-            return False
 
 
 def _single(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from discrete_vae.errors import InvalidInputError
@@ -37,6 +38,8 @@ folder. Give another --out.
             reason = f"{folder}, which is no folder"
         elif path.is_dir():
             reason = "a folder of that name"
+        elif path.exists() and not os.access(path, os.W_OK):
+            reason = "a file that is protected from writing"
         elif not os.access(folder, os.W_OK | os.X_OK):
             reason = f"{folder}, where nothing may be written"
         elif shutil.disk_usage(folder).free < _MIN_FREE:
@@ -46,6 +49,33 @@ folder. Give another --out.
     except OSError as error:
         raise unwritable(path, error, repair) from None
     raise InvalidInputError(str(path), "must be writable", reason, repair)
+
+
+def check_replaces_none(path: Path, others: Iterable[Path], *, argument: str) -> None:
+    """Check that a file is none of those that a command reads, or writes besides.
+
+    Args:
+        path: The file; it need not be there yet.
+        others: The other files.
+        argument: What messages call the file.
+
+    Raises:
+        InvalidInputError: If it is one of them, by whatever name.
+
+    Examples:
+        >>> check_replaces_none(Path("a/../x.csv"), [Path("x.csv")], argument="--out")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: --out must be another file than those that are read, written besides, \
+or belong to the run; received 'a/../x.csv'. Give another name.
+    """
+    for other in others:
+        try:
+            same = path.samefile(other)
+        except OSError:  # one of them is not there
+            same = os.path.realpath(path) == os.path.realpath(other)
+        if same:
+            rule = "must be another file than those that are read, written besides, or belong to the run"
+            raise InvalidInputError(argument, rule, repr(str(path)), "Give another name.")
 
 
 def unwritable(path: Path, error: OSError, repair: str) -> InvalidInputError:

@@ -116,6 +116,17 @@ def test_weights_are_copied_not_shared():
         (lambda: to_bqm(3), "energy must be a BoltzmannMachine"),
         (lambda: to_bqm(RBM(1, 1), vartype="QUBO"), "vartype must be 'BINARY' or 'SPIN'; received 'QUBO'"),
         (lambda: to_bqm(RBM(1, 1), labels="aa"), "labels must be 2 different labels"),
+        (lambda: to_bqm(RBM(1, 1), labels=2), "labels must be a list of names of variables; received 2"),
+        (lambda: to_bqm(RBM(1, 1), labels=[[1], [2]]), "labels must be a list of names of variables"),
+        (
+            lambda: from_bqm(to_bqm(RBM(1, 1)), dtype="float32"),
+            "dtype must be a floating-point dtype of torch",
+        ),
+        (
+            lambda: from_bqm(to_bqm(RBM(1, 1)), dtype=torch.int64),
+            "dtype must be a floating-point dtype of torch",
+        ),
+        (lambda: from_bqm(to_bqm(RBM(1, 1)), min_density="all"), "min_density must be a finite number"),
         (
             lambda: to_bqm(RBM(1, 1), inverse_temperature=float("nan")),
             "inverse_temperature must be a finite number",
@@ -139,3 +150,9 @@ def test_a_weight_that_is_not_finite_is_named():
         rbm.weight.fill_(torch.nan)
     with pytest.raises(InvalidInputError, match=r"energy\.weight must be finite"):
         to_bqm(rbm)
+
+
+def test_dimods_own_kinds_of_variables_are_taken():
+    rbm = RBM(2, 1)
+    for kind in (dimod.SPIN, dimod.BINARY):
+        assert to_bqm(rbm, vartype=kind) == to_bqm(rbm, vartype=kind.name)

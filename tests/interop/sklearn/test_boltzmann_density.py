@@ -140,3 +140,9 @@ def test_training_shows_its_course_when_asked(capsys):
 def test_wrong_arguments_are_named(change, rows, message):
     with pytest.raises(ValueError, match=message):
         BoltzmannDensity(**(TINY | change)).fit(rows)
+
+
+@pytest.mark.parametrize("hidden", [[["a"]], np.zeros((2, 1)), np.full((2, TINY["num_hidden"]), 2.0)])
+def test_wrong_hidden_units_are_called_x(tiny, hidden):
+    with pytest.raises(InvalidInputError, match="^X must"):
+        tiny.inverse_transform(hidden)

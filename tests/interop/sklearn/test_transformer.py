@@ -157,7 +157,7 @@ def test_gaps_are_read_where_fit_saw_some(tiny):
     assert coder.transform(gaps).shape == (400, 6)
     seen = coder.score_samples(np.where(np.arange(24) < 12, rows[:50], np.nan))
     assert seen.mean() > coder.score_samples(rows[:50]).mean() + 3  # half of the bits are more probable
-    with pytest.raises(ValueError, match="must have no unobserved entries"):
+    with pytest.raises(ValueError, match="X must hold no NaN, as the rows of fit did"):
         tiny.transform(gaps)
 
 
@@ -182,6 +182,7 @@ def test_numpy_numbers_are_numbers():
         ({"hidden": "200"}, "hidden must be a list of positive integers"),
         ({"hidden": (0,)}, r"hidden\[0\] must be a positive integer"),
         ({"likelihood": "poisson"}, "likelihood must be one of auto, bernoulli"),
+        ({"batch_size": 1}, "batch_size must be a whole number of at least 2; received 1"),
         ({"num_epochs": 1.5}, "num_epochs must be a positive integer"),
         ({"learning_rate": 0}, "learning_rate must be a finite number above 0"),
         ({"validation_fraction": 1.0}, "validation_fraction must be"),
@@ -201,6 +202,13 @@ def test_wrong_parameters_are_named(change, message):
 def test_wrong_codes_are_refused(tiny, codes):
     with pytest.raises(InvalidInputError, match="X must"):
         tiny.inverse_transform(codes)
+
+
+def test_wrong_rows_are_called_x(tiny):
+    with pytest.raises(ValueError, match=r"^X must hold values in \[0, 1\]"):
+        tiny.transform(np.full((2, 24), 2.0))
+    with pytest.raises(ValueError, match="^X must hold only the values 0 and 1"):
+        tiny.score_samples(np.full((2, 24), 0.5))
 
 
 def test_wrong_output_is_refused(tiny):

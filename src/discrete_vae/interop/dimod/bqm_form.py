@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod.extra import library
 
 if TYPE_CHECKING:
+    import dimod
     from dimod import BinaryQuadraticModel
 
 Vartype = Literal["BINARY", "SPIN"]
@@ -39,16 +40,17 @@ class BQMForm:
         self,
         energy: BoltzmannMachine,
         *,
-        vartype: Vartype = "BINARY",
+        vartype: Vartype | dimod.Vartype = "BINARY",
         labels: Sequence[Hashable] | None = None,
     ) -> None:
         self._dimod = library("dimod")
         self.energy = check_energy(energy)
         self.labels = check_labels(labels, energy)
-        if vartype not in ("BINARY", "SPIN"):
+        name = getattr(vartype, "name", vartype)  # of dimod's own
+        if not isinstance(name, str) or name not in get_args(Vartype):
             repair = "Variables in {0,1} are BINARY, those in {-1,+1} SPIN."
             raise InvalidInputError("vartype", "must be 'BINARY' or 'SPIN'", repr(vartype), repair)
-        self._vartype = vartype
+        self._vartype = name
         self._heads, self._tails = pairs_of(energy).T.copy()
         in_order = self.labels == tuple(range(energy.num_units))  # which dimod is quick to find out
         self._order = range(energy.num_units) if in_order else self.labels
@@ -118,9 +120,13 @@ def check_labels(labels: Sequence[Hashable] | None, energy: BoltzmannMachine) ->
     if labels is None:
         nodes = energy.nodes if isinstance(energy, GraphBoltzmann) else None
         return tuple(range(energy.num_units)) if nodes is None else nodes
-    found = tuple(labels)
-    if len(found) != energy.num_units or len(set(found)) != len(found):
-        received = f"{len(found)} labels, {len(set(found))} of them different"
+    try:
+        found, different = tuple(labels), set(labels)
+    except TypeError:
+        received, repair = repr(labels)[:80], "Give a list of words or numbers."
+        raise InvalidInputError("labels", "must be a list of names of variables", received, repair) from None
+    if len(found) != energy.num_units or len(different) != len(found):
+        received = f"{len(found)} labels, {len(different)} of them different"
         repair = "Leave them out for 0, 1, ..."
         rule = f"must be {energy.num_units} different labels, one for each unit"
         raise InvalidInputError("labels", rule, received, repair)

@@ -20,6 +20,7 @@ from discrete_vae.interop.dimod.bqm_form import BQMForm, Vartype
 from discrete_vae.interop.dimod.extra import library
 
 if TYPE_CHECKING:
+    import dimod
     from dimod import BinaryQuadraticModel
 
 
@@ -43,7 +44,7 @@ def to_bqm(
     energy: BoltzmannMachine,
     *,
     inverse_temperature: float = 1.0,
-    vartype: Vartype = "BINARY",
+    vartype: Vartype | dimod.Vartype = "BINARY",
     labels: Sequence[Hashable] | None = None,
 ) -> BinaryQuadraticModel:
     """The binary quadratic model whose energies are those of a machine: E_bqm(x) = t E(z) for every state.
@@ -55,7 +56,7 @@ def to_bqm(
     Args:
         energy: An RBM, a GraphBoltzmann or a FactorialBernoulli.
         inverse_temperature: t. A solver that samples exp(-c E_bqm) samples the machine where t = 1 / c.
-        vartype: "BINARY" for variables in {0,1}, whose offset is 0, or "SPIN" for {-1,+1}.
+        vartype: "BINARY" for variables in {0,1}, whose offset is 0, or "SPIN" for {-1,+1}; or dimod's own.
         labels: The variable of each unit; None means its `GraphBoltzmann.nodes`, else 0, 1, ...
 
     Returns:
@@ -101,7 +102,7 @@ def from_bqm(
 
     Raises:
         InvalidInputError: If dimod is missing, bqm is no such model, has no variable, or a bias that is not finite or
-            too large for the dtype; or t is not finite.
+            too large for the dtype; t or min_density is not finite, or dtype is none of floating point.
 
     Examples:
         >>> import dimod
@@ -117,6 +118,10 @@ def from_bqm(
         received, repair = f"a {type(bqm).__name__}", "dimod.BinaryQuadraticModel makes one of biases."
         raise InvalidInputError("bqm", "must be a dimod.BinaryQuadraticModel", received, repair)
     t = check_number("inverse_temperature", inverse_temperature, repair="Give a number near 1.")
+    check_number("min_density", min_density, repair="Give a share of all pairs, such as 0.5.")
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        repair = "Give torch.float32 or torch.float64."
+        raise InvalidInputError("dtype", "must be a floating-point dtype of torch", repr(dtype), repair)
     if not bqm.num_variables:
         raise InvalidInputError("bqm", "must have a variable", "none", "Add one: bqm.add_variable('a', 0).")
     variables = list(bqm.variables)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -12,13 +13,17 @@ from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 
 
-def whole(name: str, value: object) -> int:
+def whole(name: str, value: object, *, at_least: int = 1) -> int:
     """A positive integer, one of NumPy included.
 
     Raises:
         InvalidInputError: If it is anything else.
     """
-    return check_positive_int(name, int(value) if isinstance(value, np.integer) else value)
+    found = check_positive_int(name, int(value) if isinstance(value, np.integer) else value)
+    if found < at_least:
+        rule, repair = f"must be a whole number of at least {at_least}", "Give a larger one."
+        raise InvalidInputError(name, rule, found, repair)
+    return found
 
 
 def whole_numbers(name: str, values: object) -> tuple[int, ...]:
@@ -81,3 +86,28 @@ def verbosity(value: object) -> int:
     if not isinstance(value, numbers.Integral | np.bool_) or int(value) < 0:
         raise InvalidInputError("verbose", "must be 0 or 1", repr(value)[:80], "Give 0 for no output.")
     return int(value)
+
+
+@contextmanager
+def in_words_of_estimators() -> Iterator[None]:
+    """Name a parameter of the estimator, not an option of the command line, and X, not a part of a file."""
+    try:
+        yield
+    except InvalidInputError as error:
+        rule, repair = (
+            text.replace("--model.likelihood", "likelihood") for text in (error.rule, error.repair)
+        )
+        raise InvalidInputError("X", rule, error.received, repair) from None
+
+
+def numbers_of(X: object, repair: str) -> np.ndarray:  # noqa: N803 (scikit-learn's name)
+    """An array of float64 of a list, a data frame or an array.
+
+    Raises:
+        InvalidInputError: If it holds anything else than numbers.
+    """
+    try:
+        return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        received = f"a {type(X).__name__} of others"
+        raise InvalidInputError("X", "must be an array of numbers", received, repair) from None

@@ -141,9 +141,9 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
             InvalidInputError: If X has another shape, or values outside [0, 1].
         """
         check_is_fitted(self)
-        hidden = torch.from_numpy(np.asarray(X, dtype=np.float64))
-        with torch.no_grad():
-            return self.machine_.visible_given_hidden(hidden).numpy()
+        hidden = arguments.numbers_of(X, "Give states of hidden units, or their probabilities.")
+        with torch.no_grad(), arguments.in_words_of_estimators():
+            return self.machine_.visible_given_hidden(torch.from_numpy(hidden)).numpy()
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
         """log p(x) of each row, -F(x) - log Z; the standard error of log Z is common to all rows.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import math
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from discrete_vae.data.binarized import binarized
 from discrete_vae.data.dataset import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.own_experiment import own_experiment_of
+from discrete_vae.interop.sklearn import arguments
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.records import ShowsShapes
 from discrete_vae.training.load import load_run
@@ -101,7 +100,7 @@ def fit_model(rows: np.ndarray, settings: Settings) -> Trained:
         NonFiniteLossError: If training diverges.
     """
     dataset = _split(rows, settings)
-    with _in_words_of_estimators():
+    with arguments.in_words_of_estimators():
         config = _config(dataset, settings)
     if isinstance(config.data, FileDataConfig) and config.data.binarize:
         dataset = binarized(dataset, seed=settings.seed)
@@ -114,18 +113,6 @@ def fit_model(rows: np.ndarray, settings: Settings) -> Trained:
     # in float64 a row's result does not depend on the rows beside it, to more digits than anybody compares
     model = run.model.double()
     return Trained(model, config.model.likelihood.kind, run.chains.z, result.best_elbo)
-
-
-@contextmanager
-def _in_words_of_estimators() -> Iterator[None]:
-    """Name a parameter of the estimator, not an option of the command line, and X, not a part of a file."""
-    try:
-        yield
-    except InvalidInputError as error:
-        rule, repair = (
-            text.replace("--model.likelihood", "likelihood") for text in (error.rule, error.repair)
-        )
-        raise InvalidInputError("X", rule, error.received, repair) from None
 
 
 def read_as(rows: np.ndarray) -> str:

@@ -133,8 +133,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         output = arguments.choice("output", self.output, _OUTPUTS, "Take 'bits' for codes.")
-        x = self._tensor(X)
-        codes = best_codes(self.model_, x)
+        with arguments.in_words_of_estimators():
+            codes = best_codes(self.model_, self._tensor(X))
         found = codes.bits if output == "bits" else codes.probabilities
         return found.numpy().astype(dtype_of(X), copy=False)
 
@@ -151,7 +151,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
             InvalidInputError: If X has another number of units, or values outside [0, 1].
         """
         check_is_fitted(self)
-        codes = _numbers(X)
+        codes = arguments.numbers_of(X, "Give codes.")
         num_units = self._n_features_out
         if codes.ndim != 2 or codes.shape[1] != num_units:
             rule = f"must have shape (row, {num_units}), as transform gives it"
@@ -179,8 +179,10 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         num_samples = arguments.whole("num_samples", self.num_samples)
-        x = self._tensor(X)
-        return log_likelihoods(self.model_, x, num_samples, self.log_partition_, self._seed).numpy()
+        log_partition = self.log_partition_
+        with arguments.in_words_of_estimators():
+            x = self._tensor(X)
+            return log_likelihoods(self.model_, x, num_samples, log_partition, self._seed).numpy()
 
     @property
     def _prior(self) -> RBM:
@@ -212,7 +214,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
                 "likelihood", self.likelihood, _LIKELIHOODS, "Take 'auto' to have the values tell."
             ),
             num_epochs=arguments.whole("num_epochs", self.num_epochs),
-            batch_size=arguments.whole("batch_size", self.batch_size),
+            batch_size=arguments.whole("batch_size", self.batch_size, at_least=2),
             learning_rate=arguments.number("learning_rate", self.learning_rate, repair=repair),
             validation_fraction=share,
             seed=arguments.draw_seed(self.random_state),
@@ -233,14 +235,11 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return as_float32("X", np.asarray(values), tuple(getattr(self, "feature_names_in_", ())))
 
     def _tensor(self, X: Any) -> Tensor:  # noqa: N803
-        return torch.from_numpy(self._rows(X, reset=False)).double()
-
-
-def _numbers(X: Any) -> np.ndarray:  # noqa: N803
-    """An array of numbers of a list, a data frame or an array."""
-    try:
-        return np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInputError(
-            "X", "must be an array of numbers", f"a {type(X).__name__}", "Give codes."
-        ) from None
+        rows = self._rows(X, reset=False)
+        if not self.model_.missing and bool(np.isnan(rows).any()):
+            rule, repair = (
+                "must hold no NaN, as the rows of fit did",
+                "Fill them, or leave gaps in the rows of fit.",
+            )
+            raise InvalidInputError("X", rule, "some", repair)
+        return torch.from_numpy(rows).double()
