@@ -5,11 +5,13 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 import pytest
 
 from discrete_vae import contention
-from discrete_vae.contention import _Judge, _Watch, yielding_threads
+from discrete_vae.contention import _Holders, _Judge, _Watch, yielding_threads
 
 
 class Recorder:
@@ -94,6 +96,20 @@ def test_blocks_may_be_nested():
         assert contention._watch is not None
     assert contention._watch is None
     assert inside <= before + 1
+
+
+@pytest.mark.parametrize("state", ["not imported", "half imported"])
+def test_torch_is_left_to_the_main_thread(monkeypatch, state):
+    """Else a signal that ends its import there ends this thread too, with a traceback of its own."""
+    half = ModuleType("torch")
+    half.__spec__ = ModuleSpec("torch", None)
+    half.__spec__._initializing = True
+    monkeypatch.setitem(sys.modules, "torch", None if state == "not imported" else half)
+    before = threading.active_count()
+    holders = _Holders()
+    holders.hold()
+    assert threading.active_count() == before
+    holders.free()
 
 
 _SPIN = """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 _TASKS = Path("/proc/self/task")
 _PERIOD = 0.25  # seconds between two looks
@@ -119,11 +121,13 @@ class _Holders:
         self._release: threading.Event | None = None
 
     def hold(self) -> None:
-        """Make the teams, unless they are there."""
-        import torch
-
+        """Make the teams, unless they are there, or there is no torch yet whose threads could spin."""
+        torch = sys.modules.get("torch")
+        # never imported here: beside an import of the main thread that a signal ends, this one would fail too
+        if self._release is not None or torch is None or _is_half_imported(torch):
+            return
         team, cores = torch.get_num_threads(), len(os.sched_getaffinity(0))
-        if self._release is not None or team == 1:
+        if team == 1:
             return
         self._release = threading.Event()
         for _ in range(min(_MAX_HOLDERS, max(1, -(-(cores + 1 - team) // team)))):
@@ -134,6 +138,10 @@ class _Holders:
         if self._release is not None:
             self._release.set()
             self._release = None
+
+
+def _is_half_imported(module: ModuleType) -> bool:
+    return bool(getattr(module.__spec__, "_initializing", False))  # importlib's mark while a module's code runs
 
 
 def _hold_a_team(release: threading.Event) -> None:
