@@ -141,7 +141,9 @@ class _Holders:
 
 
 def _is_half_imported(module: ModuleType) -> bool:
-    return bool(getattr(module.__spec__, "_initializing", False))  # importlib's mark while a module's code runs
+    return bool(
+        getattr(module.__spec__, "_initializing", False)
+    )  # importlib's mark while a module's code runs
 
 
 def _hold_a_team(release: threading.Event) -> None:

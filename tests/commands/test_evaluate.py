@@ -161,7 +161,7 @@ def test_evaluating_leaves_all_but_its_own_file_alone(cli, trained):
         ("--num-examples 7", "--num-examples must be at most the 6 test examples; received 7."),
         ("--precision half", "--precision must be one of auto, float32, bfloat16; received 'half'."),
         ("--num-samples 0", "--num-samples must be a whole number of at least 1"),
-        ("--data-dir /no/such/folder", "data_dir must be an existing folder"),
+        ("--data-dir /no/such/folder", "--data-dir must be an existing folder"),
     ],
 )
 def test_wrong_options_are_refused(refused, trained, words, message):
@@ -169,9 +169,9 @@ def test_wrong_options_are_refused(refused, trained, words, message):
 
 
 def test_what_is_no_run_is_refused(refused, tmp_path, trained):
-    assert "run_dir must be an existing folder" in refused("evaluate", tmp_path / "none")
+    assert "RUN must be an existing folder" in refused("evaluate", tmp_path / "none")
     assert "holds no config.json" in refused("evaluate", tmp_path)
-    assert "run_dir must be an existing folder" in refused("evaluate", trained / "config.json")
+    assert "RUN must be an existing folder" in refused("evaluate", trained / "config.json")
 
 
 def test_a_run_without_a_checkpoint_is_refused(refused, trained):
@@ -358,7 +358,7 @@ def test_the_table_fits_80_columns(cli, smoke, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--out", "x.txt"], "--out must end in .json; received 'x.txt'. Add .json to it."),
+        (["--out", "x.txt"], "--out must end in .json; received 'x.txt'. Did you mean x.json?"),
         (["--per-example", "x.txt"], "--per-example must end in one of .csv, .npz; received 'x.txt'."),
     ],
 )

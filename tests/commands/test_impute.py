@@ -107,7 +107,7 @@ def test_what_cannot_be_done_is_refused(refused, trained, gapped, data_file, tab
         "impute", trained, "--data", data_file, *out, "--mask", tmp_path / "odd.npy"
     )
     assert "--method must be one of" in refused("impute", trained, *gaps, *out, "--method", "gibbs")
-    assert "num_rounds must be at most num_samples" in refused(
+    assert "--num-rounds must be at most num_samples" in refused(
         "impute", trained, *gaps, *out, "--num-samples", 3
     )
     table = ["impute", table_run / "run", "--data", table_run / "gaps.csv"]

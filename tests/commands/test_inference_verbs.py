@@ -226,7 +226,7 @@ def test_paths_between_examples(cli, images_run, tmp_path):
         ("encode --out x.npz --part all", "--part must be one of train, valid, test"),
         ("encode --out x.npz --label-column kind", "--label-column needs --data"),
         ("encode --out .", "--out must end in one of"),
-        ("encode --out x.npz --picture .", "path must end in one of .png, .pdf, .svg; received '.'"),
+        ("encode --out x.npz --picture .", "--picture must end in one of .png, .pdf, .svg; received '.'"),
         ("encode --out wide.npy/x.npz", "must be writable"),
         ("score --num-samples 0", "--num-samples must be a whole number of at least 1"),
         ("score --num-examples 100", "--num-examples must be at most the 6 test examples"),

@@ -25,7 +25,7 @@ def test_repeats_with_a_histogram(trained, capsys):
     assert "3/3  log Z = " in printed
     assert "exchange rates" in printed
     assert "R-hat" in printed
-    assert trained.figure_path("log-partition.png").read_bytes().startswith(b"\x89PNG")
+    assert (trained.figures_path / "log-partition.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads((trained.path / "log_partition.json").read_text())
     exact = exact_log_partition(load_run(trained).model.prior).value
     assert result["exact"] == pytest.approx(exact)
@@ -80,8 +80,8 @@ def test_what_cannot_be_written_is_found_first(trained, tmp_path, capsys):
     ("options", "message"),
     [
         (["--repeats", "0"], "--repeats"),
-        (["--std-error", "0"], "std_error must be a finite number of at least 1e-06"),
-        (["--std-error", "-1"], "std_error must be a finite number of at least 1e-06"),
+        (["--std-error", "0"], "--std-error must be a finite number of at least 1e-06"),
+        (["--std-error", "-1"], "--std-error must be a finite number of at least 1e-06"),
         (["--out", "histogram.txt"], "must end in one of .png"),
         (["--checkpoint", "newest"], "must be best, last or a step"),
     ],

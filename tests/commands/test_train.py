@@ -215,7 +215,7 @@ def test_a_resumed_run_cannot_be_changed(refused, trained, words, message):
 def test_resuming_what_is_no_run_is_refused(refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "--run-dir or EXPERIMENT must be given with --resume" in refused("train", "--resume")
-    assert "run_dir must be an existing folder; received runs/digits-short" in refused(
+    assert "--run-dir must be an existing folder; received runs/digits-short" in refused(
         "train", "digits", "--resume"
     )
     assert "holds no config.json" in refused("train", "--resume", "--run-dir", tmp_path)
@@ -280,7 +280,7 @@ def test_a_checkpoint_of_another_model_is_refused(cli, trained):
 def test_a_second_process_in_a_run_is_refused(refused, trained):
     forget_after(trained, 4)
     with sole_writer(trained):
-        assert "run_dir must not be in use" in refused("train", "--resume", "--run-dir", trained)
+        assert "--run-dir must not be in use" in refused("train", "--resume", "--run-dir", trained)
 
 
 def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, trained_once, monkeypatch):

@@ -116,15 +116,18 @@ def test_parts_of_other_widths_are_refused(refused, tmp_path):
     [
         ("", "EXPERIMENT or --data FILE must be given; received neither."),
         ("digits --data x.npy", "EXPERIMENT or --data FILE must be given; received both."),
-        ("dogits", "experiment must be one of digits, mnist-dynamic"),
+        ("dogits", "EXPERIMENT must be one of digits, mnist-dynamic"),
         ("digits --model.prior.num-lefts 3", "Did you mean --model.prior.num-left"),
         ("digits --training.num-epochs many", "must be a whole number"),
-        ("digits --model.event-shape 65", "model.event_shape must have the data's 64 values; received 65."),
+        ("digits --model.event-shape 65", "--model.event-shape must have the data's 64 values; received 65."),
         ("digits --model.posterior.groups 100", "num_groups must be at most the 32 units; received 100."),
         ("digits --model.posterior.groups [[0,1],[1,2]]", "groups"),
-        ("digits --training.batch-size 5000", "batch_size must be at most the 1297 training examples"),
+        (
+            "digits --training.batch-size 5000",
+            "--training.batch-size must be at most the 1297 training examples",
+        ),
         ("digits --data.num-valid 5000", "must leave examples to train on"),
-        ("digits --data-dir /no/such/folder", "data_dir must be an existing folder"),
+        ("digits --data-dir /no/such/folder", "--data-dir must be an existing folder"),
     ],
 )
 def test_wrong_experiments_are_refused(refused, tmp_path, monkeypatch, verb, words, message):
@@ -148,7 +151,7 @@ def test_a_folder_that_holds_anything_is_refused_and_kept(refused, tmp_path, dat
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("mine")
     error = refused("train", "--data", data_file, "--run-dir", tmp_path / "thesis", *TINY)
-    assert "run_dir must be a new or empty folder" in error
+    assert "--run-dir must be a new or empty folder" in error
     assert "which holds thesis.tex. Give another --run-dir." in error
 
 
@@ -159,7 +162,7 @@ def test_a_run_that_exists_is_refused_and_resuming_is_offered(refused, data_file
 
 def test_a_run_dir_below_a_file_is_refused(refused, tmp_path, data_file):
     (tmp_path / "file").write_text("mine")
-    assert "run_dir must be a folder" in refused(
+    assert "--run-dir must be a folder" in refused(
         "train", "--data", data_file, "--run-dir", tmp_path / "file", *TINY
     )
     below = tmp_path / "file" / "run"

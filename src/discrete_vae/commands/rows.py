@@ -78,13 +78,16 @@ class AskedRows:
         inputs: Sequence[str] = () if self.data is None else (self.data,)
         return compute_on_rank_zero(lambda: OutputFile(out, argument=argument, inputs=inputs, **more))
 
-    def read(self, asked: AskedRun, loaded: LoadedRun, *, missing: bool | None = None) -> Rows:
+    def read(
+        self, asked: AskedRun, loaded: LoadedRun, *, missing: bool | None = None, labels: str | None = None
+    ) -> Rows:
         """Read them.
 
         Args:
             asked: The run.
             loaded: What was loaded of it.
             missing: Whether values may be missing; None is what the model says.
+            labels: A file of their labels, in place of those that they have.
 
         Raises:
             InvalidInputError: If they cannot be read, or the model cannot read them.
@@ -102,6 +105,7 @@ class AskedRows:
             missing=missing,
             data_dir=self.data_dir,
             argument=self.argument,
+            labels=labels,
         )
 
 

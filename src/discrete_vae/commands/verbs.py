@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
@@ -73,11 +73,19 @@ class Verb(_Parsed):
 
     Args:
         takes_settings: Whether it takes settings of an experiment too; they come as `overrides`.
+        typed: What the user types for arguments of the library that are called otherwise, by their names there.
     """
 
-    def __init__(self, *args: Any, takes_settings: bool = False, **attributes: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        takes_settings: bool = False,
+        typed: Mapping[str, str] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, **attributes)
         self.takes_settings = takes_settings
+        self.typed = {"run_dir": "RUN"} | dict(typed or {})
         self.allow_extra_args = True  # refused below, with the word
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -103,6 +111,27 @@ class Verb(_Parsed):
         if self.takes_settings:
             ctx.params["overrides"] = overrides
         return ctx.args
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb.
+
+        Raises:
+            InvalidInputError: That of the library, with what the user typed in place of a function's argument.
+        """
+        try:
+            return super().invoke(ctx)
+        except InvalidInputError as error:
+            error.argument = self._as_typed(error.argument, ctx.params.get("overrides", []))
+            raise
+
+    def _as_typed(self, argument: str, overrides: Sequence[tuple[str, Any]]) -> str:
+        """What the user calls an argument of the library: an option, a setting that was given, or a word."""
+        for parameter in self.params:
+            if parameter.name == argument:
+                is_option = isinstance(parameter, click.Option)
+                return parameter.opts[-1] if is_option else argument.upper()
+        given = {path for path, _ in overrides if f".{path}".replace("-", "_").endswith(f".{argument}")}
+        return f"--{given.pop()}" if len(given) == 1 else self.typed.get(argument, argument)
 
 
 class Verbs(_Parsed, click.Group):
@@ -190,4 +219,17 @@ def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> InvalidInp
         from discrete_vae.experiments.suggestions import suggest_setting  # here, since it loads the configs
 
         repair = suggest_setting(word.removeprefix("--"))
+    if word == "--run-dir" and any(each.name in ("run", "runs") for each in ctx.command.params):
+        repair = f"Name the run without an option: {ctx.command_path} RUN."
+    elif (others := _verbs_with(word, ctx)) and not (settings and repair.startswith("Did you mean")):
+        repair = f"It is one of dvae {', '.join(others)}."
     return InvalidInputError(word, f"must be an option of {ctx.command_path}", "an unknown name", repair)
+
+
+def _verbs_with(option: str, ctx: click.Context) -> list[str]:
+    """The verbs that have an option, by its whole name."""
+    group = ctx.parent.command if ctx.parent is not None else None
+    if not isinstance(group, Verbs) or ctx.parent is None:
+        return []
+    commands = [group.get_command(ctx.parent, name) for name in VERBS]
+    return [str(each.name) for each in commands if any(option in one.opts for one in each.params)]
