@@ -242,8 +242,10 @@ def _styles(styles: Mapping[str, str]) -> list[Line2D]:
     """What the styles of lines mean."""
     from matplotlib.lines import Line2D
 
-    looks: dict[str, Any] = {"color": "0.3"}
-    return [Line2D([], [], linestyle=style, label=_shown(words), **looks) for words, style in styles.items()]
+    looks: dict[str, dict[str, Any]] = {
+        words: {"color": "0.3", "linestyle": style} for words, style in styles.items()
+    }
+    return [Line2D([], [], label=_shown(words), **look) for words, look in looks.items()]
 
 
 def _shown(words: str) -> str:
