@@ -137,7 +137,7 @@ def test_the_command_runs_as_a_process(tmp_path):
 def test_a_wrong_word_ends_the_process_with_2_and_no_traceback(tmp_path):
     done = installed("validate", "dogits", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: experiment must be one of digits")
+    assert done.stderr.startswith("error: EXPERIMENT must be one of digits")
     assert list(tmp_path.iterdir()) == []
 
 

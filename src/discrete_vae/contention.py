@@ -125,12 +125,13 @@ class _Holders:
         self._release: threading.Event | None = None
 
     def hold(self) -> None:
-        """Make the teams, unless they are there, or torch is not."""
+        """Make the teams, unless they are there, or there is no torch yet whose threads could spin."""
         torch = sys.modules.get("torch")
-        if torch is None or torch_is_loading():
+        # never imported here: beside an import of the main thread that a signal ends, this one would fail too
+        if self._release is not None or torch is None or torch_is_loading():
             return
         team, cores = torch.get_num_threads(), len(os.sched_getaffinity(0))
-        if self._release is not None or team == 1:
+        if team == 1:
             return
         self._release = threading.Event()
         for _ in range(min(_MAX_HOLDERS, max(1, -(-(cores + 1 - team) // team)))):

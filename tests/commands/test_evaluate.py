@@ -358,7 +358,7 @@ def test_the_table_fits_80_columns(cli, smoke, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--out", "x.txt"], "--out must end in .json; received 'x.txt'. Add .json to it."),
+        (["--out", "x.txt"], "--out must end in .json; received 'x.txt'. Did you mean x.json?"),
         (["--per-example", "x.txt"], "--per-example must end in one of .csv, .npz; received 'x.txt'."),
     ],
 )

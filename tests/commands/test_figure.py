@@ -109,14 +109,21 @@ def test_without_a_name_it_lists_what_there_is(cli):
         ("evolution RUN", "RUN must be an existing folder; received RUN."),
         ("inverse-cdfs --size smoke", "--size must not be given for inverse-cdfs, which has one size;"),
         ("inverse-cdfs --size tiny", "--size must be one of smoke, short, paper; received 'tiny'."),
-        ("inverse-cdfs --out a.jpg", "--out must end in one of .png, .pdf, .svg"),
+        (
+            "inverse-cdfs --out a.jpg",
+            "--out must end in one of .png, .pdf, .svg; received 'a.jpg'. Did you mean a.png?",
+        ),
         ("inverse-cdfs --out taken.png", "taken.csv must be writable; received a folder of that name."),
-        ("inverse-cdfs --out nowhere/a.png", "--out must lie in a folder that exists"),
+        (
+            "inverse-cdfs --out taken.txt/a.png",
+            "taken.txt/a.png must be writable; received taken.txt, which is",
+        ),
     ],
 )
 def test_wrong_input(refused, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken.csv").mkdir()
+    (tmp_path / "taken.txt").touch()
     assert message in refused("figure", *(words.split() or [""]))
 
 

@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 
+from discrete_vae import load_run
+from discrete_vae.inference.run_rows import rows_of_run
+from discrete_vae.runs.run_directory import RunDirectory
+
 
 @pytest.fixture
 def labels(tmp_path):
@@ -85,7 +89,7 @@ def test_what_cannot_be_done_is_refused(refused, trained, labels, tmp_path):
     assert "-n must be given" in refused("generate", trained, "--out", tmp_path / "o.npz")
     assert "--out or --picture must be given" in refused("generate", trained, "-n", 3)
     for wrong in ("1", "1=2", "a=1", "1=1,1=0", "0=1,,"):
-        assert "--clamp must be pairs" in refused(*words, "--clamp", wrong)
+        assert "--clamp must be pairs UNIT=BIT" in refused(*words, "--clamp", wrong)
     assert "--clamp must name units from 0 to 4" in refused(*words, "--clamp", "5=1")
     assert "--clamp must leave" in refused(*words, "--clamp", "0=1,1=1,2=1,3=0,4=0")
     assert "--bias must name units" in refused(*words, "--bias", "7=0.5")
@@ -95,5 +99,48 @@ def test_what_cannot_be_done_is_refused(refused, trained, labels, tmp_path):
     )
     assert "--labels needs --label" in refused(*words, "--labels", labels)
     assert "--label needs a label per example" in refused(*words, "--label", "1")
-    assert "--labels must hold a label" in refused(*words, "--label", "1", "--labels", tmp_path / "few.npy")
+    assert "--labels must be as many as the 48 training examples" in refused(
+        *words, "--label", "1", "--labels", tmp_path / "few.npy"
+    )
     assert "--label must be among the labels, 0, 1" in refused(*words, "--label", "7", "--labels", labels)
+
+
+def test_labels_are_those_of_the_rows_that_training_took(trained, data_file, tmp_path):
+    """One label per row of the file: training has shuffled and cut it."""
+    rows, run = np.load(data_file), RunDirectory.open(trained)
+    loaded = load_run(run)
+    np.save(tmp_path / "number.npy", np.arange(60))
+    for part, size in (("train", 48), ("valid", 6), ("test", 6)):
+        found = rows_of_run(run, loaded, part=part, labels=tmp_path / "number.npy", num_examples=5)
+        assert (rows[found.labels] == found.x.numpy()).all()
+        np.save(tmp_path / "of-part.npy", np.arange(size))
+        found = rows_of_run(run, loaded, part=part, labels=tmp_path / "of-part.npy")
+        assert found.labels.tolist() == list(range(size))
+    found = rows_of_run(run, loaded, data_file, labels=tmp_path / "number.npy", num_examples=5)
+    assert (found.labels == found.index).all()
+
+
+def test_more_or_fewer_labels_than_examples_are_refused(refused, trained, data_file, tmp_path):
+    np.save(tmp_path / "many.npy", np.arange(61) % 2)
+    words = ["generate", trained, "-n", 3, "--out", tmp_path / "o.npz", "--label", "1"]
+    error = refused(*words, "--labels", tmp_path / "many.npy")
+    assert (
+        f"--labels must be as many as the 48 training examples or the 60 rows of {data_file}; received 61"
+        in error
+    )
+    error = refused(*words, "--labels", tmp_path / "many.npy", "--data", data_file)
+    assert f"--labels must be as many as the 60 examples of {data_file}; received 61." in error
+
+
+@pytest.mark.parametrize("option", ["--data", "--part", "--num-examples", "--label-column", "--labels"])
+def test_examples_that_nothing_reads_are_refused(refused, trained, option):
+    value = {"--part": "valid", "--num-examples": 5}.get(option, "flags.npy")
+    assert f"{option} needs --label" in refused("generate", trained, "-n", 3, "--out", "o.npz", option, value)
+
+
+def test_fields_may_be_any_numbers(cli, trained, tmp_path):
+    words = ["-n", 3, "--num-sweeps", 20, "--bias", "0=6e1,1=-.6E+2", "--out", tmp_path / "o.npz"]
+    assert cli("generate", trained, *words)[0] == 0
+    z = np.load(tmp_path / "o.npz")["z"]
+    assert (z[:, 0] == 1).all()
+    assert (z[:, 1] == 0).all()

@@ -25,7 +25,7 @@ def test_repeats_with_a_histogram(trained, capsys):
     assert "3/3  log Z = " in printed
     assert "exchange rates" in printed
     assert "R-hat" in printed
-    assert trained.figure_path("log-partition.png").read_bytes().startswith(b"\x89PNG")
+    assert (trained.figures_path / "log-partition.png").read_bytes().startswith(b"\x89PNG")
     result = json.loads((trained.path / "log_partition.json").read_text())
     exact = exact_log_partition(load_run(trained).model.prior).value
     assert result["exact"] == pytest.approx(exact)

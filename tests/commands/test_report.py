@@ -25,14 +25,20 @@ def test_out_takes_another_place_and_replaces_what_is_there(cli, trained, tmp_pa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--out", "page.pdf"], "--out must end in .html"),
-        (["--out", "nowhere/page.html"], "--out must lie in a folder that exists"),
+        (
+            ["--out", "page.pdf"],
+            "--out must end in one of .html, .htm; received 'page.pdf'. Did you mean page.html?",
+        ),
+        (
+            ["--out", "few.npy/page.html"],
+            "few.npy/page.html must be writable; received few.npy, which is no folder",
+        ),
         (["--out", "taken.html"], "taken.html must be writable; received a folder of that name"),
-        (["--labels", "few.npy"], "labels must be as many as the 48 training examples or the 60 rows of"),
-        (["--labels", "wide.npy"], "labels must hold one number or word per example"),
-        (["--labels", "two.csv"], "labels must hold one column under its name"),
+        (["--labels", "few.npy"], "--labels must be as many as the 48 training examples or the 60 rows of"),
+        (["--labels", "wide.npy"], "--labels must hold one number or word per example"),
+        (["--labels", "two.csv"], "--labels must hold one column under its name"),
         (["--labels", "none.npy"], "none.npy"),
-        (["--labels", "labels.txt"], "labels must name a .npy or .csv file"),
+        (["--labels", "labels.txt"], "--labels must name a .npy or .csv file"),
         (["--num-examples", "0"], "--num-examples must be a whole number of at least 1"),
     ],
 )
@@ -53,10 +59,10 @@ def test_wrong_input_costs_nothing(refused, trained, tmp_path, monkeypatch, word
 def test_a_disk_that_fails_leaves_the_page_that_was_there(cli, trained, monkeypatch):
     (trained / "report.html").write_text("old")
 
-    def fails(path, text):
+    def fails(path, fill):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("discrete_vae.runs.atomic.write_text", fails)
+    monkeypatch.setattr("discrete_vae.runs.output_file.write_stream", fails)
     status, out, err = cli("report", trained)
     assert (status, out) == (2, "")
     assert "report.html must be writable; received No space left on device" in err

@@ -90,7 +90,8 @@ def test_a_damaged_best_checkpoint_is_told_when_a_run_is_resumed(cli, early_best
 )
 def test_an_empty_run_dir_is_refused(refused, verb, monkeypatch, tmp_path, data_file):
     monkeypatch.chdir(tmp_path)
-    assert " must be a path; received ''" in refused(*verb, "")
+    name = "--run-dir" if verb is resume else "RUN"
+    assert f"{name} must be a path; received ''" in refused(*verb, "")
     assert "--run-dir must be a path" in refused("train", "--data", data_file, *TINY, "--run-dir", "")
 
 

@@ -70,13 +70,19 @@ def test_chains_start_at_given_states(trained, tmp_path, monkeypatch):
     ("words", "message"),
     [
         (["--out", "grid.jpg"], "--out must end in one of .png, .pdf, .svg"),
-        (["--out", "nowhere/grid.png"], "--out must lie in a folder that exists"),
+        (
+            ["--start", "fersh"],
+            "--start must be training, fresh or a .npy file; received 'fersh'. Did you mean fresh?",
+        ),
         (["--checkpoint", "newest"], "--checkpoint must be best, last or a step"),
         (["--num-rows", "0"], "--num-rows must be a whole number of at least 1"),
         (["--num-chains", "31"], "--num-chains must be at most 30"),
         (["--start", "states.npy"], "states.npy"),
         (["--start", "wide.npy"], "--start must hold states of the prior"),
-        (["--out", "wide.npy/grid.png"], "--out must lie in a folder that exists"),
+        (
+            ["--out", "wide.npy/grid.png"],
+            "wide.npy/grid.png must be writable; received wide.npy, which is no folder",
+        ),
         (["--burn-in", "-3"], "--burn-in must be a whole number of at least 0"),
     ],
 )

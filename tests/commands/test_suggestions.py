@@ -58,6 +58,10 @@ def test_nothing_is_named_for_what_is_like_nothing():
         ("evaluate runs/digits-smok", "Did you mean runs/digits-smoke?"),
         ("sample digits-smok", "Did you mean runs/digits-smoke?"),
         ("log-partition nothing-like-it", "Check the path"),
+        ("evaluate --run-dir runs/digits-smoke", "Name the run without an option: dvae evaluate RUN."),
+        ("evaluate runs/digits-smoke --data x.npy", "It is one of dvae validate, train, encode, score,"),
+        ("validate digits --resume", "It is one of dvae train."),
+        ("train digits --model.smoothing spikeslab", "Did you mean spike-slab?"),
         ("train digits --size smoke --resume --run-dir digits", "Did you mean runs/digits-smoke?"),
     ],
 )

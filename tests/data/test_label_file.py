@@ -6,7 +6,7 @@ import pytest
 from discrete_vae.config import DigitsConfig, FileDataConfig
 from discrete_vae.data.digits import load_digits
 from discrete_vae.data.from_file import load_file
-from discrete_vae.data.label_file import labels_of_training, read_label_file
+from discrete_vae.data.label_file import labels_of_part, read_label_file
 from discrete_vae.errors import InvalidInputError
 
 
@@ -16,9 +16,9 @@ def test_labels_of_a_cut_file_stay_with_its_rows(tmp_path):
     config = FileDataConfig(path=path, split_seed=3)
     data = load_file(path=path, split_seed=3)
     labels = np.array([f"row {row}" for row in range(40)])
-    of_training = labels_of_training(labels, data, config)
+    of_training = labels_of_part(labels, data, config)
     assert of_training.tolist() == [f"row {int(row)}" for row in data.train[:, 0]]
-    assert labels_of_training(labels[: len(data.train)], data, config).tolist() == labels[:32].tolist()
+    assert labels_of_part(labels[: len(data.train)], data, config).tolist() == labels[:32].tolist()
 
 
 def test_another_number_of_labels_is_refused(tmp_path):
@@ -28,9 +28,9 @@ def test_another_number_of_labels_is_refused(tmp_path):
     with pytest.raises(
         InvalidInputError, match="labels must be as many as the 18 training examples; received 24"
     ):
-        labels_of_training(np.zeros(24), data, config)  # which rows are whose, such a file does not say
+        labels_of_part(np.zeros(24), data, config)  # which rows are whose, such a file does not say
     with pytest.raises(InvalidInputError, match="1297 training examples; received 1797"):
-        labels_of_training(np.zeros(1797), load_digits(), DigitsConfig())
+        labels_of_part(np.zeros(1797), load_digits(), DigitsConfig())
 
 
 def test_words_and_numbers_are_read(tmp_path):

@@ -92,3 +92,11 @@ def test_kl_of_layers_adds_up_to_that_of_the_bound():
         draws = torch.stack([model.elbo(x, log_partition=0.0).kl_continuous.mean() for _ in range(20)])
     assert usage.layer_kl.shape == (2, 3)
     assert float(usage.layer_kl.sum()) == pytest.approx(float(draws.mean()), rel=0.1)
+
+
+def test_one_code_has_no_standard_error():
+    config = ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2))
+    effects = flip_effects(DiscreteVAE.from_config(config), torch.zeros(1, 6))
+    assert effects.change.isfinite().all()
+    assert effects.std_error.isnan().all()
+    assert effects.size_std_error.isnan().all()

@@ -112,3 +112,13 @@ def test_a_panel_per_transformation_with_axes_as_in_the_paper(table):
 def test_one_transformation_alone():
     picture = draw_inverse_cdfs(inverse_cdfs_table(["spike-slab"], rectifiers=False, num_points=5))
     assert len(picture.axes) == 1
+
+
+def test_each_panel_says_what_its_lines_mean():
+    picture = draw_inverse_cdfs(inverse_cdfs_table(["spike-exponential"]))
+    assert picture.legends[0].get_title().get_text() == "inverse CDFs:"
+    (of_shifts,) = [axes.get_legend() for axes in picture.axes if "batch norm" in axes.get_title(loc="left")]
+    assert [text.get_text() for text in of_shifts.get_texts()][-2:] == ["+", "\N{MINUS SIGN}"]
+    alone = draw_inverse_cdfs(inverse_cdfs_table(["spike-slab"], rectifiers=False))
+    assert alone.axes[0].get_title(loc="left") == "spike slab"
+    assert not alone.legends[0].get_title().get_text()

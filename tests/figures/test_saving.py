@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.saving import check_picture_path, save_figure
+from discrete_vae.figures.saving import picture_file, save_figure
 
 
 def test_a_picture_replaces_the_one_before(tmp_path):
@@ -23,7 +23,7 @@ def test_a_path_may_be_text_and_in_capitals(tmp_path):
 
 def test_a_path_that_is_taken_by_a_folder_is_refused(tmp_path):
     (tmp_path / "a.png").mkdir()
-    with pytest.raises(InvalidInputError, match="path must be a file that can be written"):
+    with pytest.raises(InvalidInputError, match="a.png must be writable; received a folder of that name"):
         save_figure(Figure(figsize=(1, 1)), tmp_path / "a.png")
 
 
@@ -48,12 +48,13 @@ def test_the_same_figure_gives_the_same_file_in_every_form(tmp_path):
     assert matplotlib.rcParams["svg.hashsalt"] == salt  # the user's setting stays
 
 
-def test_a_folder_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match="path must lie in a folder that exists"):
-        save_figure(Figure(figsize=(1, 1)), tmp_path / "none" / "a.png")
+def test_a_folder_that_is_not_there_is_made_when_the_picture_is_written(tmp_path):
+    picture_file(tmp_path / "none" / "a.png")
+    assert not (tmp_path / "none").exists()
+    assert save_figure(Figure(figsize=(1, 1)), tmp_path / "none" / "a.png").is_file()
 
 
 @pytest.mark.parametrize("name", ["a", "a.txt", ".png"])
 def test_an_unknown_ending_is_refused(name, tmp_path):
     with pytest.raises(InvalidInputError, match="path must end in one of"):
-        check_picture_path(tmp_path / name)
+        picture_file(tmp_path / name)

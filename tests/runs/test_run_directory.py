@@ -62,11 +62,3 @@ def test_an_unreadable_config_is_named(tmp_path):
     run.config_path.write_bytes(b"\xff")
     with pytest.raises(InvalidInputError, match=r"config\.json must be a readable text file"):
         RunDirectory.open(tmp_path).read_config()
-
-
-def test_figures_stay_in_their_folder(tmp_path):
-    run = RunDirectory.create(tmp_path)
-    assert run.figure_path("grid.png") == tmp_path / "figures" / "grid.png"
-    assert run.figures_path.is_dir()
-    with pytest.raises(InvalidInputError, match="name must be a plain file name"):
-        run.figure_path("../grid.png")

@@ -13,7 +13,11 @@ from discrete_vae.experiments import experiment_names, load_experiment
 from discrete_vae.experiments.citations import cite
 
 
-@verb("cite", "NAME is an experiment or the folder of a run; without it the paper of the model is named.")
+@verb(
+    "cite",
+    "NAME is an experiment or the folder of a run; without it the paper of the model is named.",
+    typed={"run_dir": "NAME"},
+)
 @click.argument("name", required=False)
 def run_cite(name: str | None) -> int:
     """Print BibTeX of the library and of the papers whose parts are in use."""

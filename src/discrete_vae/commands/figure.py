@@ -59,10 +59,10 @@ def run_figure(
     asked = ask_runs(runs, pretrained, **named)
 
     from discrete_vae.figures import FigureRequest, FigureRun, save_figure, save_table
-    from discrete_vae.figures.saving import check_picture_path
+    from discrete_vae.figures.saving import picture_file
 
     if out is not None:
-        picture = check_picture_path(out, argument="--out")
+        picture = picture_file(out, argument="--out").path
     else:
         file = f"{name}-{size or 'short'}.png" if entry.has_sizes else f"{name}.png"
         (one,) = asked if len(asked) == 1 else (None,)
@@ -75,7 +75,6 @@ def run_figure(
         check_replaces_none(table, each.sources, argument=f"--out {picture}, whose table is {table},")
     sources = tuple(FigureRun(each.directory, each.load, data_dir=data_dir) for each in asked)
     drawing = entry.make(FigureRequest(sources, size or "short", seed or 0, table))  # pyright: ignore[reportArgumentType]
-    picture.parent.mkdir(exist_ok=True)
     print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")
     return 0

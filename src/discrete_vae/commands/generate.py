@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from discrete_vae.training.load import LoadedRun
 
 _MOST_CHAINS = 2000
+_NUMBER = r"[+-]?(?:\d{1,9}\.?\d{0,20}|\.\d{1,20})(?:[eE][+-]?\d)?"
 
 
 @verb(
@@ -30,6 +31,7 @@ _MOST_CHAINS = 2000
     f"{EXPLAINED} States of the prior come from block Gibbs chains that start where those of training ended. With "
     "--label a classifier of latents is fitted to labeled examples (--data, --labels), and states are kept with the "
     "probability of the class: draws from p(latents | class).",
+    typed={"count": "-n"},
 )
 @takes_rows
 @option("-n N", "how many; of each class, with --label", whole_number(), required=True)
@@ -44,7 +46,8 @@ _MOST_CHAINS = 2000
 )
 @option(
     "--labels FILE",
-    "labels of the examples of --data (default: the run's training part): .npy, or a .csv column",
+    "labels of the examples of --data (default: of the run's training part, one per example or per row of its file): "
+    ".npy, or a .csv column",
 )
 @option(
     "--statistic sample|mean|mode",
@@ -81,16 +84,17 @@ def run_generate(
         raise InvalidInputError(
             "--out", "or --picture must be given", "neither", "For example --out new.npz."
         )
-    if labels is not None and label is None:
-        raise InvalidInputError("--labels", "needs --label", repr(labels)[:80], "Add --label all.")
+    if label is None:
+        _check_no_examples(rows, labels)
     output, drawing = rows.output(asked, out, labels=labels, bias=bias), PictureFile.of(picture)
     loaded = asked.load()
     prior = loaded.model.prior
-    clamped = {unit: int(value) for unit, value in _pairs("--clamp", clamp, "[01]").items()}
+    clamped = {unit: int(value) for unit, value in _pairs("--clamp", clamp, "UNIT=BIT", "[01]").items()}
     check_clamps(clamped, prior.num_units, argument="--clamp")
     field = _field(bias, prior.num_units)
     labeled = None if label is None else _labeled(asked, rows, loaded, labels)
     if labeled is not None and label is not None:
+        assert labeled.labels is not None
         _places(label, np.unique(labeled.labels))
     say_device(asked.device)
     classes = None if labeled is None else _fitted(loaded, labeled, seed or 0)
@@ -139,13 +143,28 @@ def run_generate(
     return 0
 
 
-def _pairs(argument: str, word: str | None, value: str) -> dict[int, float]:
-    """Values by unit, of "3=1,17=0"."""
+def _check_no_examples(rows: AskedRows, labels: str | None) -> None:
+    """Refuse options that say which examples are labeled, and how, where no class is asked for."""
+    given = {
+        "--data": rows.data,
+        "--part": rows.part,
+        "--label-column": rows.label_column,
+        "--num-examples": rows.num_examples,
+        "--labels": labels,
+    }
+    for name, value in given.items():
+        if value is not None:
+            repair = "Add --label all, or leave it out: new examples of the prior read no others."
+            raise InvalidInputError(name, "needs --label", repr(value)[:80], repair)
+
+
+def _pairs(argument: str, word: str | None, form: str, value: str) -> dict[int, float]:
+    """Values by unit, of "3=1,17=0"; `value` is the pattern of one."""
     found: dict[int, float] = {}
     for part in [] if word is None else word.split(","):
         match = re.fullmatch(rf"\s*(\d{{1,9}})\s*=\s*({value})\s*", part)
         if match is None or int(match[1]) in found:
-            rule, repair = "must be pairs UNIT=VALUE, each unit once", "Give 3=1,17=0, say."
+            rule, repair = f"must be pairs {form}, each unit once", "Give 3=1,17=0, say."
             raise InvalidInputError(argument, rule, repr(part)[:80], repair)
         found[int(match[1])] = float(match[2])
     return found
@@ -168,7 +187,7 @@ def _field(word: str | None, num_units: int) -> Tensor | None:
             raise InvalidInputError("--bias", rule, received, "Save such an array with numpy.save.")
         return torch.from_numpy(values.astype(np.float32))
     field = torch.zeros(num_units)
-    for unit, value in _pairs("--bias", word, r"[+-]?\d{1,9}(?:\.\d{0,9})?").items():
+    for unit, value in _pairs("--bias", word, "UNIT=VALUE", _NUMBER).items():
         if unit >= num_units:
             rule = f"must name units from 0 to {num_units - 1}"
             raise InvalidInputError("--bias", rule, unit, "Give another unit.")
@@ -176,34 +195,17 @@ def _field(word: str | None, num_units: int) -> Tensor | None:
     return field
 
 
-@dataclass(frozen=True, eq=False)
-class _Labeled:
-    rows: Rows
-    labels: np.ndarray
-
-
-def _labeled(asked: AskedRun, rows: AskedRows, loaded: LoadedRun, labels: str | None) -> _Labeled:
+def _labeled(asked: AskedRun, rows: AskedRows, loaded: LoadedRun, labels: str | None) -> Rows:
     """Read labeled examples."""
-    from discrete_vae.data.label_file import read_label_file
-
     part = rows.part or ("train" if rows.data is None else None)
-    found = replace(rows, part=part).read(asked, loaded)
-    of_rows = found.labels
-    if labels is not None:
-        all_labels, least = read_label_file(labels, argument="--labels"), int(found.index.max()) + 1
-        if len(all_labels) < least:
-            rule = f"must hold a label for each of {least} examples"
-            raise InvalidInputError(
-                "--labels", rule, len(all_labels), "Give one per example, in their order."
-            )
-        of_rows = all_labels[found.index]
-    if of_rows is None or of_rows.ndim != 1:
+    found = replace(rows, part=part).read(asked, loaded, labels=labels)
+    if found.labels is None or found.labels.ndim != 1:
         rule, repair = "needs a label per example", "Give --labels FILE, or a file with labels: --data FILE."
         raise InvalidInputError("--label", rule, f"none for {found.name.rstrip(',')}", repair)
-    return _Labeled(found, of_rows)
+    return found
 
 
-def _fitted(loaded: LoadedRun, labeled: _Labeled, seed: int) -> ClassModel:
+def _fitted(loaded: LoadedRun, found: Rows, seed: int) -> ClassModel:
     """Fit classes to the latents of labeled examples."""
     import torch
 
@@ -211,11 +213,11 @@ def _fitted(loaded: LoadedRun, labeled: _Labeled, seed: int) -> ClassModel:
     from discrete_vae.inference.encode import encode_rows
     from discrete_vae.inference.generate import latents_of_classes
 
-    found = labeled.rows
+    assert found.labels is not None
     with examples_progress(len(found), "encoding labeled examples") as progress:
         codes = encode_rows(loaded.model, found.x, draw=True, seed=seed, numbers=found.index, report=progress)
     latents = latents_of_classes(torch.from_numpy(codes.bits).float(), torch.from_numpy(codes.continuous))
-    return fit_class_model(latents.numpy(), labeled.labels, seed=seed)
+    return fit_class_model(latents.numpy(), found.labels, seed=seed)
 
 
 def _places(label: str, classes: np.ndarray) -> list[int]:

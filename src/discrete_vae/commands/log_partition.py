@@ -44,24 +44,19 @@ def run_log_partition(
     from discrete_vae.evaluation.prior import evaluate_prior
     from discrete_vae.figures import draw_log_partition_histogram, save_figure
     from discrete_vae.figures.log_partition_histogram import histogram_of_result
-    from discrete_vae.figures.saving import check_picture_path
+    from discrete_vae.figures.saving import picture_file
     from discrete_vae.runs.results import kept_log_partitions
-    from discrete_vae.runs.writable import check_writable
 
     # what cannot be written is found before the work
     to_json = out is not None and Path(out).suffix.lower() == ".json"
-    if out is not None and not to_json:
-        check_picture_path(out, argument="--out")
     if std_error is not None:
         check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
-    run = asked.directory
     kept_in_run = not to_json and asked.pretrained is None
     results = asked.results(None if kept_in_run else out, kept_log_partitions)
     results.check()
+    drawn = out or asked.directory.figures_path / "log-partition.png"
+    place = None if to_json else picture_file(drawn, argument="--out").path
     loaded = asked.load()
-    picture = None if to_json else check_picture_path(out or run.figure_path("log-partition.png"))
-    if picture is not None:
-        check_writable(picture)
     settings = loaded.config.evaluation
     given = {"seed": seed or 0, "log_partition_std_error": std_error or settings.log_partition_std_error}
     settings = settings.model_copy(update=given)
@@ -90,10 +85,10 @@ def run_log_partition(
     try:
         keep(results, loaded, {"config": config | {"health_sweeps": health_sweeps}} | found.to_json())
     finally:  # one file that cannot be written leaves the other
-        if picture is not None:
+        if place is not None:
             table = histogram_of_result(found.to_json())
             figure = draw_log_partition_histogram(table, name=loaded.config.name)
-            print(f"Picture: {save_figure(figure, picture, note=loaded.note)}")
+            print(f"Picture: {save_figure(figure, place, note=loaded.note)}")
     return 0
 
 

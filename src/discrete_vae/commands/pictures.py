@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from discrete_vae.runs.writable import check_writable
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -17,7 +15,7 @@ class PictureFile:
     """Where the picture goes, checked before the work.
 
     Args:
-        path: As `discrete_vae.figures.saving.check_picture_path` returned it.
+        path: As `discrete_vae.figures.saving.picture_file` takes it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -25,18 +23,14 @@ class PictureFile:
 
     @classmethod
     def of(cls, word: str | None) -> Self | None:
-        """The file that the command line names; None for none.
+        """The file that --picture names; None for none.
 
         Raises:
             InvalidInputError: If it cannot be written.
         """
-        from discrete_vae.figures.saving import check_picture_path
+        from discrete_vae.figures.saving import picture_file
 
-        if word is None:
-            return None
-        path = check_picture_path(word, argument="--picture")
-        check_writable(path)
-        return cls(path)
+        return None if word is None else cls(picture_file(word, argument="--picture").path)
 
     def save(self, figure: Figure, loaded: LoadedRun) -> None:
         """Write the picture and say where it is.

@@ -5,15 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from discrete_vae.commands.options import data_dir_option, option, whole_number
 from discrete_vae.commands.trained import EXPLAINED, AskedRun, takes_run
 from discrete_vae.commands.verbs import verb
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import user_path
-
-_REPAIR = "Free space, check permissions, or give another --out FILE.html."
 
 
 @verb("report", EXPLAINED)
@@ -45,11 +40,10 @@ def run_report(
     """Write the page about a run; returns the exit status."""
     from discrete_vae.commands.device import say_device
     from discrete_vae.report import make_report
-    from discrete_vae.runs.atomic import write_text
-    from discrete_vae.runs.writable import check_writable, unwritable
+    from discrete_vae.runs.output_file import OutputFile
 
-    place = asked.place(asked.directory.path / "report.html") if out is None else _page_path(out)
-    check_writable(place, repair=_REPAIR)
+    place = asked.place(asked.directory.path / "report.html") if out is None else out
+    page = OutputFile(place, endings=(".html", ".htm"))
     with _progress() as shown:
 
         def report(name: str, number: int, count: int) -> None:
@@ -66,25 +60,8 @@ def run_report(
             load=asked.load,
             report=report,
         )
-    try:
-        write_text(place, text)
-    except OSError as error:
-        raise unwritable(place, error, _REPAIR) from None
-    print(f"Report: {place} ({len(text.encode()) / 2**20:.1f} MiB)")
+    print(f"Report: {page.write_text(text)} ({len(text.encode()) / 2**20:.1f} MiB)")
     return 0
-
-
-def _page_path(out: str) -> Path:
-    place = user_path("--out", out)
-    if place.suffix.lower() not in {".html", ".htm"}:
-        raise InvalidInputError(
-            "--out", "must end in .html", repr(out), f"Did you mean {place.with_suffix('.html')}?"
-        )
-    if not place.parent.is_dir():
-        raise InvalidInputError(
-            "--out", "must lie in a folder that exists", repr(out), "Make the folder first."
-        )
-    return place
 
 
 @contextmanager

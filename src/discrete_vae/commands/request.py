@@ -25,6 +25,7 @@ EPILOG = (
     "a value, --model.smoothing spike-slab swaps a component and leaves the rest as it is, "
     "--model.posterior.hidden 200 200 gives a list. --settings shows them all."
 )
+TYPED = {"path": "--data", "FileDataConfig.path": "--data"}
 
 
 @dataclass(frozen=True)

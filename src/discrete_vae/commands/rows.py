@@ -85,13 +85,16 @@ class AskedRows:
         others = asked.sources + [user_path(name, word) for name, word in named.items() if word is not None]
         return compute_on_rank_zero(lambda: OutputFile(out, argument=argument, others=others))
 
-    def read(self, asked: AskedRun, loaded: LoadedRun, *, missing: bool | None = None) -> Rows:
+    def read(
+        self, asked: AskedRun, loaded: LoadedRun, *, missing: bool | None = None, labels: str | None = None
+    ) -> Rows:
         """Read them.
 
         Args:
             asked: The run.
             loaded: What was loaded of it.
             missing: Whether values may be missing; None is what the model says.
+            labels: A file of their labels, in place of those that they have.
 
         Raises:
             InvalidInputError: If they cannot be read, or the model cannot read them.
@@ -109,6 +112,7 @@ class AskedRows:
             missing=missing,
             data_dir=self.data_dir,
             argument=self.argument,
+            labels=labels,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from discrete_vae.samplers.protocol import Sampler
     from discrete_vae.training.load import LoadedRun
 
+_STARTS = ("training", "fresh")
 _PICTURES = ("samples.png", "reconstructions.png", "training.png")
 _FRESH_TABLE_CHAINS, _FRESH_SWEEPS = 200, 10_000
 _BYTES = 16  # per unit, while chains are made
@@ -38,6 +40,19 @@ class Shown:
     seed: int
 
 
+def _start(name: str, word: str) -> str:
+    """Read where chains start; what is neither a word nor a file may be a word misspelt.
+
+    Raises:
+        InvalidInputError: If it is none of them.
+    """
+    if word in _STARTS or word.endswith(".npy") or user_path(name, word).exists():
+        return word
+    close = get_close_matches(word, _STARTS, n=1)
+    repair = f"Did you mean {close[0]}?" if close else "Leave it out for where training left them."
+    raise InvalidInputError(name, "must be training, fresh or a .npy file", repr(word)[:80], repair)
+
+
 @verb("sample", EXPLAINED)
 @takes_run
 @option(
@@ -48,6 +63,7 @@ class Shown:
 @option(
     "--start training|fresh|FILE.npy",
     "where the chains start: where training left them (default), at random, or at states (chain, unit)",
+    _start,
     default="training",
 )
 @option(
@@ -64,11 +80,11 @@ def run_sample(
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
     from discrete_vae import figures
     from discrete_vae.figures.reconstructions import make_reconstructions
-    from discrete_vae.figures.saving import check_picture_path
+    from discrete_vae.figures.saving import picture_file
     from discrete_vae.figures.training_curves import make_training_curves
 
     run, shown = asked.directory, Shown(seed=seed or 0, **numbers)
-    place = None if out is None else check_picture_path(out, argument="--out")
+    place = None if out is None else picture_file(out, argument="--out").path
     if place is None and asked.pretrained is not None:
         place = asked.place(run.figures_path / _PICTURES[0])
     source = figures.FigureRun(run, asked.load, data_dir=data_dir)
@@ -83,8 +99,6 @@ def run_sample(
     def save(what: str, drawing: Drawing, path: Path) -> None:
         print(f"{what} {figures.save_figure(drawing.picture, path, note=request.run.loaded.note)}")
 
-    if place is None:
-        run.figures_path.mkdir(exist_ok=True)
     save("Samples against the data:" if is_table else "Samples along the chains:", drawing, samples)
     if place is not None:
         return 0

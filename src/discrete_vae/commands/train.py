@@ -15,7 +15,7 @@ from discrete_vae.commands.options import (
     option,
     whole_number,
 )
-from discrete_vae.commands.request import EPILOG, EXPLAINED, Request, takes_experiment
+from discrete_vae.commands.request import EPILOG, EXPLAINED, TYPED, Request, takes_experiment
 from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
 from discrete_vae.errors import InvalidInputError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from discrete_vae.training.logger import MetricsLogger
 
 
-@verb("train", EXPLAINED, takes_settings=True, epilog=EPILOG)
+@verb("train", EXPLAINED, takes_settings=True, epilog=EPILOG, typed=TYPED)
 @takes_experiment
 @option("--run-dir DIR", "new folder for the results; default: runs/EXPERIMENT-SIZE-SETTINGS")
 @option("--resume", "go on from the last checkpoint of the run in --run-dir")

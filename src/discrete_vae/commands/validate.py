@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from discrete_vae.commands.layout import hanging, width
 from discrete_vae.commands.options import device_option
-from discrete_vae.commands.request import EPILOG, EXPLAINED, Request, takes_experiment
+from discrete_vae.commands.request import EPILOG, EXPLAINED, TYPED, Request, takes_experiment
 from discrete_vae.commands.verbs import verb
 from discrete_vae.durations import in_words
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from discrete_vae.training.parameter_table import ParameterRow
 
 
-@verb("validate", EXPLAINED, takes_settings=True, epilog=EPILOG)
+@verb("validate", EXPLAINED, takes_settings=True, epilog=EPILOG, typed=TYPED)
 @takes_experiment
 @device_option
 def run_validate(request: Request, device: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any
@@ -74,11 +74,19 @@ class Verb(_Parsed):
 
     Args:
         takes_settings: Whether it takes settings of an experiment too; they come as `overrides`.
+        typed: What the user types for arguments of the library that are called otherwise, by their names there.
     """
 
-    def __init__(self, *args: Any, takes_settings: bool = False, **attributes: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        takes_settings: bool = False,
+        typed: Mapping[str, str] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, **attributes)
         self.takes_settings = takes_settings
+        self.typed = {"run_dir": "RUN"} | dict(typed or {})
         self.allow_extra_args = True  # refused below, with the word
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -109,15 +117,30 @@ class Verb(_Parsed):
         """Run the verb.
 
         Raises:
-            InvalidInputError: As the verb does; arguments that functions of the library name are called by the options
-                that gave them.
+            InvalidInputError: That of the library, with what the user typed in place of the arguments of functions.
         """
         try:
             return super().invoke(ctx)
         except InvalidInputError as error:
             if error.is_said:
                 raise
-            raise _in_words_of_options(error, self) from None
+            self._say_as_typed(error, ctx.params.get("overrides", []))
+            raise
+
+    def _say_as_typed(self, error: InvalidInputError, overrides: Sequence[tuple[str, Any]]) -> None:
+        """Put the user's words in place of an argument: an option, a setting that was given, or a word."""
+        typed = dict(self.typed)
+        for parameter in self.params:
+            is_option = isinstance(parameter, click.Option)
+            typed[str(parameter.name)] = parameter.opts[-1] if is_option else str(parameter.name).upper()
+        argument = error.argument
+        given = {path for path, _ in overrides if f".{path}".replace("-", "_").endswith(f".{argument}")}
+        error.argument = f"--{given.pop()}" if len(given) == 1 else typed.get(argument, argument)
+        # in a sentence, what has an underscore is a name
+        words = re.compile("|".join(rf"\b{each}\b" for each in typed if "_" in each) or "$^")
+        error.rule, error.repair = (
+            words.sub(lambda found: typed[found[0]], text) for text in (error.rule, error.repair)
+        )
 
 
 class Verbs(_Parsed, click.Group):
@@ -168,20 +191,6 @@ def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInp
     return InvalidInputError(argument, f"must be one of {', '.join(names)}", repr(received), repair)
 
 
-def _in_words_of_options(error: InvalidInputError, command: click.Command) -> InvalidInputError:
-    """The error with the command's options in place of the arguments of functions that they give."""
-    names = {
-        each.name: each.opts[0] for each in command.params if isinstance(each, click.Option) and each.name
-    }
-    if any(each.name in ("run", "runs") for each in command.params):
-        names["run_dir"] = "RUN"
-    argument = names.get(error.argument, error.argument)
-    # in a sentence, what has an underscore is a name
-    words = re.compile("|".join(rf"\b{name}\b" for name in names if "_" in name) or "$^")
-    rule, repair = (words.sub(lambda found: names[found[0]], text) for text in (error.rule, error.repair))
-    return InvalidInputError(argument, rule, error.received, repair)
-
-
 def _takes_value(parameter: click.Parameter) -> bool:
     return isinstance(parameter, click.Option) and not parameter.is_flag
 
@@ -219,4 +228,17 @@ def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> InvalidInp
         from discrete_vae.experiments.suggestions import suggest_setting  # here, since it loads the configs
 
         repair = suggest_setting(word.removeprefix("--"))
+    if word == "--run-dir" and any(each.name in ("run", "runs") for each in ctx.command.params):
+        repair = f"Name the run without an option: {ctx.command_path} RUN."
+    elif (others := _verbs_with(word, ctx)) and not (settings and repair.startswith("Did you mean")):
+        repair = f"It is one of dvae {', '.join(others)}."
     return InvalidInputError(word, f"must be an option of {ctx.command_path}", "an unknown name", repair)
+
+
+def _verbs_with(option: str, ctx: click.Context) -> list[str]:
+    """The verbs that have an option, by its whole name."""
+    group = ctx.parent.command if ctx.parent is not None else None
+    if not isinstance(group, Verbs) or ctx.parent is None:
+        return []
+    commands = [group.get_command(ctx.parent, name) for name in VERBS]
+    return [str(each.name) for each in commands if any(option in one.opts for one in each.params)]

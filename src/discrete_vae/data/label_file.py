@@ -1,4 +1,4 @@
-"""Labels of a run's training examples from a file beside the data."""
+"""Labels of a run's examples from a file beside the data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from discrete_vae.config import DataConfig, FileDataConfig
-from discrete_vae.data.dataset import DataSplits
+from discrete_vae.data.dataset import PARTS, DataSplits
 from discrete_vae.data.from_file import shuffled_rows
 from discrete_vae.data.own_arrays import WHOLE, read_own_arrays
 from discrete_vae.data.read_arrays import read_npy
 from discrete_vae.data.table import NoFeatures, read_labels
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import user_path
+
+_WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
 
 def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray:
@@ -52,34 +54,41 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
     return labels
 
 
-def labels_of_training(
-    labels: np.ndarray, dataset: DataSplits, config: DataConfig, *, argument: str = "labels"
+def labels_of_part(
+    labels: np.ndarray,
+    dataset: DataSplits,
+    config: DataConfig,
+    part: str = "train",
+    *,
+    argument: str = "labels",
 ) -> np.ndarray:
-    """The labels of the training part.
+    """The labels of a part of a data set.
 
     Args:
-        labels: One per training example, in their order; or, where the data are a file that was cut into parts, one
+        labels: One per example of the part, in their order; or, where the data are a file that was cut into parts, one
             per row of that file.
         dataset: The data.
         config: Where they are from.
+        part: "train", "valid" or "test".
         argument: What messages call the labels.
 
     Returns:
-        (example,), in the order of `DataSplits.train`.
+        (example,), in the order of the part.
 
     Raises:
         InvalidInputError: If there are not as many.
     """
-    num_train, num_test, num_valid = len(dataset.train), len(dataset.test), len(dataset.valid)
-    total = num_train + num_test + num_valid
-    if len(labels) == num_train:
+    sizes = {name: len(getattr(dataset, name)) for name in PARTS}
+    total = sum(sizes.values())
+    if len(labels) == sizes[part]:
         return labels
-    rule = f"must be as many as the {num_train} training examples"
+    rule = f"must be as many as the {sizes[part]} {_WORDS[part]} examples"
     if isinstance(config, FileDataConfig):
         found = read_own_arrays(Path(config.path), NoFeatures(config.label_column, config.ignored_columns))
         if set(found.examples) == {WHOLE}:
             if len(labels) == total:
-                return labels[shuffled_rows(total, num_test, num_valid, config.split_seed)[2]]
+                test, valid, train = shuffled_rows(total, sizes["test"], sizes["valid"], config.split_seed)
+                return labels[{"test": test, "valid": valid}.get(part, train)]
             rule += f" or the {total} rows of {config.path}"
     raise InvalidInputError(argument, rule, len(labels), "Give one label per example, in their order.")
 

@@ -23,9 +23,9 @@ class FlipEffects(ShowsShapes):
 
     Attributes:
         change: Mean over codes of E[x | unit on] - E[x | unit off], (unit, feature) float64.
-        std_error: Its standard error over codes, (unit, feature) float64.
+        std_error: Its standard error over codes, (unit, feature) float64; NaN of one code.
         size: Mean over codes of the sum over features of the absolute change, (unit,) float64.
-        size_std_error: Its standard error over codes, (unit,) float64.
+        size_std_error: Its standard error over codes, (unit,) float64; NaN of one code.
         num_codes: Codes.
     """
 
@@ -97,9 +97,15 @@ def flip_effects(
         zeta[:, index] = drawn[:, index]
         change = (decoded(zeta) - before) * (2 * z[:, index, None].double() - 1)
         size = change.abs().sum(1)
-        rows.append((change.mean(0), change.std(0), size.mean(), size.std()))
+        rows.append((change.mean(0), _std_error(change), size.mean(), _std_error(size)))
         if report is not None:
             report(index + 1)
-    change, spread, size, size_spread = (torch.stack(list(part)).cpu() for part in zip(*rows, strict=True))
-    root = math.sqrt(num_codes)
-    return FlipEffects(change, spread / root, size, size_spread / root, num_codes)
+    change, error, size, size_error = (torch.stack(list(part)).cpu() for part in zip(*rows, strict=True))
+    return FlipEffects(change, error, size, size_error, num_codes)
+
+
+def _std_error(values: Tensor) -> Tensor:
+    """Of the mean over the first axis; NaN where there is one value alone."""
+    if len(values) < 2:
+        return torch.full_like(values[0], math.nan)
+    return values.std(0) / math.sqrt(len(values))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from discrete_vae.config import ExperimentConfig
@@ -145,7 +146,10 @@ def read_value(config: ExperimentConfig, path: str) -> Any:
 def _swap(fields: dict[str, Any], slot: Slot, values: list[str]) -> None:
     option, names = f"--{slot.path}", ", ".join(slot.members)
     if len(values) != 1 or values[0] not in slot.members:
+        close = get_close_matches(" ".join(values), slot.members, n=1)
         repair = f"To set a value of the present one: {option}.FIELD VALUE."
+        if close:
+            repair = f"Did you mean {close[0]}? {repair}"
         received = repr(" ".join(values)) if values else "nothing"
         raise InvalidInputError(option, f"must be one of {names}", received, repair)
     place, last = _place(fields, slot.path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +29,7 @@ _LAWS = ((0.0, 1.0), (0.5, 0.5), (1.0, 0.3))
 _COLORS = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's, of the three rho
 Style = Literal["dotted", "solid", "dashed"]
 _STYLES: tuple[Style, ...] = ("dotted", "solid", "dashed")
+_SIGNS = {"+": "dashed", "\N{MINUS SIGN}": "dotted"}  # of the noise of a rectifier
 _DROPOUT, _NOISE = 0.5, 0.3
 _COLUMNS, _WIDTH, _HEIGHT = 4, 2.6, 2.5
 
@@ -185,11 +186,11 @@ def draw_inverse_cdfs(table: InverseCDFs) -> Picture:
     places = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes, (name, curves) in zip(places, panels.items(), strict=False):
         _draw_panel(axes, curves)
-        if len(panels) > 1:
-            axes.set_title(name.replace("-", " "), fontsize=9, loc="left")
+        axes.set_title(name.replace("-", " "), fontsize=9, loc="left")
     for axes in places[len(panels) :]:
         axes.set_axis_off()
-    _draw_legend(figure, [curve for curve in table.curves if _is_cdf(curve)])
+    cdfs = [curve for curve in table.curves if _is_cdf(curve)]
+    _draw_legend(figure, cdfs, title="" if len(cdfs) == len(table.curves) else "inverse CDFs:")
     return figure
 
 
@@ -212,20 +213,21 @@ def _draw_panel(axes: Axes, curves: Sequence[TransferCurve]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
     if not is_cdf:
-        axes.legend(handles=_noises(curves), loc="upper left", frameon=False, fontsize=8, handlelength=1.6)
+        drawn = {curve.style for curve in curves}
+        signs = {words: style for words, style in _SIGNS.items() if style in drawn}
+        handles = _noises(curves) + _styles(signs)
+        axes.legend(handles=handles, loc="upper left", frameon=False, fontsize=8, handlelength=1.6)
 
 
-def _draw_legend(figure: Picture, curves: Sequence[TransferCurve]) -> None:
+def _draw_legend(figure: Picture, curves: Sequence[TransferCurve], *, title: str) -> None:
     """What color and style mean, once for all inverse CDFs."""
-    from matplotlib.lines import Line2D
-
     styles = {curve.parameter: curve.style for curve in curves if curve.parameter}
-    handles = _noises(curves)
-    for words, style in styles.items():
-        look: dict[str, Any] = {"color": "0.3", "linestyle": style}
-        handles.append(Line2D([], [], label=_shown(words), **look))
+    handles = _noises(curves) + _styles(styles)
+    words: dict[str, Any] = {"title": title, "title_fontsize": 9} if title else {}
     ncols = len(handles) // len(_STYLES) if len(handles) > 6 else 6  # a column per parameter, or one line
-    figure.legend(handles=handles, loc="outside lower center", ncols=ncols, frameon=False, fontsize=9)
+    figure.legend(
+        handles=handles, loc="outside lower center", ncols=ncols, frameon=False, fontsize=9, **words
+    )
 
 
 def _noises(curves: Sequence[TransferCurve]) -> list[Line2D]:
@@ -234,6 +236,16 @@ def _noises(curves: Sequence[TransferCurve]) -> list[Line2D]:
 
     colors = {curve.noise: curve.color for curve in curves}
     return [Line2D([], [], color=_COLORS[color], label=_shown(words)) for words, color in colors.items()]
+
+
+def _styles(styles: Mapping[str, str]) -> list[Line2D]:
+    """What the styles of lines mean."""
+    from matplotlib.lines import Line2D
+
+    looks: dict[str, dict[str, Any]] = {
+        words: {"color": "0.3", "linestyle": style} for words, style in styles.items()
+    }
+    return [Line2D([], [], label=_shown(words), **look) for words, look in looks.items()]
 
 
 def _shown(words: str) -> str:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import user_path
-from discrete_vae.runs.atomic import write_bytes
 from discrete_vae.runs.columns import write_columns
+from discrete_vae.runs.output_file import OutputFile
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,28 +33,18 @@ class FigureTable(Protocol):
         ...
 
 
-def check_picture_path(path: str | Path, *, argument: str = "path") -> Path:
-    """Return the path if a picture can be written there.
+def picture_file(path: str | Path, *, argument: str = "path") -> OutputFile:
+    """The file of a picture, if one can be written there.
 
     Args:
-        path: A file name that ends in .png, .pdf or .svg, in a folder that exists; ``~`` is the home directory.
+        path: A file name that ends in .png, .pdf or .svg; ``~`` is the home directory. Folders that do not exist are
+            made when the picture is written.
         argument: What messages call it.
 
     Raises:
-        InvalidInputError: If it has another ending, or its folder does not exist.
+        InvalidInputError: If it has another ending, or cannot be written.
     """
-    file = user_path(argument, path)
-    if file.suffix.lower() not in _METADATA:
-        raise InvalidInputError(
-            argument,
-            f"must end in one of {', '.join(_METADATA)}",
-            repr(str(path)),
-            f"Did you mean {file.with_suffix('.png') if file.name else file / 'picture.png'}?",
-        )
-    if not file.parent.is_dir():
-        rule, repair = "must lie in a folder that exists", "Make the folder first."
-        raise InvalidInputError(argument, rule, repr(str(path)), repair)
-    return file
+    return OutputFile(path, argument=argument, endings=tuple(_METADATA))
 
 
 def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) -> Path:
@@ -64,31 +52,24 @@ def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) ->
 
     Args:
         figure: The figure, any of matplotlib's; its own dots per inch are used.
-        path: A file name that ends in .png, .pdf or .svg, in a folder that exists; ``~`` is the home directory.
+        path: As in `picture_file`.
         note: What the file's metadata say of it.
 
     Returns:
         The path.
 
     Raises:
-        InvalidInputError: If `check_picture_path` refuses the path, or it cannot be written.
+        InvalidInputError: If `picture_file` refuses the path, or it cannot be written.
     """
     import matplotlib  # here, since it takes a while
 
-    file = check_picture_path(path)
-    suffix = file.suffix.lower()
+    file = picture_file(path)
+    suffix = file.ending
     content = io.BytesIO()
     metadata = _METADATA[suffix] | ({} if note is None else {_NOTE_FIELDS[suffix]: note})
     with matplotlib.rc_context({"svg.hashsalt": _SALT}):
         figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=metadata)
-    try:
-        write_bytes(file, content.getvalue())
-    except OSError as error:
-        received = f"{path} ({error.strerror})"
-        raise InvalidInputError(
-            "path", "must be a file that can be written", received, "Give another path."
-        ) from None
-    return file
+    return file.write_bytes(content.getvalue())
 
 
 def save_table(table: FigureTable, path: str | Path) -> Path:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from discrete_vae.config import DataConfig, FileDataConfig, instantiate
 from discrete_vae.data.chosen import chosen_test_examples
+from discrete_vae.data.label_file import labels_of_part, read_label_file
 from discrete_vae.data.rows import Rows, read_rows, rows_of_part
 from discrete_vae.data.table import NoFeatures
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.load import LoadedRun
 from discrete_vae.training.run import warn_of_other_data
+
+_LABEL_REPAIR = "Give one label per example, in their order."
 
 
 def rows_of_run(
@@ -26,6 +30,8 @@ def rows_of_run(
     missing: bool | None = None,
     data_dir: str | Path | None = None,
     argument: str = "--data",
+    labels: str | Path | None = None,
+    labels_argument: str = "--labels",
 ) -> Rows:
     """Read examples as the run's training read its own.
 
@@ -40,14 +46,19 @@ def rows_of_run(
         missing: Whether values may be missing; None is what the model says.
         data_dir: Folder of the published data sets.
         argument: What messages call the file.
+        labels: A file of their labels in place of those that they have, see `read_label_file`: one per row of the file,
+            or per example of the part; where the run's own file was cut into parts, one per row of it will do too.
+        labels_argument: What messages call that file.
 
     Raises:
-        InvalidInputError: If they cannot be read, or the model cannot read them; if there are fewer than asked for.
+        InvalidInputError: If they cannot be read, or the model cannot read them; if there are fewer than asked for; if
+            there are more or fewer labels.
 
     Warns:
         UserWarning: If the run's own data are not those that it was trained on.
     """
     of_run = loaded.config.data
+    given = None if labels is None else read_label_file(labels, argument=labels_argument)
     if data is None:
         if label_column is not None:
             repair = "Leave it out: the run's config names that of its own data."
@@ -59,6 +70,8 @@ def rows_of_run(
             raise InvalidInputError(error.argument, error.rule, error.received, repair) from None
         warn_of_other_data(run, dataset)
         rows = rows_of_part(dataset, part or "test")
+        if given is not None:
+            given = labels_of_part(given, dataset, of_run, part or "test", argument=labels_argument)
     else:
         rows = read_rows(
             data,
@@ -70,6 +83,11 @@ def rows_of_run(
             missing=missing,
             argument=argument,
         )
+        if given is not None and len(given) != len(rows):
+            rule, repair = f"must be as many as the {len(rows)} examples of {rows.name}", _LABEL_REPAIR
+            raise InvalidInputError(labels_argument, rule, len(given), repair)
+    if given is not None:
+        rows = replace(rows, labels=given)
     if num_examples is None or (at_most and num_examples > len(rows)):
         return rows
     return rows.chosen(chosen_test_examples(len(rows), num_examples, argument="num_examples"))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from discrete_vae.data.chosen import chosen_test_examples
 from discrete_vae.data.fixed_draws import fixed_permutation
-from discrete_vae.data.label_file import labels_of_training, read_label_file
+from discrete_vae.data.label_file import labels_of_part, read_label_file
 from discrete_vae.evaluation.latent_usage import LatentUsage, latent_usage
 from discrete_vae.evaluation.prior_modes import PriorModes, find_prior_modes
 from discrete_vae.figures.request import FigureRun
@@ -152,7 +152,7 @@ class ReportSource:
             known = self.dataset.labels.get("train")
             return known[self.indices] if known is not None and known.ndim == 1 else None
         found = read_label_file(given) if isinstance(given, str | Path) else np.asarray(given)
-        return labels_of_training(found, self.dataset, self.config.data)[self.indices]
+        return labels_of_part(found, self.dataset, self.config.data)[self.indices]
 
     @cached_property
     def codes(self) -> Encoding:

@@ -100,6 +100,7 @@ def _points(axes: Axes, series: Series, places: np.ndarray, *, horizontal: bool)
     error = None if series.std_error is None else np.nan_to_num(np.asarray(series.std_error, np.float64))
     hollow = "white" if series.look != OURS else color
     style = {"color": color, "markersize": 5.5, "capsize": 3, "label": series.name, "markerfacecolor": hollow}
+    style["zorder"] = 3 if series.look == OURS else 2  # where both are the same, ours shows within
     if horizontal:
         axes.errorbar(value, places, xerr=error, fmt=marker, **style)
     else:

@@ -38,6 +38,15 @@ def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) 
         ) from None
 
 
+def json_text(name: str, fields: Mapping[str, Any]) -> str:
+    """An object as the text of a file: indented, with a line's end.
+
+    Raises:
+        InvalidInputError: See `to_json`.
+    """
+    return to_json(name, fields, indent=2) + "\n"
+
+
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
     """Write an object as indented JSON, atomically.
 
@@ -45,7 +54,7 @@ def write_json(path: Path, fields: Mapping[str, Any]) -> None:
         InvalidInputError: See `to_json`.
         OSError: If the file cannot be written.
     """
-    write_text(path, to_json(path.name, fields, indent=2) + "\n")
+    write_text(path, json_text(path.name, fields))
 
 
 def parse_json(content: bytes) -> Any:

@@ -1,10 +1,11 @@
-"""A file that the user names for arrays: .npz, .npy, .csv or .parquet, by its ending."""
+"""A file that the user names for a result: for arrays .npz, .npy, .csv or .parquet, by its ending."""
 
 from __future__ import annotations
 
 import csv
 import importlib
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +22,7 @@ _BLOCK = 4096  # rows of a table that are text at the same time
 
 
 class OutputFile:
-    """Where arrays go, checked before the work that they take.
+    """Where a result goes, checked before the work that it takes.
 
     A file is there whole or not at all. Folders that do not exist are made when it is written.
 
@@ -61,11 +62,12 @@ class OutputFile:
         self.path = user_path(argument, path)
         self._repair = f"Free space, check permissions, or give another {argument}."
         if self.ending not in endings:
-            name = Path(path).name
-            repair = f"Did you mean {name + endings[0] if name else 'x' + endings[0]}?"
-            raise InvalidInputError(
-                argument, f"must end in one of {', '.join(endings)}", repr(str(path)), repair
+            one_of = "one of " * (len(endings) > 1)
+            rule, repair = (
+                f"must end in {one_of}{', '.join(endings)}",
+                f"Did you mean {self._meant(endings[0])}?",
             )
+            raise InvalidInputError(argument, rule, repr(str(path)), repair)
         check_replaces_none(self.path, others, argument=argument)
         if self.ending == ".parquet":
             _pyarrow(argument, self.path)
@@ -117,7 +119,28 @@ class OutputFile:
         Raises:
             InvalidInputError: If the file cannot be written.
         """
-        return self._write(lambda file: file.write(text.encode()))
+        return self.write_bytes(text.encode())
+
+    def write_bytes(self, content: bytes) -> Path:
+        """Write bytes as they are.
+
+        Args:
+            content: The whole file.
+
+        Returns:
+            The path.
+
+        Raises:
+            InvalidInputError: If the file cannot be written.
+        """
+        return self._write(lambda file: file.write(content))
+
+    def _meant(self, ending: str) -> Path:
+        """The path with an ending that is allowed, in place of one that looks like another kind of file."""
+        if not self.path.name or self.path.name == "..":
+            return self.path / f"file{ending}"
+        is_kind = re.fullmatch(r"\.[A-Za-z]{1,8}", self.path.suffix)
+        return self.path.with_suffix(ending) if is_kind else self.path.with_name(self.path.name + ending)
 
     def _write(self, fill: Callable[[IO[bytes]], object]) -> Path:
         try:

@@ -8,10 +8,10 @@ from typing import Any
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import user_path
-from discrete_vae.runs.json_files import write_json
+from discrete_vae.runs.json_files import json_text
 from discrete_vae.runs.kept_results import Fields, KeptResults, digest
+from discrete_vae.runs.output_file import OutputFile
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.runs.writable import check_writable, unwritable
 
 
 class ResultFile:
@@ -24,7 +24,6 @@ class ResultFile:
 
     def __init__(self, path: str | Path, *, argument: str = "path") -> None:
         self._path, self._argument = user_path(argument, path), argument
-        self._repair = f"Free space, check permissions, or give another {argument}."
 
     def check(self) -> None:
         """Check that the file can be written.
@@ -32,11 +31,7 @@ class ResultFile:
         Raises:
             InvalidInputError: If it has another ending or cannot be written.
         """
-        if self._path.suffix.lower() != ".json":
-            raise InvalidInputError(
-                self._argument, "must end in .json", repr(str(self._path)), "Add .json to it."
-            )
-        check_writable(self._path, repair=self._repair)
+        self._file()
 
     def add(self, fields: Fields) -> list[Path]:
         """Write the result, in place of what the file holds.
@@ -44,12 +39,10 @@ class ResultFile:
         Raises:
             InvalidInputError: If it cannot be written.
         """
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self._path, fields)
-        except OSError as error:
-            raise unwritable(self._path, error, self._repair) from None
-        return [self._path]
+        return [self._file().write_text(json_text(self._path.name, fields))]
+
+    def _file(self) -> OutputFile:
+        return OutputFile(self._path, argument=self._argument, endings=(".json",))
 
 
 def kept_evaluations(run: RunDirectory) -> KeptResults:

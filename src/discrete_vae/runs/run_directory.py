@@ -201,17 +201,3 @@ class RunDirectory:
             keep_last: How many of the newest a save leaves; the best one always stays.
         """
         return CheckpointStore(self.checkpoints_path, self.best_path, keep_last=keep_last)
-
-    def figure_path(self, name: str) -> Path:
-        """The path of a figure's file; makes the folder ``figures``.
-
-        Args:
-            name: File name with its extension.
-
-        Raises:
-            InvalidInputError: If the name leads out of the folder.
-        """
-        if Path(name).name != name:
-            raise InvalidInputError("name", "must be a plain file name", repr(name), "Leave out folders.")
-        self.figures_path.mkdir(exist_ok=True)
-        return self.figures_path / name
