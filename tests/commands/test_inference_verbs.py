@@ -282,12 +282,13 @@ def test_no_result_replaces_what_is_read_or_trained_on(refused, trained, tmp_pat
     assert "must be another file than those that are read" in refused(*words.split())
 
 
-def test_arguments_are_called_by_their_options(refused, trained, data_file):
+def test_arguments_are_called_by_their_options(refused, trained, data_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     words = ["encode", trained, "--out", "x.npz"]
     assert "--part must be left out" in refused(*words, "--data", data_file, "--part", "test")
     assert "--num-examples must be at most" in refused(*words, "--num-examples", "100")
     assert "RUN must be an existing folder" in refused("encode", "nowhere", "--out", "x.npz")
-    assert "--picture must lie in a folder" in refused(*words, "--picture", "nowhere/x.png")
+    assert "--picture must end in one of .png" in refused(*words, "--picture", "x.jpg")
 
 
 def test_one_example_has_no_spread(cli, trained, tmp_path):
