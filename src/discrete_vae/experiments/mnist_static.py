@@ -17,7 +17,7 @@ def mnist_static(size: str) -> ExperimentConfig:
 
     Data: the published binarization, 50,000 / 10,000 / 10,000 images.
 
-    Expected test log-likelihood: short -85.36 +- 0.70 nats after 26,000 of its steps (docs/results.md);
+    Expected test log-likelihood: short -85.10 +- 0.70 nats (docs/results.md);
     paper -81.01 +- 0.04 in the paper.
 
     Time: short 32,000 steps of 21 ms on two cores, of 42 ms in the last quarter; ``dvae validate mnist-static
