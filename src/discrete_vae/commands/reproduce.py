@@ -101,8 +101,7 @@ def run_reproduce(
         try:
             done = reproduce(name, wanted, places, stop=stop, say=_say)
         except (StoppedError, KeyboardInterrupt):
-            words = shlex.join(_words(name, size, budget, seeds, runs, out, data_dir, device))
-            print(f"\nInterrupted; what is done is saved. Continue: dvae {words}", file=sys.stderr)
+            print(f"\nInterrupted; what is done is saved. Continue: {_words_again()}", file=sys.stderr)
             return stop.status
     result = done.result
     print(result.title)
@@ -115,27 +114,17 @@ def run_reproduce(
     return 0
 
 
-def _words(
-    name: str,
-    size: str,
-    budget: float | None,
-    seeds: int | None,
-    runs: str,
-    out: str,
-    data_dir: str | None,
-    device: str,
-) -> list[str]:
-    """The command line that goes on."""
-    given = {
-        "--budget": None if budget is None else f"{budget:g}",
-        "--seeds": None if seeds is None else str(seeds),
-        "--runs": None if runs == _RUNS else runs,
-        "--out": None if out == _OUT else out,
-        "--data-dir": data_dir,
-        "--device": None if device == "auto" else device,
-    }
-    words = [word for item in given.items() if item[1] is not None for word in item]
-    return ["reproduce", name, "--size", size, *map(str, words)]
+def _words_again() -> str:
+    """The command line that goes on: what differs from the defaults."""
+    context = click.get_current_context()
+    words = ["dvae", str(context.command.name)]
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        if value is None or value == parameter.default:
+            continue
+        word = f"{value:g}" if isinstance(value, float) else str(value)
+        words += [word] if isinstance(parameter, click.Argument) else [parameter.opts[-1], word]
+    return shlex.join(words)
 
 
 def _say(text: str) -> None:
