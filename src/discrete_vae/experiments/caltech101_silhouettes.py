@@ -32,5 +32,5 @@ def caltech101_silhouettes(size: str) -> ExperimentConfig:
         },
         sharing=CompleteSharingConfig(),
         num_epochs={"smoke": 10, "short": 300, "cpu": 600, "paper": 1000},
-        steps_per_epoch=41,
+        num_training=4_100,
     )

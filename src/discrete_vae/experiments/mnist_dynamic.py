@@ -32,6 +32,6 @@ def mnist_dynamic(size: str) -> ExperimentConfig:
         },
         sharing=NoSharingConfig(),
         decoder_hidden={"smoke": (), "short": (400,), "cpu": (400,), "paper": ()},
-        num_epochs={"smoke": 1, "short": 64, "cpu": 128, "paper": 1000},
-        steps_per_epoch=500,
+        num_epochs={"smoke": 1, "short": 128, "cpu": 512, "paper": 1000},
+        num_training=50_000,
     )

@@ -35,6 +35,6 @@ def mnist_static(size: str) -> ExperimentConfig:
         },
         sharing=NoSharingConfig() if size in ("short", "cpu") else GroupSharingConfig(num_groups=2),
         decoder_hidden={"smoke": (), "short": (400,), "cpu": (400,), "paper": ()},
-        num_epochs={"smoke": 1, "short": 64, "cpu": 128, "paper": 1000},
-        steps_per_epoch=500,
+        num_epochs={"smoke": 1, "short": 128, "cpu": 512, "paper": 1000},
+        num_training=50_000,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from discrete_vae.config import ExperimentConfig, GroupSharingConfig, OmniglotConfig
+from discrete_vae.config import ExperimentConfig, GroupSharingConfig, NoSharingConfig, OmniglotConfig
 from discrete_vae.experiments.paper_experiment import paper_experiment
 
 
@@ -30,12 +30,12 @@ def omniglot(size: str) -> ExperimentConfig:
         data=OmniglotConfig(),
         layers={  # number of layers, units of each, width of the prior's networks
             "smoke": (2, 16, 50),
-            "short": (4, 64, 200),
-            "cpu": (8, 64, 200),
+            "short": (4, 64, 400),
+            "cpu": (8, 64, 400),
             "paper": (16, 256, 800),
         },
-        sharing=GroupSharingConfig(num_groups=2),
-        decoder_hidden={"smoke": (50,), "short": (200,), "cpu": (200,), "paper": (800,)},
-        num_epochs={"smoke": 2, "short": 100, "cpu": 200, "paper": 1000},
-        steps_per_epoch=230,
+        sharing=NoSharingConfig() if size in ("short", "cpu") else GroupSharingConfig(num_groups=2),
+        decoder_hidden={"smoke": (50,), "short": (800,), "cpu": (800,), "paper": (800,)},
+        num_epochs={"smoke": 2, "short": 200, "cpu": 800, "paper": 1000},
+        num_training=23_000,
     )

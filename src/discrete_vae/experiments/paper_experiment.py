@@ -19,7 +19,8 @@ from discrete_vae.config import (
     WarmUpConfig,
 )
 
-_LEARNING_RATES = {"smoke": 1e-3, "short": 4e-3, "cpu": 4e-3, "paper": 1e-3}
+_BATCH_SIZES = {"smoke": 100, "short": 400, "cpu": 400, "paper": 100}
+_LEARNING_RATES = {"smoke": 1e-3, "short": 5.6e-3, "cpu": 5.6e-3, "paper": 1e-3}
 # widths of all posterior networks
 _WIDTHS = {"smoke": (100, 100), "short": (400, 400), "cpu": (400, 400), "paper": (2000, 2000)}
 _PAPERS_WARM_UP = WarmUpConfig(strength=20.0, epochs=5, prior_strength=2.0, prior_epochs=20)
@@ -33,7 +34,7 @@ def paper_experiment(
     layers: dict[str, tuple[int, int, int]],
     sharing: SharingConfig,
     num_epochs: dict[str, int],
-    steps_per_epoch: int,
+    num_training: int,
     decoder_hidden: dict[str, tuple[int, ...]] | None = None,
 ) -> ExperimentConfig:
     """An experiment on 28x28 images with an RBM of 64 + 64 units, four groups and Gaussian layers below.
@@ -45,7 +46,7 @@ def paper_experiment(
         layers: By size: number of layers, units of each, width of the prior's one hidden layer.
         sharing: How the prior's networks share parameters.
         num_epochs: By size.
-        steps_per_epoch: Minibatches of an epoch, which set how often to validate.
+        num_training: Training examples, which set how often to validate.
         decoder_hidden: Widths of the decoder's hidden layers by size; None makes it linear.
     """
     num_layers, num_units, prior_width = layers[size]
@@ -66,12 +67,12 @@ def paper_experiment(
             ),
             decoder=MLPDecoderConfig(hidden=() if decoder_hidden is None else decoder_hidden[size]),
         ),
-        training=_training(size, num_epochs[size], steps_per_epoch),
+        training=_training(size, num_epochs[size], num_training),
         evaluation=_evaluation(size),
     )
 
 
-def _training(size: str, num_epochs: int, steps_per_epoch: int) -> TrainingConfig:
+def _training(size: str, num_epochs: int, num_training: int) -> TrainingConfig:
     """Training as in the paper's section architecture, with fewer sweeps in the small sizes.
 
     The paper's: Adam with a decaying step size, 100 sweeps per step of 20 persistent chains per example of the batch, a
@@ -87,13 +88,14 @@ def _training(size: str, num_epochs: int, steps_per_epoch: int) -> TrainingConfi
     Args:
         size: "smoke", "short", "cpu" or "paper".
         num_epochs: Epochs.
-        steps_per_epoch: Minibatches of an epoch, which set how often to validate.
+        num_training: Training examples, which set how often to validate.
     """
     validations = {"smoke": 2, "short": 25, "cpu": 50, "paper": 100}[size]
+    steps_per_epoch = num_training // _BATCH_SIZES[size]
     in_minutes = size in ("short", "cpu")
     return TrainingConfig(
         num_epochs=num_epochs,
-        batch_size=100,
+        batch_size=_BATCH_SIZES[size],
         optimizer=OptimizerConfig(learning_rate=_LEARNING_RATES[size]),
         num_importance_samples=5 if in_minutes else 1,
         warm_up=WarmUpConfig(epochs=1, prior_epochs=3) if in_minutes else _PAPERS_WARM_UP,
