@@ -31,7 +31,7 @@ def mnist_dynamic(size: str) -> ExperimentConfig:
             "paper": (18, 64, 1000),
         },
         sharing=NoSharingConfig(),
-        decoder_hidden={"smoke": (), "short": (400,), "cpu": (400,), "paper": ()},
+        decoder_hidden={"smoke": (), "short": (800,), "cpu": (800,), "paper": ()},
         num_epochs={"smoke": 1, "short": 128, "cpu": 512, "paper": 1000},
         num_training=50_000,
     )

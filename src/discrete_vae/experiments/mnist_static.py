@@ -34,7 +34,7 @@ def mnist_static(size: str) -> ExperimentConfig:
             "paper": (20, 256, 2000),
         },
         sharing=NoSharingConfig() if size in ("short", "cpu") else GroupSharingConfig(num_groups=2),
-        decoder_hidden={"smoke": (), "short": (400,), "cpu": (400,), "paper": ()},
+        decoder_hidden={"smoke": (), "short": (800,), "cpu": (800,), "paper": ()},
         num_epochs={"smoke": 1, "short": 128, "cpu": 512, "paper": 1000},
         num_training=50_000,
     )

@@ -20,7 +20,7 @@ from discrete_vae.config import (
 )
 
 _BATCH_SIZES = {"smoke": 100, "short": 400, "cpu": 400, "paper": 100}
-_LEARNING_RATES = {"smoke": 1e-3, "short": 5.6e-3, "cpu": 5.6e-3, "paper": 1e-3}
+_LEARNING_RATES = {"smoke": 1e-3, "short": 4e-3, "cpu": 4e-3, "paper": 1e-3}
 # widths of all posterior networks
 _WIDTHS = {"smoke": (100, 100), "short": (400, 400), "cpu": (400, 400), "paper": (2000, 2000)}
 _PAPERS_WARM_UP = WarmUpConfig(strength=20.0, epochs=5, prior_strength=2.0, prior_epochs=20)
@@ -96,9 +96,9 @@ def _training(size: str, num_epochs: int, num_training: int) -> TrainingConfig:
     return TrainingConfig(
         num_epochs=num_epochs,
         batch_size=_BATCH_SIZES[size],
-        optimizer=OptimizerConfig(learning_rate=_LEARNING_RATES[size]),
+        optimizer=OptimizerConfig(learning_rate=_LEARNING_RATES[size], rise=0.03 if in_minutes else 0.0),
         num_importance_samples=5 if in_minutes else 1,
-        warm_up=WarmUpConfig(epochs=1, prior_epochs=3) if in_minutes else _PAPERS_WARM_UP,
+        warm_up=WarmUpConfig(epochs=4, prior_epochs=12) if in_minutes else _PAPERS_WARM_UP,
         beta_bound=BetaBoundConfig(start=3.0, slope=5.0 / num_epochs),
         sampler=BlockGibbsConfig(num_chains=2000),
         num_sweeps={"smoke": 10, "short": 30, "cpu": 30, "paper": 100}[size],
