@@ -31,6 +31,7 @@ def caltech101_silhouettes(size: str) -> ExperimentConfig:
             "paper": (12, 80, 100),
         },
         sharing=CompleteSharingConfig(),
-        num_epochs={"smoke": 10, "short": 300, "cpu": 600, "paper": 1000},
+        num_epochs={"smoke": 10, "short": 600, "cpu": 1000, "paper": 1000},
         num_training=4_100,
+        batch_sizes={"smoke": 100, "short": 200, "cpu": 200, "paper": 100},
     )
