@@ -123,7 +123,7 @@ def test_noise_comes_from_the_source_that_is_given():
 
 
 def test_an_operation_of_our_own_is_one_call():
-    @recordable
+    @recordable()
     def double(x: Tensor, out: Tensor):
         return partial(torch.mul, x, 2, out=out)
 
@@ -136,6 +136,20 @@ def test_an_operation_of_our_own_is_one_call():
     assert replay.num_operations == 2  # empty memory needs no operation
 
 
+@pytest.mark.parametrize(("only_read", "num_operations"), [((), 5), (("x",), 4)])
+def test_what_an_operation_of_our_own_only_reads_is_worked_on_once(only_read, num_operations):
+    @recordable(only_read=only_read)
+    def double(x: Tensor, out: Tensor):
+        return partial(torch.mul, x, 2, out=out)
+
+    def function(x):
+        out, first = torch.empty_like(x), x.exp()
+        double(x, out)
+        return [out + first, out - x.exp()]
+
+    assert assert_replays(function, shapes=[(3,)]).num_operations == num_operations
+
+
 def test_what_is_repeated_or_not_read_is_left_out():
     def function(x):
         assert x.exp().sum() is not None  # nobody reads it
@@ -144,15 +158,17 @@ def test_what_is_repeated_or_not_read_is_left_out():
     assert assert_replays(function, shapes=[(3, 3)]).num_operations == 4
 
 
-def test_equal_operations_are_not_joined_where_memory_changes_between_them():
+def test_equal_operations_are_joined_as_long_as_memory_does_not_change_between_them():
     def function(x):
         first = x.exp()
         x = x.clone()
-        second = x.exp()
-        x.add_(1)
-        return [first, second, x.exp(), torch.zeros(2).add_(1), torch.zeros(2)]
+        second, third = x[1:].exp(), x[1:].exp() + 1
+        x[:2].add_(1)
+        fourth, fifth = x[1:].exp(), x[1:].exp() + 1
+        return [first, second, third, fourth, fifth, torch.zeros(2).add_(1), torch.zeros(2)]
 
-    assert_replays(function, shapes=[(3,)])
+    # the exponentials of x, of the copy and of what was added to, a copy, three sums of 1, two zeros
+    assert assert_replays(function, shapes=[(3,)]).num_operations == 10
 
 
 def test_numbers_of_another_kind_are_other_numbers():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,12 +44,14 @@ class Operation:
         call: As it was recorded.
         arguments: Its arguments, with values for tensors and for objects.
         keywords: Likewise.
+        written: The memories that it may write to.
         results: What its results stand for, in the order of `tensors_in`.
     """
 
     call: Call
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
+    written: list[Value]
     results: list[Value]
 
 
@@ -96,9 +99,12 @@ class Program:
         function = call.function
         if not made and not written(call):
             return  # it asked for what shapes and dtypes say
-        operation = Operation(call, self._stand_in(call.arguments), self._stand_in(call.keywords), [])
-        for tensor in written(call):
-            self._value_of(tensor).memory().written = True
+        changed = [self._value_of(tensor).memory() for tensor in written(call)]
+        operation = Operation(
+            call, self._stand_in(call.arguments), self._stand_in(call.keywords), changed, []
+        )
+        for memory in changed:
+            memory.written = True
         if draws(function) and not any(
             isinstance(each.fixed, torch.Generator) for each in _read_by(operation)
         ):
@@ -145,22 +151,29 @@ class Program:
         return self._value_of(thing)
 
     def _share(self) -> None:
-        """Let an operation that repeats another one on the same values take its results."""
+        """Let an operation that repeats another one on the same values take its results.
+
+        Values are the same as long as nobody writes into their memory, which counts how often that was done.
+        """
         first: dict[Any, Operation] = {}
+        writes: Counter[Value] = Counter()
         same: dict[Value, Value] = {}
         kept = []
         for operation in self.operations:
             operation.arguments = _replaced(operation.arguments, same)
             operation.keywords = _replaced(operation.keywords, same)
-            read = _read_by(operation)
-            untouched = not any(value.memory().written for value in [*read, *operation.results])
-            if untouched and is_pure(operation.call):
-                key = _key([operation.call.function, operation.arguments, operation.keywords])
+            writes.update(operation.written)
+            function = operation.call.function
+            views = isinstance(function, OpOverload) and is_view(function)
+            own = not any(value.memory().written for value in operation.results)
+            if is_pure(operation.call) and (views or own):
+                states = [] if views else [writes[value.memory()] for value in _read_by(operation)]
+                key = _key([function, operation.arguments, operation.keywords, states])
                 earlier = first.setdefault(key, operation)
                 if earlier is not operation:
                     same.update(zip(operation.results, earlier.results, strict=True))
                     continue
-            if isinstance(operation.call.function, OpOverload) and is_view(operation.call.function):
+            if views:
                 (source,) = values_in(operation.arguments[:1])
                 for value in operation.results:
                     value.root = source.memory()  # which may have taken another one's place

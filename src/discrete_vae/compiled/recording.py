@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec
 
 import torch
@@ -121,29 +122,42 @@ _OF_SHAPES = frozenset([torch.ops.aten.is_same_size])
 _active: Recorder | None = None
 
 
-def recordable(prepare: Callable[P, Callable[[], object]]) -> Callable[P, None]:
+def recordable(
+    *, only_read: Collection[str] = ()
+) -> Callable[[Callable[P, Callable[[], object]]], Callable[P, None]]:
     """Make an operation of what reads and writes the memory of its tensors itself, so that torch does not see it.
 
-    It may write to any tensor that it is given and makes none; the tensors' memory has to stay where it is between the
-    two calls.
+    It makes no tensors, and those that it is given have to stay where they are between the two calls.
 
     Args:
-        prepare: Takes the operation's arguments and returns a function without arguments that does it.
+        only_read: Names of the arguments whose tensors it leaves as they are. It may write to all others; what nobody
+            writes to is computed once by a replay, however often the recording had it computed.
 
     Returns:
-        A function that does the operation at once. A recording takes it as one call, and a replay prepares it once.
+        A decorator of a function that takes the operation's arguments and returns a function without arguments that
+        does it. The decorated function does the operation at once. A recording takes it as one call, and a replay
+        prepares it once.
     """
 
-    @wraps(prepare)
-    def call(*arguments: P.args, **keywords: P.kwargs) -> None:
-        recorder = _active
-        if recorder is None:
-            prepare(*arguments, **keywords)()
-        else:
-            recorder.call(call, arguments, keywords)
+    def decorate(prepare: Callable[P, Callable[[], object]]) -> Callable[P, None]:
+        parameters = signature(prepare)
 
-    call.prepare = prepare  # pyright: ignore[reportAttributeAccessIssue]
-    return call
+        @wraps(prepare)
+        def call(*arguments: P.args, **keywords: P.kwargs) -> None:
+            recorder = _active
+            if recorder is None:
+                prepare(*arguments, **keywords)()
+            else:
+                recorder.call(call, arguments, keywords)
+
+        def may_write(*arguments: P.args, **keywords: P.kwargs) -> list[Tensor]:
+            given = parameters.bind(*arguments, **keywords).arguments
+            return tensors_in([value for name, value in given.items() if name not in only_read])
+
+        call.prepare, call.may_write = prepare, may_write  # pyright: ignore[reportAttributeAccessIssue]
+        return call
+
+    return decorate
 
 
 def is_recording() -> bool:

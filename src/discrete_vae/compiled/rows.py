@@ -126,7 +126,7 @@ class RowPass:
         )
 
 
-@recordable
+@recordable(only_read=("elements", "per_row"))
 def _run(
     row_pass: RowPass,
     elements: Sequence[Tensor],

@@ -34,7 +34,7 @@ def written(call: Call) -> list[Tensor]:
     """The tensors that a call may write to."""
     function = call.function
     if not isinstance(function, OpOverload):
-        return tensors_in([call.arguments, call.keywords])
+        return function.may_write(*call.arguments, **call.keywords)  # pyright: ignore[reportFunctionMemberAccess]
     found = []
     for index, argument in enumerate(function._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:

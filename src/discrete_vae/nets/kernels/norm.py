@@ -45,7 +45,7 @@ def normalize(
     return statistics
 
 
-@recordable
+@recordable(only_read=("x", "scale", "offset"))
 def _normalize(
     x: Tensor,
     out: Tensor,
@@ -104,7 +104,7 @@ def normalize_backward(
     return by_scale, by_offset
 
 
-@recordable
+@recordable(only_read=("x", "out", "scale", "offset", "statistics"))
 def _normalize_backward(
     x: Tensor,
     out: Tensor,
@@ -139,7 +139,7 @@ def _normalize_backward(
     )
 
 
-@recordable
+@recordable(only_read=("x", "mean", "factor", "offset"))
 def apply_fixed(
     x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, form: Form
 ) -> Callable[[], object]:
