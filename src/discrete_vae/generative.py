@@ -174,7 +174,7 @@ class GenerativeModel(nn.Module, ABC):
     def project_(self) -> None:
         """Bring every bounded parameter back inside its bounds; call it after each step of the optimizer.
 
-        Bounds hold without it too, see `discrete_vae.numerics.bounded`; parameters then return to them later.
+        Bounds hold without it too, see `discrete_vae.bounds.bounded`; parameters then return to them later.
         """
         for module in self.modules():
             project = getattr(module, "project_", None)

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from discrete_vae import numerics
+from discrete_vae import bounds
 from discrete_vae.compiled import projection
 
 
@@ -15,7 +15,7 @@ def test_it_is_the_plain_projection():
     for value in (start, start[3], start[-1]):
         mine, right = value.clone(), value.clone()
         projection.project_(mine, low, high)
-        numerics.project_(right, low, high)
+        bounds.project_(right, low, high)
         assert torch.equal(mine, right)
     nan = torch.tensor(math.nan)
     projection.project_(nan, low, high)

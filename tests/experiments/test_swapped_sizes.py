@@ -16,9 +16,9 @@ from discrete_vae.experiments.own_data import own_data
 from discrete_vae.experiments.settings import Setting, slots, walk
 from discrete_vae.experiments.swapped_sizes import RULES
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.initial import initial_model
 from discrete_vae.training.loop import run_steps
 from discrete_vae.training.progress import TrainingProgress
-from discrete_vae.training.state import initial_model
 
 MAX_GROWTH = 3  # a swapped model has at most so many times the parameters
 SLOTS = {path: slot for path, slot in slots().items() if path != "data"}

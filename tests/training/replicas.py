@@ -24,9 +24,10 @@ from discrete_vae.errors import InvalidInputError, PeerLostError
 from discrete_vae.objectives.gradients.reparameterized import Reparameterized
 from discrete_vae.prepared_noise import NoiseSource
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.experiment_check import check_experiment
 from discrete_vae.training.loop import run_steps
 from discrete_vae.training.run import train
-from discrete_vae.training.state import TrainingState, check_experiment
+from discrete_vae.training.state import TrainingState
 from tests.training.tiny import CONFIG, QuietProgress, start_run
 
 BATCH = CONFIG.training.batch_size

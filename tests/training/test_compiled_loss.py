@@ -10,8 +10,9 @@ from discrete_vae.nets.precision import set_precision
 from discrete_vae.noise import keyed_generator
 from discrete_vae.training import compiled_loss
 from discrete_vae.training.compiled_loss import CompiledLoss, check_compiler
+from discrete_vae.training.experiment_check import check_experiment
 from discrete_vae.training.loop import training_step
-from discrete_vae.training.state import TrainingState, check_experiment
+from discrete_vae.training.state import TrainingState
 from tests.compilers import TRACED, needs_compiler
 from tests.devices.models import build, data
 from tests.training.test_loop import assert_same_state, final_state
@@ -35,7 +36,7 @@ def fresh():
 def traced(monkeypatch):
     """Runs compile with the backend that takes no compiler."""
     monkeypatch.setattr(compiled_loss, "check_compiler", lambda: None)
-    monkeypatch.setattr("discrete_vae.training.state.check_compiler", lambda: None)
+    monkeypatch.setattr("discrete_vae.training.experiment_check.check_compiler", lambda: None)
     monkeypatch.setattr(
         "discrete_vae.training.state.CompiledLoss",
         lambda model, working: CompiledLoss(model, working, backend=TRACED),

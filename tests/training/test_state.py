@@ -5,7 +5,8 @@ import torch
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.overrides import apply_overrides
-from discrete_vae.training.state import TrainingState, initial_model
+from discrete_vae.training.initial import initial_model
+from discrete_vae.training.state import TrainingState
 from tests.training.tiny import CONFIG
 
 TRAIN = torch.full((40, 64), 0.25)

@@ -70,10 +70,10 @@ def _train(
     from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, rank, world_size
     from discrete_vae.runs.lock import sole_writer
     from discrete_vae.runs.run_directory import RunDirectory
+    from discrete_vae.training.experiment_check import check_experiment
     from discrete_vae.training.loop import run_steps
     from discrete_vae.training.precision import choose_precision
     from discrete_vae.training.run import check_same_data, prepare_run
-    from discrete_vae.training.state import check_experiment
     from discrete_vae.training.step_trace import StepTrace
     from discrete_vae.training.threads import training_threads
 

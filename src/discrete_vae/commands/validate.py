@@ -24,7 +24,7 @@ def run_validate(request: Request, device: str) -> int:
     """Print the resolved experiment, its shapes, parameter counts, memory and pace; returns the exit status."""
     from discrete_vae.commands.device import choose_device, say_device
     from discrete_vae.training.describe import TIMED_STEPS, describe_experiment
-    from discrete_vae.training.state import check_experiment
+    from discrete_vae.training.experiment_check import check_experiment
     from discrete_vae.training.threads import training_threads
 
     config, load = request.resolve()

@@ -44,10 +44,10 @@ from discrete_vae.noise import key_to_seed, keyed_generator
 from discrete_vae.objectives.gradients.base import GradientEstimator
 from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
 from discrete_vae.runs.kept_results import digest
+from discrete_vae.training.initial import initial_model
 from discrete_vae.training.load import load_run
 from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.run import train
-from discrete_vae.training.state import initial_model
 
 PriorName = Literal["factorial", "rbm"]
 StateName = Literal["untrained", "trained"]

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import NegativeBinomial
 
+from discrete_vae.bounds import project_
 from discrete_vae.domains import COUNTS, Domain
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.moments import feature_moments
 from discrete_vae.likelihoods.standardizer import Standardizer
-from discrete_vae.numerics import project_
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _MIN_SIZE, _MAX_SIZE = 1e-4, 1e6

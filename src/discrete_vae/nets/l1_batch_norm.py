@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from discrete_vae.bounds import bounded, project_
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.compiled.choice import are_plain, fuses, is_ordinary
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.kernels.choice import works
 from discrete_vae.nets.kernels.form import SCALE_BOUNDS, Form, norm_form
-from discrete_vae.numerics import bounded, project_
 
 
 class L1BatchNorm(nn.Module):
@@ -25,7 +25,7 @@ class L1BatchNorm(nn.Module):
     Args:
         num_features: Length of the last axis.
         bounded: Whether 2 <= s <= 3 and -s <= o <= s always, as the paper has it for the logits of the discrete
-            units (see `discrete_vae.numerics.bounded`); s then starts at 2, otherwise at 1. o starts at 0.
+            units (see `discrete_vae.bounds.bounded`); s then starts at 2, otherwise at 1. o starts at 0.
         eps: Added to the mean absolute deviation, above 0.
         momentum: Weight of the new batch in the running averages, above 0 and at most 1.
 

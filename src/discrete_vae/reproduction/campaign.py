@@ -18,8 +18,8 @@ from discrete_vae.reproduction.record import RecordStore, StoredRun
 from discrete_vae.reproduction.standing import Standing, look, run_of, where_it_stands
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.budget import affordable_steps, with_length
+from discrete_vae.training.experiment_check import check_experiment
 from discrete_vae.training.run import train
-from discrete_vae.training.state import check_experiment
 from discrete_vae.training.threads import training_threads
 
 RECORDS = "runs"

@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+from discrete_vae.bounds import clamped, not_outward
 from discrete_vae.checks import check_binary, check_tensor
 from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import clamped, differentiable_once, not_outward
+from discrete_vae.numerics import differentiable_once
 from discrete_vae.smoothing.base import SmoothedDraw
 from discrete_vae.smoothing.parameter import OneParameterSmoothing
 from discrete_vae.smoothing.widened import widened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from discrete_vae.numerics import bounded
+from discrete_vae.bounds import bounded
 from discrete_vae.smoothing.base import Smoothing
 
 
@@ -16,7 +16,7 @@ class OneParameterSmoothing(Smoothing):
         return None
 
     def _bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Where the parameter is kept, scalars, see `discrete_vae.numerics.bounded`; None is nowhere."""
+        """Where the parameter is kept, scalars, see `discrete_vae.bounds.bounded`; None is nowhere."""
         return None
 
     def _bounded_parameter(self) -> Tensor | None:

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
+from discrete_vae.bounds import project_
 from discrete_vae.checks import check_number, values_are_known
 from discrete_vae.compiled.choice import fuses
-from discrete_vae.numerics import project_
 from discrete_vae.smoothing.parameter import OneParameterSmoothing
 from discrete_vae.smoothing.sharp_limit import SharpLimit
 

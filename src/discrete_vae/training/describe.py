@@ -14,9 +14,10 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import PARTS, DataSplits
 from discrete_vae.devices import check_device
+from discrete_vae.training.experiment_check import check_experiment
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.parameter_table import ParameterRow, parameter_rows
-from discrete_vae.training.state import TrainingState, check_experiment
+from discrete_vae.training.state import TrainingState
 
 TIMED_STEPS = 3
 _WITH_ADAM = 16  # bytes per parameter: weight, gradient and two moments in float32

@@ -19,7 +19,8 @@ from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.shipped import shipped_folder
 from discrete_vae.samplers.protocol import Sampler, UsesSolver
-from discrete_vae.training.state import initial_model, load_chains
+from discrete_vae.training.initial import initial_model
+from discrete_vae.training.state import load_chains
 
 
 @dataclass(frozen=True, eq=False, repr=False)

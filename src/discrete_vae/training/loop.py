@@ -26,6 +26,7 @@ from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import schedules
 from discrete_vae.training.elbo_sums import ElboSums
+from discrete_vae.training.experiment_check import check_experiment
 from discrete_vae.training.finite import check_finite, non_finite_term, non_finite_weight
 from discrete_vae.training.log_metrics import Clock, is_due, state_metrics, validates
 from discrete_vae.training.logger import MetricsLogger, written
@@ -35,7 +36,7 @@ from discrete_vae.training.progress import TrainingProgress
 from discrete_vae.training.replicas import noise_key
 from discrete_vae.training.run_checkpoints import RunCheckpoints
 from discrete_vae.training.selection import validation_score
-from discrete_vae.training.state import TrainingState, check_experiment
+from discrete_vae.training.state import TrainingState
 from discrete_vae.training.step_times import shares_in_words
 from discrete_vae.training.step_trace import StepTrace
 

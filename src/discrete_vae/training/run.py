@@ -21,11 +21,11 @@ from discrete_vae.runs.environment import describe_environment
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.lock import sole_writer
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.experiment_check import check_experiment
 from discrete_vae.training.logger import MetricsLogger
 from discrete_vae.training.loop import TrainingResult, run_steps
 from discrete_vae.training.precision import KEY, choose_precision
 from discrete_vae.training.progress import TrainingProgress
-from discrete_vae.training.state import check_experiment
 
 
 def train(

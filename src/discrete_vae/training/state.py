@@ -11,13 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.chosen import chosen_examples
-from discrete_vae.data.dataset import DataSplits
-from discrete_vae.data.readable import check_readable
+from discrete_vae.config import ExperimentConfig
 from discrete_vae.distributed import compute_on_rank_zero, gather_shares
-from discrete_vae.errors import InvalidInputError, naming
+from discrete_vae.errors import naming
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import set_precision
@@ -36,15 +32,14 @@ from discrete_vae.training.checkpoint_checks import (
     check_raw_weights,
     check_step,
 )
-from discrete_vae.training.compiled_loss import CompiledLoss, check_compiler
+from discrete_vae.training.compiled_loss import CompiledLoss
 from discrete_vae.training.elbo_sums import ElboSums
-from discrete_vae.training.feasible import check_feasible
+from discrete_vae.training.initial import initial_gradient, initial_model
 from discrete_vae.training.parameter_groups import parameter_groups
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.recorded_step import RecordedStep
 from discrete_vae.training.replicas import (
     Replicas,
-    check_divisible,
     own_chains,
     own_state,
     whole_state,
@@ -54,7 +49,6 @@ from discrete_vae.training.step_times import StepTimes
 CHAINS_PREFIX, GRADIENT_PREFIX = "chains/", "gradient/"
 """What stands before the names of the sampler's state, and of the gradient's, among a checkpoint's tensors."""
 
-_INIT_STREAM, _GRADIENT_STREAM = 0x696E6974, 0x67726164
 _LOG_Z_STREAM, _AVERAGED_LOG_Z_STREAM = 0x6C6F677A, 0x61766C6F677A
 _ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a quarter second
 
@@ -239,53 +233,6 @@ class TrainingState:
         self.__post_init__()
         self.step, self.sums = step, sums
         self.log_partition, self.log_partition_std_error = log_partition, std_error
-
-
-def initial_gradient(config: ExperimentConfig, model: DiscreteVAE) -> GradientEstimator:
-    """The estimator of the gradient before the first step, which depends on the config and its seed alone."""
-    posterior = model.posterior
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(key_to_seed(config.seed, _GRADIENT_STREAM) >> 1)
-        made = instantiate(
-            config.training.gradient,
-            group_of_unit=posterior.group_of_unit.cpu(),
-            num_features=posterior.num_features,
-        )
-    return made.to(model.prior.bias.device)
-
-
-def initial_model(config: ExperimentConfig) -> DiscreteVAE:
-    """The model with its first weights, which depend on the config's seed alone.
-
-    Raises:
-        InvalidInputError: If its parts do not fit each other.
-    """
-    # torch.manual_seed would reseed every accelerator too; the weights start on the CPU wherever they go
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(key_to_seed(config.seed, _INIT_STREAM) >> 1)
-        return DiscreteVAE.from_config(config.model)
-
-
-def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
-    """Check that an experiment can be run on its data; returns the number of steps of the whole run.
-
-    Raises:
-        InvalidInputError: If the model's parts do not fit each other, the data or the memory, a batch is too large, or
-            the step is to be compiled and torch.compile does not work here.
-    """
-    if dataset.num_features != config.model.num_values:
-        rule = f"must have the data's {dataset.num_features} values"
-        repair = "Leave it out, or use the data that the model was made for."
-        name = "model.num_features" if config.model.event_shape is None else "model.event_shape"
-        raise InvalidInputError(name, rule, config.model.num_values, repair)
-    check_readable(config.model, dataset)
-    check_feasible(config, dataset)
-    check_divisible(config)
-    chosen = chosen_examples(dataset, config.training)
-    batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
-    if config.training.compile:
-        check_compiler()
-    return config.training.num_epochs * batches.steps_per_epoch
 
 
 def load_chains(chains: Sampler, tensors: Mapping[str, Tensor]) -> None:

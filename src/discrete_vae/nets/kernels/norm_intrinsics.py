@@ -96,7 +96,7 @@ def _rectified(vector: Vector, floor: Any) -> Vector:
 
 
 def _between(vector: Vector, low: Vector, high: Vector) -> Vector:
-    """The nearest number between two bounds; NaN where it is not finite, as `discrete_vae.numerics.bounded` has it."""
+    """The nearest number between two bounds; NaN where it is not finite, as `discrete_vae.bounds.bounded` has it."""
     inside = low.where(vector.below(low), vector)
     inside = high.where(high.below(inside), inside)
     return inside + (vector - inside) * 0.0

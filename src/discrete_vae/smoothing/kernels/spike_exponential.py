@@ -55,7 +55,7 @@ def _not_outward(totals: list[Vector], per_row: list[Vector]) -> list[Vector]:
 
 
 def _inside(value: Vector, low: Vector, high: Vector) -> Vector:
-    """As `discrete_vae.numerics.bounded` has it: NaN where the value is not finite."""
+    """As `discrete_vae.bounds.bounded` has it: NaN where the value is not finite."""
     inside = value.between(low, high)
     return inside + (value - inside) * 0
 
