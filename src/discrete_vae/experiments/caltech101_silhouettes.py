@@ -16,9 +16,9 @@ def caltech101_silhouettes(size: str) -> ExperimentConfig:
 
     Data: official split of 4,100 / 2,264 / 2,307 images, object = 1.
 
-    Expected test log-likelihood: short -106.3 +- 1.6 nats (docs/results.md); paper -97.6 +- 0.11 in the paper.
+    Expected test log-likelihood: short -104.7 +- 1.6 nats (docs/results.md); paper -97.6 +- 0.11 in the paper.
 
-    Time: short 23 minutes on one core; ``dvae validate caltech101-silhouettes --size paper`` times a step of paper.
+    Time: short 6 minutes on two cores; ``dvae validate caltech101-silhouettes --size paper`` times a step of paper.
     """
     return paper_experiment(
         "caltech101-silhouettes",

@@ -12,7 +12,7 @@ def mnist_dynamic(size: str) -> ExperimentConfig:
     Command: dvae train mnist-dynamic [--size paper], then dvae evaluate RUN.
 
     Prior networks have one hidden layer and posterior networks two, in size paper of 1000 and 2000 units; no layers
-    share one. The decoder is linear, in sizes short and cpu it has one hidden layer of 400. Size cpu: 8 layers.
+    share one. The decoder is linear, in sizes short and cpu it has one hidden layer of 800. Size cpu: 8 layers.
 
     Data: binarized afresh in each step; validation (the last 10,000 training images) and test once, with seed 0.
 
