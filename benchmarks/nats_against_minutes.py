@@ -42,14 +42,18 @@ class TimedRun:
     Attributes:
         name: Its folder.
         config: The experiment.
+        pace: Seconds per step before and after importance samples begin.
         minutes: Of training at each validation.
+        num_steps: Steps of the whole run.
         elbo: The validation ELBO then, nats.
         evaluation: What `dvae evaluate` has found.
     """
 
     name: str
     config: ExperimentConfig
+    pace: tuple[float, float]
     minutes: np.ndarray
+    num_steps: int
     elbo: np.ndarray
     evaluation: dict[str, Any]
 
@@ -117,7 +121,9 @@ def read_run(path: Path, data_dir: str | None) -> TimedRun:
             minutes.append((early * min(step, turn) + late * max(step - turn, 0.0) + validating) / 60)
             elbo.append(line["validation_elbo"])
     evaluation = last_evaluation(run)
-    return TimedRun(path.name, config, np.array(minutes), np.array(elbo), evaluation)
+    return TimedRun(
+        path.name, config, (early, late), np.array(minutes), num_steps, np.array(elbo), evaluation
+    )
 
 
 def report(runs: Sequence[TimedRun]) -> str:
@@ -129,13 +135,16 @@ def report(runs: Sequence[TimedRun]) -> str:
             [
                 run.name,
                 str(run.seed),
+                f"{run.num_steps:,} of {run.config.training.batch_size}",
+                " to ".join(f"{1e3 * seconds:.1f}" for seconds in dict.fromkeys(run.pace)),
                 f"{run.minutes[-1]:.1f}",
                 f"{run.elbo.max():.2f}",
                 f"{likelihood['value']:.2f} ± {likelihood['std_error']:.2f}",
                 f"{elbo['elbo']:.2f}",
             ]
         )
-    return table(["run", "seed", "minutes", "validation ELBO", "test log p(x)", "test ELBO"], rows)
+    head = ["run", "seed", "steps of so many examples", "ms per step, at the end with importance samples"]
+    return table([*head, "minutes", "validation ELBO", "test log p(x)", "test ELBO"], rows)
 
 
 def draw(runs: Sequence[TimedRun], path: Path) -> None:
@@ -159,6 +168,19 @@ def draw(runs: Sequence[TimedRun], path: Path) -> None:
             marker="o",
             markersize=4,
             capsize=3,
+        )
+    for length in lengths:  # runs that differ in their seeds share a color and a name
+        run = next(each for each in runs if each.config.training.num_epochs == length)
+        value = run.evaluation["log_likelihood"]["value"]
+        name = run.name.removesuffix(f"-{run.seed}")
+        axes.annotate(
+            name,
+            (run.minutes[-1], value),
+            (-6, 14),
+            textcoords="offset points",
+            ha="right",
+            fontsize="small",
+            color=f"C{lengths.index(length)}",
         )
     axes.plot([], [], color="gray", label="validation ELBO on the way")
     axes.errorbar(
@@ -185,17 +207,15 @@ def main(words: Sequence[str] | None = None) -> None:
     runs = sorted(
         (read_run(path, args.data_dir) for path in args.runs), key=lambda run: (run.minutes[-1], run.seed)
     )
-    early, late = pace(runs[0].config, args.data_dir)
     found = runs[0].evaluation["log_likelihood"]
     picture = args.page.with_name("nats_against_minutes.png")
     draw(runs, picture)
-    samples = f", with importance samples {1e3 * late:.1f}" if late != early else ""
     text = "\n\n".join(
         [
             describe_machine(torch.get_num_threads()),
-            f"`{runs[0].config.name}` in size {runs[0].config.size}: a step takes {1e3 * early:.1f} ms{samples}, log "
-            f"lines included. Test log-likelihoods of {found['num_examples']} images with {found['num_samples']} "
-            f"importance samples, standard errors over images.",
+            f"`{runs[0].config.name}`; times of steps include the lines of the log. Test log-likelihoods of "
+            f"{found['num_examples']} images with {found['num_samples']} importance samples, standard errors over "
+            f"images.",
             report(runs),
             f"![Nats against minutes]({picture.name})",
         ]
