@@ -81,6 +81,18 @@ def test_beta_has_a_panel_only_where_it_changes_and_a_single_point_has_one_panel
     assert trained > fixed == absent > single
 
 
+def test_the_start_of_importance_samples_is_marked_where_the_run_has_come_so_far():
+    curves = training_curves_table(metrics())
+    counts = []
+    for importance in (None, (12.0, 5), (15.0, 5)):
+        figure = draw_training_curves(curves, importance=importance)
+        marks = [line for axes in figure.axes for line in axes.lines if line.get_linestyle() == ":"]
+        texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+        counts.append((len(marks), texts))
+    named = ["from here on training counts\nthe bound of 5 samples"]
+    assert counts == [(0, []), (3, named), (0, [])]
+
+
 @pytest.mark.parametrize(
     "records",
     [

@@ -107,7 +107,9 @@ def training_curves_table(records: Iterable[Mapping[str, Any]]) -> TrainingCurve
     )
 
 
-def draw_training_curves(curves: TrainingCurves, *, name: str = "") -> Picture:
+def draw_training_curves(
+    curves: TrainingCurves, *, name: str = "", importance: tuple[float, int] | None = None
+) -> Picture:
     """Draw the ELBO in training and validation, the KL, and beta where it changes, over the epochs.
 
     The first twentieth of a curve, at least its first point, lies outside the axes where it would flatten the rest. No
@@ -116,6 +118,8 @@ def draw_training_curves(curves: TrainingCurves, *, name: str = "") -> Picture:
     Args:
         curves: What `training_curves_table` returned.
         name: What was trained, for the title.
+        importance: The epoch from which training counts the bound of several importance samples, which lies above the
+            ELBO, and how many; None where it does not.
 
     Returns:
         The figure.
@@ -142,6 +146,8 @@ def draw_training_curves(curves: TrainingCurves, *, name: str = "") -> Picture:
         axes.tick_params(labelsize=8)
         if len(axes.lines) > 1:  # above the panel, where no curve passes
             axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, frameon=False, fontsize=8)
+        if importance is not None and curves.elbo.epoch[-1] > importance[0] and not single:
+            _mark_importance(axes, *importance, named=axes is panels[0])
     panels[-1].set(xlabel="epoch (passes over the training examples)", xlim=_epochs_shown(epochs))
     if single:
         _write_numbers(panels[0], curves)
@@ -151,7 +157,10 @@ def draw_training_curves(curves: TrainingCurves, *, name: str = "") -> Picture:
 def make_training_curves(request: FigureRequest) -> Drawing:
     """The figure of a run; the model is not loaded."""
     table = training_curves_table(request.run.directory.metrics().read())
-    return Drawing(table, draw_training_curves(table, name=request.run.title))
+    training = request.run.directory.read_experiment().training
+    samples = training.num_importance_samples
+    importance = (training.importance_start * training.num_epochs, samples) if samples > 1 else None
+    return Drawing(table, draw_training_curves(table, name=request.run.title, importance=importance))
 
 
 def _draw_elbo(axes: Axes, curves: TrainingCurves) -> None:
@@ -165,6 +174,22 @@ def _draw_elbo(axes: Axes, curves: TrainingCurves) -> None:
         place = (valid.epoch[best], valid.value[best])
         axes.plot(*place, "*", color=_VERMILION, markersize=11, zorder=3, clip_on=False, label=label)
     axes.set(ylabel="ELBO (nats per example)", ylim=_limits([curves.elbo, valid]))
+
+
+def _mark_importance(axes: Axes, epoch: float, num_samples: int, *, named: bool) -> None:
+    """A line where importance samples begin, and in one panel what that does."""
+    axes.axvline(epoch, color="0.45", linewidth=1.2, linestyle=":", zorder=1.5)
+    if named:
+        axes.annotate(
+            f"from here on training counts\nthe bound of {num_samples} samples",
+            (epoch, 0.03),
+            (-5, 0),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            ha="right",
+            fontsize=8,
+            color="0.35",
+        )
 
 
 def _draw_kl(axes: Axes, curves: TrainingCurves) -> None:
