@@ -20,7 +20,7 @@ def mnist_static(size: str) -> ExperimentConfig:
     Expected test log-likelihood: short -84.44 +- 0.70 nats (docs/results.md);
     paper -81.01 +- 0.04 in the paper.
 
-    Time: short 12 minutes on two cores; ``dvae validate mnist-static --size paper`` times a step of paper.
+    Time: short 14 minutes on two cores; ``dvae validate mnist-static --size paper`` times a step of paper.
     """
     return paper_experiment(
         "mnist-static",
