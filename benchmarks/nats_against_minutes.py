@@ -58,6 +58,11 @@ class TimedRun:
     evaluation: dict[str, Any]
 
     @property
+    def kind(self) -> str:
+        """What runs that differ in their seeds alone are called, the seed at the end of their names left out."""
+        return self.name.removesuffix(f"-{self.seed}")
+
+    @property
     def seed(self) -> int:
         return self.config.seed
 
@@ -155,9 +160,9 @@ def draw(runs: Sequence[TimedRun], path: Path) -> None:
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    lengths = sorted({run.config.training.num_epochs for run in runs})
+    names = list(dict.fromkeys(run.kind for run in runs))
     for run in runs:
-        color = f"C{lengths.index(run.config.training.num_epochs)}"
+        color = f"C{names.index(run.kind)}"
         axes.plot(run.minutes, run.elbo, color=color, linewidth=1.2)
         found = run.evaluation["log_likelihood"]
         axes.errorbar(
@@ -169,18 +174,16 @@ def draw(runs: Sequence[TimedRun], path: Path) -> None:
             markersize=4,
             capsize=3,
         )
-    for length in lengths:  # runs that differ in their seeds share a color and a name
-        run = next(each for each in runs if each.config.training.num_epochs == length)
-        value = run.evaluation["log_likelihood"]["value"]
-        name = run.name.removesuffix(f"-{run.seed}")
+    for index, name in enumerate(names):
+        run = next(each for each in runs if each.kind == name)
         axes.annotate(
             name,
-            (run.minutes[-1], value),
+            (run.minutes[-1], run.evaluation["log_likelihood"]["value"]),
             (-6, 14),
             textcoords="offset points",
             ha="right",
             fontsize="small",
-            color=f"C{lengths.index(length)}",
+            color=f"C{index}",
         )
     axes.plot([], [], color="gray", label="validation ELBO on the way")
     axes.errorbar(

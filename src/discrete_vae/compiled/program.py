@@ -23,13 +23,11 @@ class Value:
         layout: Of a tensor that a call makes or is given.
         fixed: The object itself where it is the same from call to call; None for what calls make or are given.
         root: The value whose memory it lies in; None for itself.
-        written: Whether an operation writes into this memory, kept at the root.
     """
 
     layout: Layout | None = None
     fixed: Any = None
     root: Value | None = None
-    written: bool = False
 
     def memory(self) -> Value:
         """The value whose memory this one lies in."""
@@ -103,8 +101,6 @@ class Program:
         operation = Operation(
             call, self._stand_in(call.arguments), self._stand_in(call.keywords), changed, []
         )
-        for memory in changed:
-            memory.written = True
         if draws(function) and not any(
             isinstance(each.fixed, torch.Generator) for each in _read_by(operation)
         ):
@@ -156,6 +152,7 @@ class Program:
         Values are the same as long as nobody writes into their memory, which counts how often that was done.
         """
         first: dict[Any, Operation] = {}
+        ever = {memory for operation in self.operations for memory in operation.written}
         writes: Counter[Value] = Counter()
         same: dict[Value, Value] = {}
         kept = []
@@ -165,8 +162,8 @@ class Program:
             writes.update(operation.written)
             function = operation.call.function
             views = isinstance(function, OpOverload) and is_view(function)
-            own = not any(value.memory().written for value in operation.results)
-            if is_pure(operation.call) and (views or own):
+            constant = ever.isdisjoint(value.memory() for value in operation.results)
+            if is_pure(operation.call) and (views or constant):
                 states = [] if views else [writes[value.memory()] for value in _read_by(operation)]
                 key = _key([function, operation.arguments, operation.keywords, states])
                 earlier = first.setdefault(key, operation)
