@@ -32,6 +32,6 @@ def mnist_dynamic(size: str) -> ExperimentConfig:
         },
         sharing=NoSharingConfig(),
         decoder_hidden={"smoke": (), "short": (800,), "cpu": (800,), "paper": ()},
-        num_epochs={"smoke": 1, "short": 128, "cpu": 512, "paper": 1000},
+        num_epochs={"smoke": 1, "short": 128, "cpu": 440, "paper": 1000},
         num_training=50_000,
     )
