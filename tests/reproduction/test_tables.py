@@ -50,7 +50,7 @@ def test_tables_share_the_runs_that_they_have_in_common():
 
     main = names("table-1")
     assert len(main) == 4
-    assert names("figure-10") == main < names("without-rbm")
+    assert names("figure-10") == names("training") == main < names("without-rbm")
     for name in ("figure-5", "figure-11", "figure-12", "figure-13"):
         assert names(name) < main
     for name, shared in [
@@ -99,6 +99,25 @@ def test_without_rbm_differences_are_paired(tmp_path):
     assert [float(row["difference"]) for row in rows] == pytest.approx([-0.5, 1.0, -1.0, 0.0], abs=1e-5)
     assert [float(row["paper_difference"]) for row in rows] == [-0.09, -0.37, -0.69, -0.66]
     assert float(rows[1]["difference_from_paper"]) == pytest.approx(1.37)
+
+
+def test_training_shows_bounds_against_time(tmp_path):
+    result = made("training", tmp_path, [-82.0, -82.5, -104.0, -102.0], size="cpu")
+    first, *_ = rows_of(result)
+    # validated at 60, 90 and 120 of 120 minutes
+    names = ("validation_elbo_half", "validation_elbo_three_quarters", "validation_elbo", "gap")
+    assert [float(first[name]) for name in names] == pytest.approx([-88.5, -86.8, -86.5, 1.5])
+    assert float(first["difference"]) == pytest.approx(-82.0 + 80.15)
+    assert all(float(row["work_of_paper"]) > 5 for row in rows_of(result))
+    assert [axes.get_title(loc="left") for axes in result.picture.axes] == list(paper_values.MAIN_EXPERIMENTS)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"step\n1,2\n", b"step,elbo\n1,x\n", b"\xff"])
+def test_a_damaged_course_is_named(tmp_path, content):
+    stored = make_up(tiny(), tmp_path, -80.0)
+    stored.course_path.unlink() if content is None else stored.course_path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match=rf"{tiny().name}.csv must hold the course of training"):
+        _ = stored.course
 
 
 def test_simplified_models_have_the_gaps_between_neighbors(tmp_path):

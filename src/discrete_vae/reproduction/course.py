@@ -12,6 +12,7 @@ _QUANTITIES = (
     "kl_discrete",
     "kl_continuous",
     "validation_elbo",
+    "validation_score",
     "log_partition",
     "beta",
     "learning_rate",

@@ -90,11 +90,13 @@ class StoredRun:
         planned: The run.
         record: Its record.
         examples_path: The log-likelihood of each test example.
+        course_path: The course of training.
     """
 
     planned: PlannedRun
     record: RunRecord
     examples_path: Path
+    course_path: Path
 
     @cached_property
     def examples(self) -> tuple[np.ndarray, np.ndarray]:
@@ -113,6 +115,21 @@ class StoredRun:
             rule = f"must hold the {self.record.num_examples} examples of its record"
             raise InvalidInputError(str(self.examples_path), rule, str(index.shape), _repair(self.planned))
         return index, value
+
+    @cached_property
+    def course(self) -> dict[str, np.ndarray]:
+        """Columns of `thinned_course`, (row,) each, NaN where a step has no value.
+
+        Raises:
+            InvalidInputError: If the file is missing or damaged.
+        """
+        try:
+            head, *rows = self.course_path.read_text(encoding="utf-8").splitlines()
+            values = np.array([row.split(",") for row in rows], np.float64)
+            return dict(zip(head.split(","), values.T, strict=True))
+        except (OSError, ValueError) as error:
+            rule, repair = "must hold the course of training", _repair(self.planned)
+            raise InvalidInputError(str(self.course_path), rule, str(error)[:80], repair) from None
 
 
 class RecordStore:
@@ -151,7 +168,7 @@ class RecordStore:
         planned.check_same(record.config, str(path), _repair(planned))
         if record.config.evaluation != planned.config.evaluation:
             return None
-        return StoredRun(planned, record, path.with_suffix(".npz"))
+        return StoredRun(planned, record, path.with_suffix(".npz"), path.with_suffix(".csv"))
 
     def write(
         self,
@@ -182,7 +199,7 @@ class RecordStore:
             path.with_suffix(".npz"), lambda file: np.savez_compressed(file, allow_pickle=False, **arrays)
         )
         write_text(path, record.model_dump_json(indent=2) + "\n")
-        return StoredRun(planned, record, path.with_suffix(".npz"))
+        return StoredRun(planned, record, path.with_suffix(".npz"), path.with_suffix(".csv"))
 
 
 def _repair(planned: PlannedRun) -> str:

@@ -47,6 +47,9 @@ REPRODUCTIONS = {
         "what removing the RBM does, paired by test image",
         f"{_MAIN} and four without couplings",
     ),
+    "training": ReproductionEntry(
+        "training_figure:TRAINING_REPRODUCTION", "bounds of the main runs against time", _MAIN
+    ),
     "simplified-models": _runs(
         "simplified_models:SIMPLIFIED_REPRODUCTION",
         "six models of static MNIST with binary latents alone (supplement)",
