@@ -277,6 +277,21 @@ class DiscreteVAE(PretrainedModel):
         return estimator.estimate(self, batch, seeds)
 
 
+def count_weights(config: ModelConfig) -> int:
+    """Trained numbers of the model of a config, which is not built for it.
+
+    Examples:
+        >>> from discrete_vae.config import FactorialBernoulliConfig, MLPDecoderConfig, HierarchicalPosteriorConfig
+        >>> posterior = HierarchicalPosteriorConfig(groups=1, hidden=())
+        >>> prior = FactorialBernoulliConfig(num_units=2)
+        >>> count_weights(ModelConfig(num_features=3, prior=prior, posterior=posterior))
+        22
+    """
+    with torch.device("meta"):
+        model = DiscreteVAE.from_config(config)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:
     """Check that a part of the model has the size that another part asks for."""
     if got != wanted:

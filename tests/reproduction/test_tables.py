@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments import SIZES
+from discrete_vae.experiments import SIZES, load_experiment
+from discrete_vae.model import DiscreteVAE
 from discrete_vae.reproduction import paper_values
 from discrete_vae.reproduction.estimates import mean_log_likelihood, paired_difference, spread
 from discrete_vae.reproduction.registry import REPRODUCTIONS
@@ -108,7 +109,14 @@ def test_training_shows_bounds_against_time(tmp_path):
     names = ("validation_elbo_half", "validation_elbo_three_quarters", "validation_elbo", "gap")
     assert [float(first[name]) for name in names] == pytest.approx([-88.5, -86.8, -86.5, 1.5])
     assert float(first["difference"]) == pytest.approx(-82.0 + 80.15)
-    assert all(float(row["work_of_paper"]) > 5 for row in rows_of(result))
+    ours, papers = (load_experiment("mnist-dynamic", size) for size in ("cpu", "paper"))
+    numbers = [
+        sum(p.numel() for p in DiscreteVAE.from_config(each.model).parameters()) for each in (ours, papers)
+    ]
+    epochs = [each.training.num_epochs for each in (ours, papers)]
+    assert float(first["work_of_paper"]) == pytest.approx(numbers[1] * epochs[1] / (numbers[0] * epochs[0]))
+    itself = rows_of(made("training", tmp_path / "paper", [-80.0] * 4, size="paper"))
+    assert [float(row["work_of_paper"]) for row in itself] == [1.0] * 4
     assert [axes.get_title(loc="left") for axes in result.picture.axes] == list(paper_values.MAIN_EXPERIMENTS)
 
 

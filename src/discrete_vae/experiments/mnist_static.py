@@ -13,7 +13,8 @@ def mnist_static(size: str) -> ExperimentConfig:
 
     Prior networks have one hidden layer and posterior networks two, in size paper of 2000 units each, where the decoder
     is linear. Sizes short and cpu share no networks, since a sum of 32 units would be all that the decoder reads, and
-    their decoder has one hidden layer of 800; of 400 in size cpu, whose 8 layers overfit through a wider one.
+    their decoder has one hidden layer: of 800 in size short; of 400 in size cpu, which has 8 layers and is long enough
+    for the wider one to overfit (docs/results.md).
 
     Data: the published binarization, 50,000 / 10,000 / 10,000 images.
 

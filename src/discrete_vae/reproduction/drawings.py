@@ -108,10 +108,15 @@ def _points(axes: Axes, series: Series, places: np.ndarray, *, horizontal: bool)
         axes.errorbar(places, value, yerr=error, fmt=marker, linestyle=line, linewidth=1.2, **style)
 
 
-def _finish(figure: Picture, axes: Axes, title: str) -> None:
-    axes.set_title(title, fontsize=10, loc="left")
+def tidy(axes: Axes) -> None:
+    """A light grid behind the data, small numbers, no frame."""
     axes.grid(color="0.92")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
+
+
+def _finish(figure: Picture, axes: Axes, title: str) -> None:
+    axes.set_title(title, fontsize=10, loc="left")
+    tidy(axes)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data

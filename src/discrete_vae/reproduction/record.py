@@ -89,14 +89,22 @@ class StoredRun:
     Attributes:
         planned: The run.
         record: Its record.
-        examples_path: The log-likelihood of each test example.
-        course_path: The course of training.
+        path: Of the record.
     """
 
     planned: PlannedRun
     record: RunRecord
-    examples_path: Path
-    course_path: Path
+    path: Path
+
+    @property
+    def examples_path(self) -> Path:
+        """The file with the log-likelihood of each test example."""
+        return self.path.with_suffix(".npz")
+
+    @property
+    def course_path(self) -> Path:
+        """The file with the course of training."""
+        return self.path.with_suffix(".csv")
 
     @cached_property
     def examples(self) -> tuple[np.ndarray, np.ndarray]:
@@ -168,7 +176,7 @@ class RecordStore:
         planned.check_same(record.config, str(path), _repair(planned))
         if record.config.evaluation != planned.config.evaluation:
             return None
-        return StoredRun(planned, record, path.with_suffix(".npz"), path.with_suffix(".csv"))
+        return StoredRun(planned, record, path)
 
     def write(
         self,
@@ -191,15 +199,15 @@ class RecordStore:
         Raises:
             OSError: If a file cannot be written.
         """
-        path = self.path(planned)
+        stored = StoredRun(planned, record, self.path(planned))
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_columns(path.with_suffix(".csv"), course, argument="--out")
+        write_columns(stored.course_path, course, argument="--out")
         arrays = {"index": index.astype(np.int32), "log_likelihood": log_likelihood.astype(np.float32)}
         write_stream(
-            path.with_suffix(".npz"), lambda file: np.savez_compressed(file, allow_pickle=False, **arrays)
+            stored.examples_path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays)
         )
-        write_text(path, record.model_dump_json(indent=2) + "\n")
-        return StoredRun(planned, record, path.with_suffix(".npz"), path.with_suffix(".csv"))
+        write_text(stored.path, record.model_dump_json(indent=2) + "\n")
+        return stored
 
 
 def _repair(planned: PlannedRun) -> str:

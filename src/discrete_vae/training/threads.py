@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from discrete_vae.model import DiscreteVAE
+from discrete_vae.model import count_weights
 
 if TYPE_CHECKING:
     from discrete_vae.config import ExperimentConfig
@@ -63,10 +63,7 @@ def _choose(config: ExperimentConfig, begun: int | None, own: int) -> int:
 
 
 def _is_small(config: ExperimentConfig) -> bool:
-    with torch.device("meta"):
-        model = DiscreteVAE.from_config(config.model)
-    num_weights = sum(parameter.numel() for parameter in model.parameters())
-    return num_weights * config.training.batch_size < SMALLEST_SHARED
+    return count_weights(config.model) * config.training.batch_size < SMALLEST_SHARED
 
 
 def _count(threads: int) -> str:

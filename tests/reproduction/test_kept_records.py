@@ -1,0 +1,44 @@
+"""The records in the repository are those of today's experiments, and hold what tables are made of."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from discrete_vae.reproduction.planned_run import planned_run
+from discrete_vae.reproduction.record import RecordStore
+from discrete_vae.runs.json_files import read_json
+
+FOLDER = Path(__file__).parents[2] / "reproductions" / "runs"
+RECORDS = [path for path in sorted(FOLDER.glob("*.json")) if not path.stem.endswith("-log-partition")]
+
+
+def test_there_are_some():
+    assert RECORDS
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_a_kept_record_is_that_of_its_run(path):
+    fields = read_json(path, repair="Make it again.")
+    changes = {}
+    for setting in fields["settings"]:
+        name, *values = setting.removeprefix("--").split()
+        changes[name] = values
+    planned = planned_run(
+        fields["experiment"],
+        fields["size"],
+        seed=fields["seed"],
+        changes=changes,
+        budget=fields["budget_minutes"],
+    )
+    assert planned.name == path.stem
+    stored = RecordStore(FOLDER).read(planned)  # refuses another config
+    assert stored is not None  # evaluated as its size asks
+    assert not stored.record.modified
+    index, values = stored.examples
+    assert len(np.unique(index)) == stored.record.num_examples
+    found = stored.record.log_likelihood
+    assert values.mean() == pytest.approx(found.value, abs=1e-4)
+    assert values.std(ddof=1) / len(values) ** 0.5 == pytest.approx(found.std_error, rel=0.01)
+    assert stored.course["step"][-1] == stored.record.num_steps
+    assert np.nanmax(stored.course["validation_elbo"]) >= stored.record.validation_elbo - 1e-4
