@@ -102,11 +102,12 @@ def test_estimates_that_went_on_are_those_of_one_piece(made, quick_estimates):
     assert FIGURE_10.make(WANTED, made()).table == stopped
 
 
-def test_estimates_of_another_checkpoint_do_not_count(made, quick_estimates):
+@pytest.mark.parametrize("key", ["step", "std_error"])
+def test_estimates_of_another_checkpoint_or_error_do_not_count(made, quick_estimates, key):
     FIGURE_10.make(WANTED, made())
     path = log_partition_figure._path(tiny(), made().places)
     fields = json.loads(path.read_text())
-    path.write_text(json.dumps(fields | {"step": fields["step"] + 1}))
+    path.write_text(json.dumps(fields | {key: fields[key] + 1}))
     made.said.clear()
     FIGURE_10.make(WANTED, made())
     assert len(made.said) == 3
