@@ -34,4 +34,5 @@ def caltech101_silhouettes(size: str) -> ExperimentConfig:
         num_epochs={"smoke": 10, "short": 600, "cpu": 2800, "paper": 1000},
         num_training=4_100,
         batch_sizes={"smoke": 100, "short": 200, "cpu": 200, "paper": 100},
+        warm_up_epochs=50,
     )

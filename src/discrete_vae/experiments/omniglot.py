@@ -38,4 +38,5 @@ def omniglot(size: str) -> ExperimentConfig:
         decoder_hidden={"smoke": (50,), "short": (800,), "cpu": (800,), "paper": (800,)},
         num_epochs={"smoke": 2, "short": 200, "cpu": 800, "paper": 1000},
         num_training=23_000,
+        warm_up_epochs=16,
     )

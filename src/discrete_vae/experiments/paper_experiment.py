@@ -37,6 +37,7 @@ def paper_experiment(
     num_training: int,
     decoder_hidden: dict[str, tuple[int, ...]] | None = None,
     batch_sizes: dict[str, int] = _BATCH_SIZES,
+    warm_up_epochs: int | None = None,
 ) -> ExperimentConfig:
     """An experiment on 28x28 images with an RBM of 64 + 64 units, four groups and Gaussian layers below.
 
@@ -50,6 +51,7 @@ def paper_experiment(
         num_training: Training examples, which set how often to validate.
         decoder_hidden: Widths of the decoder's hidden layers by size; None makes it linear.
         batch_sizes: Of the minibatches, by size.
+        warm_up_epochs: Of size cpu; the prior's own are three times as many. None: as many steps as in size short.
     """
     num_layers, num_units, prior_width = layers[size]
     return ExperimentConfig(
@@ -69,12 +71,20 @@ def paper_experiment(
             ),
             decoder=MLPDecoderConfig(hidden=() if decoder_hidden is None else decoder_hidden[size]),
         ),
-        training=_training(size, num_epochs[size], num_training, batch_sizes[size]),
+        training=_training(
+            size,
+            num_epochs[size],
+            num_training,
+            batch_sizes[size],
+            _warm_up(size, batch_sizes[size], warm_up_epochs),
+        ),
         evaluation=_evaluation(size),
     )
 
 
-def _training(size: str, num_epochs: int, num_training: int, batch_size: int) -> TrainingConfig:
+def _training(
+    size: str, num_epochs: int, num_training: int, batch_size: int, warm_up: WarmUpConfig
+) -> TrainingConfig:
     """Training as in the paper's section architecture, with fewer sweeps in the small sizes.
 
     The paper's: Adam with a decaying step size, 100 sweeps per step of 20 persistent chains per example of the batch, a
@@ -85,7 +95,7 @@ def _training(size: str, num_epochs: int, num_training: int, batch_size: int) ->
     one evaluated.
 
     Sizes short and cpu have what paid in measurements (docs/results.md) and is not the paper's: minibatches of 400,
-    for which the step size first rises over 3 % of the run (without, the Gaussian layers of wide models died), short
+    for which the step size first rises over 3 % of the run (without, the Gaussian layers of wide models died), other
     warm-ups, and five importance samples in the last quarter of the run.
 
     Args:
@@ -93,6 +103,7 @@ def _training(size: str, num_epochs: int, num_training: int, batch_size: int) ->
         num_epochs: Epochs.
         num_training: Training examples, which set how often to validate.
         batch_size: Examples of a minibatch.
+        warm_up: Of the KL terms.
     """
     validations = {"smoke": 2, "short": 25, "cpu": 50, "paper": 100}[size]
     in_minutes = size in ("short", "cpu")
@@ -101,7 +112,7 @@ def _training(size: str, num_epochs: int, num_training: int, batch_size: int) ->
         batch_size=batch_size,
         optimizer=OptimizerConfig(learning_rate=_LEARNING_RATES[size], rise=0.03 if in_minutes else 0.0),
         num_importance_samples=5 if in_minutes else 1,
-        warm_up=_short_warm_up(batch_size) if in_minutes else _PAPERS_WARM_UP,
+        warm_up=warm_up,
         beta_bound=BetaBoundConfig(start=3.0, slope=5.0 / num_epochs),
         sampler=BlockGibbsConfig(num_chains=2000),
         num_sweeps={"smoke": 10, "short": 30, "cpu": 30, "paper": 100}[size],
@@ -110,9 +121,21 @@ def _training(size: str, num_epochs: int, num_training: int, batch_size: int) ->
     )
 
 
-def _short_warm_up(batch_size: int) -> WarmUpConfig:
-    """As many steps as 1 and 3 epochs of minibatches of 100 have: fewer leave the discrete latents unused."""
-    return WarmUpConfig(epochs=batch_size // 100, prior_epochs=3 * batch_size // 100)
+def _warm_up(size: str, batch_size: int, cpu_epochs: int | None) -> WarmUpConfig:
+    """The paper's; in size short as many steps as 1 and 3 epochs of minibatches of 100 have, or nothing is learnt.
+
+    Fewer leave the binary latents unused. Runs of size cpu have time for more, and where eight or more Gaussian layers
+    compete for what there is to code, the binary latents need them (docs/results.md).
+
+    Args:
+        size: "smoke", "short", "cpu" or "paper".
+        batch_size: Examples of a minibatch.
+        cpu_epochs: In size cpu; None leaves those of size short.
+    """
+    if size in ("smoke", "paper"):
+        return _PAPERS_WARM_UP
+    epochs = cpu_epochs if size == "cpu" and cpu_epochs is not None else batch_size // 100
+    return WarmUpConfig(epochs=epochs, prior_epochs=3 * epochs)
 
 
 def smoke_evaluation() -> EvaluationConfig:
