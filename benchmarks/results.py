@@ -13,7 +13,7 @@ from pathlib import Path
 HEAD = """# Benchmarks
 
 Figures of one machine, each table from one interleaved run: compare rows, not machines or days. `make bench` writes
-this page anew.
+the sections about time anew, those about nats have their own commands.
 """
 
 

@@ -1,15 +1,19 @@
 """An evaluation whose parts are kept equals one of a piece, however often it is stopped."""
 
 import dataclasses
+import warnings
 
 import pytest
 import torch
 
 from discrete_vae import DiscreteVAE
+from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.config import EvaluationConfig, ModelConfig, RBMConfig
 from discrete_vae.evaluation import evaluate
 from discrete_vae.evaluation.evaluate import evaluate_model
 from discrete_vae.evaluation.kept_parts import KeptParts
+from discrete_vae.log_partition.bennett import LogPartitionWarning
+from discrete_vae.log_partition.estimate import AnnealingDisagreementWarning, CheckedLogPartition
 
 CONFIG = EvaluationConfig(num_samples=4)
 
@@ -51,6 +55,24 @@ def test_parts_make_the_whole(model, x, tmp_path):
     columns, expected = kept.columns(), whole.columns()
     assert columns.keys() == expected.keys()
     assert all((columns[name] == expected[name]).all() for name in columns)  # to the last digit
+
+
+def test_what_was_warned_of_is_warned_of_again(tmp_path):
+    calls = []
+
+    def estimate():
+        calls.append(1)
+        warnings.warn("too few sweeps", LogPartitionWarning, stacklevel=2)
+        warnings.warn("off by a nat", AnnealingDisagreementWarning, stacklevel=2)
+        return CheckedLogPartition(LogPartition(1.0, 0.5, "made up", 1))
+
+    for _ in range(2):
+        with (
+            pytest.warns(LogPartitionWarning, match="too few sweeps"),
+            pytest.warns(AnnealingDisagreementWarning, match="off by a nat"),
+        ):
+            KeptParts(tmp_path).log_partition(estimate)
+    assert len(calls) == 1
 
 
 def test_what_was_stopped_goes_on(model, x, tmp_path, monkeypatch):

@@ -39,6 +39,25 @@ def test_records_become_curves():
     assert len(training_curves_table(metrics(beta=False)).beta.value) == 0
 
 
+def scored(values, scores):
+    """Validations whose checkpoints are compared by something else than the ELBO."""
+    lines = [{"step": 1, "epoch": 0.1, "elbo": -100.0}]
+    for number, (elbo, score) in enumerate(zip(values, scores, strict=True), 1):
+        found = {"validation_elbo": elbo, "validation_score": score}
+        lines.append({"step": 10 * number, "epoch": float(number)} | found)
+    return lines
+
+
+def test_the_checkpoint_that_is_kept_is_marked_whatever_its_elbo():
+    assert training_curves_table(metrics()).kept == 3  # step 2000
+    assert training_curves_table(metrics(validation=False)).kept is None
+    curves = training_curves_table(scored([-90.0, -88.0, -89.0], [-89.0, -87.5, -86.5]))
+    assert curves.kept == 2
+    (panel,) = draw_training_curves(curves).axes
+    labels = [line.get_label() for line in panel.lines]
+    assert "best checkpoint: \N{MINUS SIGN}89.00 nats, epoch 3" in labels
+
+
 def test_limits_leave_a_bad_start_out_and_nothing_else():
     curves = training_curves_table(metrics())
     low, high = _limits([curves.elbo, curves.validation_elbo])

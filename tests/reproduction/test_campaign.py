@@ -231,11 +231,18 @@ def test_a_picture_of_samples_wants_the_run_itself(done, monkeypatch):
     monkeypatch.setattr(campaigns, "train", None)
     assert len(work.complete()) == 1
     shutil.rmtree(done / "runs")
+    with pytest.raises(
+        InvalidInputError, match=rf"must have the trained run of .*{tiny().name}.json.* no run"
+    ):
+        work.complete()
+    assert not (done / "runs").exists()
     monkeypatch.undo()
-    said = []
-    campaign(done, needs_model=lambda planned: True, say=said.append).complete()
-    assert len(said) == 1
-    assert (done / "runs" / tiny().name / "config.json").exists()
+    with pytest.raises(StoppedError):
+        campaign(done / "elsewhere", stop=stop_after(NUM_STEPS - 5)).complete()
+    shutil.move(done / "elsewhere/runs", done / "runs")
+    with pytest.raises(InvalidInputError, match="received a run that is not trained to its end"):
+        work.complete()
+    assert len(campaign(done).complete()) == 1  # the record is enough for a table
 
 
 def test_changes_that_change_nothing_share_a_folder():

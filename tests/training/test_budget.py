@@ -42,10 +42,22 @@ def test_nothing_else_changes(digits):
     assert found.model_copy(update={"training": found.training.model_copy(update=kept)}) == base
 
 
-def test_a_length_that_the_warm_up_does_not_fit_is_refused():
-    base = load_experiment("mnist-static", size="cpu")
-    with pytest.raises(InvalidInputError, match=r"training.warm_up.epochs must be below num_epochs, 1"):
-        with_epochs(base, 1, 100, 100)
+@pytest.mark.parametrize("epochs", [1, 13, 60, 799, 5000])
+def test_a_warm_up_takes_a_quarter_of_a_shorter_run_at_most(epochs):
+    base = load_experiment("omniglot", size="cpu")
+    whole = base.training.warm_up
+    found = with_epochs(base, epochs, 100, 100).training.warm_up
+    assert found.epochs == min(whole.epochs, epochs / 4)
+    assert found.prior_epochs / found.epochs == pytest.approx(whole.prior_epochs / whole.epochs)
+    assert found.strength == whole.strength
+
+
+def test_a_length_that_other_settings_do_not_fit_is_refused():
+    early = apply_overrides(
+        load_experiment("mnist-static", size="cpu"), [("training.importance-start", ["0.1"])]
+    )
+    with pytest.raises(InvalidInputError, match=r"importance_start must be at least 0.25"):
+        with_epochs(early, 10, 100, 100)
 
 
 def test_more_minutes_afford_more_steps(digits, quick, monkeypatch):

@@ -15,7 +15,8 @@ from discrete_vae.commands.verbs import verb
 @option("--num-samples K", "importance samples per example; default: the experiment's", whole_number())
 @option(
     "--num-examples N",
-    "a fixed random choice of N test examples, the same for every seed; default: all",
+    "a fixed random choice of N test examples, the same for every seed; default: the experiment's, "
+    "all in sizes cpu and paper",
     whole_number(),
 )
 @option(

@@ -18,11 +18,13 @@ import torch
 from discrete_vae.boltzmann.log_partition import LogPartition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_likelihood import ExampleLogLikelihoods, MeanLogLikelihood
-from discrete_vae.log_partition.estimate import CheckedLogPartition
+from discrete_vae.log_partition.bennett import LogPartitionWarning
+from discrete_vae.log_partition.estimate import AnnealingDisagreementWarning, CheckedLogPartition
 from discrete_vae.runs.atomic import write_stream
 from discrete_vae.runs.json_files import read_json, write_json
 
 _ESTIMATES = ("best", "forward", "reverse")
+_WARNINGS = {kind.__name__: kind for kind in (LogPartitionWarning, AnnealingDisagreementWarning)}
 _EXAMPLES = ("index", "value", "std_error", "ess")
 _NUMBERS = (
     "value",
@@ -54,21 +56,30 @@ class KeptParts:
         self.seconds = 0.0
 
     def log_partition(self, compute: Callable[[], CheckedLogPartition]) -> CheckedLogPartition:
-        """log Z, computed unless it is there."""
+        """log Z, computed unless it is there; what was warned of then is warned of again."""
         path = self._folder / "log_partition.json"
         if path.exists():
             try:
                 fields = read_json(path)
-                known = _estimates(fields)
+                known, said = (
+                    _estimates(fields),
+                    [(str(kind), str(text)) for kind, text in fields["warnings"]],
+                )
                 self.seconds += float(fields["seconds"])
-                return known
             except (InvalidInputError, TypeError, KeyError, ValueError, AttributeError):
                 pass  # it was damaged
+            else:
+                _warn(said)
+                return known
         start = time.monotonic()
-        found = compute()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = compute()
+        said = [(each.category.__name__, str(each.message)) for each in caught]
         values = {name: _plain(getattr(found, name)) for name in _ESTIMATES}
-        seconds = time.monotonic() - start
-        self._keep(lambda: write_json(path, values | {"seconds": seconds}))
+        more = {"seconds": time.monotonic() - start, "warnings": said}
+        self._keep(lambda: write_json(path, values | more))
+        _warn(said)
         return found
 
     def log_likelihood(self, name: str, compute: Callable[[], MeanLogLikelihood]) -> MeanLogLikelihood:
@@ -110,6 +121,11 @@ class KeptParts:
         shutil.rmtree(self._folder, ignore_errors=True)
         with suppress(OSError):  # the folder around it may keep parts of another evaluation, or not be there
             self._folder.parent.rmdir()
+
+
+def _warn(said: list[tuple[str, str]]) -> None:
+    for kind, text in said:
+        warnings.warn(text, _WARNINGS.get(kind, UserWarning), stacklevel=4)
 
 
 def _plain(found: LogPartition | None) -> dict[str, Any] | None:

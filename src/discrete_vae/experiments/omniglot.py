@@ -7,7 +7,7 @@ from discrete_vae.experiments.paper_experiment import paper_experiment
 
 
 def omniglot(size: str) -> ExperimentConfig:
-    """Omniglot, RBM 64 + 64, 4 Gaussian layers of 64 units in two groups; size paper: 16 layers of 256.
+    """Omniglot, RBM 64 + 64, 4 Gaussian layers of 64 units; size paper: 16 layers of 256 in two groups.
 
     Command: dvae train omniglot [--size paper], then dvae evaluate RUN.
 

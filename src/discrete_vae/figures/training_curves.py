@@ -48,6 +48,8 @@ class TrainingCurves:
     Attributes:
         elbo: Training ELBO, nats, means over the steps since the point before.
         validation_elbo: Validation ELBO, nats.
+        validation_score: What checkpoints are compared by, nats: a bound by as many importance samples as training
+            takes, less two standard errors of its log Z.
         kl_discrete: KL of the binary latents, nats, means like those of `elbo`.
         kl_continuous: KL of the Gaussian layers, nats, likewise.
         beta: The smoothing's beta.
@@ -55,9 +57,19 @@ class TrainingCurves:
 
     elbo: Curve
     validation_elbo: Curve
+    validation_score: Curve
     kl_discrete: Curve
     kl_continuous: Curve
     beta: Curve
+
+    @property
+    def kept(self) -> int | None:
+        """Which validation has the best checkpoint, the one that is kept; None before the first validation."""
+        score = self.validation_score
+        compared = score if len(score.value) else self.validation_elbo
+        if not len(compared.value):
+            return None
+        return int(np.searchsorted(self.validation_elbo.step, compared.step[compared.value.argmax()]))
 
     def columns(self) -> dict[str, np.ndarray]:
         """A row per point: the quantity's name, step, epoch and value."""
@@ -101,6 +113,7 @@ def training_curves_table(records: Iterable[Mapping[str, Any]]) -> TrainingCurve
     return TrainingCurves(
         elbo=_curve(lines, "elbo"),
         validation_elbo=_curve(lines, "validation_elbo"),
+        validation_score=_curve(lines, "validation_score"),
         kl_discrete=_curve(lines, "kl_discrete"),
         kl_continuous=_curve(lines, "kl_continuous"),
         beta=_curve(lines, "beta"),
@@ -164,13 +177,12 @@ def make_training_curves(request: FigureRequest) -> Drawing:
 
 
 def _draw_elbo(axes: Axes, curves: TrainingCurves) -> None:
-    """Both bounds, with the best validation marked."""
+    """Both bounds, with the checkpoint that is kept marked."""
     valid = curves.validation_elbo
     _line(axes, curves.elbo, color=_BLUE, label="training, mean between points")
-    if len(valid.value):
+    if (best := curves.kept) is not None:
         _line(axes, valid, color=_VERMILION, label="validation")
-        best = int(valid.value.argmax())
-        label = f"best validation: {_nats(valid.value[best])}, epoch {_epoch(valid.epoch[best])}"
+        label = f"best checkpoint: {_nats(valid.value[best])}, epoch {_epoch(valid.epoch[best])}"
         place = (valid.epoch[best], valid.value[best])
         axes.plot(*place, "*", color=_VERMILION, markersize=11, zorder=3, clip_on=False, label=label)
     axes.set(ylabel="ELBO (nats per example)", ylim=_limits([curves.elbo, valid]))

@@ -36,21 +36,23 @@ def course(source: ReportSource) -> Section | None:
 
 
 def _verdict(curves: TrainingCurves) -> Verdict | None:
-    valid = curves.validation_elbo
-    if len(valid.value) < 2:
+    valid, best = curves.validation_elbo, curves.kept
+    if best is None or len(valid.value) < 2:
         return None
-    best, last = int(valid.value.argmax()), float(valid.value[-1])
-    top, fall = float(valid.value[best]), float(valid.value[best] - last)
+    # the ELBO itself falls where training turns to importance samples
+    score = curves.validation_score if len(curves.validation_score.value) else valid
+    fall = float(score.value.max() - score.value[-1])
     at = f"epoch {valid.epoch[best]:.3g} of {valid.epoch[-1]:.3g}"
     if fall > _FALL:
         words = f"validation fell by {shown(fall)} nats after its best at {at}: the run fits the training part only."
         return Verdict(False, words)
-    late = valid.value[valid.epoch >= 0.8 * valid.epoch[-1]]
+    late = score.value[score.epoch >= 0.8 * score.epoch[-1]]
     rise = float(late[-1] - late[0])
     more = f" It still rose by {shown(rise)} nats in the last fifth: longer training would gain." * (
         rise > _RISE
     )
-    return Verdict(True, f"the best validation ELBO, {shown(top)} nats, is that of {at}.{more}")
+    top = shown(float(valid.value[best]))
+    return Verdict(True, f"the best checkpoint, of validation ELBO {top} nats, is that of {at}.{more}")
 
 
 def _counted(source: ReportSource) -> str:
@@ -78,9 +80,8 @@ def _bounds(curves: TrainingCurves, counted: str) -> Markup:
 
     def draw(frame: Frame) -> Iterator[Markup]:
         yield line(frame, train.epoch, train.value, "s1")
-        if len(valid.value):
+        if (best := curves.kept) is not None:
             yield line(frame, valid.epoch, valid.value, "s2 dash")
-            best = int(valid.value.argmax())
             yield from dots(frame, valid.epoch[best : best + 1], valid.value[best : best + 1], "s2", radius=5)
 
     reading = (
@@ -91,7 +92,7 @@ def _bounds(curves: TrainingCurves, counted: str) -> Markup:
         gap = float(train.value[-1] - valid.value[-1])
         reading += (
             f" At the end training lies {shown(abs(gap))} nats {'above' if gap >= 0 else 'below'} validation; "
-            "the dot is the best validation."
+            "the dot is the checkpoint that is kept."
         )
     return figure(chart(x, y, draw, label=label, legend=legend), reading + counted)
 

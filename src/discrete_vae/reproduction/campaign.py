@@ -130,12 +130,7 @@ class Campaign:
         missing = [planned for planned in self.planned if not self._is_done(planned)]
         for planned in missing:
             with _naming_run(planned):
-                known = run_of(planned, self.folder(planned))
-                path = self.store.path(planned)
-                if known is None and path.exists() and self.store.read(planned) is None:
-                    rule = "must be evaluated as its size asks now, or its run must be there"
-                    repair = f"Move the files {planned.name}.* away to have the run made anew."
-                    raise InvalidInputError(str(path), rule, "another evaluation", repair)
+                self._check_record(planned)
         # by data set, of which one at a time is in memory
         for planned in sorted(missing, key=lambda each: str(each.config.data)):
             with _naming_run(planned):
@@ -143,6 +138,19 @@ class Campaign:
                 num_steps = check_experiment(known or planned.config, self._dataset(planned.config))
                 if known is not None or planned.budget is None:
                     self._num_steps[planned] = num_steps
+
+    def _check_record(self, planned: PlannedRun) -> None:
+        """Check that the record of a run that is not done leaves room for another."""
+        folder, path = self.folder(planned), self.store.path(planned)
+        known, recorded = run_of(planned, folder), self.store.read(planned) is not None
+        repair = f"Move the files {planned.name}.* away, or give another --out, to have the run made anew."
+        if recorded:
+            rule = f"must have the trained run of {path}, whose model is needed here"
+            received = "no run" if known is None else "a run that is not trained to its end"
+            raise InvalidInputError(str(folder.path), rule, received, f"Copy it there. {repair}")
+        if known is None and path.exists():
+            rule = "must be evaluated as its size asks now, or its run must be there"
+            raise InvalidInputError(str(path), rule, "another evaluation", repair)
 
     def _dataset(self, config: ExperimentConfig) -> DataSplits:
         if self._data is None or self._data[0] != config.data:
@@ -185,9 +193,6 @@ class Campaign:
         return check_experiment(config, dataset) // config.training.validate_every
 
     def _evaluate(self, planned: PlannedRun) -> None:
-        if self.store.read(planned) is not None:
-            return
-
         def check() -> None:
             if self._stop():
                 raise StoppedError

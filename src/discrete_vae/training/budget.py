@@ -7,7 +7,7 @@ import time
 import numpy as np
 import torch
 
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.config import ExperimentConfig, WarmUpConfig
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
@@ -16,6 +16,7 @@ from discrete_vae.training.state import TrainingState
 
 _TIMED_SECONDS, _TIMED_STEPS = 4.0, 5
 _TIMED_LINES = 3
+_WARM_UP = 0.25  # of a run, at most
 _FOR_STEPS = 0.95  # of the time; the rest goes to validations
 
 
@@ -23,6 +24,8 @@ def with_epochs(
     config: ExperimentConfig, epochs: int, validate_every: int, log_every: int
 ) -> ExperimentConfig:
     """The config with another length; the bound of beta ends where it did.
+
+    A warm-up that would take more than a quarter of a shorter run is shortened to that.
 
     Args:
         config: The experiment.
@@ -45,10 +48,19 @@ def with_epochs(
         "num_epochs": epochs,
         "validate_every": validate_every,
         "log_every": log_every,
+        "warm_up": _fitting(settings.warm_up, epochs, settings.num_epochs).model_dump(),
         "beta_bound": settings.beta_bound.model_copy(update={"slope": slope}).model_dump(),
     }
     fields = config.model_dump()
     return ExperimentConfig(**fields | {"training": fields["training"] | changes})
+
+
+def _fitting(warm_up: WarmUpConfig, epochs: int, num_epochs: int) -> WarmUpConfig:
+    if epochs >= num_epochs or warm_up.epochs <= _WARM_UP * epochs:
+        return warm_up
+    share = _WARM_UP * epochs / warm_up.epochs
+    changes = {"epochs": share * warm_up.epochs, "prior_epochs": share * warm_up.prior_epochs}
+    return warm_up.model_copy(update=changes)
 
 
 def with_length(

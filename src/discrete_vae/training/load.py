@@ -59,8 +59,8 @@ def load_run(
 
     Args:
         run: The run, or its folder; ``~`` is the home directory.
-        checkpoint: A step, or which one; the best is that with the highest validation ELBO, less two standard
-            errors of its log Z.
+        checkpoint: A step, or which one; the best is that with the highest validation bound, of as many importance
+            samples as training takes, less two standard errors of its log Z.
         device: Where the model and the chains are wanted.
         accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
 

@@ -163,9 +163,10 @@ def run_steps(
                 state.sums = ElboSums()
             if validates(settings, state.step, num_steps):
                 estimate = _validate(state, valid, config.seed, store)
-                bound = estimate
-                if settings.num_importance_samples > 1:
-                    bound = _validate(state, valid, config.seed, store, settings.num_importance_samples)
+                bound, also = estimate, ""
+                if (count := settings.num_importance_samples) > 1:
+                    bound = _validate(state, valid, config.seed, store, count)
+                    also = f", bound of {count} samples {bound.elbo:.2f}"
                 found = {
                     "validation_elbo": estimate.elbo,
                     "validation_elbo_std_error": estimate.total_std_error,
@@ -176,7 +177,7 @@ def run_steps(
                 better = checkpoints.save(estimate, bound)
                 shown.note(
                     f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {_error(estimate.total_std_error)} nats"
-                    f"{' (best so far)' if better else ''}"
+                    f"{also}{' (best so far)' if better else ''}"
                 )
             if is_due(settings, state.step, num_steps):
                 state.times.restart()  # what the line itself took is not a step's

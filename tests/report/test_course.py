@@ -1,0 +1,37 @@
+"""What is said of a course of training goes by what checkpoints are compared by."""
+
+import pytest
+
+from discrete_vae.figures.training_curves import training_curves_table
+from discrete_vae.report.course import _verdict
+
+
+def verdict(values, scores=None):
+    lines = [{"step": 1, "epoch": 0.1, "elbo": -100.0}]
+    for number, elbo in enumerate(values, 1):
+        found = {"validation_elbo": elbo}
+        if scores is not None:
+            found["validation_score"] = scores[number - 1]
+        lines.append({"step": 10 * number, "epoch": float(number)} | found)
+    return _verdict(training_curves_table(lines))
+
+
+def test_a_fall_of_the_elbo_alone_is_not_overfitting():
+    elbo, score = [-95.0, -88.0, -90.0], [-94.0, -87.0, -86.5]
+    said = verdict(elbo, score)
+    assert said.healthy
+    assert "validation ELBO -90.00 nats" in said.text.replace("\N{MINUS SIGN}", "-")
+    assert "epoch 3 of 3" in said.text
+    assert not verdict(elbo).healthy  # of a run that logged nothing else
+    assert "fell by 2.0" in verdict(elbo).text
+
+
+def test_a_fall_of_the_score_is():
+    said = verdict([-95.0, -88.0, -88.0], [-94.0, -86.0, -87.5])
+    assert not said.healthy
+    assert "epoch 2 of 3" in said.text
+
+
+@pytest.mark.parametrize("values", [[], [-90.0]])
+def test_fewer_than_two_validations_say_nothing(values):
+    assert verdict(values) is None
