@@ -9,6 +9,7 @@ from discrete_vae import (
     RBM,
     DiscreteVAE,
     LatentGroup,
+    Reparameterized,
     RunningMoments,
     SpikeExponential,
     annealed_log_partition,
@@ -27,7 +28,12 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.elbo import evaluate_elbo
+from discrete_vae.evaluation.flip_effects import flip_effects
+from discrete_vae.evaluation.latent_usage import latent_usage
+from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.log_partition.surrogate import log_partition_surrogate
+from discrete_vae.objectives.importance import importance_weighted
 
 CONFIG = ModelConfig(
     num_features=12,
@@ -224,6 +230,34 @@ class TestWrongObjects:
     def test_the_number_of_chains_is_read_even_where_the_start_gives_it(self):
         with pytest.raises(InvalidInputError, match="num_chains must be a positive integer"):
             annealed_log_partition(RBM(2, 2), num_chains=1.5, start=torch.ones(3, 4))
+
+
+class TestNothing:
+    def test_a_negative_phase_without_chains(self, model):
+        for call in (
+            model.elbo,
+            lambda x, **more: model.estimate_gradient(Reparameterized.of(model), x, **more),
+        ):
+            with pytest.raises(InvalidInputError, match="negative_phase must hold at least one state"):
+                call(X, negative_phase=torch.zeros(0, 7))
+
+    @pytest.mark.parametrize(
+        "evaluate",
+        [
+            lambda model, x: model.log_likelihood(x, 2, log_partition=0.0),
+            lambda model, x: evaluate_log_likelihood(model, x, log_partition=0.0, num_samples=2),
+            lambda model, x: evaluate_elbo(model, x, log_partition=0.0),
+            latent_usage,
+            flip_effects,
+        ],
+    )
+    def test_no_examples(self, model, evaluate):
+        with pytest.raises(InvalidInputError, match="x must have at least one row"):
+            evaluate(model, X[:0])
+
+    def test_no_samples(self):
+        with pytest.raises(InvalidInputError, match="log_weights must hold at least one sample"):
+            importance_weighted(torch.zeros(0, 3))
 
 
 class TestSourcesOfNoise:

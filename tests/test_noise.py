@@ -51,6 +51,13 @@ def test_open_uniform_never_returns_zero():
     assert abs(float(draws.double().mean()) - 0.5) < 6 * 0.2887 / 2**12.5
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_uniforms_have_float32_at_least(dtype):
+    draws = open_uniform(torch.empty(1000, dtype=dtype), generator=keyed_generator(0))
+    assert draws.dtype == torch.promote_types(dtype, torch.float32)
+    assert len(draws.unique()) > 990
+
+
 def test_a_generator_of_another_device_is_named():
     with pytest.raises(
         InvalidInputError, match=r"generator must draw on cuda:0; received cpu\. Build it with"

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from discrete_vae import Reparameterized
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.many_draws import ManyDraws
 from discrete_vae.log_partition.exact import exact_log_partition
@@ -145,5 +146,9 @@ def test_what_cannot_be_weighted_is_refused():
     assert bool(bound.weighted_loss(discrete=0.5).isfinite())
     with pytest.raises(InvalidInputError, match="continuous must be 1 with 3 importance samples"):
         bound.weighted_loss(continuous=0.5)
+    with pytest.raises(InvalidInputError, match="continuous must be 1 with 3 importance samples"):
+        model.estimate_gradient(
+            Reparameterized.of(model), X, log_partition=0.0, continuous=0.5, num_importance_samples=3
+        )
     with pytest.raises(InvalidInputError, match="num_importance_samples must be a positive integer"):
         model.elbo(X, num_importance_samples=0)

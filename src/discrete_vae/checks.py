@@ -153,6 +153,19 @@ def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType])
     return check_unit_interval(name, states, repair=SPINS)
 
 
+def check_examples(name: str, x: object) -> Tensor:
+    """Return examples if they are a floating-point tensor of at least one row; batches are looked at more closely.
+
+    Raises:
+        InvalidInputError: If they are anything else.
+    """
+    rows = check_tensor(name, x, (...,))
+    if rows.dim() < 2 or len(rows) == 0:
+        rule, repair = "must have at least one row, (row, ...)", "Give x[None] for one example."
+        raise InvalidInputError(name, rule, f"shape {tuple(rows.shape)}", repair)
+    return rows
+
+
 def extremes(value: Tensor) -> tuple[float, float] | None:
     """The smallest and the largest element, both NaN if one is.
 

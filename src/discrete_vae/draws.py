@@ -14,7 +14,7 @@ class ModelSample(ShowsShapes):
     """Draws from the generative model.
 
     Attributes:
-        mean: E[x | zeta, h], (sample, feature), probabilities.
+        mean: E[x | zeta, h], (sample, *event); of bits, probabilities.
         z: The prior's states, (sample, unit), in {0,1}.
         zeta: (sample, unit).
         h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.

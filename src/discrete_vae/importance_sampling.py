@@ -10,7 +10,7 @@ from typing import SupportsFloat
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_examples, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.importance.compiled_draws import compiled_draws
 from discrete_vae.importance.draws import Draws, draw, joined
@@ -155,7 +155,7 @@ class Weigher:
             InvalidInputError: If x is no draw of the likelihood or has another shape, or a weight is not finite.
         """
         model = self._model
-        x, observed = model._open(x, observed, exact=True)
+        x, observed = model._open(check_examples("x", x), observed, exact=True)
         features = model.read(x, observed)
         chunks = self.draws(features, x, observed, num_samples, chunk_size, keys=keys, generator=generator)
         return torch.cat([chunk.log_weights for chunk in chunks])

@@ -158,10 +158,10 @@ def open_uniform(
     shape: Sequence[int] | None = None,
     generator: torch.Generator | NoiseSource | None = None,
 ) -> Tensor:
-    """Draw from the *open* unit interval, in the dtype and on the device of a tensor.
+    """Draw from the *open* unit interval, on the device of a tensor, in its dtype or in float32 if that is wider.
 
-    torch.rand returns exactly 0 once in 2^24 draws, where inverse CDFs with unbounded support are infinite; that
-    draw becomes 2^-25.
+    In bfloat16 there would be 256 values, and no probability below 1/256. torch.rand returns exactly 0 once in 2^24
+    draws, where inverse CDFs with unbounded support are infinite; that draw becomes 2^-25 (float64: 2^-54).
 
     Args:
         like: Any floating-point tensor.
@@ -169,7 +169,7 @@ def open_uniform(
         generator: Source of the noise; None means torch's global generator.
 
     Returns:
-        A tensor of that shape, values in [2^-25, 1).
+        A tensor of that shape, values above 0 and below 1.
 
     Raises:
         InvalidInputError: If the generator draws on another device.
@@ -178,8 +178,9 @@ def open_uniform(
     if isinstance(generator, NoiseSource):
         return generator.take(open_uniform, like, shape)
     check_generator(generator, like.device)
-    draws = torch.rand(shape, dtype=like.dtype, device=like.device, generator=generator)
-    return draws.clamp_min_(2.0**-25)
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    draws = torch.rand(shape, dtype=dtype, device=like.device, generator=generator)
+    return draws.clamp_min_(torch.finfo(dtype).eps / 4)
 
 
 def standard_normal(

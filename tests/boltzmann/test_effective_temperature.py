@@ -55,7 +55,41 @@ def test_what_cannot_be_told():
     assert fit_inverse_temperature(certain, 1 - frozen).value == -20.0
 
 
+@pytest.mark.parametrize("steep", [4.0, 20.0, 100.0])
+def test_ground_states_of_any_gap_are_beyond_the_range(steep):
+    machine = RBM(4, 4)
+    with torch.no_grad():
+        machine.weight.fill_(steep)
+        machine.bias.fill_(-2 * steep)
+    all_off_and_on = torch.cat([torch.zeros(50, 8), torch.ones(50, 8)])
+    found = fit_inverse_temperature(machine, all_off_and_on)
+    assert (found.value, found.std_error) == (20.0, math.inf)
+    with torch.no_grad():
+        machine.weight.neg_(), machine.bias.neg_()
+    found = fit_inverse_temperature(machine, all_off_and_on)
+    assert (found.value, found.std_error) == (-20.0, math.inf)
+
+
+@pytest.mark.parametrize("margin", [0.01, 5.0, 80.0])
+def test_one_unit_has_a_closed_form(margin):
+    """Of n states with n - m in the better one, t = log((n - m) / m) / margin."""
+    machine = FactorialBernoulli(1)
+    with torch.no_grad():
+        machine.bias.fill_(margin)
+    z = torch.ones(1000, 1)
+    z[:450] = 0
+    exact = math.log(550 / 450) / margin
+    found = fit_inverse_temperature(machine, z)
+    if exact > 20:
+        assert (found.value, found.std_error) == (20.0, math.inf)
+    else:
+        assert found.value == pytest.approx(exact, rel=1e-6)
+        assert found.std_error == pytest.approx((1 / 550 + 1 / 450) ** 0.5 / margin, rel=1e-6)
+
+
 def test_wrong_samples():
+    with pytest.raises(InvalidInputError, match="z must hold at least 2 samples; received 1"):
+        fit_inverse_temperature(RBM(2, 2), torch.ones(1, 4))
     with pytest.raises(InvalidInputError, match="z must hold only"):
         fit_inverse_temperature(RBM(2, 2), torch.full((5, 4), 0.5))
     with pytest.raises(InvalidInputError, match="energy must be a BoltzmannMachine"):

@@ -63,9 +63,6 @@ def test_the_noise_is_keyed(parameter):
     )
     assert first.variance == again.variance != other.variance
     assert torch.equal(first.mean, again.mean)
-    # more draws begin with the same ones
-    longer = gradient_variance(linear(parameter), [parameter], num_draws=20, seed=5)
-    assert longer.num_draws == 20
     assert first.seconds > 0
 
 

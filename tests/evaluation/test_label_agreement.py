@@ -36,6 +36,17 @@ def test_errors_are_those_of_repeated_draws():
         assert 0.5 < stated / spread < 1.8, name
 
 
+def test_errors_do_not_depend_on_the_order():
+    """Labels that recur after each ten examples: blocks of every twentieth would hold one label each."""
+    random = np.random.default_rng(0)
+    labels = np.arange(2000) % 10
+    groups = np.where(random.random(2000) < labels / 10, labels, 10)
+    order = random.permutation(2000)
+    cyclic, mixed = label_agreement(groups, labels), label_agreement(groups[order], labels[order])
+    for name in ("purity", "mutual_information"):
+        assert 0.5 < getattr(cyclic, f"{name}_std_error") / getattr(mixed, f"{name}_std_error") < 2, name
+
+
 @pytest.mark.parametrize("labels", [np.zeros(30), np.zeros((40, 2)), np.zeros(0)])
 def test_as_many_labels_as_groups(labels):
     with pytest.raises(InvalidInputError, match="labels must be one per example"):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae import exact_log_partition
-from discrete_vae.config import GaussianLikelihoodConfig
+from discrete_vae import DiscreteVAE, exact_log_partition
+from discrete_vae.config import GaussianLikelihoodConfig, LikelihoodConfig, ModelConfig, RBMConfig, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.denoise import denoise_rows, flip_bits
 from discrete_vae.inference.encode import encode_rows
@@ -126,3 +126,17 @@ def test_errors_are_counted_over_observed_values():
     ]
     spread = np.std([each.value for each in shares])
     assert np.mean([each.std_error for each in shares]) == pytest.approx(spread, rel=0.15)
+
+
+@pytest.mark.parametrize("config", members(LikelihoodConfig))
+def test_samples_are_drawn_with_a_copy_on_the_cpu(config, monkeypatch):
+    """Statistics of the data, which some likelihoods keep beside what the decoder gives, must come along."""
+    fields = {"num_features": 6, "prior": RBMConfig(num_left=2, num_right=2), "likelihood": config()}
+    model = DiscreteVAE.from_config(ModelConfig(**fields)).eval()
+    kind, used = type(model.likelihood), []
+    original = kind.sample
+    monkeypatch.setattr(kind, "sample", lambda self, *a, **k: used.append(self) or original(self, *a, **k))
+    reconstruct_rows(model, torch.zeros(3, 6), statistic="sample", batch_size=3)
+    assert len(used) == 3
+    assert model.likelihood not in used
+    assert {value.device.type for value in used[0].state_dict().values()} <= {"cpu"}

@@ -196,6 +196,13 @@ def test_wrong_arguments_are_refused(arguments, name):
     assert caught.value.argument == name
 
 
+def test_a_single_replica_has_nothing_to_retune():
+    chains = ParallelTempering(make_rbm(), 4, inverse_temperatures=[1.0], seed=1)
+    chains.step(2)
+    assert not chains.retune()
+    assert chains.inverse_temperatures.tolist() == [1.0]
+
+
 def test_a_failed_step_and_a_retune_without_a_measurement():
     rbm = make_rbm()
     chains = ParallelTempering(rbm, 4, seed=1)

@@ -47,6 +47,22 @@ def test_float32_over_the_grid_of_rho(config):
     contracts.check_float32(instantiate(config), **accuracy(config))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("config", transformations((3.0,)))
+def test_draws_in_low_precision_have_the_law(config, dtype):
+    """z = 1 has a probability that 256 values of rho could not have; false with probability 1e-6 per case."""
+    smoothing = instantiate(config)
+    logits = torch.full((100_000,), -6.5, dtype=dtype)
+    parameters = [value.to(dtype) for value in of_prior(smoothing, logits)]
+    generator = torch.Generator().manual_seed(0)
+    zeta = smoothing.rsample(logits, *parameters, generator=generator)
+    assert zeta.dtype == dtype
+    assert bool(zeta.isfinite().all())
+    z = smoothing.sample_z(zeta, logits, generator=generator).double()
+    wanted = float(torch.sigmoid(logits[:1].double()))
+    assert abs(float(z.mean()) - wanted) < 4.9 * (wanted / len(logits)) ** 0.5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("config", transformations((0.01, 8.0, 200.0)))
 def test_float32_over_every_rho(config):

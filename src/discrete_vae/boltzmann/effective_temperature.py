@@ -11,8 +11,9 @@ from torch import Tensor
 from discrete_vae.boltzmann.check_machine import check_energy
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_tensor
+from discrete_vae.errors import InvalidInputError
 
-_LIMIT, _ITERATIONS, _TOLERANCE = 20.0, 60, 1e-9
+_LIMIT, _TOLERANCE = 20.0, 1e-9
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
         t and its standard error, which holds if a model with the wrong shape is fitted too.
 
     Raises:
-        InvalidInputError: If energy is no machine, or z has another shape or other values.
+        InvalidInputError: If energy is no machine, or z has another shape, other values or fewer than 2 samples.
 
     Examples:
         >>> from discrete_vae import RBM, BlockGibbs
@@ -61,24 +62,41 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
     """
     check_energy(energy)
     z = check_binary("z", check_tensor("z", z, ("sample", energy.num_units))).double()
+    if len(z) < 2:
+        raise InvalidInputError(
+            "z", "must hold at least 2 samples", len(z), "Their spread is the standard error."
+        )
     logits = torch.cat([energy.compute_block_logits(z, block) for block in range(len(energy.blocks))], 1)
     signs = torch.cat([2 * z[:, energy.block_place(block)] - 1 for block in range(len(energy.blocks))], 1)
     margins = logits * signs  # of the states that were drawn over their flips, at t = 1
     if not bool((margins != 0).any()):
         return InverseTemperature(math.nan, math.inf)
-    low, high, t, curvature = -_LIMIT, _LIMIT, 1.0, 0.0
-    for _ in range(_ITERATIONS):
-        wrong = torch.sigmoid(-t * margins)
-        slope, curvature = (
-            float((margins * wrong).sum()),
-            float((margins.square() * wrong * (1 - wrong)).sum()),
-        )
-        low, high = (t, high) if slope > 0 else (low, t)
-        step = slope / curvature if curvature > 0 else math.inf
-        t, before = (t + step if low < t + step < high else (low + high) / 2), t
-        if abs(t - before) < _TOLERANCE:
-            break
-    if abs(t) > _LIMIT - 1e-3:
-        return InverseTemperature(math.copysign(_LIMIT, t), math.inf)
+    if bool((margins >= 0).all()) or _derivatives(margins, _LIMIT)[0] > 0:
+        return InverseTemperature(_LIMIT, math.inf)
+    if bool((margins <= 0).all()) or _derivatives(margins, -_LIMIT)[0] < 0:
+        return InverseTemperature(-_LIMIT, math.inf)
+    t = _root(margins)
     scores = (margins * torch.sigmoid(-t * margins)).sum(1)
-    return InverseTemperature(t, float(scores.square().sum().sqrt()) / curvature)
+    return InverseTemperature(t, float(scores.square().sum().sqrt()) / _derivatives(margins, t)[1])
+
+
+def _derivatives(margins: Tensor, t: float) -> tuple[float, float]:
+    """The slope of the log-pseudo-likelihood at t, which falls, and minus its second derivative."""
+    wrong = torch.sigmoid(-t * margins)
+    return float((margins * wrong).sum()), float((margins.square() * wrong * (1 - wrong)).sum())
+
+
+def _root(margins: Tensor) -> float:
+    """Where the slope is 0, between its values of other signs at the limits: Newton's steps, or else halves."""
+    low, high, t, last = -_LIMIT, _LIMIT, 1.0, math.inf
+    while high - low > _TOLERANCE:
+        slope, curvature = _derivatives(margins, t)
+        if slope == 0:
+            return t
+        low, high = (t, high) if slope > 0 else (low, t)
+        newton = t + slope / curvature if curvature > 0 else math.inf
+        slow = abs(slope) > last / 2  # as where nearly all margins are large
+        before, t, last = t, (low + high) / 2 if slow or not low < newton < high else newton, abs(slope)
+        if abs(t - before) < _TOLERANCE:
+            return t
+    return t

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_examples, check_positive_int
 from discrete_vae.distributed import all_reduce_shards, shard_indices
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.eval_mode import eval_mode
@@ -81,6 +81,7 @@ def evaluate_elbo(
         InvalidInputError: If `DiscreteVAE.elbo` refuses x or num_importance_samples, or num_samples is not a positive
             integer.
     """
+    check_examples("x", x)
     check_positive_int("num_samples", num_samples)
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
     with eval_mode(model):

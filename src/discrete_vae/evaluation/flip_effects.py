@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_tensor
+from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.noise import keyed_generator
 from discrete_vae.records import ShowsShapes
@@ -77,7 +77,7 @@ def flip_effects(
         >>> effects.change.shape, len(effects.order)
         (torch.Size([4, 6]), 4)
     """
-    device, num_codes = x.device, len(x)
+    device, num_codes = check_examples("x", x).device, len(x)
     unit = torch.ones(model.likelihood.num_features, dtype=torch.float64, device=device)
     if scale is not None:
         unit = check_tensor("scale", scale, (model.likelihood.num_features,)).to(unit)

@@ -71,7 +71,7 @@ def label_agreement(groups: np.ndarray, labels: np.ndarray) -> LabelAgreement:
         raise InvalidInputError("labels", rule, received, repair)
     group = np.unique(groups, return_inverse=True)[1]
     label = np.unique(labels, return_inverse=True)[1]
-    block = np.arange(len(group)) % _BLOCKS
+    block = np.random.default_rng(0).permutation(len(group)) % _BLOCKS  # whatever order the examples have
 
     def measured(measure: Callable[[np.ndarray, np.ndarray], float]) -> tuple[float, float]:
         without = [measure(group[block != b], label[block != b]) for b in range(_BLOCKS)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from discrete_vae.checks import check_examples
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import keyed_generator
@@ -70,6 +71,7 @@ def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage
         >>> latent_usage(model, torch.zeros(50, 6)).dead_units  # one x alone: no unit can tell it from another
         [0, 1, 2, 3]
     """
+    check_examples("x", x)
     sums: list[Tensor] = []
     with eval_mode(model):
         for first in range(0, len(x), _BATCH_SIZE):

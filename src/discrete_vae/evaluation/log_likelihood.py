@@ -10,7 +10,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.checks import check_examples, check_number, check_positive_int
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
@@ -112,6 +112,7 @@ def evaluate_log_likelihood(
         InvalidInputError: If `DiscreteVAE.log_likelihood` refuses x or num_samples, or there is not one index per
             example.
     """
+    check_examples("x", x)
     indices = range(len(x)) if indices is None else indices
     if len(indices) != len(x):
         rule, repair = f"must be the {len(x)} numbers of the examples", "Give one per row of x."

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.checks import check_examples, check_positive_int
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
@@ -82,19 +82,6 @@ def in_batches(
                 if report is not None:
                     report(min(done * size * world_size(), len(x)))
     return {name: all_reduce_shards(values).numpy() for name, values in whole.items()}
-
-
-def check_examples(name: str, x: object) -> Tensor:
-    """Return examples if they are a floating-point tensor of at least one row; batches are looked at more closely.
-
-    Raises:
-        InvalidInputError: If they are anything else.
-    """
-    rows = check_tensor(name, x, (...,))
-    if rows.dim() < 2 or len(rows) == 0:
-        rule, repair = "must have at least one row, (row, ...)", "Give x[None] for one example."
-        raise InvalidInputError(name, rule, f"shape {tuple(rows.shape)}", repair)
-    return rows
 
 
 def check_numbers(numbers: Sequence[int] | np.ndarray | None, num_rows: int) -> list[int]:

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_examples, check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference.batches import check_examples
 from discrete_vae.inference.flips import order_of_flips
 from discrete_vae.inference.latents import Latents, most_probable
 from discrete_vae.model import DiscreteVAE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,7 +122,7 @@ def read_out(
     elif statistic == "mode":
         found = likelihood.mode(parameters)
     else:  # on the CPU, so that it is the same on every device
-        rows = parameters.cpu().split(1)
+        likelihood, rows = deepcopy(likelihood).cpu(), parameters.cpu().split(1)
         found = torch.cat(
             [
                 likelihood.sample(row, generator=keyed_generator(seed, _SAMPLE_STREAM, number))

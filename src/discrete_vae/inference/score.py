@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.checks import check_examples, check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
-from discrete_vae.inference.batches import Report, check_examples, check_numbers, in_batches
+from discrete_vae.inference.batches import Report, check_numbers, in_batches
 from discrete_vae.inference.row_noise import RowNoise
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.objectives.bound import Batch, bound_parts

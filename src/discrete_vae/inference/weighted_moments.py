@@ -44,7 +44,6 @@ class WeightedMoments:
         self._sums = torch.zeros(2, dtype=torch.float64)
         self._products: Tensor | None = None
         self._about: Tensor | None = None
-        self._count = 0
 
     def add(self, log_weights: Tensor, values: Tensor) -> None:
         """Take more draws.
@@ -70,7 +69,6 @@ class WeightedMoments:
         new = torch.stack([weights @ away, squares @ away, squares @ away.square()])
         self._products = self._products * scale + new
         self._unit = unit
-        self._count += len(log_weights)
 
     @property
     def mean(self) -> Tensor:
@@ -96,8 +94,3 @@ class WeightedMoments:
         """(sum w)^2 / sum w^2, between 1 and the number of draws."""
         total, squares = self._sums.tolist()
         return total**2 / squares
-
-    @property
-    def log_mean_weight(self) -> float:
-        """log (1/K) sum_k w_k, nats."""
-        return self._unit + math.log(float(self._sums[0])) - math.log(self._count)

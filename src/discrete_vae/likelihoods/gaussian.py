@@ -12,6 +12,7 @@ from torch.distributions import Normal
 from discrete_vae.checks import check_number
 from discrete_vae.domains import FINITE, Domain
 from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.moments import feature_moments
 from discrete_vae.likelihoods.standardizer import Standardizer
 from discrete_vae.likelihoods.tails import LongTailedNormal, Tails
 
@@ -71,6 +72,15 @@ class GaussianLikelihood(Likelihood):
         self.standardizer.fit_(self._shortened(x), observed)
         self.log_scale.fill_(math.log1p(-self.min_scale))
         return torch.zeros_like(self.log_scale)
+
+    @torch.no_grad()
+    def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Sigma of the data in standard units, 1, and of a constant feature as one more value at 1 would make it."""
+        parameters = self.initialize_(x, observed)
+        moments = feature_moments(self.standardizer(self._shortened(x)), observed)
+        variance = (moments.variance * moments.count + 1) / (moments.count + 1)
+        self.log_scale.copy_((variance.sqrt() - self.min_scale).clamp_min(self.min_scale).log())
+        return parameters
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """X in standard units, (batch, *event); unobserved entries read as 0, the training mean."""

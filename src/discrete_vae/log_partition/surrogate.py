@@ -34,7 +34,7 @@ def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = 
         A scalar tensor, nats; NaN unless value is given.
 
     Raises:
-        InvalidInputError: If z is not a floating-point tensor of that shape, in [0, 1].
+        InvalidInputError: If z is not a floating-point tensor of that shape, in [0, 1], with one chain at least.
 
     Examples:
         >>> import torch
@@ -44,7 +44,22 @@ def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = 
         >>> rbm.bias.grad  # of the left unit's mean, and of the right one's given the left
         tensor([0.5000, 0.5000])
     """
-    return energy.compute_negative_phase(check_states("z", z, ("chain", energy.num_units)).detach()) + value
+    z = check_chains("z", z, energy)
+    return energy.compute_negative_phase(z.detach()) + value
+
+
+def check_chains(name: str, z: object, energy: BoltzmannMachine) -> Tensor:
+    """Return samples of a machine for its negative phase if they are (chain, unit), at least one, in [0, 1].
+
+    Raises:
+        InvalidInputError: If they are anything else.
+    """
+    states = check_states(name, z, ("chain", energy.num_units))
+    if len(states) == 0:
+        raise InvalidInputError(
+            name, "must hold at least one state", 0, "Draw some, for example chains.step(30)."
+        )
+    return states
 
 
 def gradient_and_value(

@@ -21,7 +21,8 @@ class Elbo(ShowsShapes):
     Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.
 
     Attributes:
-        reconstruction: log p(x | zeta, h), (batch,), nats.
+        reconstruction: log p(x | zeta, h), (batch,), nats; without gradient where importance weights hold it, which
+            then is in the KL that they weigh.
         kl_relative: KL of the binary latents less the value of log Z, (batch,), nats; with that of zeta given z where
             the transformation depends on x. Its gradient is that of the KL if trains_prior.
         kl_continuous: KL of the Gaussian layers, (batch,), nats; zero where there are none. Importance samples lower it
@@ -79,15 +80,12 @@ class Elbo(ShowsShapes):
             InvalidInputError: If the prior trains and nothing gives log Z a gradient, a weight is no finite number, or
                 the one whose KL is part of importance weights is not 1.
         """
-        if not torch.compiler.is_compiling():
-            for name, weight in (("discrete", discrete), ("continuous", continuous)):
-                check_number(name, weight, repair="Give 1 for the bound itself.")
-        weighed = discrete if self.weighs_binary_latents else continuous
-        if self.num_importance_samples > 1 and weighed != 1.0:
-            rule = f"must be 1 with {self.num_importance_samples} importance samples, whose weights hold the whole KL"
-            repair = "Take importance samples after the warm-up."
-            name = "discrete" if self.weighs_binary_latents else "continuous"
-            raise InvalidInputError(name, rule, weighed, repair)
+        check_kl_weights(
+            discrete,
+            continuous,
+            num_importance_samples=self.num_importance_samples,
+            weighs_binary_latents=self.weighs_binary_latents,
+        )
         if not self.trains_prior:
             repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
             raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)
@@ -97,6 +95,31 @@ class Elbo(ShowsShapes):
         if value is None:
             return loss
         return loss + discrete * (value.to(loss.dtype) if isinstance(value, Tensor) else value)
+
+
+def check_kl_weights(
+    discrete: float, continuous: float, *, num_importance_samples: int, weighs_binary_latents: bool
+) -> None:
+    """Check the weights of the KL terms of a bound; see `Elbo.weighted_loss`.
+
+    Args:
+        discrete: Of the binary latents.
+        continuous: Of the Gaussian layers.
+        num_importance_samples: Samples under one logarithm.
+        weighs_binary_latents: Whether these are samples of zeta.
+
+    Raises:
+        InvalidInputError: If a weight is no finite number, or the one whose KL is part of importance weights is not 1.
+    """
+    if not torch.compiler.is_compiling():
+        for name, weight in (("discrete", discrete), ("continuous", continuous)):
+            check_number(name, weight, repair="Give 1 for the bound itself.")
+    weighed = discrete if weighs_binary_latents else continuous
+    if num_importance_samples > 1 and weighed != 1.0:
+        rule = f"must be 1 with {num_importance_samples} importance samples, whose weights hold the whole KL"
+        repair = "Take importance samples after the warm-up."
+        name = "discrete" if weighs_binary_latents else "continuous"
+        raise InvalidInputError(name, rule, weighed, repair)
 
 
 def loss_gradients(

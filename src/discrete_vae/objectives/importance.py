@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_tensor
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 
 
@@ -44,14 +45,15 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
         The estimate; with one sample std_error and doubling_gain are NaN.
 
     Raises:
-        InvalidInputError: If log_weights is not a floating-point tensor with two axes.
+        InvalidInputError: If log_weights is not a floating-point tensor with two axes and a sample at least.
 
     Examples:
         >>> importance_weighted(torch.zeros(10, 1)).value.item()
         0.0
     """
-    check_tensor("log_weights", log_weights, ("sample", "batch"))
-    num_samples = log_weights.shape[0]
+    num_samples = check_tensor("log_weights", log_weights, ("sample", "batch")).shape[0]
+    if num_samples == 0:
+        raise InvalidInputError("log_weights", "must hold at least one sample", 0, "Draw more samples.")
     log_weights = log_weights.double()
     value = torch.logsumexp(log_weights, 0) - math.log(num_samples)
     relative = torch.exp(log_weights - value)  # w / mean w

@@ -173,8 +173,9 @@ class HierarchicalPosterior(Posterior):
             if logits.shape != rho.shape:  # the first group's are shared by all samples
                 logits = logits.expand(rho.shape)
             drawn = draw(group, rho, logits, own)
-            zetas.append(drawn.zeta)
-            parts.append((drawn.z, logits, drawn.bits))
+            z, zeta, bits = (value.to(features.dtype) for value in (drawn.z, drawn.zeta, drawn.bits))
+            zetas.append(zeta)
+            parts.append((z, logits, bits))
         paths = LogitPaths(
             [logits for _, logits, _ in parts], inputs, None if self._in_order else self._to_prior_order
         )

@@ -173,13 +173,16 @@ class ParallelTempering(MarkovChains):
         """Place the replicas anew from the measured rates; resets the statistics.
 
         Returns:
-            Whether the ladder changed: another number of replicas, or uneven rates.
+            Whether the ladder changed: another number of replicas, or uneven rates. One replica has no rates.
 
         Raises:
             InvalidInputError: If no sweep has been measured.
         """
         if not self.measured:
             raise InvalidInputError("retune()", "needs measured exchange rates", "none", "Call step first.")
+        if self.num_replicas == 1:
+            self.reset_statistics()
+            return False
         rates, before = self.swap_rates.cpu(), self.inverse_temperatures.cpu()
         ladder = retuned_ladder(before, rates)
         if len(ladder) == self.num_replicas and bool(((rates - rates.mean()).abs() < _UNEVEN).all()):

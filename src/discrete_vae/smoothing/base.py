@@ -180,7 +180,7 @@ class Smoothing(nn.Module, ABC):
         """
         check_tensor("logits", logits, (...,))
         self._check_parameters(logits.shape, parameters)
-        return self._icdf(open_uniform(logits, generator=generator), logits, *parameters)
+        return self._icdf(open_uniform(logits, generator=generator), logits, *parameters).to(logits.dtype)
 
     def bits(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         """E[z | zeta, l], with the gradient that a pair term of the prior's energy needs.

@@ -34,7 +34,8 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
             InvalidInputError: If z is not a floating-point tensor of zeros and ones.
         """
         check_binary("z", check_tensor("z", z, (...,)))
-        return self._inverse_survival(open_uniform(z, generator=generator), self._bounded_parameter()) * z
+        zeta = self._inverse_survival(open_uniform(z, generator=generator), self._bounded_parameter())
+        return zeta.to(z.dtype) * z
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
         """Zeta, z and its bits in one step with one backward pass; see `Smoothing.draw`."""

@@ -20,8 +20,6 @@ from discrete_vae.smoothing.spike_at_zero import SpikeAtZero
 from discrete_vae.smoothing.spike_gaussian_passes import DrawGaussian, ExpectedKL, never_zero
 from discrete_vae.smoothing.widened import widened
 
-_LEAST_RHO = 2.0**-25  # the inverse CDF is minus infinity at 0
-
 
 class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
     """q(zeta | z=1, x) = N(loc, scale^2), whose loc and scale depend on x; zeta = 0 when z = 0; r has N(m, 1).
@@ -132,7 +130,9 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         return SmoothedDraw(bits.detach(), zeta, bits)
 
     def _icdf(self, rho: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
-        return self.draw(rho.clamp_min(_LEAST_RHO), logits, *parameters).zeta
+        (rho, logits, *parameters), dtype = widened(rho, logits, *parameters)
+        least = torch.finfo(rho.dtype).tiny  # the inverse CDF is minus infinity at 0
+        return self.draw(rho.clamp_min(least), logits, *parameters).zeta.to(dtype)
 
     def _cdf(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (zeta, logits, loc, scale), dtype = widened(zeta, logits, *parameters)
