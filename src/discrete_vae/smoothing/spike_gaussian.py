@@ -130,9 +130,9 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         return SmoothedDraw(bits.detach(), zeta, bits)
 
     def _icdf(self, rho: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
-        (rho, logits, *parameters), dtype = widened(rho, logits, *parameters)
+        (rho, logits, *law), dtype = widened(rho, logits, *parameters)
         least = torch.finfo(rho.dtype).tiny  # the inverse CDF is minus infinity at 0
-        return self.draw(rho.clamp_min(least), logits, *parameters).zeta.to(dtype)
+        return self.draw(rho.clamp_min(least), logits, *law).zeta.to(dtype)
 
     def _cdf(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (zeta, logits, loc, scale), dtype = widened(zeta, logits, *parameters)
