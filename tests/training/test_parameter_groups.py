@@ -27,6 +27,7 @@ ALL = apply_overrides(
     [
         ("training.optimizer.prior-learning-rate-factor", ["0.25"]),
         ("training.optimizer.layers-weight-decay", ["0.1"]),
+        ("training.optimizer.decoder-weight-decay", ["0.2"]),
         ("training.optimizer.rate", ["cosine"]),
         ("training.num-importance-samples", ["3"]),
         ("training.importance-start", ["0.5"]),
@@ -51,6 +52,27 @@ def test_every_parameter_is_in_one_group():
     decayed = {names[id(p)] for p in groups[2]["params"]}
     assert all(name.startswith("hierarchy.prior.") and name.endswith("weight") for name in decayed)
     assert len(decayed) == 4  # a hidden and an output layer for each of two layers
+    matrices = {name for name, p in model.named_parameters() if name.startswith("decoder.") and p.dim() == 2}
+    assert {names[id(p)] for p in groups[3]["params"]} == matrices != set()
+    assert [group["decoupled_decay"] for group in groups] == [0.0, 0.0, 0.1, 0.2]
+
+
+def test_the_decoder_alone_decays():
+    """From the same start, with the same noise, a step leaves each of its matrices smaller by step size times decay."""
+    ends = []
+    for decay in ("0", "0.5"):
+        config = apply_overrides(LAYERS, [("training.optimizer.decoder-weight-decay", [decay])])
+        state = TrainingState.initial(config, torch.full((40, 64), 0.25))
+        start = {key: p.detach().clone() for key, p in state.model.named_parameters()}
+        x = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
+        training_step(state, config, x, 0.0, 0.0)
+        ends.append({key: p.detach().clone() for key, p in state.model.named_parameters()})
+    rate = LAYERS.training.optimizer.learning_rate
+    for name, value in start.items():
+        decays = name.startswith("decoder.") and value.dim() == 2
+        torch.testing.assert_close(
+            ends[0][name] - ends[1][name], 0.5 * rate * decays * value, rtol=1e-3, atol=1e-7
+        )
 
 
 def test_the_machine_takes_smaller_steps():
@@ -67,7 +89,8 @@ def test_the_machine_takes_smaller_steps():
     rate = LAYERS.training.optimizer.learning_rate
     assert moved["plain"]["prior.bias"] == pytest.approx(rate, rel=1e-3)
     assert moved["quarter"]["prior.bias"] == pytest.approx(rate / 4, rel=1e-3)
-    assert moved["quarter"]["decoder.network.output.weight"] == pytest.approx(rate, rel=1e-3)
+    network = next(key for key in moved["quarter"] if key.startswith("posterior.") and key.endswith("weight"))
+    assert moved["quarter"][network] == pytest.approx(rate, rel=1e-3)
 
 
 def test_decay_shrinks_without_entering_the_moments():

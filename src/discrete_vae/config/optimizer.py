@@ -83,6 +83,11 @@ class OptimizerConfig(Record):
         ge=0.0,
         description="Decay of the weights of the Gaussian layers' prior networks, per step in units of the step size.",
     )
+    decoder_weight_decay: Factor = Field(
+        default=0.0,
+        ge=0.0,
+        description="Decay of the decoder's weights, per step in units of the step size.",
+    )
     eps: Factor = Field(default=1e-8, gt=0.0, description="Adam's epsilon, which keeps its divisions finite.")
 
 

@@ -18,32 +18,39 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """The parameters as an optimizer takes them: networks first, then those that the settings set apart.
 
-    Only matrices of p(h | zeta) decay, not scales, offsets and biases. Settings that change nothing make one group.
+    Only matrices and the like decay, those of p(h | zeta) and of the decoder, not scales, offsets and biases. Settings
+    that change nothing make one group.
 
     Args:
         model: The model.
-        settings: Factor of the machine's step size, decay of the Gaussian layers' prior networks.
+        settings: Factor of the machine's step size, decay of the Gaussian layers' prior networks and of the decoder.
         others: What else is trained as networks are, baselines of the gradient for example.
 
     Returns:
         Groups; `set_rates` and `decay_weights` read what is in them beside the parameters.
     """
     machine: list[nn.Parameter] = []
-    decayed: list[nn.Parameter] = []
     if settings.prior_learning_rate_factor != 1.0:
         machine = list(model.prior.parameters())
-    prior = getattr(model.hierarchy, "prior", None)
-    if settings.layers_weight_decay > 0 and isinstance(prior, nn.Module):
-        decayed = [parameter for parameter in prior.parameters() if parameter.dim() >= 2]
-    apart = {id(parameter) for parameter in (*machine, *decayed)}
+    layers = _matrices(getattr(model.hierarchy, "prior", None), settings.layers_weight_decay)
+    decoder = _matrices(model.decoder, settings.decoder_weight_decay)
+    apart = {id(parameter) for parameter in (*machine, *layers, *decoder)}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in apart]
     rest += [parameter for other in others for parameter in other.parameters()]
     groups = [
         {"params": rest, _FACTOR: 1.0, _DECAY: 0.0},
         {"params": machine, _FACTOR: settings.prior_learning_rate_factor, _DECAY: 0.0},
-        {"params": decayed, _FACTOR: 1.0, _DECAY: settings.layers_weight_decay},
+        {"params": layers, _FACTOR: 1.0, _DECAY: settings.layers_weight_decay},
+        {"params": decoder, _FACTOR: 1.0, _DECAY: settings.decoder_weight_decay},
     ]
     return [group for group in groups if group["params"]]
+
+
+def _matrices(part: object, decay: float) -> list[nn.Parameter]:
+    """What decays of a part; nothing without decay."""
+    if decay == 0.0 or not isinstance(part, nn.Module):
+        return []
+    return [parameter for parameter in part.parameters() if parameter.dim() >= 2]
 
 
 def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
