@@ -157,6 +157,16 @@ def test_extremes(dtype):
             assert bool((zeta[-2:] != 0).all()) or (shifted and rho == 0)
 
 
+@pytest.mark.parametrize("rho", [1e-12, 1e-9, 1e-3])
+def test_the_tail_is_inverted_too(rho):
+    """With z = 1 for certain, zeta is the normal quantile, however small rho is."""
+    smoothing, law = SpikeGaussian(), [torch.tensor([value], dtype=torch.float64) for value in (0.0, 1.0)]
+    rho, logits = (torch.tensor([value], dtype=torch.float64) for value in (rho, 40.0))
+    zeta = smoothing.icdf(rho, logits, *law)
+    torch.testing.assert_close(zeta, torch.special.ndtri(rho))
+    torch.testing.assert_close(smoothing.cdf(zeta, logits, *law), rho, rtol=1e-4, atol=0)
+
+
 def test_zeta_of_z_is_never_zero():
     """Rounding near the spike could make 0 of a zeta whose z is 1; then z would be read back wrongly."""
     smoothing = SpikeGaussian()

@@ -131,8 +131,9 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
 
     def _icdf(self, rho: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (rho, logits, *law), dtype = widened(rho, logits, *parameters)
-        least = torch.finfo(rho.dtype).tiny  # the inverse CDF is minus infinity at 0
-        return self.draw(rho.clamp_min(least), logits, *law).zeta.to(dtype)
+        # minus infinity at 0, which stands for draws below half of their resolution
+        rho = rho.masked_fill(rho == 0, torch.finfo(rho.dtype).eps / 4)
+        return self.draw(rho, logits, *law).zeta.to(dtype)
 
     def _cdf(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (zeta, logits, loc, scale), dtype = widened(zeta, logits, *parameters)
