@@ -13,7 +13,7 @@ from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.log_partition.surrogate import check_chains, gradient_and_value
+from discrete_vae.log_partition.surrogate import gradient_and_value
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.objectives.bound import Batch, bound_parts, weighs_binary_latents
 from discrete_vae.objectives.elbo import Elbo, check_kl_weights, loss_gradients
@@ -210,8 +210,6 @@ class DiscreteVAE(PretrainedModel):
         """
         x, observed = self._open(x, observed)
         check_positive_int("num_importance_samples", num_importance_samples)
-        if negative_phase is not None:
-            check_chains("negative_phase", negative_phase, self.prior)
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         batch = Batch(x, observed, gradient, num_importance_samples, generator=generator)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
@@ -272,8 +270,6 @@ class DiscreteVAE(PretrainedModel):
             num_importance_samples=num_importance_samples,
             weighs_binary_latents=weighs_binary_latents(self),
         )
-        if negative_phase is not None:
-            check_chains("negative_phase", negative_phase, self.prior)
         gradient, _ = gradient_and_value(self.prior, negative_phase, log_partition)
         seeds = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
         weight = seeds[1] * len(x)

@@ -122,7 +122,7 @@ def _training(
 
 
 def _warm_up(size: str, batch_size: int, cpu_epochs: int | None) -> WarmUpConfig:
-    """The paper's; in size short as many steps as 1 and 3 epochs of minibatches of 100 have, or nothing is learnt.
+    """The paper's; in size short as many steps as 1 and 3 epochs of minibatches of 100 have.
 
     Fewer leave the binary latents unused. Runs of size cpu have time for more, and where eight or more Gaussian layers
     compete for what there is to code, the binary latents need them (docs/results.md).

@@ -44,11 +44,11 @@ def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = 
         >>> rbm.bias.grad  # of the left unit's mean, and of the right one's given the left
         tensor([0.5000, 0.5000])
     """
-    z = check_chains("z", z, energy)
+    z = _check_chains("z", z, energy)
     return energy.compute_negative_phase(z.detach()) + value
 
 
-def check_chains(name: str, z: object, energy: BoltzmannMachine) -> Tensor:
+def _check_chains(name: str, z: object, energy: BoltzmannMachine) -> Tensor:
     """Return samples of a machine for its negative phase if they are (chain, unit), at least one, in [0, 1].
 
     Raises:
@@ -71,21 +71,24 @@ def gradient_and_value(
 
     Args:
         energy: The machine.
-        negative_phase: (chain, unit), checked samples of it, which give the gradient.
+        negative_phase: (chain, unit), samples of it, which give the gradient.
         log_partition: The value, nats; a tensor that carries a gradient gives that too.
 
     Returns:
         A scalar of value 0 with the gradient of log Z, and its value; None for what is not known.
 
     Raises:
-        InvalidInputError: If log_partition is no such value, or both arguments carry a gradient.
+        InvalidInputError: If an argument breaks its rule, or both carry a gradient.
     """
     if negative_phase is None and log_partition is None:
         if num_enumerated_units(energy) > MAX_SILENTLY_ENUMERATED_UNITS:
             return None, None
         log_partition = enumerate_log_partition(energy)
     value = None if log_partition is None else check_log_partition(log_partition)
-    gradient = None if negative_phase is None else energy.compute_negative_phase(negative_phase.detach())
+    gradient = None
+    if negative_phase is not None:
+        states = _check_chains("negative_phase", negative_phase, energy)
+        gradient = energy.compute_negative_phase(states.detach())
     if isinstance(value, Tensor) and value.requires_grad:
         if gradient is not None:
             repair = "Give the negative phase, or a log Z that carries a gradient, not both."
