@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from discrete_vae.config import ExperimentConfig, GroupSharingConfig, NoSharingConfig, OmniglotConfig
-from discrete_vae.experiments.paper_experiment import paper_experiment
+from discrete_vae.experiments.paper_experiment import CpuChoices, paper_experiment
 
 
 def omniglot(size: str) -> ExperimentConfig:
@@ -38,5 +38,5 @@ def omniglot(size: str) -> ExperimentConfig:
         decoder_hidden={"smoke": (50,), "short": (800,), "cpu": (800,), "paper": (800,)},
         num_epochs={"smoke": 2, "short": 200, "cpu": 800, "paper": 1000},
         num_training=23_000,
-        warm_up_epochs=16,
+        cpu=CpuChoices(warm_up_epochs=16),
     )

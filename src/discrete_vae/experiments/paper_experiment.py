@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from discrete_vae.config import (
     BetaBoundConfig,
     BlockGibbsConfig,
@@ -26,6 +28,23 @@ _WIDTHS = {"smoke": (100, 100), "short": (400, 400), "cpu": (400, 400), "paper":
 _PAPERS_WARM_UP = WarmUpConfig(strength=20.0, epochs=5, prior_strength=2.0, prior_epochs=20)
 
 
+class CpuChoices(NamedTuple):
+    """What validation data prefer in size cpu of one data set (docs/results.md).
+
+    Attributes:
+        warm_up_epochs: Of the layers; the prior's own are three times as many. None: as many steps as in size short.
+        num_importance_samples: In the last quarter of the run.
+        decoder_weight_decay: Of the decoder's matrices.
+    """
+
+    warm_up_epochs: int | None = None
+    num_importance_samples: int = 5
+    decoder_weight_decay: float = 0.0
+
+
+_AS_SHORT = CpuChoices()
+
+
 def paper_experiment(
     name: str,
     size: str,
@@ -37,7 +56,7 @@ def paper_experiment(
     num_training: int,
     decoder_hidden: dict[str, tuple[int, ...]] | None = None,
     batch_sizes: dict[str, int] = _BATCH_SIZES,
-    warm_up_epochs: int | None = None,
+    cpu: CpuChoices = _AS_SHORT,
 ) -> ExperimentConfig:
     """An experiment on 28x28 images with an RBM of 64 + 64 units, four groups and Gaussian layers below.
 
@@ -51,7 +70,7 @@ def paper_experiment(
         num_training: Training examples, which set how often to validate.
         decoder_hidden: Widths of the decoder's hidden layers by size; None makes it linear.
         batch_sizes: Of the minibatches, by size.
-        warm_up_epochs: Of size cpu; the prior's own are three times as many. None: as many steps as in size short.
+        cpu: What size cpu has of its own.
     """
     num_layers, num_units, prior_width = layers[size]
     return ExperimentConfig(
@@ -76,14 +95,14 @@ def paper_experiment(
             num_epochs[size],
             num_training,
             batch_sizes[size],
-            _warm_up(size, batch_sizes[size], warm_up_epochs),
+            cpu if size == "cpu" else _AS_SHORT,
         ),
         evaluation=_evaluation(size),
     )
 
 
 def _training(
-    size: str, num_epochs: int, num_training: int, batch_size: int, warm_up: WarmUpConfig
+    size: str, num_epochs: int, num_training: int, batch_size: int, choices: CpuChoices
 ) -> TrainingConfig:
     """Training as in the paper's section architecture, with fewer sweeps in the small sizes.
 
@@ -96,23 +115,27 @@ def _training(
 
     Sizes short and cpu have what paid in measurements (docs/results.md) and is not the paper's: minibatches of 400,
     for which the step size first rises over 3 % of the run (without, the Gaussian layers of wide models died), other
-    warm-ups, and five importance samples in the last quarter of the run.
+    warm-ups, and five importance samples in the last quarter of the run, where nothing else was chosen.
 
     Args:
         size: "smoke", "short", "cpu" or "paper".
         num_epochs: Epochs.
         num_training: Training examples, which set how often to validate.
         batch_size: Examples of a minibatch.
-        warm_up: Of the KL terms.
+        choices: Of sizes short and cpu.
     """
     validations = {"smoke": 2, "short": 25, "cpu": 50, "paper": 100}[size]
     in_minutes = size in ("short", "cpu")
     return TrainingConfig(
         num_epochs=num_epochs,
         batch_size=batch_size,
-        optimizer=OptimizerConfig(learning_rate=_LEARNING_RATES[size], rise=0.03 if in_minutes else 0.0),
-        num_importance_samples=5 if in_minutes else 1,
-        warm_up=warm_up,
+        optimizer=OptimizerConfig(
+            learning_rate=_LEARNING_RATES[size],
+            rise=0.03 if in_minutes else 0.0,
+            decoder_weight_decay=choices.decoder_weight_decay,
+        ),
+        num_importance_samples=choices.num_importance_samples if in_minutes else 1,
+        warm_up=_warm_up(batch_size, choices.warm_up_epochs) if in_minutes else _PAPERS_WARM_UP,
         beta_bound=BetaBoundConfig(start=3.0, slope=5.0 / num_epochs),
         sampler=BlockGibbsConfig(num_chains=2000),
         num_sweeps={"smoke": 10, "short": 30, "cpu": 30, "paper": 100}[size],
@@ -121,20 +144,13 @@ def _training(
     )
 
 
-def _warm_up(size: str, batch_size: int, cpu_epochs: int | None) -> WarmUpConfig:
-    """The paper's; in size short as many steps as 1 and 3 epochs of minibatches of 100 have.
+def _warm_up(batch_size: int, epochs: int | None) -> WarmUpConfig:
+    """So many epochs, the prior's own three times as many; None: the steps of 1 and 3 epochs of minibatches of 100.
 
-    Fewer leave the binary latents unused. Runs of size cpu have time for more, and where eight or more Gaussian layers
-    compete for what there is to code, the binary latents need them (docs/results.md).
-
-    Args:
-        size: "smoke", "short", "cpu" or "paper".
-        batch_size: Examples of a minibatch.
-        cpu_epochs: In size cpu; None leaves those of size short.
+    Fewer leave the binary latents unused. Long runs have time for more, and where eight or more Gaussian layers compete
+    for what there is to code, the binary latents need them (docs/results.md).
     """
-    if size in ("smoke", "paper"):
-        return _PAPERS_WARM_UP
-    epochs = cpu_epochs if size == "cpu" and cpu_epochs is not None else batch_size // 100
+    epochs = batch_size // 100 if epochs is None else epochs
     return WarmUpConfig(epochs=epochs, prior_epochs=3 * epochs)
 
 
