@@ -19,10 +19,10 @@ def omniglot(size: str) -> ExperimentConfig:
     images) and test once, with seed 0. A rebuilt file (see the data set's description) has other test images than
     published figures.
 
-    Expected test log-likelihood: short -103.7 +- 1.2 nats, rebuilt file (docs/results.md); paper -97.43 +- 0.05 in the
-    paper.
+    Expected test log-likelihood: short -103.7 +- 1.2 nats, cpu -99.38 +- 0.40, rebuilt file (docs/results.md); paper
+    -97.43 +- 0.05 in the paper.
 
-    Time: short 10 minutes on two cores; ``dvae validate omniglot --size paper`` times a step of paper.
+    Time: short 10 minutes on two cores, cpu two hours on one; ``dvae validate omniglot --size paper`` times a step of paper.
     """
     return paper_experiment(
         "omniglot",
