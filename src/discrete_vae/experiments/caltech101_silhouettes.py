@@ -32,8 +32,8 @@ def caltech101_silhouettes(size: str) -> ExperimentConfig:
             "paper": (12, 80, 100),
         },
         sharing=CompleteSharingConfig(),
-        num_epochs={"smoke": 10, "short": 600, "cpu": 1600, "paper": 1000},
+        num_epochs={"smoke": 10, "short": 600, "cpu": 3200, "paper": 1000},
         num_training=4_100,
         batch_sizes={"smoke": 100, "short": 200, "cpu": 200, "paper": 100},
-        cpu=CpuChoices(warm_up_epochs=50, num_importance_samples=1, decoder_weight_decay=0.2),
+        cpu=CpuChoices(warm_up_epochs=50, num_importance_samples=1, decoder_weight_decay=0.4),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from discrete_vae.config import ExperimentConfig, GroupSharingConfig, MNISTStaticConfig, NoSharingConfig
-from discrete_vae.experiments.paper_experiment import paper_experiment
+from discrete_vae.experiments.paper_experiment import CpuChoices, paper_experiment
 
 
 def mnist_static(size: str) -> ExperimentConfig:
@@ -30,11 +30,12 @@ def mnist_static(size: str) -> ExperimentConfig:
         layers={  # number of layers, units of each, width of the prior's networks
             "smoke": (2, 16, 50),
             "short": (4, 32, 200),
-            "cpu": (8, 32, 200),
+            "cpu": (10, 32, 200),
             "paper": (20, 256, 2000),
         },
         sharing=NoSharingConfig() if size in ("short", "cpu") else GroupSharingConfig(num_groups=2),
-        decoder_hidden={"smoke": (), "short": (800,), "cpu": (400,), "paper": ()},
-        num_epochs={"smoke": 1, "short": 128, "cpu": 440, "paper": 1000},
+        decoder_hidden={"smoke": (), "short": (800,), "cpu": (200,), "paper": ()},
+        num_epochs={"smoke": 1, "short": 128, "cpu": 480, "paper": 1000},
         num_training=50_000,
+        cpu=CpuChoices(warm_up_epochs=8, num_importance_samples=1, decoder_weight_decay=0.1),
     )
