@@ -22,7 +22,8 @@ def omniglot(size: str) -> ExperimentConfig:
     Expected test log-likelihood: short -103.7 +- 1.2 nats, cpu -99.38 +- 0.40, rebuilt file (docs/results.md); paper
     -97.43 +- 0.05 in the paper.
 
-    Time: short 10 minutes on two cores, cpu two hours on one; ``dvae validate omniglot --size paper`` times a step of paper.
+    Time: short 10 minutes on two cores, cpu two hours on one; ``dvae validate omniglot --size paper`` times a
+    step of paper.
     """
     return paper_experiment(
         "omniglot",
