@@ -164,7 +164,7 @@ def test_every_help_text_stands_alone():
     ],
 )
 def test_importance_samples_of_the_experiment_give_way(changes):
-    base = load_experiment("mnist-static", "cpu")
+    base = load_experiment("mnist-dynamic", "cpu")
     with pytest.warns(UserWarning, match=r"without the experiment's 5 importance samples: .*must be"):
         changed = apply_overrides(base, changes)
     assert changed.training.num_importance_samples == 1

@@ -54,7 +54,7 @@ def test_a_warm_up_takes_a_quarter_of_a_shorter_run_at_most(epochs):
 
 def test_a_length_that_other_settings_do_not_fit_is_refused():
     early = apply_overrides(
-        load_experiment("mnist-static", size="cpu"), [("training.importance-start", ["0.1"])]
+        load_experiment("mnist-dynamic", size="cpu"), [("training.importance-start", ["0.1"])]
     )
     with pytest.raises(InvalidInputError, match=r"importance_start must be at least 0.25"):
         with_epochs(early, 10, 100, 100)
