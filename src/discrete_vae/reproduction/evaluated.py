@@ -120,7 +120,7 @@ def _record(
         evaluation_precision=found.config.precision,
         precision=environment.get(KEY, "float32"),
         num_weights=sum(parameter.numel() for parameter in loaded.model.parameters()),
-        machine=f"{platform.get('system', 'unknown')}, {platform.get('cores', 'unknown')} cores",
+        machine=_machine(platform),
         threads=platform.get("torch_threads"),
         modified=commit.get("modified"),
         version=environment.get("discrete_vae", "unknown"),
@@ -132,6 +132,13 @@ def _record(
         ),
         config=config,
     )
+
+
+def _machine(platform: dict[str, Any]) -> str:
+    """Processor and cores; the system's name for runs of a version that did not keep the processor's."""
+    words = [platform.get("processor") or platform.get("system", "unknown")]
+    words += [platform["vector_instructions"]] if "vector_instructions" in platform else []
+    return ", ".join([*words, f"{platform.get('cores', 'unknown')} cores"])
 
 
 def _known(error: float) -> float | None:

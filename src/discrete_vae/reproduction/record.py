@@ -67,7 +67,7 @@ class RunRecord(Record):
     evaluation_precision: str
     precision: str = Field(description="Of the networks' products in training.")
     num_weights: int
-    machine: str
+    machine: str = Field(description="Processor, its vector instructions, number of cores.")
     threads: int | None
     modified: bool | None = Field(description="Whether the checkout differed from the commit.")
     version: str

@@ -44,6 +44,8 @@ def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, 
         "platform": {
             "system": platform.platform(),
             "machine": platform.machine(),
+            "processor": _processor(),
+            "vector_instructions": torch.backends.cpu.get_cpu_capability(),
             "cores": os.cpu_count(),
             "torch_threads": torch.get_num_threads(),
             "implementation": sys.implementation.name,
@@ -56,6 +58,16 @@ def _version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _processor() -> str:
+    """Name of the processor, as Linux gives it; elsewhere what the platform says of it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
 
 
 def _describe_device(device: torch.device) -> dict[str, Any]:
