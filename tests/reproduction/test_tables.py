@@ -60,8 +60,10 @@ def test_tables_share_the_runs_that_they_have_in_common():
         ("figure-9a", "static"),
         ("figure-9b", "static"),
     ]:
-        assert names(name) & main == {f"mnist-{shared}-short-seed-0"}
-    assert not names("figure-6a") & main  # size short takes 30 sweeps
+        assert names(name, "cpu") & names("table-1", "cpu") == {f"mnist-{shared}-cpu-seed-0"}
+        assert not names(name) & main  # size short makes them smaller
+    assert len(names("figure-6b") & names("figure-6c")) == len(names("figure-9a") & names("figure-9b")) == 1
+    assert not names("figure-6a") & names("figure-6b")  # size short takes 30 sweeps
     assert names("figure-6a", "paper") & names("figure-6b", "paper")  # ten layers
 
 
@@ -144,6 +146,20 @@ def test_a_sweep_compares_with_its_reference_seed_by_seed(tmp_path):
     assert [float(row["log_likelihood"]) for row in rows] == pytest.approx([-84.1, -83.2, -82.55])
     assert float(rows[0]["spread"]) == pytest.approx(np.std([-84.0, -84.2], ddof=1))
     assert [float(row["paper_effect"]) for row in rows] == pytest.approx([-0.23391, 0.01573, 0.0])
+
+
+def test_a_sweep_in_size_short_says_what_makes_it_smaller(tmp_path):
+    result = made("figure-6b", tmp_path)
+    (words,) = [note for note in result.notes if "Other sizes than in size paper" in note]
+    assert "epochs 64 (1000)" in words
+    assert "posterior networks of the binary latents 100+100 (2000+2000)" in words
+    assert "decoder 400 (no hidden layer)" in words
+    planned = REPRODUCTIONS["figure-6b"].load().plan(Wanted("short"))
+    ends = {
+        run.config.training.beta_bound.start + 64 * run.config.training.beta_bound.slope for run in planned
+    }
+    assert ends == {8.0}
+    assert all("training.num-epochs" in dict(run.overrides) for run in planned)
 
 
 def test_table_2_says_that_size_paper_is_the_papers():

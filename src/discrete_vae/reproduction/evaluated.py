@@ -96,7 +96,7 @@ def _record(
         experiment=planned.experiment,
         size=planned.size,
         seed=planned.seed,
-        settings=tuple(f"--{path} {' '.join(values)}" for path, values in planned.changes),
+        settings=tuple(f"--{path} {' '.join(values)}" for path, values in planned.overrides),
         budget_minutes=planned.budget,
         log_likelihood=Estimate(value=trained.value, std_error=_known(trained.std_error)),
         log_likelihood_limit=None if limit is None else limit.value,

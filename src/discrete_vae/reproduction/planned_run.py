@@ -18,6 +18,19 @@ Changes = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)
+class Scale:
+    """Settings that only make a run smaller or larger than its experiment.
+
+    Attributes:
+        name: In the name of the run.
+        settings: Settings and their values.
+    """
+
+    name: str
+    settings: Changes
+
+
+@dataclass(frozen=True)
 class PlannedRun:
     """What is to be trained; make one with `planned_run`.
 
@@ -27,6 +40,7 @@ class PlannedRun:
         seed: Its seed.
         changes: Settings that differ from the experiment's, and their values.
         budget: Minutes of training that set its length; None is the experiment's length.
+        scale: What makes it smaller or larger besides; None is nothing.
     """
 
     experiment: str
@@ -34,14 +48,17 @@ class PlannedRun:
     seed: int = 0
     changes: Changes = ()
     budget: float | None = None
+    scale: Scale | None = None
 
     @cached_property
     def name(self) -> str:
         """Of its folder and its record; equal for equal runs, whichever table they are for."""
         base = f"{self.experiment}-{self.size}"
+        if self.scale is not None:
+            base += f"-{self.scale.name}"
         if self.budget is not None:
             base += f"-{self.budget:g}-minutes"
-        return run_name(base, self.seed, self._overrides)
+        return run_name(base, self.seed, _lists(self.changes))
 
     @cached_property
     def config(self) -> ExperimentConfig:
@@ -51,11 +68,12 @@ class PlannedRun:
             InvalidInputError: If a change is none of its settings.
         """
         base = load_experiment(self.experiment, self.size)
-        return apply_overrides(base, [("seed", [str(self.seed)]), *self._overrides])
+        return apply_overrides(base, [("seed", [str(self.seed)]), *self.overrides])
 
     @property
-    def _overrides(self) -> list[Override]:
-        return [(path, list(values)) for path, values in self.changes]
+    def overrides(self) -> list[Override]:
+        """Every setting that differs from the experiment's, with its values."""
+        return _lists(self.changes if self.scale is None else (*self.scale.settings, *self.changes))
 
     def like(self, stored: ExperimentConfig) -> ExperimentConfig:
         """The config with the length of one that a budget has set, and as it is without a budget.
@@ -88,7 +106,12 @@ class PlannedRun:
         raise InvalidInputError(source, rule, f"{option} {one}", repair)
 
     def __str__(self) -> str:
-        words = [self.experiment, self.size, f"seed {self.seed}"]
+        words = [
+            self.experiment,
+            self.size,
+            *([] if self.scale is None else [self.scale.name]),
+            f"seed {self.seed}",
+        ]
         words += [f"{path.rpartition('.')[2]} {' '.join(values)}" for path, values in self.changes]
         return ", ".join(words if self.budget is None else [*words, f"{self.budget:g} minutes"])
 
@@ -100,6 +123,7 @@ def planned_run(
     seed: int = 0,
     changes: Mapping[str, Sequence[object]] | None = None,
     budget: float | None = None,
+    scale: Scale | None = None,
 ) -> PlannedRun:
     """A run; changes that change nothing are left out, so that equal runs are equal.
 
@@ -109,6 +133,7 @@ def planned_run(
         seed: Its seed.
         changes: Values by setting, such as {"training.num-sweeps": [10]}.
         budget: Minutes of training; None is the experiment's length.
+        scale: What makes it smaller or larger besides; of a setting in both that of changes counts.
 
     Examples:
         >>> planned_run("mnist-static", "cpu", changes={"model.prior": ["factorial"]}).name
@@ -116,10 +141,19 @@ def planned_run(
         >>> planned_run("mnist-static", "cpu", changes={"model.prior.num-left": [64]}, budget=90).name
         'mnist-static-cpu-90-minutes-seed-0'
     """
-    kept = {path: tuple(map(str, values)) for path, values in (changes or {}).items()}
-    whole = PlannedRun(experiment, size, seed, tuple(kept.items()), budget)
+    kept = dict(as_changes(changes or {}))
+    whole = PlannedRun(experiment, size, seed, tuple(kept.items()), budget, scale)
     for path in list(kept):
         fewer = tuple((other, values) for other, values in kept.items() if other != path)
-        if PlannedRun(experiment, size, seed, fewer, budget).config == whole.config:
+        if PlannedRun(experiment, size, seed, fewer, budget, scale).config == whole.config:
             del kept[path]
-    return PlannedRun(experiment, size, seed, tuple(kept.items()), budget)
+    return PlannedRun(experiment, size, seed, tuple(kept.items()), budget, scale)
+
+
+def as_changes(settings: Mapping[str, Sequence[object]]) -> Changes:
+    """Settings and their values as options have them."""
+    return tuple((path, tuple(map(str, values))) for path, values in settings.items())
+
+
+def _lists(changes: Changes) -> list[Override]:
+    return [(path, list(values)) for path, values in changes]

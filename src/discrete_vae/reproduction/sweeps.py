@@ -18,13 +18,29 @@ from discrete_vae.reproduction.paper_values import (
     RBM_UNITS,
     Curve,
 )
-from discrete_vae.reproduction.planned_run import PlannedRun
+from discrete_vae.reproduction.planned_run import PlannedRun, Scale, as_changes
 from discrete_vae.reproduction.table import Cell, Column, ResultTable, Value
 from discrete_vae.reproduction.wanted import Made, Reproduction, Result, Wanted
 
-Changes = Mapping[str, Sequence[object]]
-_PAPERS_LAYERS: Changes = {"model.hierarchy.num-layers": [10], "model.hierarchy.sharing": ["none"]}
-"""What the models of both figures have in size paper; the smaller sizes have fewer layers as they are."""
+Changes = dict[str, Sequence[object]]
+
+_HALF_AS_LONG: Changes = {
+    "training.num-epochs": [64],
+    "training.beta-bound.slope": [5 / 64],
+    "training.validate-every": [320],
+}
+_NARROW: Changes = {
+    "model.posterior.hidden": [100, 100],
+    "model.hierarchy.posterior-hidden": [100, 100],
+    "model.decoder.hidden": [400],
+}
+_TEN_LAYERS = Scale(
+    "ten-layers", as_changes({"model.hierarchy.num-layers": [10], "model.hierarchy.sharing": ["none"]})
+)
+_WIDE = {"short": Scale("brief", as_changes(_HALF_AS_LONG)), "paper": _TEN_LAYERS}
+"""What runs of figure 9 have in sizes where they are smaller than the experiment's, in size paper as in the paper."""
+_SMALL = {"short": Scale("small", as_changes(_HALF_AS_LONG | _NARROW)), "paper": _TEN_LAYERS}
+"""The same for figure 6, which takes 21 runs."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,7 @@ class Sweep:
         points: Its values by size; one for all sizes stands under "".
         reference: The value that all others are compared with, by size likewise.
         changes: Settings of a point.
+        scale: By size, what makes all runs smaller than the experiment.
         paper: The paper's points for the decoder that the experiment has.
     """
 
@@ -49,6 +66,7 @@ class Sweep:
     points: Mapping[str, Sequence[int]]
     reference: Mapping[str, int]
     changes: Callable[[int], Changes]
+    scale: Mapping[str, Scale]
     paper: Callable[[Wanted], Curve]
 
     def points_of(self, wanted: Wanted) -> Sequence[int]:
@@ -57,8 +75,8 @@ class Sweep:
 
     def runs(self, wanted: Wanted, point: int) -> list[PlannedRun]:
         """The runs of a point, a seed each."""
-        changes = dict(self.changes(point)) | (dict(_PAPERS_LAYERS) if wanted.size == "paper" else {})
-        return [wanted.run(self.experiment, seed, changes) for seed in wanted.seeds]
+        changes, scale = self.changes(point), self.scale.get(wanted.size)
+        return [wanted.run(self.experiment, seed, changes, scale) for seed in wanted.seeds]
 
     def plan(self, wanted: Wanted) -> list[PlannedRun]:
         """All runs, seed after seed, so that a break leaves whole seeds."""
@@ -142,6 +160,7 @@ FIGURE_6A = Sweep(
     {"": (1, 10, 100)},
     {"": 100},
     lambda sweeps: {"training.num-sweeps": [sweeps]},
+    _SMALL,
     lambda _: GIBBS_ITERATIONS,
 ).reproduction()
 FIGURE_6B = Sweep(
@@ -152,6 +171,7 @@ FIGURE_6B = Sweep(
     {"": (32, 64, 128)},
     {"": 128},
     lambda units: {"model.prior.num-left": [units // 2], "model.prior.num-right": [units // 2]},
+    _SMALL,
     lambda _: RBM_UNITS,
 ).reproduction()
 FIGURE_6C = Sweep(
@@ -162,6 +182,7 @@ FIGURE_6C = Sweep(
     {"": (1, 2, 4)},
     {"": 4},
     lambda groups: {"model.posterior.groups": [groups]},
+    _SMALL,
     lambda _: POSTERIOR_GROUPS,
 ).reproduction()
 FIGURE_9A = Sweep(
@@ -172,6 +193,7 @@ FIGURE_9A = Sweep(
     _PRIOR_WIDTHS,
     {"": 200, "smoke": 50, "paper": 300},
     lambda width: {"model.hierarchy.prior-hidden": [width]},
+    _WIDE,
     lambda wanted: PRIOR_WIDTH_LINEAR if _decoder_is_linear(wanted) else PRIOR_WIDTH_DEEP,
 ).reproduction()
 FIGURE_9B = Sweep(
@@ -182,5 +204,6 @@ FIGURE_9B = Sweep(
     _POSTERIOR_WIDTHS,
     {"": 400, "smoke": 100, "paper": 2000},
     lambda width: {"model.posterior.hidden": [width] * 2, "model.hierarchy.posterior-hidden": [width] * 2},
+    _WIDE,
     lambda _: POSTERIOR_WIDTH,
 ).reproduction()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from discrete_vae.reproduction.planned_run import PlannedRun, planned_run
+from discrete_vae.reproduction.planned_run import PlannedRun, Scale, planned_run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,10 +32,14 @@ class Wanted:
     budget: float | None = None
 
     def run(
-        self, experiment: str, seed: int, changes: Mapping[str, Sequence[object]] | None = None
+        self,
+        experiment: str,
+        seed: int,
+        changes: Mapping[str, Sequence[object]] | None = None,
+        scale: Scale | None = None,
     ) -> PlannedRun:
         """One run of an experiment."""
-        return planned_run(experiment, self.size, seed=seed, changes=changes, budget=self.budget)
+        return planned_run(experiment, self.size, seed=seed, changes=changes, budget=self.budget, scale=scale)
 
     @property
     def seeds(self) -> range:
