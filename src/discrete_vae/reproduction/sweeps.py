@@ -18,29 +18,12 @@ from discrete_vae.reproduction.paper_values import (
     RBM_UNITS,
     Curve,
 )
-from discrete_vae.reproduction.planned_run import PlannedRun, Scale, as_changes
+from discrete_vae.reproduction.planned_run import PlannedRun, Scale
+from discrete_vae.reproduction.scales import BRIEF, SMALL, TEN_LAYERS
 from discrete_vae.reproduction.table import Cell, Column, ResultTable, Value
 from discrete_vae.reproduction.wanted import Made, Reproduction, Result, Wanted
 
 Changes = dict[str, Sequence[object]]
-
-_HALF_AS_LONG: Changes = {
-    "training.num-epochs": [64],
-    "training.beta-bound.slope": [5 / 64],
-    "training.validate-every": [320],
-}
-_NARROW: Changes = {
-    "model.posterior.hidden": [100, 100],
-    "model.hierarchy.posterior-hidden": [100, 100],
-    "model.decoder.hidden": [400],
-}
-_TEN_LAYERS = Scale(
-    "ten-layers", as_changes({"model.hierarchy.num-layers": [10], "model.hierarchy.sharing": ["none"]})
-)
-_WIDE = {"short": Scale("brief", as_changes(_HALF_AS_LONG)), "paper": _TEN_LAYERS}
-"""What runs of figure 9 have in sizes where they are smaller than the experiment's, in size paper as in the paper."""
-_SMALL = {"short": Scale("small", as_changes(_HALF_AS_LONG | _NARROW)), "paper": _TEN_LAYERS}
-"""The same for figure 6, which takes 21 runs."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +143,7 @@ FIGURE_6A = Sweep(
     {"": (1, 10, 100)},
     {"": 100},
     lambda sweeps: {"training.num-sweeps": [sweeps]},
-    _SMALL,
+    {"short": SMALL, "paper": TEN_LAYERS},
     lambda _: GIBBS_ITERATIONS,
 ).reproduction()
 FIGURE_6B = Sweep(
@@ -171,7 +154,7 @@ FIGURE_6B = Sweep(
     {"": (32, 64, 128)},
     {"": 128},
     lambda units: {"model.prior.num-left": [units // 2], "model.prior.num-right": [units // 2]},
-    _SMALL,
+    {"short": SMALL, "paper": TEN_LAYERS},
     lambda _: RBM_UNITS,
 ).reproduction()
 FIGURE_6C = Sweep(
@@ -182,7 +165,7 @@ FIGURE_6C = Sweep(
     {"": (1, 2, 4)},
     {"": 4},
     lambda groups: {"model.posterior.groups": [groups]},
-    _SMALL,
+    {"short": SMALL, "paper": TEN_LAYERS},
     lambda _: POSTERIOR_GROUPS,
 ).reproduction()
 FIGURE_9A = Sweep(
@@ -193,7 +176,7 @@ FIGURE_9A = Sweep(
     _PRIOR_WIDTHS,
     {"": 200, "smoke": 50, "paper": 300},
     lambda width: {"model.hierarchy.prior-hidden": [width]},
-    _WIDE,
+    {"short": BRIEF, "paper": TEN_LAYERS},
     lambda wanted: PRIOR_WIDTH_LINEAR if _decoder_is_linear(wanted) else PRIOR_WIDTH_DEEP,
 ).reproduction()
 FIGURE_9B = Sweep(
@@ -204,6 +187,6 @@ FIGURE_9B = Sweep(
     _POSTERIOR_WIDTHS,
     {"": 400, "smoke": 100, "paper": 2000},
     lambda width: {"model.posterior.hidden": [width] * 2, "model.hierarchy.posterior-hidden": [width] * 2},
-    _WIDE,
+    {"short": BRIEF, "paper": TEN_LAYERS},
     lambda _: POSTERIOR_WIDTH,
 ).reproduction()
