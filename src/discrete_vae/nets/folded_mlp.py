@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from discrete_vae.compiled.choice import are_plain, fuses, is_ordinary
@@ -22,6 +21,7 @@ from discrete_vae.nets.kernels.shared_rows import add_shared_
 from discrete_vae.nets.kernels.shared_rows import works as shared_rows_work
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp import MLP, ConcatLinear
+from discrete_vae.nets.row_products import row_products
 
 
 class FoldedMLP:
@@ -49,7 +49,7 @@ class FoldedMLP:
             self._weights.append(weight)
             self._biases.append(weight.new_zeros(len(weight)) if bias is None else bias.detach())
         first = self._weights[0]
-        self._of_shared = first[:, : network.input_sizes[0]]
+        self._of_shared = first[:, : network.input_sizes[0]].contiguous()
         self._of_rest = first[:, network.input_sizes[0] :].to(self.dtype).contiguous()
         self._weights = [weight.to(self.dtype) for weight in self._weights]
         self._wide_bias = self._biases[0]
@@ -88,12 +88,12 @@ class FoldedMLP:
     def _with_shared(self, shared: Tensor, rows: Tensor, lead: torch.Size) -> Tensor:
         """The network where the first input has fewer leading axes than the rows of all others."""
         # of x alone, so it costs next to nothing and may keep all its digits
-        share = self._once(shared, lambda: F.linear(shared, self._of_shared, self._wide_bias))
+        share = self._once(shared, lambda: row_products(shared, self._of_shared, self._wide_bias))
         rectify = len(self._weights) > 1
         if share.numel() == share.shape[-1]:
             bias = share.flatten().to(self.dtype)
-            return self._after(1, _linear(rows, self._of_rest, bias, rectify=rectify))
-        hidden = F.linear(rows, self._of_rest)
+            return self._after(1, row_products(rows, self._of_rest, bias, rectify=rectify))
+        hidden = row_products(rows, self._of_rest)
         if len(lead) == 2 and share.dim() == 2 and len(share) == lead[1] and _sums(hidden, share):
             add_shared_(hidden.view(*lead, -1), share, rectify=rectify)
             return self._after(1, hidden)
@@ -108,7 +108,7 @@ class FoldedMLP:
 
     def _linear(self, index: int, rows: Tensor) -> Tensor:
         rectify = index < len(self._weights) - 1
-        return _linear(rows, self._weights[index], self._biases[index], rectify=rectify)
+        return row_products(rows, self._weights[index], self._biases[index], rectify=rectify)
 
     def _joined(self, inputs: Sequence[Tensor], lead: torch.Size) -> Tensor:
         """The inputs beside each other, (row, column), in the precision of products."""
@@ -135,15 +135,6 @@ class FoldedMLP:
 def _sums(rows: Tensor, share: Tensor) -> bool:
     """Whether a compiled pass can add what rows share."""
     return is_ordinary() and are_plain((rows,)) and fuses(share) and rows.numel() > 0 and shared_rows_work()
-
-
-def _linear(rows: Tensor, weight: Tensor, bias: Tensor, *, rectify: bool) -> Tensor:
-    """A linear map and, if asked for, a rectifier."""
-    if torch.backends.mkldnn.is_available() and are_plain((rows, weight)):
-        kind = "relu" if rectify else "none"
-        return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, kind, [], "")
-    out = F.linear(rows, weight, bias)
-    return out.relu_() if rectify else out
 
 
 @contextmanager

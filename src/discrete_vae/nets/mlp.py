@@ -13,6 +13,7 @@ from discrete_vae.compiled.choice import are_plain, is_ordinary
 from discrete_vae.nets.kernels.choice import has_hooks, works
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp_parts import MLPParts
+from discrete_vae.nets.row_products import row_products
 from discrete_vae.nets.working_weight import WorkingLayer
 
 SMALLEST_FUSED = 100_000
@@ -33,18 +34,19 @@ class ConcatLinear(WorkingLayer, nn.Linear):
     def forward(self, *inputs: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Map inputs of shapes (..., size) to (..., output), in the bias's precision if there is one."""
         weight = self.product_weight()
+        product = F.linear if torch.is_grad_enabled() or not is_ordinary() else row_products
         if self.working is not None:
             inputs = tuple(value.to(weight.dtype) for value in inputs)
         if all(value.shape[:-1] == inputs[0].shape[:-1] for value in inputs):
             joint = inputs[0] if len(inputs) == 1 else torch.cat(inputs, dim=-1)
             if self.working is None:
-                return F.linear(joint, weight, self.bias)
-            total = F.linear(joint, weight)
+                return product(joint, weight, self.bias)
+            total = product(joint, weight)
         else:
             parts = weight.split(self.input_sizes, dim=1)
-            total = F.linear(inputs[0], parts[0])
+            total = product(inputs[0], parts[0])
             for value, part in zip(inputs[1:], parts[1:], strict=True):
-                total = total + F.linear(value, part)
+                total = total + product(value, part)
         return total if self.bias is None else total + self.bias
 
 

@@ -1,0 +1,65 @@
+"""Linear maps of rows: torch's own values, and the same digits wherever a row stands."""
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from discrete_vae.nets import row_products as module
+from discrete_vae.nets.mlp import ConcatLinear
+from discrete_vae.nets.row_products import row_products
+
+SIZES = [
+    (6, 5),
+    (5, 5),
+    (7, 11),
+    (5, 1),
+    (784, 50),
+]  # on processors without AVX-512 torch's own depend on places
+
+
+def some(num_inputs, num_outputs, num_rows=37):
+    torch.manual_seed(0)
+    return torch.randn(num_rows, num_inputs), torch.randn(num_outputs, num_inputs), torch.randn(num_outputs)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_a_row_has_its_digits_wherever_it_stands(sizes):
+    rows, weight, bias = some(*sizes)
+    order = torch.randperm(len(rows))
+    for bias_or_none in (bias, None):
+        whole = row_products(rows, weight, bias_or_none)
+        assert torch.equal(row_products(rows[order], weight, bias_or_none), whole[order])
+        assert torch.equal(row_products(rows[3:5], weight, bias_or_none), whole[3:5])
+
+
+@pytest.mark.parametrize("rectify", [False, True])
+@pytest.mark.parametrize("shape", [(6,), (0, 6), (4, 6), (3, 4, 6)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_values_are_torchs(shape, rectify, dtype):
+    _, weight, bias = (value.to(dtype) for value in some(6, 5))
+    rows = torch.randn(shape).to(dtype)
+    expected = F.linear(rows, weight, bias)
+    expected = expected.relu() if rectify else expected
+    tolerance = 0.05 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(
+        row_products(rows, weight, bias, rectify=rectify), expected, rtol=tolerance, atol=tolerance
+    )
+
+
+def test_bfloat16_on_a_processor_without_instructions_for_it(monkeypatch):
+    rows, weight, bias = (value.bfloat16() for value in some(6, 5))
+    monkeypatch.setattr(module, "_multiplies", lambda dtype: dtype != torch.bfloat16)
+    expected = F.linear(rows, weight, bias)
+    assert torch.equal(row_products(rows, weight, bias), expected)
+    assert torch.equal(row_products(rows, weight, bias, rectify=True), expected.relu())
+
+
+def test_a_layer_takes_them_without_gradients_alone():
+    layer = ConcatLinear((4, 3), 5)
+    x, y = torch.randn(8, 4), torch.randn(8, 3)
+    with torch.no_grad():
+        plain = layer(x, y)
+        assert torch.equal(plain, row_products(torch.cat([x, y], 1), layer.weight, layer.bias))
+    found = layer(x, y)
+    assert found.requires_grad
+    torch.testing.assert_close(found, plain)
