@@ -5,12 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from discrete_vae.reproduction.planned_run import planned_run
+from discrete_vae.experiments import SIZES
 from discrete_vae.reproduction.record import RecordStore
+from discrete_vae.reproduction.registry import REPRODUCTIONS
+from discrete_vae.reproduction.wanted import Wanted
 from discrete_vae.runs.json_files import read_json
 
 FOLDER = Path(__file__).parents[2] / "reproductions" / "runs"
 RECORDS = [path for path in sorted(FOLDER.glob("*.json")) if not path.stem.endswith("-log-partition")]
+PLANNED = {
+    run.name: run
+    for entry in REPRODUCTIONS.values()
+    if entry.needs
+    for size in SIZES
+    for run in entry.load().plan(Wanted(size, num_seeds=entry.num_seeds))
+}
 
 
 def test_there_are_some():
@@ -19,19 +28,10 @@ def test_there_are_some():
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_a_kept_record_is_that_of_its_run(path):
-    fields = read_json(path, repair="Make it again.")
-    changes = {}
-    for setting in fields["settings"]:
-        name, *values = setting.removeprefix("--").split()
-        changes[name] = values
-    planned = planned_run(
-        fields["experiment"],
-        fields["size"],
-        seed=fields["seed"],
-        changes=changes,
-        budget=fields["budget_minutes"],
-    )
-    assert planned.name == path.stem
+    planned = PLANNED[path.stem]
+    assert read_json(path, repair="Make it again.")["settings"] == [
+        f"--{name} {' '.join(values)}" for name, values in planned.overrides
+    ]
     stored = RecordStore(FOLDER).read(planned)  # refuses another config
     assert stored is not None  # evaluated as its size asks
     assert not stored.record.modified
