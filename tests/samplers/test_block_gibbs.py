@@ -4,6 +4,7 @@ import torch
 from discrete_vae import RBM, BlockGibbs, FactorialBernoulli
 from discrete_vae.config import BlockGibbsConfig, instantiate
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.samplers.protocol import Sampler
 
 
@@ -167,3 +168,28 @@ def test_failed_step_changes_nothing():
         chains.step(3)
     assert torch.equal(chains.z, before)
     assert chains.sweep == 0
+
+
+@pytest.mark.parametrize("clamped", [False, True])
+def test_independent_units_take_one_sweep_and_end_where_all_would(monkeypatch, clamped):
+    energy = FactorialBernoulli(9)
+    with torch.no_grad():
+        energy.bias.copy_(torch.linspace(-2, 2, 9))
+    settings = {"start": torch.ones(6, 9), "clamped": torch.arange(9) < 3} if clamped else {}
+    whole, single = (BlockGibbs(energy, 6, seed=4, **settings) for _ in range(2))
+    asked = []
+
+    def counted(machine, z, num_sweeps, **rest):
+        asked.append(num_sweeps)
+        return run_sweeps(machine, z, num_sweeps, **rest)
+
+    before = run_sweeps(energy, whole.z, 30, key=whole._key, first_sweep=1, clamped=whole.clamped)
+    monkeypatch.setattr("discrete_vae.samplers.block_gibbs.run_sweeps", counted)
+    found = whole.step(30)
+    assert asked == [1]
+    assert torch.equal(found, before)
+    for _ in range(30):
+        last = single.step(1)
+    assert torch.equal(found, last)
+    assert whole.sweep == single.sweep == 30
+    assert torch.equal(whole.step(2), single.step(2))

@@ -141,12 +141,14 @@ class BlockGibbs(MarkovChains):
 
     def _advance(self, z: Tensor, end: int) -> Tensor:
         """Run sweeps up to and with number ``end``, in one call of the kernel."""
+        # where all units are independent a sweep forgets where it began: the last one alone leaves something
+        num_sweeps = 1 if len(self.energy.blocks) == 1 else end - self.sweep
         z = run_sweeps(
             self.energy,
             z,
-            end - self.sweep,
+            num_sweeps,
             key=self._key,
-            first_sweep=self.sweep + 1,
+            first_sweep=end - num_sweeps + 1,
             first_chain=self.first_chain,
             inverse_temperature=self.inverse_temperature,
             clamped=self.clamped,
