@@ -8,13 +8,8 @@ from discrete_vae.nets import row_products as module
 from discrete_vae.nets.mlp import ConcatLinear
 from discrete_vae.nets.row_products import row_products
 
-SIZES = [
-    (6, 5),
-    (5, 5),
-    (7, 11),
-    (5, 1),
-    (784, 50),
-]  # on processors without AVX-512 torch's own depend on places
+# on processors without AVX-512 torch's own products depend on places
+SIZES = [(6, 5), (5, 5), (7, 11), (5, 1), (784, 50)]
 
 
 def some(num_inputs, num_outputs, num_rows=37):
