@@ -15,14 +15,18 @@ from discrete_vae.training import progress
 def log_of(monkeypatch):
     """The log of a run whose first step takes ten seconds and whose others take a given time."""
 
-    def run(num_steps, seconds, first_step=0):
+    def run(num_steps, seconds, first_step=0, stage=None, shows=()):
         now = [0.0]
         monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
         text = io.StringIO()
-        with progress.TrainingProgress(first_step, num_steps, Console(file=text, soft_wrap=True)) as shown:
+        console = Console(file=text, soft_wrap=True)
+        with progress.TrainingProgress(first_step, num_steps, console, stage=stage) as shown:
             for step in range(first_step + 1, num_steps + 1):
-                now[0] += 10.0 if step == first_step + 1 else seconds
+                slow = 1.0 if stage is None or step <= stage[0] else 4.0
+                now[0] += 10.0 if step == first_step + 1 else seconds * slow
                 shown.advance(step)
+                if step in shows:
+                    shown.show(step, None, {})
         return text.getvalue()
 
     return run
@@ -31,6 +35,17 @@ def log_of(monkeypatch):
 def test_a_log_says_once_how_long_it_takes_without_the_first_step(log_of):
     assert log_of(8001, 0.09) == "about 11 min 58 s for the 7,977 steps to come\n"
     assert log_of(801, 1.0, first_step=700) == "about 1 min 37 s for the 97 steps to come\n"
+
+
+def test_a_log_does_not_count_slower_steps_as_if_they_were_the_others(log_of):
+    stage = 600, "importance samples"
+    assert log_of(801, 1.0, stage=stage, shows=(301, 600, 700)).splitlines() == [
+        "about 9 min 56 s for the 596 steps until importance samples, with which they take longer",
+        "step 301/801    5 min 8 s until importance samples",
+        "step 600/801  ",
+        "step 700/801    6 min 44 s left",
+    ]
+    assert log_of(801, 1.0, first_step=600, stage=stage) == "about 13 min 8 s for the 197 steps to come\n"
 
 
 class ZMQInteractiveShell:

@@ -126,7 +126,9 @@ def run_steps(
     state.times.restart()
     times: dict[str, float] = {}
     console = None if is_writer else Console(quiet=True)
-    shows = progress or TrainingProgress(state.step, num_steps, console)
+    slower = schedules.first_importance_step(settings, num_steps)
+    stage = None if slower is None else (slower, "importance samples")
+    shows = progress or TrainingProgress(state.step, num_steps, console, stage=stage)
     with yielding_threads(), written(metrics, logger, writes=is_writer) as append, shows as shown:
         if state.compiled is not None and state.step < num_steps:
             shown.note("Compiling the training step, which takes a minute or two.")

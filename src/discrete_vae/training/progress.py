@@ -36,6 +36,8 @@ class TrainingProgress:
         what: What is done, for the bar.
         unit: What is counted, for the line about the time.
         transient: Whether the bar goes when all is done.
+        stage: A step from which on steps take another time, and what begins there; a log's estimates of the time
+            that is left end there, and those after it are of its own steps.
     """
 
     def __init__(
@@ -47,10 +49,12 @@ class TrainingProgress:
         what: str = "training",
         unit: str = "steps",
         transient: bool = False,
+        stage: tuple[int, str] | None = None,
     ) -> None:
         self._console = console or progress_console()
-        self._first_step, self._num_steps, self._unit = first_step, num_steps, unit
-        self._start = time.monotonic()
+        self._num_steps, self._unit = num_steps, unit
+        self._stage = stage if stage is not None and first_step < stage[0] else None
+        self._begin = first_step, time.monotonic()  # of what estimates go by
         self._first_advance: tuple[int, float] | None = None
         self._estimated, self._status = False, ""
         self._bar: Progress | None = None
@@ -81,7 +85,10 @@ class TrainingProgress:
         if self._bar is not None:
             self._status = self._status if status is None else status
             self._bar.update(self._task, completed=step, status=self._status)
-        elif not self._estimated:
+            return
+        if self._stage is not None and step == self._stage[0]:
+            self._begin, self._stage = (step, time.monotonic()), None
+        if not self._estimated:
             self._estimate(step)
 
     def _estimate(self, step: int) -> None:
@@ -94,9 +101,11 @@ class TrainingProgress:
         if now - start < _TIMED_SECONDS or step - first < _TIMED_STEPS:
             return
         self._estimated = True
-        left = (now - start) / (step - first) * (self._num_steps - step)
+        end, name = self._stage or (self._num_steps, None)
+        left = (now - start) / (step - first) * (end - step)
         if left > _WORTH_SAYING:
-            self.note(f"about {in_words(left)} for the {self._num_steps - step:,} {self._unit} to come")
+            what = "to come" if name is None else f"until {name}, with which they take longer"
+            self.note(f"about {in_words(left)} for the {end - step:,} {self._unit} {what}")
 
     def show(self, step: int, epoch: float | None, values: Mapping[str, float]) -> None:
         """Show metrics: beside the bar, or as a line of their own, which says the epoch where there is one."""
@@ -105,13 +114,19 @@ class TrainingProgress:
             self._status = text
             self._bar.update(self._task, completed=step, status=text)
             return
-        done = step - self._first_step
         passed = "" if epoch is None else f"epoch {epoch:.1f}  "
-        left = (time.monotonic() - self._start) / max(done, 1) * (self._num_steps - step)
         self._console.print(
-            f"step {step}/{self._num_steps}  {passed}{text}  {in_words(left)} left",
-            highlight=False,
+            f"step {step}/{self._num_steps}  {passed}{text}{self._left(step)}", highlight=False
         )
+
+    def _left(self, step: int) -> str:
+        """The time that is left, in words; nothing is known of it where a stage begins."""
+        first, start = self._begin
+        if step == first:
+            return ""
+        end, name = self._stage or (self._num_steps, None)
+        left = (time.monotonic() - start) / (step - first) * (end - step)
+        return f"  {in_words(left)} {'left' if name is None else f'until {name}'}"
 
     def note(self, text: str) -> None:
         """Print one line that stays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -73,6 +74,19 @@ def num_importance_samples(config: TrainingConfig, progress: float) -> int:
         [1, 10]
     """
     return config.num_importance_samples if progress >= config.importance_start else 1
+
+
+def first_importance_step(config: TrainingConfig, num_steps: int) -> int | None:
+    """The steps before those with importance samples; None if no step has them.
+
+    Examples:
+        >>> first_importance_step(TrainingConfig(num_importance_samples=10, importance_start=0.5), 101)
+        51
+        >>> first_importance_step(TrainingConfig(), 101)
+    """
+    steps = range(num_steps)
+    first = bisect_left(steps, True, key=lambda step: num_importance_samples(config, step / num_steps) > 1)
+    return first if first < num_steps else None
 
 
 def _rise(start: float, epochs: float, epoch: float) -> float:
