@@ -24,7 +24,7 @@ WINDOW = (
 )
 KINDS = {"dvae train": "dvae", "library, train()": "train", "library, own loop": None}
 OURS = ("OMP_", "GOMP_", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")  # variables that say how threads behave
-NOTE = """Best and median over rounds of the mean step within two seconds, ms, and both as multiples of the step
+NOTE = """Best and median over rounds of the mean step within three seconds, ms, and both as multiples of the step
 alone. The other program is a loop in Python. Nothing is set in the environment. "dvae train" and `train()` watch for
 other programs (`yielding_threads`); an own loop does not, unless it asks for it. Random images; the data do not matter
 to the time."""

@@ -12,8 +12,9 @@ def omniglot(size: str) -> ExperimentConfig:
     Command: dvae train omniglot [--size paper], then dvae evaluate RUN.
 
     Prior networks have one hidden layer and posterior networks two, in size paper of 800 and 2000 units and shared by
-    two groups of layers. The decoder has hidden layers on this data set alone; the paper does not say which, here it is
-    one of 800 units. Sizes short and cpu share no networks, and those of the prior have 400 units. Size cpu: 8 layers.
+    two groups of layers. In the paper the decoder has hidden layers on this data set alone, and it does not say which;
+    here it is one of 800 units. Sizes short and cpu share no networks, and those of the prior have 400 units. Size cpu:
+    8 layers.
 
     Data: the 28x28 partition of Burda et al., binarized afresh in each step; validation (1,345 shuffled training
     images) and test once, with seed 0. A rebuilt file (see the data set's description) has other test images than

@@ -19,6 +19,7 @@ from discrete_vae.config import (
 from discrete_vae.experiments.paper_experiment import smoke_evaluation
 
 _WIDTHS = {"smoke": 100, "short": 500, "cpu": 500, "paper": 2000}
+_NUM_EPOCHS = {"smoke": 1, "short": 80, "cpu": 80, "paper": 1000}
 
 
 def simplified_experiment(
@@ -36,7 +37,7 @@ def simplified_experiment(
         groups: Groups of the posterior; 1 is the factorial posterior.
         linear: Whether the decoder is a linear map of zeta; otherwise it has one hidden layer.
     """
-    width = _WIDTHS[size]
+    width, num_epochs = _WIDTHS[size], _NUM_EPOCHS[size]
     return ExperimentConfig(
         name=name,
         size=size,
@@ -48,11 +49,11 @@ def simplified_experiment(
             decoder=MLPDecoderConfig(hidden=() if linear else (width,)),
         ),
         training=TrainingConfig(
-            num_epochs={"smoke": 1, "short": 80, "cpu": 80, "paper": 1000}[size],
+            num_epochs=num_epochs,
             batch_size=100,
             optimizer=OptimizerConfig(learning_rate=3e-3),
             warm_up=WarmUpConfig(),
-            beta_bound=BetaBoundConfig(start=3.0, slope=0.06),
+            beta_bound=BetaBoundConfig(start=3.0, slope=5.0 / num_epochs),
             sampler=BlockGibbsConfig(num_chains=2000),
             num_sweeps={"smoke": 10, "short": 30, "cpu": 30, "paper": 100}[size],
             log_every=100,
