@@ -155,6 +155,7 @@ def test_a_sweep_in_size_short_says_what_makes_it_smaller(tmp_path):
     result = made("figure-6b", tmp_path)
     (words,) = [note for note in result.notes if "Other sizes than in size paper" in note]
     assert "epochs 64 (1000)" in words
+    assert "Gaussian layers 4 (10)" in words  # not the 18 of Table 1
     assert "posterior networks of the binary latents 100+100 (2000+2000)" in words
     assert "decoder 400 (no hidden layer)" in words
     planned = REPRODUCTIONS["figure-6b"].load().plan(Wanted("short"))

@@ -8,7 +8,7 @@ from typing import Any
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.durations import in_words
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.reproduction.planned_run import PlannedRun
+from discrete_vae.reproduction.planned_run import PlannedRun, Scale
 from discrete_vae.reproduction.record import RunRecord, StoredRun
 
 _SIZES = {
@@ -24,11 +24,16 @@ _SIZES = {
 """What sizes differ in, and where a config has it."""
 
 
-def notes_of(runs: Sequence[StoredRun]) -> list[str]:
-    """Paragraphs about runs: evaluation, cost, data, and what is smaller than in size paper."""
+def notes_of(runs: Sequence[StoredRun], *, paper_scale: Scale | None = None) -> list[str]:
+    """Paragraphs about runs: evaluation, cost, data, and what is smaller than in size paper.
+
+    Args:
+        runs: The runs.
+        paper_scale: What size paper has of its own for their table or figure.
+    """
     records = [run.record for run in runs]
     lines = [_evaluation(records), _cost(records), _data(records)]
-    smaller = _smaller(runs)
+    smaller = _smaller(runs, paper_scale)
     return [line for line in [*lines, smaller] if line]
 
 
@@ -69,12 +74,12 @@ def _data(records: Sequence[RunRecord]) -> str:
     return f"Data: {'; '.join(sources)}."
 
 
-def _smaller(runs: Sequence[StoredRun]) -> str:
+def _smaller(runs: Sequence[StoredRun], paper_scale: Scale | None) -> str:
     """Where the sizes of runs differ from those of size paper, by experiment; what all share comes first."""
     found: dict[str, dict[str, None]] = {}
     for run in runs:
         if run.planned.size != "paper":
-            words = sizes_beside_paper(run.planned, run.record.config)
+            words = _sizes_beside_paper(run.planned, run.record.config, paper_scale)
             found.setdefault(run.planned.experiment, {}).update(dict.fromkeys(words))
     if not any(found.values()):
         return ""
@@ -90,10 +95,13 @@ def _smaller(runs: Sequence[StoredRun]) -> str:
     )
 
 
-def sizes_beside_paper(planned: PlannedRun, config: ExperimentConfig) -> list[str]:
+def _sizes_beside_paper(
+    planned: PlannedRun, config: ExperimentConfig, paper_scale: Scale | None
+) -> list[str]:
     """The sizes of a run that differ from those of size paper, each in words."""
     try:
-        paper = PlannedRun(planned.experiment, "paper", planned.seed, planned.changes).config
+        whole = PlannedRun(planned.experiment, "paper", planned.seed, planned.changes, scale=paper_scale)
+        paper = whole.config
     except InvalidInputError:  # a setting that size paper does not have
         return []
     pairs = {name: (_value(config, path), _value(paper, path)) for name, path in _SIZES.items()}

@@ -117,7 +117,7 @@ class Sweep:
         notes = [
             f"Paper: {curve.label}, {curve.about}. Changes are from {reference}, those of ours paired by test example"
             f"{' and seed' * (wanted.num_seeds > 1)}.{papers_seeds}",
-            *notes_of([run for runs in ours.values() for run in runs]),
+            *notes_of([run for runs in ours.values() for run in runs], paper_scale=self.scale.get("paper")),
         ]
         title = f"{self.title}: test log-likelihood on {self.experiment}, nats per example"
         return Result(title, notes, ResultTable(columns, tuple(rows)), picture)
