@@ -19,7 +19,7 @@ from discrete_vae.config import (
 from discrete_vae.experiments.paper_experiment import smoke_evaluation
 
 _WIDTHS = {"smoke": 100, "short": 500, "cpu": 500, "paper": 2000}
-_NUM_EPOCHS = {"smoke": 1, "short": 80, "cpu": 480, "paper": 1000}
+_NUM_EPOCHS = {"smoke": 1, "short": 80, "cpu": 960, "paper": 1000}
 
 
 def simplified_experiment(
@@ -63,7 +63,7 @@ def simplified_experiment(
             sampler=BlockGibbsConfig(num_chains=2000),
             num_sweeps={"smoke": 10, "short": 30, "cpu": 30, "paper": 100}[size],
             log_every=100,
-            validate_every={"smoke": 250, "short": 1000, "cpu": 1200, "paper": 5000}[size],
+            validate_every={"smoke": 250, "short": 1000, "cpu": 2400, "paper": 5000}[size],
         ),
         evaluation=(
             smoke_evaluation()
