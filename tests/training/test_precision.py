@@ -1,10 +1,15 @@
 """Which precision a run computes in, that it stays in it, and that it goes on bit for bit in bfloat16."""
 
+import math
+
 import pytest
 import torch
+from torch import nn
 
 from discrete_vae import load_dataset, train
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.nets.mlp import ConcatLinear
+from discrete_vae.nets.precision import gains_by_bfloat16
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import precision
@@ -33,6 +38,22 @@ def test_auto_takes_bfloat16_where_processor_and_networks_gain(fast):
     wide = choose_precision(config_in("auto", WIDE), device="cpu")
     assert wide.name == ("bfloat16" if fast else "float32")
     assert ("has instructions" if fast else "has no instructions") in wide.reason
+
+
+def test_auto_counts_the_multiplications_of_a_product(monkeypatch):
+    monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device: True)
+    sizes = [400 * 784, 10 * 400]
+    network = nn.Sequential(ConcatLinear([784], 400), ConcatLinear([400], 10))
+    enough = math.ceil(2e6 * len(sizes) / sum(sizes))
+    assert gains_by_bfloat16(network, enough)
+    assert not gains_by_bfloat16(network, enough - 1)
+    assert not gains_by_bfloat16(
+        nn.Linear(10_000, 10_000, device="meta"), 1000
+    )  # no network whose products are set
+    config = config_in("auto", WIDE)
+    small = config.model_copy(update={"training": config.training.model_copy(update={"batch_size": 10})})
+    assert choose_precision(config, device="cpu").name == "bfloat16"
+    assert choose_precision(small, device="cpu").name == "float32"
 
 
 def test_what_is_asked_for_is_taken(fast):

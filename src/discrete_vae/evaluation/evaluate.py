@@ -146,7 +146,7 @@ def evaluate_model(
     log_partition = compute_on_rank_zero(estimate if parts is None else lambda: parts.log_partition(estimate))
     log_z = log_partition.best.value
 
-    dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device)]
+    dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device, rows=config.num_samples)]
 
     keys = range(len(x)) if indices is None else indices
 

@@ -58,7 +58,7 @@ def evaluate_run(
             one that was killed goes on when it is asked for again; not under torchrun. None keeps nothing.
         report: Called with the number of examples done and the running mean log-likelihood.
     """
-    precision = precision_for(loaded.model, config.precision, torch.device(device))
+    precision = precision_for(loaded.model, config.precision, torch.device(device), rows=config.num_samples)
     config = config.model_copy(update={"precision": precision})
     about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
     parts = None

@@ -58,38 +58,40 @@ def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[lis
             part.working = working
 
 
-WIDE = 256
-"""Inputs and outputs of a layer from which bfloat16 gains on a processor that has instructions for it.
+MIN_PRODUCTS = 2e6
+"""Multiplications in the mean product of networks from which bfloat16 gains, if the processor has instructions for it.
 
-Below, the time goes into the calls, and those of bfloat16 cost more.
+A layer's call costs 0.06 ms more in bfloat16, and a million multiplications of a training step save as much, by whole
+steps on one thread with AVX512-bf16 (docs/results.md, Times). Twice that is asked for.
 """
 
 
-def gains_by_bfloat16(module: nn.Module) -> bool:
-    """Whether at least half of the weights of a module's multilayer perceptrons lie in wide layers.
+def gains_by_bfloat16(module: nn.Module, rows: int) -> bool:
+    """Whether the products of a module's multilayer perceptrons are large enough to be faster in bfloat16.
 
     Args:
         module: The model; its weights may be on the meta device.
+        rows: Rows that enter a product, such as the examples of a minibatch.
     """
-    weights = [part.weight for part in module.modules() if type(part) is ConcatLinear]
-    wide = sum(weight.numel() for weight in weights if min(weight.shape) >= WIDE)
-    return wide > 0 and 2 * wide >= sum(weight.numel() for weight in weights)
+    sizes = [part.weight.numel() for part in module.modules() if type(part) is ConcatLinear]
+    return bool(sizes) and rows * sum(sizes) / len(sizes) >= MIN_PRODUCTS
 
 
-def precision_for(module: nn.Module, asked: str, device: torch.device | str) -> str:
+def precision_for(module: nn.Module, asked: str, device: torch.device | str, *, rows: int) -> str:
     """What a setting of the precision means for a module on a device.
 
     Args:
         module: The model.
         asked: "float32", "bfloat16" or "auto", which is bfloat16 where device and networks gain by it.
         device: Where products are computed.
+        rows: Rows that enter a product.
 
     Returns:
         A key of `DTYPES`.
     """
     if asked != "auto":
         return asked
-    return "bfloat16" if has_fast_bfloat16(device) and gains_by_bfloat16(module) else "float32"
+    return "bfloat16" if has_fast_bfloat16(device) and gains_by_bfloat16(module, rows) else "float32"
 
 
 def has_fast_bfloat16(device: torch.device | str = "cpu") -> bool:

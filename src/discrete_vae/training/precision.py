@@ -40,8 +40,8 @@ def choose_precision(
 ) -> Precision:
     """What ``training.precision`` means for a run on a device.
 
-    ``auto`` is bfloat16 where the device has instructions for it and the networks are wide enough to gain, else
-    float32. A run that has begun goes on in the precision that it began with, wherever that is.
+    ``auto`` is bfloat16 where the device has instructions for it and networks and minibatches are large enough to gain,
+    else float32. A run that has begun goes on in the precision that it began with, wherever that is.
 
     Args:
         config: The experiment.
@@ -65,7 +65,7 @@ def choose_precision(
     if not fast:
         return Precision("float32", "this processor has no instructions for bfloat16")
     with torch.device("meta"):
-        wide = gains_by_bfloat16(DiscreteVAE.from_config(config.model))
-    if wide:
-        return Precision("bfloat16", "the networks are wide, and the processor has instructions for it")
-    return Precision("float32", "networks as small as these gain nothing by bfloat16")
+        gains = gains_by_bfloat16(DiscreteVAE.from_config(config.model), config.training.batch_size)
+    if gains:
+        return Precision("bfloat16", "the products are large, and the processor has instructions for it")
+    return Precision("float32", "products as small as these gain nothing by bfloat16")
