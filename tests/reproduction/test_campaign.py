@@ -69,6 +69,7 @@ def test_a_record_has_what_the_run_has(done):
     likelihood, prior = found["log_likelihood"], found["log_partition"]["best"]
     assert fields["log_likelihood"] == {"value": likelihood["value"], "std_error": likelihood["std_error"]}
     assert fields["log_partition"] == {"value": prior["value"], "std_error": 0.0}
+    assert fields["log_partition_checks"] == []  # it is exact
     assert fields["log_likelihood_limit"] == found["log_likelihood_limit"]["value"]
     assert fields["elbo"] == found["elbo"]["elbo"]
     assert (fields["num_samples"], fields["num_examples"], fields["epochs"]) == (50, 40, 3)
@@ -80,6 +81,18 @@ def test_a_record_has_what_the_run_has(done):
     assert len(index) == 40
     assert np.mean(value) == pytest.approx(likelihood["value"], abs=1e-5)  # float32
     assert not (run.path / "evaluation-parts").exists()
+
+
+def test_a_record_has_both_checks_of_log_z_where_it_is_estimated(tmp_path):
+    large = {f"model__prior__num_{side}": 32 for side in ("left", "right")}
+    planned = tiny(**large, training__num_epochs=1, evaluation__num_annealed_chains=20, evaluation__num_temperatures=20)
+    (stored,) = campaign(tmp_path, planned).complete()
+    found = json.loads(RunDirectory.open(tmp_path / "runs" / planned.name).evaluation_path.read_text())
+    prior = found["log_partition"]
+    checks = stored.record.log_partition_checks
+    assert [check.model_dump() for check in checks] == [
+        {key: prior[name][key] for key in ("value", "std_error")} for name in ("forward", "reverse")
+    ]
 
 
 def test_what_is_done_is_not_made_again(done, monkeypatch):

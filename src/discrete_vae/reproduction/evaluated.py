@@ -131,6 +131,11 @@ def _record(
             sha256=dataset.description.sha256,
         ),
         config=config,
+        log_partition_checks=tuple(
+            Estimate(value=check.value, std_error=check.std_error)
+            for check in (prior.forward, prior.reverse)
+            if check is not None
+        ),
     )
 
 

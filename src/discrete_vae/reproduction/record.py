@@ -73,6 +73,10 @@ class RunRecord(Record):
     version: str
     data: DataOfRun
     config: ExperimentConfig
+    log_partition_checks: tuple[Estimate, ...] | None = Field(
+        default=None,
+        description="log Z by annealing, forward and then in reverse; none where it is exact, None if not kept.",
+    )
 
     @property
     def total_std_error(self) -> float:
