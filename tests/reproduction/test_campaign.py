@@ -85,7 +85,9 @@ def test_a_record_has_what_the_run_has(done):
 
 def test_a_record_has_both_checks_of_log_z_where_it_is_estimated(tmp_path):
     large = {f"model__prior__num_{side}": 32 for side in ("left", "right")}
-    planned = tiny(**large, training__num_epochs=1, evaluation__num_annealed_chains=20, evaluation__num_temperatures=20)
+    planned = tiny(
+        **large, training__num_epochs=1, evaluation__num_annealed_chains=20, evaluation__num_temperatures=20
+    )
     (stored,) = campaign(tmp_path, planned).complete()
     found = json.loads(RunDirectory.open(tmp_path / "runs" / planned.name).evaluation_path.read_text())
     prior = found["log_partition"]

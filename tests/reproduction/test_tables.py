@@ -137,6 +137,8 @@ def test_simplified_models_have_the_gaps_between_neighbors(tmp_path):
     values = [-103.0, -98.0, -94.0, -90.0, -88.0, -86.0]
     rows = rows_of(made("simplified-models", tmp_path, values))
     assert rows[0]["gap"] == ""
+    assert [float(row["log_likelihood_limit"]) for row in rows] == pytest.approx([v + 0.1 for v in values])
+    assert {row["doubling_gain"] for row in rows} == {"0.05"}
     assert [float(row["gap"]) for row in rows[1:]] == pytest.approx([5.0, 4.0, 4.0, 2.0, 2.0])
     assert [float(row["paper_gap"]) for row in rows[1:]] == pytest.approx([5.9, 4.3, 3.9, 1.9, 1.7])
 

@@ -25,6 +25,13 @@ def mean_log_likelihood(runs: Sequence[StoredRun]) -> Value:
     return Value(fmean(r.log_likelihood.value for r in records), math.hypot(over_examples, of_log_z))
 
 
+def mean_limit(runs: Sequence[StoredRun]) -> float | None:
+    """Mean over seeds of the log-likelihood in the limit zeta = z; None where there is none."""
+    limits = [run.record.log_likelihood_limit for run in runs]
+    known = [limit for limit in limits if limit is not None]
+    return fmean(known) if len(known) == len(limits) else None
+
+
 def spread(runs: Sequence[StoredRun]) -> float:
     """Standard deviation of the log-likelihood over seeds; NaN for one seed."""
     values = [run.record.log_likelihood.value for run in runs]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from discrete_vae.reproduction.drawings import OURS, PAPER, Series, draw_rows
-from discrete_vae.reproduction.estimates import mean_log_likelihood, paired_difference
+from discrete_vae.reproduction.estimates import mean_limit, mean_log_likelihood, paired_difference
 from discrete_vae.reproduction.notes import notes_of
 from discrete_vae.reproduction.paper_values import SIMPLIFIED, SUPPLEMENT
 from discrete_vae.reproduction.planned_run import PlannedRun
@@ -17,7 +19,9 @@ _COLUMNS = (
     Column("ours less paper", "difference", signed=True),
     Column("gap to the row above", "gap", signed=True),
     Column("paper's gap", "paper_gap", signed=True),
+    Column("sharp limit", "log_likelihood_limit"),
     Column("ELBO", "elbo"),
+    Column("last doubling", "doubling_gain"),
 )
 _WORDS = {
     "mnist-static-factorial": "200 independent units, factorial posterior, linear decoder",
@@ -39,11 +43,12 @@ def _make(wanted: Wanted, made: Made) -> Result:
     before: str | None = None
     for name, runs in found.items():
         ours, paper = mean_log_likelihood(runs), SIMPLIFIED[name]
-        elbo = sum(run.record.elbo for run in runs) / len(runs)
+        elbo = fmean(run.record.elbo for run in runs)
+        doubling = max(run.record.doubling_gain for run in runs)
         gap = None if before is None else paired_difference(found[before], runs)
         papers_gap = None if before is None else paper - SIMPLIFIED[before]
         difference = Value(ours.value - paper, ours.std_error)
-        rows.append((name, ours, paper, difference, gap, papers_gap, elbo))
+        rows.append((name, ours, paper, difference, gap, papers_gap, mean_limit(runs), elbo, doubling))
         before = name
     ours = [mean_log_likelihood(runs) for runs in found.values()]
     picture = draw_rows(

@@ -6,7 +6,7 @@ import math
 from statistics import fmean
 
 from discrete_vae.reproduction.drawings import OTHER, OURS, PAPER, Series, draw_rows
-from discrete_vae.reproduction.estimates import mean_log_likelihood, spread
+from discrete_vae.reproduction.estimates import mean_limit, mean_log_likelihood, spread
 from discrete_vae.reproduction.main_runs import main_runs, main_runs_of
 from discrete_vae.reproduction.notes import notes_of
 from discrete_vae.reproduction.paper_values import MAIN_EXPERIMENTS, MAIN_RESULTS, TABLE_1
@@ -37,7 +37,6 @@ def _make(wanted: Wanted, made: Made) -> Result:
     for name, runs in found.items():
         paper, ours, records = MAIN_RESULTS[name], mean_log_likelihood(runs), [run.record for run in runs]
         differences.append(Value(ours.value - paper.log_likelihood, ours.std_error))
-        limits = [record.log_likelihood_limit for record in records]
         errors = [record.elbo_std_error for record in records]
         rows.append(
             (
@@ -46,7 +45,7 @@ def _make(wanted: Wanted, made: Made) -> Result:
                 paper.log_likelihood,
                 differences[-1],
                 f"{paper.next_best[0]} {paper.next_best[1]:.2f}".replace("-", "\N{MINUS SIGN}"),
-                None if None in limits else fmean(limit for limit in limits if limit is not None),
+                mean_limit(runs),
                 Value(
                     fmean(record.elbo for record in records),
                     fmean(math.nan if error is None else error for error in errors),
