@@ -13,12 +13,14 @@ from discrete_vae.runs.json_files import read_json
 
 FOLDER = Path(__file__).parents[2] / "reproductions" / "runs"
 RECORDS = [path for path in sorted(FOLDER.glob("*.json")) if not path.stem.endswith("-log-partition")]
+BUDGETS = {read_json(path, repair="Make it again.")["budget_minutes"] for path in RECORDS}
 PLANNED = {
     run.name: run
     for entry in REPRODUCTIONS.values()
     if entry.needs
     for size in SIZES
-    for run in entry.load().plan(Wanted(size, num_seeds=entry.num_seeds))
+    for budget in BUDGETS
+    for run in entry.load().plan(Wanted(size, num_seeds=entry.num_seeds, budget=budget))
 }
 
 
