@@ -62,7 +62,7 @@ def simplified_experiment(
             beta_bound=BetaBoundConfig(start=3.0, slope=5.0 / num_epochs),
             sampler=BlockGibbsConfig(num_chains=2000),
             num_sweeps={"smoke": 10, "short": 30, "cpu": 30, "paper": 100}[size],
-            log_every=100,
+            log_every=500 if large else 100,  # log Z in a line takes as long as ten steps
             validate_every={"smoke": 250, "short": 1000, "cpu": 2400, "paper": 5000}[size],
         ),
         evaluation=(
