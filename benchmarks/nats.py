@@ -33,7 +33,8 @@ from discrete_vae.experiments.overrides import apply_overrides, split_overrides
 from discrete_vae.log_partition.estimate import estimate_log_partition
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.budget import affordable_steps, with_length
+from discrete_vae.training.budget import with_length, with_minutes
+from discrete_vae.training.experiment_check import check_experiment
 from discrete_vae.training.load import load_run
 from discrete_vae.training.refit_run import RunRefit
 from discrete_vae.training.run import train
@@ -102,7 +103,9 @@ def budgeted_steps(
         if name in steps or name == REFIT:
             continue
         try:
-            steps[name] = affordable_steps(measured_config(base, options, 0), dataset, minutes)
+            measured = measured_config(base, options, 0)
+            fitted = with_minutes(measured, dataset, minutes, validations=_VALIDATIONS)
+            steps[name] = check_experiment(fitted, dataset)
         except InvalidInputError as error:
             print(f"{name} does not fit: {error}", flush=True)
             continue

@@ -19,6 +19,7 @@ from discrete_vae.reproduction import evaluated
 from discrete_vae.reproduction.campaign import FailedRunError, StoppedError
 from discrete_vae.reproduction.planned_run import planned_run
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.budget import with_length
 from tests.reproduction.made_up import NUM_STEPS, TINY, campaign, record_fields, tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
@@ -193,8 +194,12 @@ def test_without_the_run_another_evaluation_is_an_error(done, monkeypatch):
 
 
 def test_a_budget_sets_the_length_once(tmp_path, monkeypatch):
-    planned, steps = tiny(budget=0.5), iter([24, None])
-    monkeypatch.setattr(campaigns, "affordable_steps", lambda config, dataset, minutes, device: next(steps))
+    planned, steps = tiny(budget=0.5), iter([24])  # a second call raises
+
+    def timed(config, dataset, minutes, *, validations, device):
+        return with_length(config, dataset, next(steps), validations=validations)
+
+    monkeypatch.setattr(campaigns, "with_minutes", timed)
     with pytest.raises(StoppedError):
         campaign(tmp_path, planned, stop=stop_after(5)).complete()
     assert planned.name.startswith("digits-smoke-0.5-minutes")

@@ -6,13 +6,14 @@ from discrete_vae import load_dataset, load_experiment
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.training import budget
-from discrete_vae.training.budget import (
-    affordable_steps,
-    line_seconds,
-    step_seconds,
-    with_epochs,
-    with_length,
-)
+from discrete_vae.training.budget import Costs, time_parts, with_epochs, with_length, with_minutes
+from discrete_vae.training.experiment_check import check_experiment
+
+IMPORTANCE_SAMPLES = {
+    "model.hierarchy": "gaussian",
+    "training.num-importance-samples": "5",
+    "training.warm-up.epochs": "1",
+}
 
 
 @pytest.fixture(scope="module")
@@ -60,37 +61,80 @@ def test_a_length_that_other_settings_do_not_fit_is_refused():
         with_epochs(early, 10, 100, 100)
 
 
-def test_more_minutes_afford_more_steps(digits, quick, monkeypatch):
+@pytest.fixture
+def seconds(monkeypatch):
+    """Set what the parts of a run take, in seconds."""
+
+    def put(step=0.01, *, late=None, line=0.0, validation=0.0):
+        costs = Costs(step, step if late is None else late, line, validation or 1e-9)
+        monkeypatch.setattr(budget, "time_parts", lambda *_, **__: costs)
+
+    return put
+
+
+def steps_of(config, dataset):
+    return check_experiment(config, dataset)
+
+
+def steps_per_epoch(config, dataset):
+    return steps_of(config, dataset) // config.training.num_epochs
+
+
+def test_more_minutes_afford_more_steps(digits, seconds):
     config = load_experiment("digits", size="smoke")
-    monkeypatch.setattr(budget, "step_seconds", lambda *_, **__: 0.01)
-    monkeypatch.setattr(budget, "line_seconds", lambda *_, **__: 0.0)
-    assert affordable_steps(config, digits, 1.0) == 5700
-    assert affordable_steps(config, digits, 2.0) == 11400
+    seconds(0.01)
+    for minutes in (1.0, 2.0):
+        found = with_minutes(config, digits, minutes, validations=1)
+        assert steps_of(found, digits) == pytest.approx(6000 * minutes, abs=steps_per_epoch(config, digits))
 
 
-def test_lines_of_the_log_take_their_share(digits, monkeypatch):
-    config = load_experiment("digits", size="smoke")  # a line every 100 steps
-    monkeypatch.setattr(budget, "step_seconds", lambda *_, **__: 0.01)
-    monkeypatch.setattr(budget, "line_seconds", lambda *_, **__: 0.5)
-    assert affordable_steps(config, digits, 1.0) == int(0.95 * 60 / 0.015)
+def test_lines_of_the_log_take_their_share(digits, seconds):
+    config = load_experiment("digits", size="smoke")
+    seconds(0.01, line=0.5)
+    found = with_minutes(config, digits, 1.0, validations=1)
+    wanted = 60 / (0.01 + 0.5 / config.training.log_every)
+    assert steps_of(found, digits) == pytest.approx(wanted, abs=steps_per_epoch(config, digits))
 
 
-def test_importance_samples_make_late_steps_dearer(digits, monkeypatch):
-    changes = {
-        "model.hierarchy": "gaussian",
-        "training.num-importance-samples": "5",
-        "training.warm-up.epochs": "1",
-    }
+def test_validations_take_their_share_and_no_more_than_a_tenth(digits, seconds):
+    config = load_experiment("digits", size="smoke")
+    for validation, number in ((0.5, 10), (2.0, 3), (100.0, 1)):
+        seconds(0.01, validation=validation)
+        found = with_minutes(config, digits, 1.0, validations=10)
+        left = max(0.0, 60 - number * validation)
+        one = steps_per_epoch(config, digits)
+        assert steps_of(found, digits) == pytest.approx(max(one, left / 0.01), abs=one)
+        assert steps_of(found, digits) // found.training.validate_every == number
+
+
+def test_importance_samples_make_late_steps_dearer(digits, seconds):
+    overrides = [(path, [value]) for path, value in IMPORTANCE_SAMPLES.items()]
+    config = apply_overrides(load_experiment("digits", size="smoke"), overrides)
+    seconds(0.01, late=0.03)
+    found = with_minutes(config, digits, 1.0, validations=1)
+    wanted = 60 / (0.75 * 0.01 + 0.25 * 0.03)
+    assert steps_of(found, digits) == pytest.approx(wanted, abs=steps_per_epoch(config, digits))
+
+
+@pytest.mark.parametrize("changes", [{}, IMPORTANCE_SAMPLES], ids=["elbo", "importance samples"])
+def test_the_parts_of_a_run_are_timed(digits, quick, changes):
     overrides = [(path, [value]) for path, value in changes.items()]
     config = apply_overrides(load_experiment("digits", size="smoke"), overrides)
-    monkeypatch.setattr(budget, "line_seconds", lambda *_, **__: 0.0)
-    monkeypatch.setattr(
-        budget, "step_seconds", lambda _, __, progress, **___: 0.03 if progress == 1.0 else 0.01
-    )
-    assert affordable_steps(config, digits, 1.0) == int(0.95 * 60 / (0.75 * 0.01 + 0.25 * 0.03))
+    costs = time_parts(config, digits)
+    assert all(0 < each < 10 for each in costs)
+    assert (costs.late_step == costs.step) == (not changes)
 
 
-def test_a_step_takes_time(digits, quick):
-    config = load_experiment("digits", size="smoke")
-    assert 0 < step_seconds(config, digits, 0.0) < 10
-    assert 0 < line_seconds(config, digits) < 10
+def test_a_line_is_timed_with_couplings_to_anneal(digits, quick, monkeypatch):
+    """Without couplings log Z is known at once, so a line before the first step takes no time."""
+    found = []
+    estimate = budget.TrainingState.estimate_log_partition
+
+    def note(self, **options):
+        found.append(self.model.prior.weight.abs().max().item())
+        estimate(self, **options)
+
+    monkeypatch.setattr(budget.TrainingState, "estimate_log_partition", note)
+    time_parts(load_experiment("digits", size="smoke"), digits)
+    assert found[0] == 0.0
+    assert min(found[1:]) > 0.0

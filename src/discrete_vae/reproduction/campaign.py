@@ -17,7 +17,7 @@ from discrete_vae.reproduction.planned_run import PlannedRun
 from discrete_vae.reproduction.record import RecordStore, StoredRun
 from discrete_vae.reproduction.standing import Standing, look, run_of, where_it_stands
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.budget import affordable_steps, with_length
+from discrete_vae.training.budget import with_minutes
 from discrete_vae.training.experiment_check import check_experiment
 from discrete_vae.training.run import train
 from discrete_vae.training.threads import training_threads
@@ -183,9 +183,9 @@ class Campaign:
         config, minutes = planned.config, planned.budget
         if minutes is None:
             return config
-        num_steps = affordable_steps(config, dataset, minutes, device=self.places.device)
-        validations = max(1, self._validations(config, dataset))
-        config = with_length(config, dataset, num_steps, validations=validations)
+        validations = self._validations(config, dataset)
+        config = with_minutes(config, dataset, minutes, validations=validations, device=self.places.device)
+        num_steps = check_experiment(config, dataset)
         self._say(f"{num_steps} steps take {minutes:g} minutes here: {config.training.num_epochs} epochs")
         return config
 

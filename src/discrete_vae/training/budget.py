@@ -1,23 +1,24 @@
-"""Runs of a given number of minutes: how long a step takes, and the config of as many as fit."""
+"""Runs of a given number of minutes: how long their parts take, and the config of as many steps as fit."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
-import numpy as np
 import torch
 
-from discrete_vae.config import ExperimentConfig, WarmUpConfig
+from discrete_vae.config import ExperimentConfig, TrainingConfig, WarmUpConfig
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
+from discrete_vae.evaluation.elbo import evaluate_elbo
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 
 _TIMED_SECONDS, _TIMED_STEPS = 4.0, 5
-_TIMED_LINES = 3
 _WARM_UP = 0.25  # of a run, at most
-_FOR_STEPS = 0.95  # of the time; the rest goes to validations
+_VALIDATIONS = 0.1  # of the time, at most
 
 
 def with_epochs(
@@ -83,65 +84,102 @@ def with_length(
     return with_epochs(config, epochs, every, max(1, min(config.training.log_every, every)))
 
 
-def step_seconds(
-    config: ExperimentConfig, dataset: DataSplits, progress: float, *, device: torch.device | str = "cpu"
-) -> float:
-    """Time of a step at a share of the run, the median of some seconds; threads stay torch's.
+class Costs(NamedTuple):
+    """What the parts of a run take, in seconds.
+
+    Attributes:
+        step: A step before importance samples are taken.
+        late_step: A step that takes them; step where training has none.
+        line: A line of the log, which is the estimate of log Z in it.
+        validation: The estimate of log Z, the ELBO of the validation part and, where training takes importance samples,
+            their bound.
+    """
+
+    step: float
+    late_step: float
+    line: float
+    validation: float
+
+    def mean_step(self, settings: TrainingConfig) -> float:
+        """A step of the whole run, with its share of the lines."""
+        early = settings.importance_start if settings.num_importance_samples > 1 else 1.0
+        return early * self.step + (1 - early) * self.late_step + self.line / settings.log_every
+
+
+def time_parts(config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu") -> Costs:
+    """Take some steps of a run that is then forgotten, a line of its log and a validation.
+
+    Threads stay torch's. log Z of a prior after a few steps is estimated faster than after many: a validation of a long
+    run takes a second or two more than this one.
 
     Args:
         config: The experiment.
         dataset: What it trains on.
-        progress: The share, from 0 to 1, which says whether importance samples are taken.
         device: Where to compute.
     """
     state = TrainingState.initial(config, dataset.train, device=device)
-    batches = _batches(config, dataset, device=device)
-    times: list[float] = []
-    begin = time.monotonic()
-    while len(times) <= _TIMED_STEPS or time.monotonic() < begin + _TIMED_SECONDS:
-        start = time.perf_counter()
-        training_step(state, config, batches.batch(state.step), float(config.training.num_epochs), progress)
-        times.append(time.perf_counter() - start)  # means are read in each step, so a device has finished it
+    valid = chosen_examples(dataset, config.training).valid.to(device)
+    batches, counts = _batches(config, dataset, device=device), {1, config.training.num_importance_samples}
+    step = late_step = _step_seconds(state, config, batches, 0.0)
+    if len(counts) > 1:
+        late_step = _step_seconds(state, config, batches, 1.0)
+
+    def validate() -> None:
+        state.estimate_log_partition(to_compare=True)
+        log_partition, _ = state.evaluated_log_partition()
+        for count in counts:
+            evaluate_elbo(state.evaluated, valid, log_partition=log_partition, num_importance_samples=count)
+
+    return Costs(step, late_step, _warm_seconds(state.estimate_log_partition), _warm_seconds(validate))
+
+
+def _step_seconds(
+    state: TrainingState, config: ExperimentConfig, batches: TrainingBatches, progress: float
+) -> float:
+    """Mean time of a step at a share of the run, over some seconds: what else the machine does counts."""
+    epoch = float(config.training.num_epochs)
+    training_step(state, config, batches.batch(state.step), epoch, progress)  # compiles
+    count, begin = 0, time.perf_counter()
+    while count < _TIMED_STEPS or time.perf_counter() < begin + _TIMED_SECONDS:
         state.step += 1
-    return float(np.median(times[1:]))  # the first compiles
+        training_step(state, config, batches.batch(state.step), epoch, progress)
+        count += 1  # means are read in each step, so a device has finished it
+    return (time.perf_counter() - begin) / count
 
 
-def line_seconds(
-    config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu"
-) -> float:
-    """Time of a line of the log, which is that of the estimate of log Z in it.
-
-    Args:
-        config: The experiment.
-        dataset: What it trains on.
-        device: Where to compute.
-    """
-    state = TrainingState.initial(config, dataset.train, device=device)
-    times: list[float] = []
-    for _ in range(_TIMED_LINES):
-        start = time.perf_counter()
-        state.estimate_log_partition()
-        times.append(time.perf_counter() - start)
-    return min(times)  # the first compiles
+def _warm_seconds(work: Callable[[], object]) -> float:
+    """Time of the second call; the first compiles."""
+    work()
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
 
 
-def affordable_steps(
-    config: ExperimentConfig, dataset: DataSplits, minutes: float, *, device: torch.device | str = "cpu"
-) -> int:
-    """Steps that fit the time with the lines of the log, a twentieth of which is left to validations.
+def with_minutes(
+    config: ExperimentConfig,
+    dataset: DataSplits,
+    minutes: float,
+    *,
+    validations: int,
+    device: torch.device | str = "cpu",
+) -> ExperimentConfig:
+    """The config with as many steps as fit the time beside the lines of the log and the validations.
 
     Args:
         config: The experiment.
         dataset: What it trains on.
         minutes: Of training.
+        validations: How often the run is to validate; less often where that would take more than a tenth of the time.
         device: Where to compute.
+
+    Raises:
+        InvalidInputError: See `with_epochs`.
     """
-    seconds, settings = step_seconds(config, dataset, 0.0, device=device), config.training
-    if settings.num_importance_samples > 1:
-        late = step_seconds(config, dataset, 1.0, device=device)
-        seconds = settings.importance_start * seconds + (1 - settings.importance_start) * late
-    seconds += line_seconds(config, dataset, device=device) / settings.log_every
-    return int(_FOR_STEPS * 60 * minutes / seconds)
+    costs, total = time_parts(config, dataset, device=device), 60 * minutes
+    validations = max(1, min(validations, int(_VALIDATIONS * total / costs.validation)))
+    left = max(0.0, total - validations * costs.validation)
+    num_steps = int(left / costs.mean_step(config.training))
+    return with_length(config, dataset, num_steps, validations=validations)
 
 
 def _batches(
