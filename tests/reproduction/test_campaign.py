@@ -265,6 +265,22 @@ def test_a_picture_of_samples_wants_the_run_itself(done, monkeypatch):
     assert len(campaign(done).complete()) == 1  # the record is enough for a table
 
 
+def test_a_picture_of_samples_is_not_of_another_run(done):
+    folder, path = done / "runs" / tiny().name, done / "out/runs" / f"{tiny().name}.json"
+    work, record = campaign(done, needs_model=lambda planned: True), json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"validation_elbo": record["validation_elbo"] - 0.5}))
+    with pytest.raises(InvalidInputError, match="or another one"):
+        work.complete()
+    path.write_text(json.dumps(record))
+    assert len(work.complete()) == 1
+    shutil.rmtree(folder)
+    other = tiny(training__batch_size=50)
+    campaign(done / "elsewhere", other).complete()
+    shutil.move(done / "elsewhere/runs" / other.name, folder)
+    with pytest.raises(InvalidInputError, match=r"config.json must be that of .* with --training.batch-size"):
+        work.complete()
+
+
 def test_changes_that_change_nothing_share_a_folder():
     same = planned_run("digits", "smoke", changes={"training.num-sweeps": [20], "model.prior": ["rbm"]})
     assert same == planned_run("digits", "smoke")

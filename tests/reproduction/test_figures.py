@@ -71,7 +71,9 @@ def test_estimates_of_log_z_are_made_once_and_go_on(made):
     shutil.rmtree(made().places.runs)  # the estimates are enough now
     assert FIGURE_10.make(WANTED, made()).table == first
     path = log_partition_figure._path(tiny(), made().places)
-    kept = [each["value"] for each in json.loads(path.read_text())["estimates"]]
+    estimates = json.loads(path.read_text())["estimates"]
+    assert all(None not in (each["num_sweeps"], each["seconds"], each["converged"]) for each in estimates)
+    kept = [each["value"] for each in estimates]
     assert len(set(kept)) == 3
     (row,) = first.rows
     assert row[1].value == pytest.approx(sum(kept) / 3)
@@ -82,7 +84,7 @@ def quick_estimates(monkeypatch):
     """Estimates that are a function of the seed alone."""
 
     def estimate(prior, *, seed, **settings):
-        return LogPartition(seed / 2**64, 0.1, "made up", 1)
+        return LogPartition(seed / 2**64, 0.1, "made up", 1, converged=False)
 
     monkeypatch.setattr(log_partition_figure, "bennett_log_partition", estimate)
 
@@ -97,17 +99,21 @@ def test_estimates_that_went_on_are_those_of_one_piece(made, quick_estimates):
 
     with pytest.raises(StoppedError):
         FIGURE_10.make(WANTED, made(check))
-    stopped = FIGURE_10.make(WANTED, made()).table
-    log_partition_figure._path(tiny(), made().places).unlink()
-    assert FIGURE_10.make(WANTED, made()).table == stopped
+    path = log_partition_figure._path(tiny(), made().places)
+    stopped, file = FIGURE_10.make(WANTED, made()), path.read_bytes()
+    assert "to 0.1 nats, 3 of them have not reached it" in stopped.notes[0]
+    path.unlink()
+    assert FIGURE_10.make(WANTED, made()).table == stopped.table
+    assert path.read_bytes() == file
 
 
-@pytest.mark.parametrize("key", ["step", "std_error"])
-def test_estimates_of_another_checkpoint_or_error_do_not_count(made, quick_estimates, key):
+@pytest.mark.parametrize("key", ["step", "log_partition", "std_error"])
+def test_estimates_of_another_checkpoint_run_or_error_do_not_count(made, quick_estimates, key):
     FIGURE_10.make(WANTED, made())
     path = log_partition_figure._path(tiny(), made().places)
     fields = json.loads(path.read_text())
     path.write_text(json.dumps(fields | {key: fields[key] + 1}))
+    assert FIGURE_10.needs_model(tiny(), made().places)
     made.said.clear()
     FIGURE_10.make(WANTED, made())
     assert len(made.said) == 3

@@ -12,9 +12,11 @@ from discrete_vae.experiments import SIZES, load_experiment
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.reproduction import paper_values
 from discrete_vae.reproduction.estimates import mean_log_likelihood, paired_difference, spread
+from discrete_vae.reproduction.record import StoredRun
 from discrete_vae.reproduction.registry import REPRODUCTIONS
 from discrete_vae.reproduction.table import Column, ResultTable, Value
 from discrete_vae.reproduction.wanted import Wanted
+from tests.reproduction import made_up as made_up_runs
 from tests.reproduction.made_up import made_up, make_up, tiny
 
 TRAINED = [name for name, entry in REPRODUCTIONS.items() if entry.needs]
@@ -125,7 +127,21 @@ def test_training_shows_bounds_against_time(tmp_path):
     assert [axes.get_title(loc="left") for axes in result.picture.axes] == list(paper_values.MAIN_EXPERIMENTS)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"step\n1,2\n", b"step,elbo\n1,x\n", b"\xff"])
+def test_training_without_a_validation_before_importance_samples_has_no_gap(tmp_path, monkeypatch):
+    late = {"step": 1000, "seconds": 7200.0, "epoch": 10.0, "elbo": -80.0, "validation_elbo": -81.0}
+    monkeypatch.setattr(
+        made_up_runs, "course", lambda value: {name: np.array([n]) for name, n in late.items()}
+    )
+    rows = rows_of(made("training", tmp_path, [-80.0] * 4, size="cpu"))
+    assert [row["gap"] for row in rows] == ["", "1.0", "", "1.0"]
+
+
+COLUMNS = b"step,seconds,elbo,validation_elbo\n"
+
+
+@pytest.mark.parametrize(
+    "content", [None, b"", COLUMNS + b"1,2\n", COLUMNS + b"1,2,x,3\n", b"step\n1\n", b"\xff"]
+)
 def test_a_damaged_course_is_named(tmp_path, content):
     stored = make_up(tiny(), tmp_path, -80.0)
     stored.course_path.unlink() if content is None else stored.course_path.write_bytes(content)
@@ -195,7 +211,10 @@ def test_a_paired_difference_by_hand(tmp_path):
     over_examples = differences.mean(0).std(ddof=1) / math.sqrt(20)
     over_seeds = abs(1.0 - 1.5) / 2
     assert found.value == pytest.approx(1.25, abs=1e-5)
-    assert found.std_error == pytest.approx(math.hypot(over_examples, over_seeds, 0.3), rel=1e-4)
+    assert found.std_error == pytest.approx(math.hypot(over_examples, over_seeds), rel=1e-4)
+    single = paired_difference(runs[:1], runs[2:3])
+    of_examples = (examples[2] - examples[0]).std(ddof=1) / math.sqrt(20)
+    assert single.std_error == pytest.approx(math.hypot(of_examples, 0.3, 0.3), rel=1e-4)
     assert mean_log_likelihood(runs[:2]).value == -80.5
     assert spread(runs[:2]) == pytest.approx(math.sqrt(0.5))
     assert math.isnan(spread(runs[:1]))
@@ -213,6 +232,40 @@ def test_damaged_examples_are_named(tmp_path, content):
     stored.examples_path.unlink() if content is None else stored.examples_path.write_bytes(content)
     with pytest.raises(InvalidInputError, match=rf"{tiny().name}.npz must hold log-likelihoods of examples"):
         _ = stored.examples
+
+
+def test_any_flipped_bit_of_the_examples_is_named_or_harmless(tmp_path):
+    stored = make_up(tiny(), tmp_path, -80.0)
+    whole, expected = stored.examples_path.read_bytes(), stored.examples
+    messages = []
+    for place in range(0, 8 * len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[place // 8] ^= 1 << place % 8
+        stored.examples_path.write_bytes(damaged)
+        try:
+            found = StoredRun(stored.planned, stored.record, stored.path).examples
+        except InvalidInputError as error:
+            messages.append(str(error))
+        else:
+            assert all(np.array_equal(*pair) for pair in zip(found, expected, strict=True))
+    assert len(messages) > 100
+    assert all("must hold" in message for message in messages)
+
+
+def test_a_budget_is_said(tmp_path):
+    result = made("without-rbm", tmp_path, size="paper", budget=30.0)
+    text = " ".join(result.notes)
+    assert "as many epochs as 30 minutes had room for" in text
+    assert "nothing else changed" not in text
+    assert "nothing else changed" in " ".join(made("without-rbm", tmp_path / "whole", size="paper").notes)
+    assert "30 minutes each" in result.picture.axes[0].get_title(loc="left")
+
+
+def test_what_a_figure_varies_is_no_difference_from_size_paper(tmp_path):
+    for name, varied in {"figure-9a": "their prior networks", "figure-9b": "posterior networks"}.items():
+        (words,) = [n for n in made(name, tmp_path / name).notes if "Other sizes than in size paper" in n]
+        assert varied not in words
+        assert "Gaussian layers 4 (10)" in words
 
 
 def test_a_table_in_its_three_forms():

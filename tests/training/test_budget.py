@@ -98,13 +98,21 @@ def test_lines_of_the_log_take_their_share(digits, seconds):
 
 def test_validations_take_their_share_and_no_more_than_a_tenth(digits, seconds):
     config = load_experiment("digits", size="smoke")
-    for validation, number in ((0.5, 10), (2.0, 3), (100.0, 1)):
+    for validation, number in ((0.5, 10), (2.0, 3), (50.0, 1)):
         seconds(0.01, validation=validation)
         found = with_minutes(config, digits, 1.0, validations=10)
-        left = max(0.0, 60 - number * validation)
         one = steps_per_epoch(config, digits)
-        assert steps_of(found, digits) == pytest.approx(max(one, left / 0.01), abs=one)
+        assert steps_of(found, digits) == pytest.approx((60 - number * validation) / 0.01, abs=one)
         assert steps_of(found, digits) // found.training.validate_every == number
+
+
+@pytest.mark.parametrize(("step", "validation"), [(5.9, 0.0), (1e-3, 70.0)])
+def test_minutes_without_room_for_an_epoch_are_refused(digits, seconds, step, validation):
+    seconds(step, validation=validation)  # an epoch of digits has 12 steps
+    config = load_experiment("digits", size="smoke")
+    with pytest.raises(InvalidInputError, match=r"minutes must have room for an epoch.*Give at least 1\.2"):
+        with_minutes(config, digits, 1.0, validations=10)
+    assert steps_of(with_minutes(config, digits, 1.2, validations=10), digits) >= 12
 
 
 def test_importance_samples_make_late_steps_dearer(digits, seconds):

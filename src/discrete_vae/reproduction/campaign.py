@@ -118,11 +118,19 @@ class Campaign:
 
     def _is_done(self, planned: PlannedRun) -> bool:
         stored = self.store.read(planned)
-        if stored is None:
+        return stored is not None and (not self._needs_model(planned) or self._has_model(stored))
+
+    def _has_model(self, stored: StoredRun) -> bool:
+        """Whether a record's own run, trained to its end, is in its folder.
+
+        Raises:
+            InvalidInputError: If another run is there.
+        """
+        record, folder = stored.record, self.folder(stored.planned)
+        if run_of(stored.planned, folder) is None:
             return False
-        return (
-            not self._needs_model(planned)
-            or look(planned, self.folder(planned), None, stored.record.num_steps).is_trained
+        return look(stored.planned, folder, None, record.num_steps).is_trained and record.is_of(
+            folder.checkpoints().best()
         )
 
     def _check_all(self) -> None:
@@ -146,7 +154,7 @@ class Campaign:
         repair = f"Move the files {planned.name}.* away, or give another --out, to have the run made anew."
         if recorded:
             rule = f"must have the trained run of {path}, whose model is needed here"
-            received = "no run" if known is None else "a run that is not trained to its end"
+            received = "no run" if known is None else "a run that is not trained to its end, or another one"
             raise InvalidInputError(str(folder.path), rule, received, f"Copy it there. {repair}")
         if known is None and path.exists():
             rule = "must be evaluated as its size asks now, or its run must be there"

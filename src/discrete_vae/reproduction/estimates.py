@@ -41,7 +41,8 @@ def spread(runs: Sequence[StoredRun]) -> float:
 def paired_difference(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> Value:
     """Mean over seeds and test examples of log p(x) of the second runs less that of the first.
 
-    The error is over examples, over seeds where there are several, and of log Z, in quadrature.
+    The error is over examples and, in quadrature, over seeds, in whose spread that of log Z is contained; with one seed
+    it is over examples and of log Z.
 
     Args:
         first: Runs, a seed each.
@@ -60,11 +61,10 @@ def paired_difference(first: Sequence[StoredRun], second: Sequence[StoredRun]) -
             )
         differences.append(after - before)
     values = np.array(differences)
-    parts = [_error_of_mean(values.mean(0))]
-    if len(values) > 1:
-        parts.append(_error_of_mean(values.mean(1)))
-    of_log_z = [run.record.log_partition.std_error or 0.0 for run in (*first, *second)]
-    return Value(float(values.mean()), math.hypot(*parts, math.hypot(*of_log_z) / len(values)))
+    over_examples, over_seeds = _error_of_mean(values.mean(0)), _error_of_mean(values.mean(1))
+    if len(values) == 1:
+        over_seeds = math.hypot(*(run.record.log_partition.std_error or 0.0 for run in (*first, *second)))
+    return Value(float(values.mean()), math.hypot(over_examples, over_seeds))
 
 
 def _error_of_mean(values: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from discrete_vae.config import ExperimentConfig
@@ -23,17 +23,22 @@ _SIZES = {
 }
 """What sizes differ in, and where a config has it."""
 
+_SEEDS = {True: ", and then over seeds as well", False: ""}
 
-def notes_of(runs: Sequence[StoredRun], *, paper_scale: Scale | None = None) -> list[str]:
+
+def notes_of(
+    runs: Sequence[StoredRun], *, paper_scale: Scale | None = None, varied: Collection[str] = ()
+) -> list[str]:
     """Paragraphs about runs: evaluation, cost, data, and what is smaller than in size paper.
 
     Args:
         runs: The runs.
         paper_scale: What size paper has of its own for their table or figure.
+        varied: Settings that the figure varies, by their paths in the config; they are no difference from size paper.
     """
     records = [run.record for run in runs]
-    lines = [_evaluation(records), _cost(records), _data(records)]
-    smaller = _smaller(runs, paper_scale)
+    lines = [_evaluation(records), _budget(records), _cost(records), _data(records)]
+    smaller = _smaller(runs, paper_scale, varied)
     return [line for line in [*lines, smaller] if line]
 
 
@@ -47,7 +52,18 @@ def _evaluation(records: Sequence[RunRecord]) -> str:
         f"Size {', '.join(sizes)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}. Evaluated with "
         f"{'; '.join(parts)}. The last doubling of the samples brought {gain:.2f} nats at most, by which estimates are "
         f"low; log Z has a standard error of {error:.4f} nats at most. Standard errors are over test examples and of "
-        "log Z, of differences paired by example where both sides are ours."
+        f"log Z, of differences paired by example where both sides are ours{_SEEDS[len(seeds) > 1]}."
+    )
+
+
+def _budget(records: Sequence[RunRecord]) -> str:
+    budgets = sorted({r.budget_minutes for r in records if r.budget_minutes is not None})
+    if not budgets:
+        return ""
+    minutes = " or ".join(f"{budget:g}" for budget in budgets)
+    return (
+        f"Each run has as many epochs as {minutes} minutes had room for by a timing before its first step, so their "
+        "lengths differ."
     )
 
 
@@ -74,12 +90,12 @@ def _data(records: Sequence[RunRecord]) -> str:
     return f"Data: {'; '.join(sources)}."
 
 
-def _smaller(runs: Sequence[StoredRun], paper_scale: Scale | None) -> str:
+def _smaller(runs: Sequence[StoredRun], paper_scale: Scale | None, varied: Collection[str]) -> str:
     """Where the sizes of runs differ from those of size paper, by experiment; what all share comes first."""
     found: dict[str, dict[str, None]] = {}
     for run in runs:
-        if run.planned.size != "paper":
-            words = _sizes_beside_paper(run.planned, run.record.config, paper_scale)
+        if run.planned.size != "paper" or run.planned.budget is not None:
+            words = _sizes_beside_paper(run.planned, run.record.config, paper_scale, varied)
             found.setdefault(run.planned.experiment, {}).update(dict.fromkeys(words))
     if not any(found.values()):
         return ""
@@ -96,15 +112,16 @@ def _smaller(runs: Sequence[StoredRun], paper_scale: Scale | None) -> str:
 
 
 def _sizes_beside_paper(
-    planned: PlannedRun, config: ExperimentConfig, paper_scale: Scale | None
+    planned: PlannedRun, config: ExperimentConfig, paper_scale: Scale | None, varied: Collection[str]
 ) -> list[str]:
-    """The sizes of a run that differ from those of size paper, each in words."""
+    """The sizes of a run that differ from those of size paper, each in words, without those that its figure varies."""
     try:
         whole = PlannedRun(planned.experiment, "paper", planned.seed, planned.changes, scale=paper_scale)
         paper = whole.config
     except InvalidInputError:  # a setting that size paper does not have
         return []
-    pairs = {name: (_value(config, path), _value(paper, path)) for name, path in _SIZES.items()}
+    compared = {name: path for name, path in _SIZES.items() if path not in varied}
+    pairs = {name: (_value(config, path), _value(paper, path)) for name, path in compared.items()}
     return [
         f"{name} {_in_words(ours)} ({_in_words(theirs)})"
         for name, (ours, theirs) in pairs.items()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -17,6 +20,9 @@ from discrete_vae.reproduction.planned_run import PlannedRun
 from discrete_vae.runs.atomic import write_stream, write_text
 from discrete_vae.runs.columns import write_columns
 from discrete_vae.runs.regular_files import read_regular
+
+_COURSE = {"step", "seconds", "elbo", "validation_elbo"}  # what tables read
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, AttributeError, RuntimeError)  # what numpy makes of it
 
 
 class Estimate(Record):
@@ -85,6 +91,11 @@ class RunRecord(Record):
             return float("nan")
         return float(np.hypot(self.log_likelihood.std_error, self.log_partition.std_error or 0.0))
 
+    def is_of(self, best: Mapping[str, Any] | None) -> bool:
+        """Whether the best checkpoint of a run, as its folder names it, is the one that was evaluated."""
+        found = best or {}
+        return (found.get("step"), found.get("validation_elbo")) == (self.step, self.validation_elbo)
+
 
 @dataclass(frozen=True)
 class StoredRun:
@@ -120,7 +131,7 @@ class StoredRun:
         try:
             with self.examples_path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 index, value = arrays["index"], arrays["log_likelihood"].astype(np.float64)
-        except (OSError, EOFError, ValueError, KeyError, AttributeError, zipfile.BadZipFile) as error:
+        except (*_DAMAGED, zipfile.BadZipFile, zlib.error) as error:
             rule, repair = "must hold log-likelihoods of examples", _repair(self.planned)
             raise InvalidInputError(str(self.examples_path), rule, str(error)[:80], repair) from None
         if index.shape != value.shape or len(index) != self.record.num_examples:
@@ -138,7 +149,10 @@ class StoredRun:
         try:
             head, *rows = self.course_path.read_text(encoding="utf-8").splitlines()
             values = np.array([row.split(",") for row in rows], np.float64)
-            return dict(zip(head.split(","), values.T, strict=True))
+            columns = dict(zip(head.split(","), values.T, strict=True))
+            if missing := _COURSE - columns.keys():
+                raise ValueError(f"no column {min(missing)}")
+            return columns
         except (OSError, ValueError) as error:
             rule, repair = "must hold the course of training", _repair(self.planned)
             raise InvalidInputError(str(self.course_path), rule, str(error)[:80], repair) from None

@@ -57,7 +57,7 @@ def _make(wanted: Wanted, made: Made) -> Result:
             Series("ours, with standard error", OURS, [v.value for v in ours], [v.std_error for v in ours]),
             Series("paper", PAPER, list(SIMPLIFIED.values())),
         ],
-        title=f"Simplified models, static MNIST, size {wanted.size}",
+        title=f"Simplified models, static MNIST, {wanted.in_words}",
         xlabel="test log-likelihood (nats)",
     )
     notes = [

@@ -107,7 +107,7 @@ class Sweep:
         less = f"at {reference}" + ("" if anchor is not None else "; the paper's less its highest")
         picture = draw_curves(
             series,
-            title=f"{self.title}: {self.experiment}, size {wanted.size}",
+            title=f"{self.title}: {self.experiment}, {wanted.in_words}",
             xlabel=self.setting,
             ylabel=f"test log-likelihood less that\n{less} (nats)",
         )
@@ -117,7 +117,11 @@ class Sweep:
         notes = [
             f"Paper: {curve.label}, {curve.about}. Changes are from {reference}, those of ours paired by test example"
             f"{' and seed' * (wanted.num_seeds > 1)}.{papers_seeds}",
-            *notes_of([run for runs in ours.values() for run in runs], paper_scale=self.scale.get("paper")),
+            *notes_of(
+                [run for runs in ours.values() for run in runs],
+                paper_scale=self.scale.get("paper"),
+                varied=[setting.replace("-", "_") for setting in self.changes(reference)],
+            ),
         ]
         title = f"{self.title}: test log-likelihood on {self.experiment}, nats per example"
         return Result(title, notes, ResultTable(columns, tuple(rows)), picture)

@@ -71,7 +71,7 @@ def _make(wanted: Wanted, made: Made) -> Result:
             ),
             Series("next best of the paper", OTHER, [p.next_best[1] - p.log_likelihood for p in papers]),
         ],
-        title=f"Table 1, size {wanted.size}",
+        title=f"Table 1, {wanted.in_words}",
         xlabel="test log-likelihood less that of the paper's discrete VAE (nats)",
     )
     notes = [

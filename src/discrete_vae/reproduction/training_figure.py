@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,14 +84,15 @@ def _points(run: StoredRun, quantity: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _gap(run: StoredRun) -> float:
-    """Training less validation ELBO where training counts the ELBO for the last time."""
+    """Training less validation ELBO where training counts the ELBO for the last time; NaN if none is known by then."""
     first = first_importance_step(run.record.config.training, run.record.num_steps)
     counted = run.course["step"] <= (run.record.num_steps if first is None else first)
     last = []
     for quantity in ("elbo", "validation_elbo"):
         values = run.course[quantity]
-        last.append(values[counted & ~np.isnan(values)][-1])
-    return float(last[0] - last[1])
+        last.append(values[counted & ~np.isnan(values)][-1:])
+    training, validation = last
+    return float((training - validation)[0]) if training.size and validation.size else math.nan
 
 
 def _work(config: ExperimentConfig) -> float:
@@ -102,7 +104,7 @@ def _draw(runs: dict[str, StoredRun], wanted: Wanted) -> Picture:
     from discrete_vae.figures.picture import Picture
 
     figure = Picture((7.2, 5.6), layout="constrained")
-    figure.suptitle(f"Training of the main runs, size {wanted.size}", fontsize=10, x=0.01, ha="left")
+    figure.suptitle(f"Training of the main runs, {wanted.in_words}", fontsize=10, x=0.01, ha="left")
     panels = list(figure.subplots(2, 2, squeeze=False).flat)
     for axes, (name, run) in zip(panels, runs.items(), strict=True):
         _draw_run(axes, run)

@@ -42,6 +42,11 @@ class Wanted:
         return planned_run(experiment, self.size, seed=seed, changes=changes, budget=self.budget, scale=scale)
 
     @property
+    def in_words(self) -> str:
+        """Size and budget, as titles have them."""
+        return f"size {self.size}" + ("" if self.budget is None else f", {self.budget:g} minutes each")
+
+    @property
     def seeds(self) -> range:
         """The seeds."""
         return range(self.num_seeds)

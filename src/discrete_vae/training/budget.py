@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from discrete_vae.config import ExperimentConfig, TrainingConfig, WarmUpConfig
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.elbo import evaluate_elbo
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
@@ -173,12 +175,20 @@ def with_minutes(
         device: Where to compute.
 
     Raises:
-        InvalidInputError: See `with_epochs`.
+        InvalidInputError: If not even an epoch and a validation fit, and see `with_epochs`.
     """
     costs, total = time_parts(config, dataset, device=device), 60 * minutes
     validations = max(1, min(validations, int(_VALIDATIONS * total / costs.validation)))
-    left = max(0.0, total - validations * costs.validation)
-    num_steps = int(left / costs.mean_step(config.training))
+    step = costs.mean_step(config.training)
+    least = costs.validation + _batches(config, dataset).steps_per_epoch * step
+    if least > total:
+        raise InvalidInputError(
+            "minutes",
+            "must have room for an epoch and a validation",
+            f"{minutes:g}, of which these take {least / 60:.3g} here",
+            f"Give at least {math.ceil(least / 6) / 10:g}.",
+        )
+    num_steps = int((total - validations * costs.validation) / step)
     return with_length(config, dataset, num_steps, validations=validations)
 
 
