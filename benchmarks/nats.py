@@ -33,8 +33,7 @@ from discrete_vae.experiments.overrides import apply_overrides, split_overrides
 from discrete_vae.log_partition.estimate import estimate_log_partition
 from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.budget import with_length, with_minutes
-from discrete_vae.training.experiment_check import check_experiment
+from discrete_vae.training.budget import time_parts, with_length
 from discrete_vae.training.load import load_run
 from discrete_vae.training.refit_run import RunRefit
 from discrete_vae.training.run import train
@@ -103,9 +102,9 @@ def budgeted_steps(
         if name in steps or name == REFIT:
             continue
         try:
-            measured = measured_config(base, options, 0)
-            fitted = with_minutes(measured, dataset, minutes, validations=_VALIDATIONS)
-            steps[name] = check_experiment(fitted, dataset)
+            config = measured_config(base, options, 0)
+            costs = time_parts(config, dataset)
+            steps[name] = costs.num_steps(config.training, 60 * minutes, validations=_VALIDATIONS)
         except InvalidInputError as error:
             print(f"{name} does not fit: {error}", flush=True)
             continue

@@ -107,7 +107,7 @@ def test_estimates_that_went_on_are_those_of_one_piece(made, quick_estimates):
     assert path.read_bytes() == file
 
 
-@pytest.mark.parametrize("key", ["step", "log_partition", "std_error"])
+@pytest.mark.parametrize("key", ["step", "validation_elbo", "std_error"])
 def test_estimates_of_another_checkpoint_run_or_error_do_not_count(made, quick_estimates, key):
     FIGURE_10.make(WANTED, made())
     path = log_partition_figure._path(tiny(), made().places)

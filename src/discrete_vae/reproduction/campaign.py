@@ -192,7 +192,10 @@ class Campaign:
         if minutes is None:
             return config
         validations = self._validations(config, dataset)
-        config = with_minutes(config, dataset, minutes, validations=validations, device=self.places.device)
+        with naming("--budget"):
+            config = with_minutes(
+                config, dataset, minutes, validations=validations, device=self.places.device
+            )
         num_steps = check_experiment(config, dataset)
         self._say(f"{num_steps} steps take {minutes:g} minutes here: {config.training.num_epochs} epochs")
         return config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,14 +47,12 @@ class _Estimates(NamedTuple):
     """What has been estimated of one run.
 
     Attributes:
-        step: Of the checkpoint.
-        log_partition: log Z by the run's evaluation, nats; another run's differs.
+        checkpoint: The best of the run, as its record names it.
         std_error: To which standard error each was made, nats.
         found: The estimates.
     """
 
-    step: int
-    log_partition: float
+    checkpoint: dict[str, Any]
     std_error: float
     found: list[LogPartition]
 
@@ -85,14 +83,18 @@ def _known(planned: PlannedRun, places: Places) -> _Estimates | None:
     try:
         estimates = [
             LogPartition(
-                **{name: each[name] for name in _KEPT}
-                | {"value": float(each["value"]), "std_error": float(each["std_error"])}
+                float(each["value"]),
+                float(each["std_error"]),
+                each["method"],
+                int(each["num_samples"]),
+                num_sweeps=each["num_sweeps"],
+                seconds=each["seconds"],
+                converged=each["converged"],
             )
             for each in fields["estimates"]
         ]
-        return _Estimates(
-            int(fields["step"]), float(fields["log_partition"]), float(fields["std_error"]), estimates
-        )
+        checkpoint = {name: fields[name] for name in ("step", "validation_elbo")}
+        return _Estimates(checkpoint, float(fields["std_error"]), estimates)
     except (KeyError, TypeError, ValueError):
         raise InvalidInputError(str(path), "must hold estimates of log Z", "other fields", repair) from None
 
@@ -100,8 +102,9 @@ def _known(planned: PlannedRun, places: Places) -> _Estimates | None:
 def _usable(planned: PlannedRun, places: Places, record: RunRecord) -> list[LogPartition]:
     """The estimates that are as today's would be: of the recorded run, to the same error."""
     known = _known(planned, places)
-    wanted = (record.step, record.log_partition.value, _std_error(planned))
-    return [] if known is None or known[:3] != wanted else known.found
+    if known is None or not record.is_of(known.checkpoint) or known.std_error != _std_error(planned):
+        return []
+    return known.found
 
 
 def _needs_model(planned: PlannedRun, places: Places) -> bool:
@@ -143,7 +146,7 @@ def _make_estimates(planned: PlannedRun, made: Made, known: list[LogPartition]) 
             {
                 "run": planned.name,
                 "step": record.step,
-                "log_partition": record.log_partition.value,
+                "validation_elbo": record.validation_elbo,
                 "std_error": _std_error(planned),
                 "estimates": plain,
             },

@@ -23,7 +23,10 @@ _SIZES = {
 }
 """What sizes differ in, and where a config has it."""
 
-_SEEDS = {True: ", and then over seeds as well", False: ""}
+_DIFFERENCES = {
+    False: ", of differences paired by example where both sides are ours",
+    True: "; those of differences between runs of ours, paired by example, are over examples and seeds",
+}
 
 
 def notes_of(
@@ -52,7 +55,7 @@ def _evaluation(records: Sequence[RunRecord]) -> str:
         f"Size {', '.join(sizes)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}. Evaluated with "
         f"{'; '.join(parts)}. The last doubling of the samples brought {gain:.2f} nats at most, by which estimates are "
         f"low; log Z has a standard error of {error:.4f} nats at most. Standard errors are over test examples and of "
-        f"log Z, of differences paired by example where both sides are ours{_SEEDS[len(seeds) > 1]}."
+        f"log Z{_DIFFERENCES[len(seeds) > 1]}."
     )
 
 
@@ -61,10 +64,7 @@ def _budget(records: Sequence[RunRecord]) -> str:
     if not budgets:
         return ""
     minutes = " or ".join(f"{budget:g}" for budget in budgets)
-    return (
-        f"Each run has as many epochs as {minutes} minutes had room for by a timing before its first step, so their "
-        "lengths differ."
-    )
+    return f"Each run has as many epochs as {minutes} minutes had room for by a timing before its first step."
 
 
 def _cost(records: Sequence[RunRecord]) -> str:

@@ -82,7 +82,7 @@ def with_length(
     """
     steps_per_epoch = _batches(config, dataset).steps_per_epoch
     epochs = max(1, round(num_steps / steps_per_epoch))
-    every = max(1, epochs * steps_per_epoch // validations)
+    every = math.ceil(epochs * steps_per_epoch / validations)
     return with_epochs(config, epochs, every, max(1, min(config.training.log_every, every)))
 
 
@@ -107,6 +107,10 @@ class Costs(NamedTuple):
         early = settings.importance_start if settings.num_importance_samples > 1 else 1.0
         return early * self.step + (1 - early) * self.late_step + self.line / settings.log_every
 
+    def num_steps(self, settings: TrainingConfig, seconds: float, *, validations: int) -> int:
+        """Steps that fit a time beside so many validations; 0 if none does."""
+        return int(max(0.0, seconds - validations * self.validation) / self.mean_step(settings))
+
 
 def time_parts(config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu") -> Costs:
     """Take some steps of a run that is then forgotten, a line of its log and a validation.
@@ -122,14 +126,15 @@ def time_parts(config: ExperimentConfig, dataset: DataSplits, *, device: torch.d
     state = TrainingState.initial(config, dataset.train, device=device)
     valid = chosen_examples(dataset, config.training).valid.to(device)
     batches, counts = _batches(config, dataset, device=device), {1, config.training.num_importance_samples}
-    step = late_step = _step_seconds(state, config, batches, 0.0)
+    # at progress 0 a step size that rises is 0, and a prior without couplings has no log Z to estimate
+    step = late_step = _step_seconds(state, config, batches, 0.1 * config.training.optimizer.rise)
     if len(counts) > 1:
         late_step = _step_seconds(state, config, batches, 1.0)
 
     def validate() -> None:
         state.estimate_log_partition(to_compare=True)
-        log_partition, _ = state.evaluated_log_partition()
         for count in counts:
+            log_partition, _ = state.evaluated_log_partition()
             evaluate_elbo(state.evaluated, valid, log_partition=log_partition, num_importance_samples=count)
 
     return Costs(step, late_step, _warm_seconds(state.estimate_log_partition), _warm_seconds(validate))
@@ -179,16 +184,14 @@ def with_minutes(
     """
     costs, total = time_parts(config, dataset, device=device), 60 * minutes
     validations = max(1, min(validations, int(_VALIDATIONS * total / costs.validation)))
-    step = costs.mean_step(config.training)
-    least = costs.validation + _batches(config, dataset).steps_per_epoch * step
-    if least > total:
+    epoch = _batches(config, dataset).steps_per_epoch * costs.mean_step(config.training)
+    least = (epoch + costs.validation) / 60
+    if least > minutes:
+        rule = f"must have room for an epoch and a validation, which take {least:.3g} here"
         raise InvalidInputError(
-            "minutes",
-            "must have room for an epoch and a validation",
-            f"{minutes:g}, of which these take {least / 60:.3g} here",
-            f"Give at least {math.ceil(least / 6) / 10:g}.",
+            "minutes", rule, f"{minutes:g}", f"Give at least {math.ceil(10 * least) / 10:g}."
         )
-    num_steps = int((total - validations * costs.validation) / step)
+    num_steps = costs.num_steps(config.training, total, validations=validations)
     return with_length(config, dataset, num_steps, validations=validations)
 
 
