@@ -17,10 +17,10 @@ def caltech101_silhouettes(size: str) -> ExperimentConfig:
 
     Data: official split of 4,100 / 2,264 / 2,307 images, object = 1.
 
-    Expected test log-likelihood: short -104.7 +- 1.6 nats, cpu -96.88 +- 0.96 (docs/results.md); paper -97.6 +- 0.11 in
+    Expected test log-likelihood: short -104.7 +- 1.6 nats, cpu -96.90 +- 0.95 (docs/results.md); paper -97.6 +- 0.11 in
     the paper.
 
-    Time: short 6 minutes on two cores, cpu an hour and a half on one; ``dvae validate caltech101-silhouettes --size
+    Time: short 6 minutes on two cores, cpu two hours on one; ``dvae validate caltech101-silhouettes --size
     paper`` times a step of paper.
     """
     return paper_experiment(
