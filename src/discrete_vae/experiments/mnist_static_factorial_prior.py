@@ -13,7 +13,7 @@ def mnist_static_factorial_prior(size: str) -> ExperimentConfig:
 
     Data: the published binarization, 50,000 / 10,000 / 10,000 images.
 
-    Expected test log-likelihood: cpu, with 770 of its 960 epochs, -99.99 +- 0.23 nats (docs/results.md); -97.0 in
+    Expected test log-likelihood: cpu, with 584 of its 960 epochs, -100.56 +- 0.24 nats (docs/results.md); -97.0 in
     the paper, whose widths and length are not known; short was not measured.
 
     Time: short 40,000 steps; ``dvae validate mnist-static-factorial-prior`` times one.
