@@ -61,10 +61,11 @@ def paired_difference(first: Sequence[StoredRun], second: Sequence[StoredRun]) -
             )
         differences.append(after - before)
     values = np.array(differences)
-    over_examples, over_seeds = _error_of_mean(values.mean(0)), _error_of_mean(values.mean(1))
-    if len(values) == 1:
-        over_seeds = math.hypot(*(run.record.log_partition.std_error or 0.0 for run in (*first, *second)))
-    return Value(float(values.mean()), math.hypot(over_examples, over_seeds))
+    if len(values) > 1:
+        of_runs = _error_of_mean(values.mean(1))
+    else:
+        of_runs = math.hypot(*(run.record.log_partition.std_error or 0.0 for run in (*first, *second)))
+    return Value(float(values.mean()), math.hypot(_error_of_mean(values.mean(0)), of_runs))
 
 
 def _error_of_mean(values: np.ndarray) -> float:

@@ -83,7 +83,7 @@ def with_length(
     steps_per_epoch = _batches(config, dataset).steps_per_epoch
     epochs = max(1, round(num_steps / steps_per_epoch))
     every = math.ceil(epochs * steps_per_epoch / validations)
-    return with_epochs(config, epochs, every, max(1, min(config.training.log_every, every)))
+    return with_epochs(config, epochs, every, min(config.training.log_every, every))
 
 
 class Costs(NamedTuple):
