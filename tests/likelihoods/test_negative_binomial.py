@@ -81,6 +81,26 @@ def test_variance_is_mean_plus_mean_squared_over_size():
     assert law.variance.item() == pytest.approx(4 + 16 / 2.5, rel=1e-5)
 
 
+def test_the_distribution_has_the_likelihoods_digits():
+    likelihood = NegativeBinomialLikelihood((4,))
+    with torch.no_grad():
+        likelihood.log_size.copy_(torch.tensor([0.5, 10.0, 1e4, 1e6]).log())
+    x = torch.tensor([[1e5, 1e5, 1e5, 1e5], [0.0, 7.0, 12345.0, 1e6]])
+    parameters = torch.tensor([11.0, 11.5, 11.51, 11.513]).expand(2, 4)
+    log_size = likelihood.log_size.detach().expand_as(x)
+    rows = torch.stack([x, parameters, log_size], -1).double().flatten(0, 1)
+    want = torch.tensor([exact(*row)[0] for row in rows.tolist()]).view_as(x)
+    law = likelihood.distribution(parameters)
+    torch.testing.assert_close(law.log_prob(x), want, rtol=2e-6, atol=2e-5)
+    torch.testing.assert_close(law.log_prob(x.long()), law.log_prob(x))
+    joint = torch.distributions.Independent(law.expand((3, 2, 4)), 1)
+    torch.testing.assert_close(joint.log_prob(x), likelihood.log_prob(parameters, x).expand(3, 2))
+    draws = law.expand((20_000, 2, 4)).sample()
+    torch.testing.assert_close(draws.mean(0), law.mean.detach(), rtol=0.1, atol=0)
+    textbook_error = torch.distributions.NegativeBinomial(law.total_count, logits=law.logits).log_prob(x) - want
+    assert textbook_error.abs().max() > 0.05
+
+
 def test_start_finds_mean_and_size():
     true = NegativeBinomialLikelihood((2,))
     with torch.no_grad():

@@ -77,6 +77,28 @@ def negative_binomial_log_prob(x: Tensor, log_mean: Tensor, log_size: Tensor) ->
     return torch.where(zero, 0.0, peak) - size * first - x * second
 
 
+class _NegativeBinomial(NegativeBinomial):
+    """torch's distribution with `negative_binomial_log_prob` in place of the textbook form.
+
+    Args:
+        log_mean: log mu.
+        log_size: log r, of its shape.
+    """
+
+    def __init__(self, log_mean: Tensor, log_size: Tensor) -> None:
+        self._log_mean, self._log_size = log_mean, log_size
+        size = log_size.exp()
+        super().__init__(size, logits=log_mean - size.log(), validate_args=False)
+
+    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> _NegativeBinomial:
+        """The same law in a larger batch shape."""
+        return _NegativeBinomial(self._log_mean.expand(batch_shape), self._log_size.expand(batch_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log NB(x; mu, r), nats."""
+        return negative_binomial_log_prob(value, self._log_mean, self._log_size)
+
+
 class NegativeBinomialLikelihood(Likelihood):
     """p(x | eta) = prod_i NB(x_i; mu_i, r_i), mu_i = exp(eta_i) times the feature's training mean, r_i learned.
 
@@ -137,8 +159,7 @@ class NegativeBinomialLikelihood(Likelihood):
     def distribution(self, parameters: Tensor) -> NegativeBinomial:
         """NegativeBinomial(total_count=r, logits=log(mu / r)), batch shape (..., *event)."""
         log_mean = self._log_mean(parameters)
-        size = self._log_size().exp().to(log_mean.dtype).expand_as(log_mean)
-        return NegativeBinomial(size, logits=log_mean - size.log(), validate_args=False)
+        return _NegativeBinomial(log_mean, self._log_size().to(log_mean.dtype).expand_as(log_mean))
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log NB(x; mu, r), (..., *event)."""
