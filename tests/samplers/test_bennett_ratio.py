@@ -26,8 +26,14 @@ def deviations(solve, num_runs=60):
     return torch.tensor(scores)[:, None]
 
 
+def ratio_and_error(up, down, weights, *, num_down):
+    """Of independent states."""
+    value, influence, error = weighted_ratio(up, down, weights, num_up=len(up), num_down=num_down)
+    return value, math.hypot(float(influence.std()) / math.sqrt(len(up)), error)
+
+
 def unweighted(up, down):
-    return weighted_ratio(up, down[:500], torch.full((500,), 1 / 500).double(), num_up=len(up), num_down=500)
+    return ratio_and_error(up, down[:500], torch.full((500,), 1 / 500).double(), num_down=500)
 
 
 def test_the_answer_is_found_within_its_error_with_unequal_numbers():
@@ -45,8 +51,8 @@ def test_weights_bring_states_of_another_law_to_that_of_machine_1():
     """States of machine 0 with weights exp(-w) are such states."""
     up, _ = gaussian_works(200_000, answer=1.0, spread=0.8)
     weights = (-up[100_000:]).softmax(0)
-    value, error = weighted_ratio(
-        up[:100_000], up[100_000:], weights, num_up=1e5, num_down=1 / float(weights.square().sum())
+    value, error = ratio_and_error(
+        up[:100_000], up[100_000:], weights, num_down=1 / float(weights.square().sum())
     )
     assert abs(value - 1.0) < 5 * error < 0.05
 

@@ -53,7 +53,7 @@ def solve_gaps(forward: Tensor, backward: Tensor, guess: Tensor) -> tuple[Tensor
 
 def weighted_ratio(
     up: Tensor, down: Tensor, weights: Tensor, *, num_up: float, num_down: float
-) -> tuple[float, float]:
+) -> tuple[float, Tensor, float]:
     """log Z_1 - log Z_0 at the self-consistent guess, from states of machine 1 that carry weights.
 
     Source: Bennett 1976, eqs. 8 and 12. Deviation: effective numbers stand for the counts of states.
@@ -66,13 +66,15 @@ def weighted_ratio(
         num_down: Effective number of the latter.
 
     Returns:
-        The estimate, consistent, and its standard error, nats, as if the effective numbers were of independent states.
+        The estimate, consistent, nats; what each state of machine 0 adds to the deviation of their mean, (state,), mean
+        0, for states that depend on each other; and the standard error that the states of machine 1 bring, as if the
+        effective number were of independent ones.
 
     Examples:
         >>> work = torch.full((4,), 0.25, dtype=torch.float64)
-        >>> value, error = weighted_ratio(work, work, work, num_up=4, num_down=4)
-        >>> round(value, 9), round(error, 9)
-        (-0.25, 0.0)
+        >>> value, influence, error = weighted_ratio(work, work, work, num_up=4, num_down=4)
+        >>> round(value, 9), influence.tolist(), round(error, 9)
+        (-0.25, [0.0, 0.0, 0.0, 0.0], 0.0)
     """
     shift = math.log(num_up / num_down)
     low, high = (-torch.stack([up.max(), down.max()]).max(), -torch.stack([up.min(), down.min()]).min())
@@ -84,7 +86,5 @@ def weighted_ratio(
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
     value = (low + high) / 2
     of_0, of_1 = bridge_term(up, down, value + shift)
-    mean_0, mean_1 = of_0.mean(), (weights * of_1).sum()
-    variance_0 = (of_0 / mean_0 - 1).square().mean() / num_up
-    variance_1 = (weights * (of_1 / mean_1 - 1).square()).sum() / num_down
-    return float(value), math.sqrt(float(variance_0 + variance_1))
+    variance_1 = (weights * (of_1 / (weights * of_1).sum() - 1).square()).sum() / num_down
+    return float(value), of_0 / of_0.mean() - 1, math.sqrt(float(variance_1))

@@ -117,7 +117,7 @@ class Rungs(nn.Module):
             if new - 1 in found and number >= _THERMALIZING_ROUNDS // 2:
                 works.append(found[new - 1])
         up, down = (torch.cat(parts) for parts in zip(*works, strict=True))
-        guess, _ = weighted_ratio(up, down, torch.full_like(down, 1 / len(down)), num_up=1, num_down=1)
+        guess, *_ = weighted_ratio(up, down, torch.full_like(down, 1 / len(down)), num_up=1, num_down=1)
         sums = [torch.nn.functional.pad(_KEPT * part, (0, 1)) for part in (self.of_lower, self.of_upper)]
         guesses = torch.cat([self.guess, self.guess.new_tensor([guess])])
         sets = []
@@ -133,13 +133,10 @@ class Rungs(nn.Module):
         work = work - reduced_energy(self.machine(energy, new - 1), collected)
         return collected, _effective_number(bridge_term(work, work, guesses[-1])[1].view(SETS, -1))
 
-    def log_partition(self, energy: BoltzmannMachine) -> tuple[float, float]:
-        """log Z of the last rung and its standard error over chains, nats."""
-        first = energy.num_units * math.log(2)
-        if len(self) == 1:
-            return first, 0.0
+    def log_partition(self, energy: BoltzmannMachine) -> tuple[float, Tensor]:
+        """log Z of the last rung, nats, and what each chain adds to its deviation, (chain,), see `solve_gaps`."""
         gaps, influence = solve_gaps(self.of_lower, self.of_upper, self.guess)
-        return first + float(gaps.sum()), float(influence.std()) / math.sqrt(len(influence))
+        return energy.num_units * math.log(2) + float(gaps.sum()), influence
 
     def _round(
         self, energy: BoltzmannMachine, z: list[Tensor], number: int

@@ -163,18 +163,20 @@ class TrajectoryTempering(MarkovChains):
             InvalidInputError: If the energy has a parameter that is not finite.
         """
         pairs = self._catch_up()
-        value, error = self.rungs.log_partition(self.energy)
+        value, influence = self.rungs.log_partition(self.energy)
         weights = pairs.weights(self._free)
-        ratio, ratio_error = weighted_ratio(
+        ratio, of_reservoir, error_here = weighted_ratio(
             self.reservoir.work(self.energy),
             pairs.work_here,
             weights,
             num_up=self.reservoir.effective,
             num_down=1 / float(weights.square().sum()),
         )
+        # the reservoir was collected from the walkers whose works gave the last gap: their deviations add up
+        influence = influence + of_reservoir.view(-1, self.num_chains).mean(0)
         return LogPartition(
             value=value + ratio,
-            std_error=math.hypot(error, ratio_error),
+            std_error=math.hypot(float(influence.std()) / math.sqrt(self.num_chains), error_here),
             method="trajectory tempering",
             num_samples=len(self.reservoir) + self.num_chains,
         )

@@ -46,7 +46,7 @@ def estimate_divergence(ratio: Callable[[Tensor], Tensor], of_p: Tensor, of_othe
     """
     up, down = ratio(of_p), ratio(of_other)
     weights = torch.full_like(down, 1 / len(down))
-    shift, _ = weighted_ratio(up, down, weights, num_up=len(up), num_down=len(down))
+    shift, *_ = weighted_ratio(up, down, weights, num_up=len(up), num_down=len(down))
     guess = torch.tensor(shift + math.log(len(up) / len(down)), dtype=up.dtype)
     here, there = bridge_term(up, down, guess)
     if min(float(here.mean()), float(there.mean())) < _LEAST_OVERLAP:
