@@ -97,7 +97,9 @@ def test_the_distribution_has_the_likelihoods_digits():
     torch.testing.assert_close(joint.log_prob(x), likelihood.log_prob(parameters, x).expand(3, 2))
     draws = law.expand((20_000, 2, 4)).sample()
     torch.testing.assert_close(draws.mean(0), law.mean.detach(), rtol=0.1, atol=0)
-    textbook_error = torch.distributions.NegativeBinomial(law.total_count, logits=law.logits).log_prob(x) - want
+    textbook_error = (
+        torch.distributions.NegativeBinomial(law.total_count, logits=law.logits).log_prob(x) - want
+    )
     assert textbook_error.abs().max() > 0.05
 
 

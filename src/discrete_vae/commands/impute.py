@@ -116,8 +116,9 @@ def run_impute(
         return 0
     print(headline(asked, loaded, found))
     ess = imputed.effective_samples[~np.isnan(imputed.effective_samples)]
-    counted = "effective samples" if chosen.method == "importance" else "different states"
-    print(f"{gaps.sum():,} gaps in {len(ess)} examples; {counted} per example: median {np.median(ess):.1f}")
+    print(
+        f"{gaps.sum():,} gaps in {len(ess)} examples; effective samples per example: median {np.median(ess):.1f}"
+    )
     tables = [imputed.filled] if not draws or out.lower().endswith(".npz") else _unstacked(imputed)
     for output, table in zip(outputs, tables, strict=True):
         if is_csv and output is not None:

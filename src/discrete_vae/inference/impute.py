@@ -40,9 +40,11 @@ class Imputed(ShowsShapes):
     Attributes:
         filled: (example, *event); observed entries as they were.
         std_error: Monte-Carlo standard error of what stands in the gaps, (example, *event): of the mean, or of the
-            probability of the mode. 0 where an entry was observed. Too small where effective_samples is.
-        effective_samples: (example,): (sum w)^2 / sum w^2 of the importance weights; of chains, how many different
-            states they passed through. NaN for an example without gaps.
+            probability of the mode; of chains, with their distance from the weighted mean of all candidates. 0 where an
+            entry was observed. Too small where effective_samples is.
+        effective_samples: (example,): (sum w)^2 / sum w^2 of the importance weights; of chains, how many independent
+            draws would have the error of the least certain gap, and at most how many different states they passed
+            through. NaN for an example without gaps.
         draws: Draws of the whole example given its observed entries, (example, draw, *event); None if none were wanted.
     """
 
@@ -186,17 +188,23 @@ def _by_chains(
         num_candidates=settings.num_candidates,
         chunk_size=chunk_size,
     )
-    left_out, sums = settings.num_steps // 5, 0.0
+    left_out, sums, pooled = settings.num_steps // 5, 0.0, WeightedMoments()
     for step in range(settings.num_steps):
-        log_weights, parameters = chains.step()
+        log_weights, parameters, fresh = chains.step()
+        values = _summary(model.likelihood, parameters.flatten(0, 1)).double()
+        pooled.add(log_weights[fresh], values[fresh.flatten()])
         if step >= left_out:
-            weights = torch.softmax(log_weights, 1)
-            values = _summary(model.likelihood, parameters.flatten(0, 1)).double()
-            sums = sums + torch.einsum("nk,nk...->n...", weights, values.unflatten(0, weights.shape))
-    means = torch.as_tensor(sums) / (settings.num_steps - left_out)
-    error = means.std(0) / math.sqrt(num_chains)
+            weights, values = torch.softmax(log_weights, 1), values.unflatten(0, fresh.shape)
+            powers = torch.stack([values, values.square()])
+            sums = sums + torch.einsum("nk,pnk...->pn...", weights.double(), powers)
+    means, squares = torch.as_tensor(sums) / (settings.num_steps - left_out)
+    mean, spread = means.mean(0), means.std(0) / math.sqrt(num_chains)
+    # chains that have not forgotten their start agree with each other, and not with all candidates weighted together
+    error = torch.hypot(spread, mean - pooled.mean)
+    independent = ((squares.mean(0) - mean.square()) / error.square())[..., ~row.observed[0]]
+    effective = min([num_chains + chains.num_moves, *independent[independent.isfinite()].tolist()])
     picks = chains.parameters[: settings.num_draws] if settings.num_draws else None
-    return means.mean(0), error, float(num_chains + chains.num_moves), picks
+    return mean, error, float(effective), picks
 
 
 def _summary(likelihood: Likelihood, parameters: Tensor) -> Tensor:
@@ -223,15 +231,14 @@ def _warn_if_few(
         return
     worst = few[effective[few].argmin()]
     number = worst if numbers is None else numbers[worst]
-    counted = "effective samples" if settings.method == "importance" else "different states"
     more = (
         f"num_samples={4 * settings.num_samples}"
         if settings.method == "importance"
         else f"num_steps={4 * settings.num_steps}"
     )
     warnings.warn(
-        f"{len(few)} of {int(np.isfinite(effective).sum())} examples with gaps have fewer than {_FEW:g} {counted} "
-        f"(example {number}: {effective[worst]:.1f}): their means are rough and their standard errors too small. "
+        f"{len(few)} of {int(np.isfinite(effective).sum())} examples with gaps have fewer than {_FEW:g} effective "
+        f"samples (example {number}: {effective[worst]:.1f}): their means are rough and their standard errors too small. "
         f"More draws help: {more}.",
         stacklevel=3,
     )

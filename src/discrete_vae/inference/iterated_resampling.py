@@ -60,25 +60,28 @@ class IteratedResampling:
         assert self._kept is not None
         return self._kept[2]
 
-    def step(self) -> tuple[Tensor, Tensor]:
+    def step(self) -> tuple[Tensor, Tensor, Tensor]:
         """Move all chains once.
 
         Returns:
             The log-weights of the candidates that each chain picked among, (chain, candidate), and what the decoder
             makes of them, (chain, candidate, *parameter_shape). Given these the next state is one of them with
             probabilities proportional to the weights, so weighted means over them have its expectation and less noise.
+            Last, which of them were drawn anew, (chain, candidate) bool.
         """
         key = (_MOVES, self.num_steps)
         drawn = list(self._proposals.propose(key, self._features, self._num_chains, self._chunk_size))
         log_weights = torch.cat([part.log_weights for part in drawn])
         parameters = torch.cat([part.parameters for part in drawn])
         chains = torch.arange(self._num_chains, device=log_weights.device)
+        fresh = torch.ones_like(log_weights, dtype=torch.bool)
         if self._kept is not None:
             slots, of_state, state = self._kept
             log_weights[chains, slots], parameters[chains, slots] = of_state, state
+            fresh[chains, slots] = False
         picked = (log_weights + gumbel(tuple(log_weights.shape), self._noise)).argmax(1)
         if self._kept is not None:
             self.num_moves += int((picked != self._kept[0]).sum())
         self._kept = picked, log_weights[chains, picked], parameters[chains, picked]
         self.num_steps += 1
-        return log_weights, parameters
+        return log_weights, parameters, fresh
