@@ -7,7 +7,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from types import ModuleType
 from typing import Any
 
@@ -54,6 +54,12 @@ class ChunkLoop:
             return self._on_team(num_threads, *arguments)
         with numba_threads(num_threads):
             return self._parallel(*arguments)
+
+    def bind(self, num_threads: int, *arguments: Any) -> Callable[[], Any]:
+        """A function without arguments that runs the loop on these, as a recorded step calls it again and again."""
+        if num_threads == 1 and self._prepare is None:
+            return partial(self._serial, *arguments)
+        return partial(self, num_threads, *arguments)
 
     @cached_property
     def _on_team(self) -> Any:

@@ -71,6 +71,7 @@ class TrainingState:
         averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
         recorded: Takes the gradients; not part of what is saved.
         compiled: The compiled loss, if the run compiles it; not part of what is saved.
+        record: Whether steps are recorded and repeated; not part of what is saved.
         replicas: What the processes of torchrun share; not part of what is saved.
     """
 
@@ -86,11 +87,12 @@ class TrainingState:
     times: StepTimes = field(default_factory=StepTimes)
     averages: AveragedWeights | None = None
     compiled: CompiledLoss | None = None
+    record: bool = True
     recorded: RecordedStep = field(init=False)
     replicas: Replicas = field(init=False)
 
     def __post_init__(self) -> None:
-        self.recorded = RecordedStep(self.model, self.optimizer, self.gradient)
+        self.recorded = RecordedStep(self.model, self.optimizer, self.gradient, record=self.record)
         self.replicas = Replicas(self.optimizer, self.model, self.gradient)
 
     @classmethod
@@ -123,7 +125,16 @@ class TrainingState:
         optimizer = Adam(groups, lr=settings.learning_rate, eps=settings.eps, working=working)
         compiled = CompiledLoss(model, working) if config.training.compile else None
         chains = own_chains(config, model.prior)
-        state = cls(model, optimizer, chains, gradient, config.seed, averages=averages, compiled=compiled)
+        state = cls(
+            model,
+            optimizer,
+            chains,
+            gradient,
+            config.seed,
+            averages=averages,
+            compiled=compiled,
+            record=config.training.record,
+        )
         state.estimate_log_partition()
         return state
 

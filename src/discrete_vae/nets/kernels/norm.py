@@ -7,7 +7,6 @@ activations (row, feature), contiguous, float32 or bfloat16; statistics and para
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -58,8 +57,7 @@ def _normalize(
 ) -> Callable[[], object]:
     num_rows, num_features = x.shape
     place = statistics.data_ptr()
-    return partial(
-        norm_compiled.FORWARD[x.dtype == torch.float32],
+    return norm_compiled.FORWARD[x.dtype == torch.float32].bind(
         threads_for(num_rows * num_features, SMALLEST_SHARED),
         x.data_ptr(),
         out.data_ptr(),
@@ -119,8 +117,7 @@ def _normalize_backward(
 ) -> Callable[[], object]:
     num_rows, num_features = x.shape
     place = statistics.data_ptr()
-    return partial(
-        norm_compiled.BACKWARD[x.dtype == torch.float32],
+    return norm_compiled.BACKWARD[x.dtype == torch.float32].bind(
         threads_for(num_rows * num_features, SMALLEST_SHARED),
         x.data_ptr(),
         out.data_ptr(),
@@ -154,8 +151,7 @@ def apply_fixed(
         form: Says whether to rectify.
     """
     num_rows, num_features = x.shape
-    return partial(
-        norm_compiled.FIXED[x.dtype == torch.float32],
+    return norm_compiled.FIXED[x.dtype == torch.float32].bind(
         threads_for(num_rows * num_features, SMALLEST_SHARED),
         x.data_ptr(),
         out.data_ptr(),
