@@ -9,6 +9,7 @@ from torch import nn
 from discrete_vae.errors import KernelWarning
 from discrete_vae.experiments import load_experiment
 from discrete_vae.experiments.overrides import apply_overrides
+from discrete_vae.nets.mlp import MLP
 from discrete_vae.objectives.elbo import Elbo, loss_gradients
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.recorded_step import RecordedStep, _why_not
@@ -57,8 +58,12 @@ CASES = {
 
 
 def config_of(case):
+    return with_settings(CASES[case])
+
+
+def with_settings(settings):
     base = load_experiment("digits", "smoke")
-    settings = CASES[case] | {"training.warm-up.epochs": "0.05", "training.num-epochs": "10"}
+    settings = settings | {"training.warm-up.epochs": "0.05", "training.num-epochs": "10"}
     return apply_overrides(base, [(name, value.split()) for name, value in settings.items()])
 
 
@@ -97,6 +102,39 @@ def test_recorded_steps_are_the_steps(case):
     assert mine[1] == other[1]
     for name, tensor in mine[0].items():
         assert torch.equal(tensor, other[0][name]), name
+
+
+CONSTANT = {
+    "bits": {},
+    "logits without hidden layers": {"model.posterior.hidden": ""},
+    "parameters of x": {"model.smoothing": "spike-gaussian"} | LAYERS,
+    "bfloat16": {"training.precision": "bfloat16"},
+    "codes": {"model.likelihood": "categorical"},
+    "columns without a gap": {"model.missing": "true", "model.mask": "observed"},
+}
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "plain"])
+@pytest.mark.parametrize("case", CONSTANT)
+def test_weights_of_inputs_that_are_constant_keep_their_start(case, recorded):
+    """Behind a norm their gradient is zero; of its rounding Adam would make full steps."""
+    config = with_settings(CONSTANT[case])
+    state = TrainingState.initial(config, torch.eye(64))
+    if not recorded:
+        state.recorded.functions.reason = "for comparison"
+    model = state.model
+    networks = [part for name, part in model.named_modules() if isinstance(part, MLP) and "posterior" in name]
+    weights = [([*network.layers, network.output][0]).weight for network in networks]
+    before = [weight.detach().clone() for weight in weights]
+    for x in batches(config, missing=False):
+        x[:, :5] = 1
+        training_step(state, config, x, 1.0, 0.1)
+        state.step += 1
+    columns = {"codes": [*range(5), *range(64, 69)], "columns without a gap": [*range(5), *range(64, 128)]}
+    held = columns.get(case, range(5))
+    for weight, start in zip(weights, before, strict=True):
+        assert torch.equal(weight[:, held], start[:, held])
+        assert not torch.equal(weight[:, 5:64], start[:, 5:64])
 
 
 def test_a_batch_of_another_shape_has_a_recording_of_its_own():
