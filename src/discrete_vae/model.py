@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self, SupportsFloat
+from typing import Any, Self, SupportsFloat, get_args
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig, instantiate
+from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
@@ -38,8 +39,10 @@ class DiscreteVAE(PretrainedModel):
             likelihood's; None flattens.
         decoder: Any module (row, latent) -> (row, *parameter_shape), where parameter_shape is the likelihood's; None
             is a linear map. What a latent is the hierarchy's `decoder_input` says.
-        missing: Whether entries of x may be unobserved. The encoder then reads a mask of the observed entries behind
-            the values: the first axes of both, one after the other.
+        missing: Whether entries of x may be unobserved. The encoder then reads a mask behind the values: the first
+            axes of both, one after the other.
+        mask: "gaps" for a mask that is 1 where an entry is unobserved, else 0; "observed" for the opposite, which
+            models read whose config or state is from a version without this argument.
 
     Attributes:
         config: What `from_config` built the model from; None for a model put together by hand.
@@ -64,6 +67,7 @@ class DiscreteVAE(PretrainedModel):
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
         missing: bool = False,
+        mask: Mask = "gaps",
     ) -> None:
         super().__init__()
         if hierarchy is None:
@@ -81,10 +85,28 @@ class DiscreteVAE(PretrainedModel):
         )
         self.likelihood = likelihood
         self.missing = missing
+        if mask not in get_args(Mask):
+            repair = "Leave it out, but for weights from a model that read 1 for what is observed."
+            raise InvalidInputError("mask", "must be 'gaps' or 'observed'", f"{mask!r}"[:80], repair)
+        self.mask = mask
         self.pair_order = prior.pair_order(posterior.group_of_unit)
         # constants are made on the CPU, where their values can be looked at
         posterior.to(prior.bias.device)
         self.pair_order.to(prior.bias.device)
+
+    _version = 2  # of a state_dict; models of version 1 read masks that are 1 for what is observed
+
+    def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        if local_metadata.get("version") == 1 and self.missing and self.mask == "gaps":
+            rule, received = (
+                "must be of a model whose mask is 1 for a gap",
+                "one of a version before there were any",
+            )
+            repair = "Build the model with mask='observed', as it was trained."
+            raise InvalidInputError("state_dict", rule, received, repair)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     @classmethod
     def from_config(
@@ -129,6 +151,7 @@ class DiscreteVAE(PretrainedModel):
             encoder=read,
             decoder=decoder,
             missing=config.missing,
+            mask=config.mask,
         )
         model.config, model._own = config, own
         return model
