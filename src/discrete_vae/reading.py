@@ -92,5 +92,5 @@ def count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
     if isinstance(known, int):
         return known
     weight = next(encoder.parameters(), torch.zeros(()))
-    with torch.no_grad(), eval_mode(encoder):
-        return encoder(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]
+    with torch.no_grad(), eval_mode(encoder) as still:
+        return still(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]

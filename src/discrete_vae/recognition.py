@@ -62,11 +62,11 @@ class RecognitionModel(GenerativeModel):
         """
         x, observed = self._open(x, observed)
         generator = one_source(seed, generator, x.device)
-        with eval_mode(self):
-            features = self.read(x, observed)
-            sample = self.posterior.rsample(features, generator=generator)
+        with eval_mode(self) as model:
+            features = model.read(x, observed)
+            sample = model.posterior.rsample(features, generator=generator)
             self._finite("the posterior network's logits", sample.logits)
-            below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
+            below = model.hierarchy.rsample(features, sample.zeta, generator=generator)
         return Encoding(sample.z, sample.zeta, sample.logits, self._finite("the posterior's h", below.h))
 
     @torch.no_grad()
