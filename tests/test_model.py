@@ -6,7 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from discrete_vae import RBM, BlockGibbs, DiscreteVAE, HierarchicalPosterior, SpikeSlab, exact_log_partition
+from discrete_vae import (
+    RBM,
+    BlockGibbs,
+    DiscreteVAE,
+    HierarchicalPosterior,
+    LeaveOneOut,
+    SpikeSlab,
+    exact_log_partition,
+)
 from discrete_vae.config import (
     FactorialBernoulliConfig,
     GaussianHierarchyConfig,
@@ -80,6 +88,14 @@ def test_a_few_steps_raise_the_bound(model):
     assert last < 0
     model.eval()
     assert model.log_likelihood(x, 200).value.mean().item() > -2.0  # two patterns: log 2 is the best
+
+
+@pytest.mark.parametrize("call", ["elbo", "estimate_gradient"])
+def test_a_weight_that_is_not_finite_is_named_at_the_step_that_meets_it(call, model, x):
+    with torch.no_grad():
+        model.posterior.networks[1].layers[0].weight[0, 0] = torch.nan
+    with pytest.raises(InvalidInputError, match=r"posterior\.networks\.1\.layers\.0\.weight"):
+        model.elbo(x) if call == "elbo" else model.estimate_gradient(LeaveOneOut.of(model, num_samples=2), x)
 
 
 def test_project_reaches_every_bounded_part(model):

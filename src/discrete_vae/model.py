@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self, SupportsFloat, get_args
 
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_positive_int, values_are_readable
 from discrete_vae.config import ModelConfig, instantiate
 from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.surrogate import gradient_and_value
+from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.objectives.bound import Batch, bound_parts, weighs_binary_latents
 from discrete_vae.objectives.elbo import Elbo, check_kl_weights, loss_gradients
@@ -229,15 +231,18 @@ class DiscreteVAE(PretrainedModel):
             The bound and its parts, (batch,), nats, and the loss.
 
         Raises:
-            InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule.
+            InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule; on the CPU
+                also if the bound is not finite since a weight is not.
         """
         x, observed = self._open(x, observed)
         check_positive_int("num_importance_samples", num_importance_samples)
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         batch = Batch(x, observed, gradient, num_importance_samples, generator=generator)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
+        parts = bound_parts(self, batch)
+        self._check_parts_finite(*parts)
         return Elbo(
-            *bound_parts(self, batch),
+            *parts,
             value,
             gradient is not None or not wants_gradient,
             num_importance_samples,
@@ -297,7 +302,16 @@ class DiscreteVAE(PretrainedModel):
         seeds = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
         weight = seeds[1] * len(x)
         batch = Batch(x, observed, gradient, num_importance_samples, weight, generator)
-        return estimator.estimate(self, batch, seeds)
+        estimate = estimator.estimate(self, batch, seeds)
+        self._check_parts_finite(*estimate.parts)
+        return estimate
+
+    def _check_parts_finite(self, *parts: Tensor) -> None:
+        """Name the weight to blame for a bound that is not finite, if one is, where values can be read."""
+        if values_are_readable(parts[0]) and not math.isfinite(
+            float(sum(part.detach().sum() for part in parts))
+        ):
+            check_weights("model", self)
 
 
 def count_weights(config: ModelConfig) -> int:
