@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Self, SupportsFloat
+import math
+from typing import Any, Self, SupportsFloat, get_args
 
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_positive_int, values_are_readable
 from discrete_vae.config import ModelConfig, instantiate
+from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.surrogate import gradient_and_value
+from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.objectives.bound import Batch, bound_parts, weighs_binary_latents
 from discrete_vae.objectives.elbo import Elbo, check_kl_weights, loss_gradients
@@ -38,8 +41,10 @@ class DiscreteVAE(PretrainedModel):
             likelihood's; None flattens.
         decoder: Any module (row, latent) -> (row, *parameter_shape), where parameter_shape is the likelihood's; None
             is a linear map. What a latent is the hierarchy's `decoder_input` says.
-        missing: Whether entries of x may be unobserved. The encoder then reads a mask of the observed entries behind
-            the values: the first axes of both, one after the other.
+        missing: Whether entries of x may be unobserved. The encoder then reads a mask behind the values: the first
+            axes of both, one after the other.
+        mask: "gaps" for a mask that is 1 where an entry is unobserved, else 0; "observed" for the opposite, which
+            models read whose config or state is from a version without this argument.
 
     Attributes:
         config: What `from_config` built the model from; None for a model put together by hand.
@@ -64,6 +69,7 @@ class DiscreteVAE(PretrainedModel):
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
         missing: bool = False,
+        mask: Mask = "gaps",
     ) -> None:
         super().__init__()
         if hierarchy is None:
@@ -81,10 +87,28 @@ class DiscreteVAE(PretrainedModel):
         )
         self.likelihood = likelihood
         self.missing = missing
+        if mask not in get_args(Mask):
+            repair = "Leave it out, but for weights from a model that read 1 for what is observed."
+            raise InvalidInputError("mask", "must be 'gaps' or 'observed'", f"{mask!r}"[:80], repair)
+        self.mask = mask
         self.pair_order = prior.pair_order(posterior.group_of_unit)
         # constants are made on the CPU, where their values can be looked at
         posterior.to(prior.bias.device)
         self.pair_order.to(prior.bias.device)
+
+    _version = 2  # of a state_dict; models of version 1 read masks that are 1 for what is observed
+
+    def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        if local_metadata.get("version") == 1 and self.missing and self.mask == "gaps":
+            rule, received = (
+                "must be of a model whose mask is 1 for a gap",
+                "one of a version before there were any",
+            )
+            repair = "Build the model with mask='observed', as it was trained."
+            raise InvalidInputError("state_dict", rule, received, repair)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     @classmethod
     def from_config(
@@ -129,6 +153,7 @@ class DiscreteVAE(PretrainedModel):
             encoder=read,
             decoder=decoder,
             missing=config.missing,
+            mask=config.mask,
         )
         model.config, model._own = config, own
         return model
@@ -206,15 +231,18 @@ class DiscreteVAE(PretrainedModel):
             The bound and its parts, (batch,), nats, and the loss.
 
         Raises:
-            InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule.
+            InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule; on the CPU
+                also if the bound is not finite since a weight is not.
         """
         x, observed = self._open(x, observed)
         check_positive_int("num_importance_samples", num_importance_samples)
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         batch = Batch(x, observed, gradient, num_importance_samples, generator=generator)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
+        parts = bound_parts(self, batch)
+        self._check_parts_finite(*parts)
         return Elbo(
-            *bound_parts(self, batch),
+            *parts,
             value,
             gradient is not None or not wants_gradient,
             num_importance_samples,
@@ -274,7 +302,16 @@ class DiscreteVAE(PretrainedModel):
         seeds = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
         weight = seeds[1] * len(x)
         batch = Batch(x, observed, gradient, num_importance_samples, weight, generator)
-        return estimator.estimate(self, batch, seeds)
+        estimate = estimator.estimate(self, batch, seeds)
+        self._check_parts_finite(*estimate.parts)
+        return estimate
+
+    def _check_parts_finite(self, *parts: Tensor) -> None:
+        """Name the weight to blame for a bound that is not finite, if one is, where values can be read."""
+        if values_are_readable(parts[0]) and not math.isfinite(
+            float(sum(part.detach().sum() for part in parts))
+        ):
+            check_weights("model", self)
 
 
 def count_weights(config: ModelConfig) -> int:

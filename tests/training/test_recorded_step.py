@@ -13,6 +13,7 @@ from discrete_vae.errors import InvalidInputError, KernelWarning
 from discrete_vae.experiments import load_experiment
 from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.mlp import MLP
 from discrete_vae.objectives.elbo import Elbo, loss_gradients
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.recorded_step import RecordedStep, _why_not
@@ -71,8 +72,12 @@ CASES = {
 
 
 def config_of(case, more=()):
+    return with_settings(CASES[case] | dict(more))
+
+
+def with_settings(settings):
     base = load_experiment("digits", "smoke")
-    settings = CASES[case] | {"training.warm-up.epochs": "0.05", "training.num-epochs": "10"} | dict(more)
+    settings = settings | {"training.warm-up.epochs": "0.05", "training.num-epochs": "10"}
     return apply_overrides(base, [(name, value.split()) for name, value in settings.items()])
 
 
@@ -256,6 +261,39 @@ def test_two_threads_record_and_a_third_evaluates():
         assert state.recorded.functions.reason is None
         assert torch.equal(values, expected[1])
         assert_same(state, expected[0])
+
+
+CONSTANT = {
+    "bits": {},
+    "logits without hidden layers": {"model.posterior.hidden": ""},
+    "parameters of x": {"model.smoothing": "spike-gaussian"} | LAYERS,
+    "bfloat16": {"training.precision": "bfloat16"},
+    "codes": {"model.likelihood": "categorical"},
+    "columns without a gap": {"model.missing": "true", "model.mask": "observed"},
+}
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "plain"])
+@pytest.mark.parametrize("case", CONSTANT)
+def test_weights_of_inputs_that_are_constant_keep_their_start(case, recorded):
+    """Behind a norm their gradient is zero; of its rounding Adam would make full steps."""
+    config = with_settings(CONSTANT[case])
+    state = TrainingState.initial(config, torch.eye(64))
+    if not recorded:
+        state.recorded.functions.reason = "for comparison"
+    model = state.model
+    networks = [part for name, part in model.named_modules() if isinstance(part, MLP) and "posterior" in name]
+    weights = [([*network.layers, network.output][0]).weight for network in networks]
+    before = [weight.detach().clone() for weight in weights]
+    for x in batches(config, missing=False):
+        x[:, :5] = 1
+        training_step(state, config, x, 1.0, 0.1)
+        state.step += 1
+    columns = {"codes": [*range(5), *range(64, 69)], "columns without a gap": [*range(5), *range(64, 128)]}
+    held = columns.get(case, range(5))
+    for weight, start in zip(weights, before, strict=True):
+        assert torch.equal(weight[:, held], start[:, held])
+        assert not torch.equal(weight[:, 5:64], start[:, 5:64])
 
 
 def test_a_batch_of_another_shape_has_a_recording_of_its_own():

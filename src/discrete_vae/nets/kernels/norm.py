@@ -136,6 +136,25 @@ def _normalize_backward(
     )
 
 
+@recordable(only_read=("x",))
+def clear_constant(x: Tensor, gradient: Tensor) -> Callable[[], object]:
+    """Make zero of the gradient by the weights of inputs that are the same in all rows, as it is in front of a norm.
+
+    Args:
+        x: Inputs of a linear map, (row, input).
+        gradient: By its weight, (output, input), of the same dtype; rows may lie apart; changed.
+    """
+    return partial(
+        norm_compiled.CLEAR[x.dtype == torch.float32],
+        1,
+        x.data_ptr(),
+        gradient.data_ptr(),
+        *x.shape,
+        len(gradient),
+        gradient.stride(0),
+    )
+
+
 @recordable(only_read=("x", "mean", "factor", "offset"))
 def apply_fixed(
     x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, form: Form
