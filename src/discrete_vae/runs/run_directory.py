@@ -12,7 +12,7 @@ from discrete_vae.paths import unicode_path
 from discrete_vae.runs.atomic import is_temporary, remove_temporaries, write_text
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.checksums import sha256_file
-from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.json_files import EnvironmentSchema, read_json
 from discrete_vae.runs.lock import LOCK_NAME
 from discrete_vae.runs.metrics import MetricsLog
 from discrete_vae.runs.regular_files import read_regular
@@ -177,11 +177,7 @@ class RunDirectory:
         if not self.environment_path.exists():
             return {}
         repair = "Restore it from a copy; or move it elsewhere, and data are no more compared with the run's."
-        fields = read_json(self.environment_path, repair=repair)
-        if not isinstance(data := fields.get("data", {}), dict):
-            rule = "must hold a JSON object as data"
-            raise InvalidInputError(str(self.environment_path), rule, type(data).__name__, repair)
-        return fields
+        return read_json(self.environment_path, EnvironmentSchema, repair=repair)
 
     def remove_temporaries(self) -> None:
         """Remove what killed processes left, where no other trains; one that evaluates or draws may still write."""
