@@ -16,7 +16,7 @@ from discrete_vae.runs.checkpoint_files import STATE_FILE
 from discrete_vae.runs.metrics import MetricsLog
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import loop
-from tests.commands.conftest import TINY
+from tests.commands.conftest import TINY, snapshot
 from tests.commands.test_forged_checkpoint import forge
 from tests.commands.test_train import flip_a_byte, forget_after
 
@@ -270,6 +270,52 @@ def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, traine
     assert cli(*resume, trained)[0] == 0
     assert [path.name for path in gone if path.exists()] == []
     assert [path.name for path in kept if not path.exists()] == []
+
+
+PLACES = ["evaluations", "log_partitions", "evaluation-parts", "figures", "checkpoints", "tensorboard"]
+
+
+@pytest.mark.parametrize(
+    "place", [*PLACES, "checkpoints/step-6", "metrics.jsonl", "best.json", "figures/gone"]
+)
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.filterwarnings("always")
+def test_a_link_out_of_a_run_writes_nothing_there(cli, trained, tmp_path, place, exists):
+    outside, path = tmp_path / "outside", trained / place
+    forget_after(trained, 4)
+    path.parent.mkdir(exist_ok=True)
+    is_file = path.suffix in (".json", ".jsonl")
+    if exists and path.is_dir():
+        shutil.move(path, outside)
+    elif exists:
+        outside.write_bytes(path.read_bytes()) if is_file else outside.mkdir()
+    if path.exists():
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    if outside.is_dir():
+        (outside / f".tmp-x-{atomic._machine()}-{os.getpid()}-0123456789abcdef").touch()
+    path.symlink_to(outside)
+    before = snapshot(tmp_path / "outside") if outside.is_dir() else outside.exists() and outside.read_bytes()
+    for words in (
+        (*resume, trained),
+        ("evaluate", trained, "--num-samples", 2),
+        ("log-partition", trained, "--health-sweeps", 20),
+        ("sample", trained, *SMALL),
+        ("report", trained, "--num-examples", 20),
+    ):
+        status, _, err = cli(*words)
+        if status != 0:
+            assert (status, str(path) in err) == (2, True), err
+        after = snapshot(outside) if outside.is_dir() else outside.exists() and outside.read_bytes()
+        assert after == before
+
+
+def test_a_link_that_stays_in_the_run_and_one_to_a_file_that_is_read_are_no_matter(cli, trained, tmp_path):
+    (trained / "pictures").mkdir()
+    (trained / "figures").symlink_to("pictures")
+    shutil.move(trained / "config.json", tmp_path / "config.json")
+    (trained / "config.json").symlink_to(tmp_path / "config.json")  # as in the hub's cache
+    assert cli("sample", trained, *SMALL)[0] == 0
+    assert (trained / "pictures" / "samples.png").exists()
 
 
 @pytest.fixture(scope="module")

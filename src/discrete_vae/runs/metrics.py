@@ -48,6 +48,7 @@ class MetricsLog:
         """
         check_fields("record", record, MetricsSchema, repair="Give the step, and finite numbers.")
         line = (to_json("record", record) + "\n").encode()
+        self._check_own()
         with naming(self.path):
             self._remove_torn_line()
             with self.path.open("ab") as file:
@@ -74,6 +75,7 @@ class MetricsLog:
             InvalidInputError: If a damaged line stands before a line that is kept.
         """
         _check_step("step", step)
+        self._check_own()
         if not self.path.exists():
             return
         kept: list[bytes] = []
@@ -95,8 +97,15 @@ class MetricsLog:
     def sync(self) -> None:
         """Ask the system to store the lines; does nothing if there is no file."""
         if self.path.exists():
+            self._check_own()
             with naming(self.path), self.path.open("ab") as file:
                 os.fsync(file.fileno())
+
+    def _check_own(self) -> None:
+        """Refuse to write through a link: the line would be in another file."""
+        if self.path.is_symlink():
+            received, repair = "a link", "Put the file that it leads to in its place, or remove it."
+            raise InvalidInputError(str(self.path), "must be a file of the run", received, repair)
 
     def _parse(self, line: bytes, number: int) -> dict[str, Any]:
         name, repair = f"{self.path}, line {number},", "Remove the line, or restore the file from a copy."
