@@ -151,9 +151,8 @@ def _tensorboard() -> Callable[[Path], MetricsLogger]:
 
 def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
     """Say that a resumed run goes on elsewhere, where numbers are rounded otherwise."""
-    described = begun.get("device")
-    before = described.get("type") if isinstance(described, dict) else None
-    if isinstance(before, str) and before != device.type:
+    before = begun.get("device", {}).get("type")
+    if before is not None and before != device.type:
         print(
             f"The run began on {before} and goes on on {device}: the same up to rounding, not bit for bit.",
             file=sys.stderr,

@@ -222,7 +222,7 @@ def keep(results: KeptResults | ResultFile, loaded: LoadedRun, fields: dict[str,
     """
     change = loaded.changed_config
     about = {} if change is None else {"changed_config": asdict(change)}
-    paths = results.add({"step": loaded.step} | fields | about)
+    paths = results.add(loaded.named | fields | about)
     for path in paths:
         print(f"Written to {path}")
     fullest = getattr(results, "fullest_path", None)

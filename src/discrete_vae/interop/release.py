@@ -21,12 +21,13 @@ from discrete_vae.inference.score import elbo_rows
 from discrete_vae.interop.model_card import CARD_FILE, EVALUATED, card_of_run
 from discrete_vae.runs.atomic import publish_directory, write_bytes, write_text
 from discrete_vae.runs.changed_config import CONFIG_SUM
-from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, write_checkpoint
+from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, RELEASED_FROM, write_checkpoint
 from discrete_vae.runs.checkpoint_record import CheckpointRecord
 from discrete_vae.runs.checksums import sha256_file
 from discrete_vae.runs.derived_folder import OUT, REPAIR, check_derived_folder
-from discrete_vae.runs.json_files import read_json, write_json
+from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.regular_files import read_regular
+from discrete_vae.runs.results import is_of, kept_evaluations, which
 from discrete_vae.runs.rounded_weights import rounded_weights
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import unwritable
@@ -176,12 +177,13 @@ def check_release(
         )
     if not isinstance(license, str) or not license.strip() or not license.isprintable():
         raise InvalidInputError("license", "must be a word", f"{license!r}"[:80], "For example apache-2.0.")
-    path = run.evaluation_path
-    step = read_json(path).get("step") if path.exists() else None
-    if step != loaded.step:
+    found = kept_evaluations(run).fullest()
+    if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"
-        received = "no such file" if step is None else f"step {step}"
-        raise InvalidInputError(str(path), rule, received, f"Evaluate it: dvae evaluate {run.path}.")
+        received = "no such file" if found is None else which(found, loaded.step)
+        raise InvalidInputError(
+            str(run.evaluation_path), rule, received, f"Evaluate it: dvae evaluate {run.path}."
+        )
     return folder
 
 
@@ -200,7 +202,7 @@ def _write(
         if parameter.ndim > 1 and not name.startswith("prior.")
     ]
     tensors, rounded = rounded_weights(kept, matrices if precision == "bfloat16" else [])
-    meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256(), **rounded}
+    meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256(), RELEASED_FROM: saved.sha256, **rounded}
     record = CheckpointRecord(
         loaded.step, meta, best if best is not None and best["step"] == loaded.step else {"step": loaded.step}
     )
