@@ -72,6 +72,19 @@ def test_images_of_other_values(cli, tmp_path, file, kind):
     assert cli("sample", run, "--num-rows", "2", "--burn-in", "2", "--num-sweeps", "1")[0] == 0
 
 
+@pytest.mark.parametrize("part", ["train", "valid", "test"])
+def test_one_gap_trains_whichever_part_it_falls_into(cli, tmp_path, part):
+    parts = dict(zip(("train", "valid", "test"), np.split(DATA["gaussian"].copy(), [40, 50]), strict=True))
+    parts[part][3, 2] = np.nan
+    np.savez(tmp_path / "x.npz", **parts)
+    assert own_experiment(tmp_path / "x.npz", likelihood="gaussian").model.missing
+    words = ("--data", tmp_path / "x.npz", "--model.likelihood", "gaussian", *TINY)
+    status, _, err = cli("train", *words, "--run-dir", tmp_path / "run")
+    assert status == 0, err
+    assert "1 of the 720 values" in " ".join(err.split())
+    assert cli("evaluate", tmp_path / "run")[0] == 0
+
+
 @pytest.fixture
 def table(tmp_path):
     """A table with names, labels, gaps, and one column of long tails; returns its file and its lines."""

@@ -48,12 +48,15 @@ def headline(
         says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
         own = config.data.kind == "file"
         lines.append(f"{says} For measurements that are none: --model.likelihood gaussian." if own else says)
-    values = dataset.summaries["train"]
+    train, *others = dataset.summaries.values()
+    values = sum(others, train)
     if values.num_missing:
         share = 100 * values.num_missing / values.num_values
+        are = "is" if values.num_missing == 1 else "are"
+        where = "" if train.num_missing else ", none of them in the examples to train on"
         lines.append(
-            f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) are missing: the model reads "
-            "which are there, and learns from these."
+            f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) {are} missing{where}: the "
+            "model reads which are there, and learns from these."
         )
     if getattr(config.model.likelihood, "shorten_tails", False):
         lines.append(_long_tails(dataset))
