@@ -95,6 +95,7 @@ bench: $(STAMP) ## Time samplers and training steps against plain torch and othe
 	$(BIN)/python benchmarks/graph_gibbs.py
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/likelihood.py
+	$(BIN)/python benchmarks/wide_tables.py
 	$(BIN)/python benchmarks/beside_others.py
 
 # Peers use the torch of .venv and otherwise their own environment. Each is installed alone, so that one that is not to
