@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Self, SupportsFloat, get_args
 
 import torch
@@ -10,12 +11,19 @@ from torch import Tensor, nn
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int, values_are_readable
-from discrete_vae.config import ModelConfig, instantiate
+from discrete_vae.config import (
+    ComponentConfig,
+    GaussianHierarchyConfig,
+    GraphBoltzmannConfig,
+    ModelConfig,
+    instantiate,
+)
 from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.surrogate import gradient_and_value
+from discrete_vae.memory import allocating, check_memory, is_allocation_failure
 from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.objectives.bound import Batch, bound_parts, weighs_binary_latents
@@ -23,8 +31,15 @@ from discrete_vae.objectives.elbo import Elbo, check_kl_weights, loss_gradients
 from discrete_vae.objectives.gradients.base import GradientEstimate, GradientEstimator
 from discrete_vae.posteriors.base import Posterior
 from discrete_vae.posteriors.groups import color_groups
+from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
 from discrete_vae.pretrained import PretrainedModel
 from discrete_vae.reading import count_features, input_shape
+
+# Least bytes: objects of Python, and an edge of a graph while it is colored.
+_PER_UNIT, _PER_NETWORK, _PER_EDGE = 100, 10_000, 100
+_UNCOUNTABLE = 2**63
+_LARGE = re.compile(r"(?<![\d.])\d{5}")  # a number from which a model is counted before it is made
+_NARROWER = "Make the networks narrower (the settings called hidden), or use fewer units."
 
 
 class DiscreteVAE(PretrainedModel):
@@ -122,8 +137,17 @@ class DiscreteVAE(PretrainedModel):
             decoder: A module of your own in place of the config's, (row, latent) -> (row, *parameter_shape).
 
         Raises:
-            InvalidInputError: If the parts do not fit each other.
+            InvalidInputError: If the parts do not fit each other, or the memory.
         """
+        if torch.get_default_device().type == "meta":
+            return cls._build(config, encoder, decoder)
+        if encoder is None and decoder is None and _LARGE.search(config.model_dump_json()):
+            check_model_memory(config, 4, "for weights")
+        with allocating("model", _NARROWER):
+            return cls._build(config, encoder, decoder)
+
+    @classmethod
+    def _build(cls, config: ModelConfig, encoder: nn.Module | None, decoder: nn.Module | None) -> Self:
         prior = instantiate(config.prior)
         smoothing = instantiate(config.smoothing)
         own = tuple(
@@ -333,3 +357,50 @@ def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:
     """Check that a part of the model has the size that another part asks for."""
     if got != wanted:
         raise InvalidInputError(name, rule.format(wanted), got, "Build the parts for each other.")
+
+
+def check_model_memory(
+    config: ModelConfig, bytes_each: int, what: str, *, gradient: ComponentConfig | None = None
+) -> None:
+    """Check that a model can be built and fits the memory, before anything large is made.
+
+    Parameters are counted on torch's meta device.
+
+    Args:
+        config: The model.
+        bytes_each: Bytes that a parameter takes.
+        what: What they are for, "for weights" say.
+        gradient: What estimates its gradient, which may have parameters too.
+
+    Raises:
+        InvalidInputError: If its parts do not fit each other, or the memory; names the largest part.
+    """
+    prior, groups, hierarchy = config.prior, config.posterior.groups, config.hierarchy
+    networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
+    networks += hierarchy.num_layers if isinstance(hierarchy, GaussianHierarchyConfig) else 0
+    is_complete = isinstance(prior, GraphBoltzmannConfig) and prior.edges == "complete"
+    edges = prior.num_units * (prior.num_units - 1) // 2 if is_complete else 0
+    check_memory("model.prior", _PER_UNIT * prior.num_units + _PER_EDGE * edges, "Use fewer units.")
+    check_memory("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers.")
+    part, needed = "model", _UNCOUNTABLE
+    try:
+        with torch.device("meta"):
+            model = DiscreteVAE.from_config(config)
+            parts = {f"model.{name}": child for name, child in model.named_children()}
+            posterior = model.posterior
+            if gradient is not None:
+                assert isinstance(posterior, HierarchicalPosterior)  # the only kind with a config
+                units = posterior.num_units
+                parts["training.gradient"] = instantiate(
+                    gradient,
+                    group_of_unit=torch.arange(units, device="cpu") * len(posterior.groups) // units,
+                    num_features=posterior.num_features,
+                )
+    except RuntimeError as error:
+        if not is_allocation_failure(error):
+            raise
+    else:
+        counts = {name: sum(p.numel() for p in module.parameters()) for name, module in parts.items()}
+        part = max(counts, key=lambda name: counts[name])
+        needed = bytes_each * sum(counts.values())
+    check_memory(part, needed, _NARROWER, what=what)

@@ -30,7 +30,7 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
         (example,): numbers, or words; of a .csv file whole numbers where all labels are such.
 
     Raises:
-        InvalidInputError: If the file has another ending, cannot be read or holds something else.
+        InvalidInputError: If the file has another ending, cannot be read, has a blank line or holds something else.
 
     Examples:
         >>> import tempfile
@@ -97,7 +97,17 @@ def _read_csv(file: Path, argument: str) -> np.ndarray:
     repair = "Give a text file whose first line names the column, one label per line below."
     try:
         with file.open(newline="", encoding="utf-8") as lines:
-            rows = [row for row in csv.reader(lines) if row]
+            reader = csv.reader(lines)
+            rows = []
+            for row in reader:
+                if not row:
+                    rule, received = (
+                        "must hold a label in each line",
+                        f"a blank line {reader.line_num} in {file}",
+                    )
+                    blank = 'Write "" for an example without a label, or remove the line.'
+                    raise InvalidInputError(argument, rule, received, blank)
+                rows.append(row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         received = f"{file} ({getattr(error, 'strerror', None) or error})"
         raise InvalidInputError(argument, "must be a readable .csv file", received, repair) from None

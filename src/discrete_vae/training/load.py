@@ -11,6 +11,7 @@ import torch
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.devices import check_device
 from discrete_vae.errors import naming
+from discrete_vae.memory import allocating
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.saved_weights import load_weights
 from discrete_vae.records import ShowsShapes, ShowsTable
@@ -88,7 +89,8 @@ def load_run(
     with naming(str(saved.folder)):
         load_weights(model, saved.tensors, prefix=MODEL_PREFIX)
         model.to(device)
-        chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
+        with allocating("training.sampler.num_chains", "Use fewer chains."):
+            chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
         load_chains(chains, saved.tensors)
     if isinstance(chains, UsesSolver):  # which need not be there
         chains = chains.local_chains()
