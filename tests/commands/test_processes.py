@@ -14,7 +14,7 @@ import pytest
 from discrete_vae import distributed
 from discrete_vae.commands.verbs import VERBS
 from discrete_vae.distributed import process_group
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, PeerLostError
 from tests.campaigns.engine import warm_up
 from tests.campaigns.forked import call, call_together
 from tests.campaigns.processes import VERBS as READERS
@@ -98,15 +98,25 @@ def test_an_environment_that_does_not_fit(refused, monkeypatch, tmp_path, enviro
         assert refused("cite").startswith(f"error: {named} must")
 
 
-def test_the_wait_for_others_has_an_end(monkeypatch, capsys):
-    monkeypatch.setattr(distributed, "MEETING", 1.5)
-    for name, value in (NOWHERE | {"MASTER_PORT": free_port()}).items():
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({}, InvalidInputError, "MASTER_ADDR:MASTER_PORT"),
+        (
+            {"TORCHELASTIC_USE_AGENT_STORE": "True"},
+            PeerLostError,
+            "torchrun",
+        ),  # which holds the meeting place
+    ],
+)
+def test_the_wait_for_others_has_an_end(monkeypatch, more, error, message):
+    monkeypatch.setattr(distributed, "MEETING", 30.0 if more else 1.5)
+    for name, value in (NOWHERE | more | {"MASTER_PORT": free_port()}).items():
         monkeypatch.setenv(name, value)
-    with (
-        pytest.raises(InvalidInputError, match="MASTER_ADDR:MASTER_PORT must be where 2 processes meet"),
-        process_group(),
-    ):
+    begin = time.monotonic()
+    with pytest.raises(error, match=message), process_group():
         pass
+    assert time.monotonic() - begin < 10
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
