@@ -286,6 +286,15 @@ def test_importance_weighted_by_hand():
     assert bool(one.std_error.isnan().all() and one.doubling_gain.isnan().all())
 
 
+def test_an_example_has_the_digits_of_its_own_weights_wherever_it_stands():
+    random = torch.Generator().manual_seed(0)
+    log_weights = 3 * torch.randn(101, 67, generator=random, dtype=torch.float64)
+    order = torch.randperm(67, generator=random)
+    got, moved = importance_weighted(log_weights), importance_weighted(log_weights[:, order].contiguous())
+    for name in ("value", "std_error", "ess", "doubling_gain"):
+        assert torch.equal(getattr(got, name)[order], getattr(moved, name)), name
+
+
 def test_the_rise_compares_with_either_half():
     log_weights = torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     parts = [importance_weighted(part).value for part in (log_weights[:3], log_weights[4:])]

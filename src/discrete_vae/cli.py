@@ -130,7 +130,7 @@ def _any_text_can_be_printed() -> Iterator[None]:
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     # the processes of torchrun all do the same; the first one speaks for them
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or os.environ.get("RANK", "0") == "0":
+    if os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0":
         _say(f"warning: {message}")
 
 

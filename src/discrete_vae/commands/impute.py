@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     "impute",
     f"{EXPLAINED} Gaps are NaN or empty cells. What fills them is the mean given what is observed, for bits a "
     "probability, for codes the most probable one. A .csv file comes back as it was, with its gaps filled.",
+    divides=True,
 )
 @takes_rows
 @option(

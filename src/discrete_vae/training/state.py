@@ -229,7 +229,7 @@ class TrainingState:
             check_raw_weights(self.model, tensors, averaged=self.averages is not None)
             check_weights(self.gradient, tensors, prefix=GRADIENT_PREFIX)
             check_moments(self._parameters(), tensors, step=step)
-            load_chains(self.chains, tensors)
+            load_chains(self.chains, tensors, divided=True)
         load_weights(self.evaluated, tensors, prefix=MODEL_PREFIX)
         if self.averages is not None:
             load_weights(self.model, tensors, prefix=RAW_PREFIX)
@@ -246,8 +246,13 @@ class TrainingState:
         self.log_partition, self.log_partition_std_error = log_partition, std_error
 
 
-def load_chains(chains: Sampler, tensors: Mapping[str, Tensor]) -> None:
-    """Bring chains to where a checkpoint left them, if there are several processes this one's share of them.
+def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], *, divided: bool = False) -> None:
+    """Bring chains to where a checkpoint left them.
+
+    Args:
+        chains: All of the checkpoint's, or this process's share.
+        tensors: The checkpoint's.
+        divided: Whether they are a share.
 
     Raises:
         InvalidInputError: If it was made for other chains, or is damaged.
@@ -257,6 +262,7 @@ def load_chains(chains: Sampler, tensors: Mapping[str, Tensor]) -> None:
         for name, value in tensors.items()
         if name.startswith(CHAINS_PREFIX)
     }
-    state = own_state(state)
+    if divided:
+        state = own_state(state)
     check_chains(chains, state)
     chains.load_state_dict(state)
