@@ -1,5 +1,7 @@
 """Labels from a file beside the data."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,14 @@ def test_words_and_numbers_are_read(tmp_path):
     assert read_label_file(tmp_path / "numbers.csv").tolist() == [10, 9]  # which words would sort otherwise
     np.save(tmp_path / "kinds.npy", np.array([3, 1]))
     assert read_label_file(tmp_path / "kinds.npy").tolist() == [3, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+@pytest.mark.parametrize("ending", [".csv", ".npy"])
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path, ending):
+    os.mkfifo(tmp_path / f"kinds{ending}")
+    with pytest.raises(InvalidInputError, match="received a pipe"):
+        read_label_file(tmp_path / f"kinds{ending}")
 
 
 def test_a_file_of_text_in_another_encoding_is_refused(tmp_path):

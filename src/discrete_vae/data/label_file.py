@@ -11,7 +11,7 @@ from discrete_vae.config import DataConfig, FileDataConfig
 from discrete_vae.data.dataset import PARTS, DataSplits
 from discrete_vae.data.from_file import shuffled_rows
 from discrete_vae.data.own_arrays import WHOLE, read_own_arrays
-from discrete_vae.data.read_arrays import read_npy
+from discrete_vae.data.read_arrays import check_is_file, read_npy
 from discrete_vae.data.table import NoFeatures, read_labels
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import user_path
@@ -44,6 +44,7 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
     if file.suffix.lower() == ".npy":
         labels = read_npy(file)
     elif file.suffix.lower() == ".csv":
+        check_is_file(file)  # a pipe would be waited for
         labels = _read_csv(file, argument)
     else:
         repair = "Save the labels with numpy.save, or as a .csv file of one column."
