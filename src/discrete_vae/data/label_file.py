@@ -15,6 +15,7 @@ from discrete_vae.data.read_arrays import check_is_file, read_npy
 from discrete_vae.data.table import NoFeatures, read_labels
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import user_path
+from discrete_vae.shown import text_of_cell
 
 _WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
@@ -105,4 +106,4 @@ def _read_csv(file: Path, argument: str) -> np.ndarray:
     if len(rows) < 2 or any(len(row) != 1 for row in rows):
         received = f"{len(rows)} lines of {max(map(len, rows), default=0)} in {file}"
         raise InvalidInputError(argument, "must hold one column under its name", received, repair)
-    return read_labels([row[0] for row in rows[1:]])
+    return read_labels([text_of_cell(row[0].strip()) for row in rows[1:]])

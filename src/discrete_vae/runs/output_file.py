@@ -23,6 +23,7 @@ from discrete_vae.runs.writable import (
     unwritable,
     write_through,
 )
+from discrete_vae.shown import spreadsheet_cell
 
 ENDINGS = (".npz", ".npy", ".csv", ".parquet")
 _BLOCK = 4096  # rows of a table that are text at the same time
@@ -180,7 +181,7 @@ def _single(
 def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
+    writer.writerow(map(spreadsheet_cell, table))
     length = max((len(column) for column in table.values()), default=0)
     for first in range(0, length, _BLOCK):
         rows = slice(first, first + _BLOCK)
@@ -189,7 +190,9 @@ def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
 
 
 def _printed(column: np.ndarray) -> list[Any]:
-    """Values as a table shows them: all digits that their type has, and no more."""
+    """Values as a table shows them: all digits that their type has, and no more; text that is not computed."""
+    if column.dtype.kind in "UO":
+        return [spreadsheet_cell(each) if isinstance(each, str) else each for each in column.tolist()]
     narrow = column.dtype.kind == "f" and column.dtype.itemsize < 8
     return [float(word) for word in column.astype(np.str_)] if narrow else column.tolist()
 
