@@ -40,6 +40,7 @@ def call(
     limit: float = 30.0,
     first: Callable[[], None] | None = None,
     stop: tuple[float, int] | None = None,
+    main: Callable[[Sequence[str]], int] | None = None,
 ) -> Ended:
     """Run one command of dvae in a forked process.
 
@@ -48,11 +49,12 @@ def call(
         limit: Seconds until it counts as hanging.
         first: Called in the process before the command, to plant a fault there.
         stop: After how many seconds it is sent which signal.
+        main: What is run in place of dvae.
     """
-    from discrete_vae.cli import main
+    from discrete_vae import cli
 
     out, err = _Output(), _Output()
-    process = _fork(lambda: _command(main, words, first), out.end, err.end)
+    process = _fork(lambda: _command(main or cli.main, words, first), out.end, err.end)
     status = _wait(process, limit, stop)
     return Ended(tuple(words), status, out.text(), err.text())
 

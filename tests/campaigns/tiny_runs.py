@@ -65,7 +65,7 @@ def found_by(verb: str, run: Path, folder: Path, step: int) -> Any:
         return (folder / "samples.png").read_bytes()
     place = "evaluations" if verb == "evaluate" else "log_partitions"
     files = sorted((run / place).glob(f"step-{step}-*.json"))
-    return _without_times(json.loads(files[0].read_text())) if len(files) == 1 else None
+    return without_times(json.loads(files[0].read_text())) if len(files) == 1 else None
 
 
 def forget_results(run: Path) -> Path:
@@ -76,10 +76,11 @@ def forget_results(run: Path) -> Path:
     return run
 
 
-def _without_times(value: Any) -> Any:
+def without_times(value: Any) -> Any:
+    """Values of a JSON file but those of time."""
     if isinstance(value, dict):
-        return {name: _without_times(part) for name, part in value.items() if name not in TIME_METRICS}
-    return [_without_times(part) for part in value] if isinstance(value, list) else value
+        return {name: without_times(part) for name, part in value.items() if name not in TIME_METRICS}
+    return [without_times(part) for part in value] if isinstance(value, list) else value
 
 
 def snapshot(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, bytes]:
@@ -105,7 +106,7 @@ def difference(run: Path, unbroken: Path, *, log: bool = True) -> str | None:
             return f"{name} is missing"
         if (run / name).read_bytes() != (unbroken / name).read_bytes():
             return f"{name} differs"
-    logs = [_without_times(MetricsLog(each / "metrics.jsonl").read()) for each in (run, unbroken)]
+    logs = [without_times(MetricsLog(each / "metrics.jsonl").read()) for each in (run, unbroken)]
     return "metrics.jsonl differs" if log and logs[0] != logs[1] else None
 
 
