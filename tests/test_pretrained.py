@@ -234,6 +234,13 @@ def own_parts():
     return {"encoder": nn.Sequential(nn.Linear(6, 4), nn.Tanh()), "decoder": nn.Linear(5, 6)}
 
 
+def test_a_loop_of_links_is_refused(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(InvalidInputError, match="path must lead to a file or folder"):
+        build().save_pretrained(tmp_path / "a")
+
+
 @pytest.mark.parametrize("names", [("encoder",), ("decoder",), ("encoder", "decoder")])
 def test_modules_of_ones_own_are_asked_for(names, tmp_path):
     model = build(**{name: own_parts()[name] for name in names})

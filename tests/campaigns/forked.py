@@ -44,6 +44,7 @@ def call(
     limit: float = 30.0,
     first: Callable[[], None] | None = None,
     stop: tuple[float, int] | None = None,
+    main: Callable[[Sequence[str]], int] | None = None,
 ) -> Ended:
     """Run one command of dvae in a forked process.
 
@@ -52,8 +53,9 @@ def call(
         limit: Seconds until it counts as hanging.
         first: Called in the process before the command, to plant a fault there.
         stop: After how many seconds it is sent which signal.
+        main: What is run in place of dvae.
     """
-    started = _start(words, first)
+    started = _start(words, first, main)
     return _ended(words, started, _wait(started[0], limit, stop))
 
 
@@ -86,7 +88,7 @@ def call_together(
 
         return prepare
 
-    all_started = [_start(words, prepared(rank)) for rank in range(number)]
+    all_started = [_start(words, prepared(rank), None) for rank in range(number)]
     statuses: dict[int, int | None] = {}
     begin, deadline, told = time.monotonic(), limit, False
     while len(statuses) < number:
@@ -112,11 +114,13 @@ _Started: TypeAlias = "tuple[tuple[int, int], _Output, _Output]"
 """What `_fork` gives of a command, its output and what it writes on standard error."""
 
 
-def _start(words: Sequence[str], first: Callable[[], None] | None) -> _Started:
-    from discrete_vae.cli import main
+def _start(
+    words: Sequence[str], first: Callable[[], None] | None, main: Callable[[Sequence[str]], int] | None
+) -> _Started:
+    from discrete_vae import cli
 
     out, err = _Output(), _Output()
-    return _fork(lambda: _command(main, words, first), out.end, err.end), out, err
+    return _fork(lambda: _command(main or cli.main, words, first), out.end, err.end), out, err
 
 
 def _ended(words: Sequence[str], started: _Started, status: int | None) -> Ended:

@@ -77,6 +77,7 @@ def forget_results(run: Path) -> Path:
 
 
 def without_times(value: Any) -> Any:
+    """Values of a JSON file but those of time."""
     if isinstance(value, dict):
         timed = {*TIME_METRICS, "sha256"}  # a result's own sum is over its times too
         return {name: without_times(part) for name, part in value.items() if name not in timed}

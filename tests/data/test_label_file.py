@@ -1,5 +1,7 @@
 """Labels from a file beside the data."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,14 @@ def test_a_blank_line_is_refused_by_its_number(tmp_path, text, line):
     (tmp_path / "kinds.csv").write_text(text)
     with pytest.raises(InvalidInputError, match=rf"labels .*\b{line} in "):
         read_label_file(tmp_path / "kinds.csv")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+@pytest.mark.parametrize("ending", [".csv", ".npy"])
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path, ending):
+    os.mkfifo(tmp_path / f"kinds{ending}")
+    with pytest.raises(InvalidInputError, match="received a pipe"):
+        read_label_file(tmp_path / f"kinds{ending}")
 
 
 def test_a_file_of_text_in_another_encoding_is_refused(tmp_path):

@@ -1,5 +1,6 @@
 """Tables in text files and in Parquet files."""
 
+import csv
 import sys
 import types
 
@@ -11,17 +12,43 @@ from discrete_vae.data import parquet_table
 from discrete_vae.data.csv_table import read_csv
 from discrete_vae.data.filled_csv import filled_csv
 from discrete_vae.data.from_file import load_file
+from discrete_vae.data.label_file import read_label_file
 from discrete_vae.data.parquet_table import read_parquet
 from discrete_vae.data.rows import read_rows
 from discrete_vae.data.table import NoFeatures, check_columns
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.own_experiment import own_experiment
+from discrete_vae.runs.output_file import OutputFile
 
 
 def write(tmp_path, text, encoding="utf-8"):
     path = tmp_path / "x.csv"
     path.write_bytes(text.encode(encoding))
     return path
+
+
+def test_no_name_or_label_is_computed_and_all_come_back(tmp_path):
+    names = ["=1+1", "+a", "-b", "@sum(1)", "-1.5", "'=c", "''-c", "'d'", "-", "\uff1de", "f=1"]
+    shown = ["'=1+1", "'+a", "'-b", "'@sum(1)", "-1.5", "''=c", "'''-c", "'d'", "-", "'\uff1de", "f=1"]
+    labels = np.array(["=cmd|' /C calc'!A1", "-", "+1e3", "a,=b", "'=c"])
+    values = np.array([-1.5, 2.0, -0.0, 1e-10, -3e20])
+    path = OutputFile(tmp_path / "x.csv").write({"kind": labels} | dict.fromkeys(names, values))
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["kind", *shown]
+    assert [row[0] for row in rows] == ["'=cmd|' /C calc'!A1", "-", "+1e3", "a,=b", "''=c"]
+    assert [row[1] for row in rows] == ["-1.5", "2.0", "-0.0", "1e-10", "-3e+20"]
+    found = read_csv(path, NoFeatures("kind"))
+    assert found.columns == tuple(names)
+    assert found.labels is not None
+    assert found.labels.tolist() == labels.tolist()
+    np.testing.assert_array_equal(found.values, np.stack([values] * len(names), 1))
+    OutputFile(path).write(dict.fromkeys(names, values))
+    nines = np.full((len(values), len(names)), "9")
+    filled = filled_csv(path, names, np.ones(nines.shape, bool), nines).splitlines()
+    assert filled == [",".join(shown), *[",".join("9" * len(names))] * len(values)]
+    OutputFile(path).write({"kind": labels})
+    assert read_label_file(path).tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])

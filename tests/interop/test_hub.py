@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,6 +47,16 @@ def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path):
     ]
     loaded, wanted = DiscreteVAE.from_pretrained(folder), DiscreteVAE.from_pretrained(run)
     assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), wanted.parameters(), strict=True))
+
+
+def test_a_disk_that_refuses_leaves_nothing(run, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space"):
+        save_for_hub(run.path, tmp_path / "model", name=REPO, license="apache-2.0")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_card_has_what_the_evaluation_says(run, tmp_path):

@@ -126,8 +126,11 @@ class AskedRun:
         """Where a result goes if the user names no place.
 
         Args:
-            path: In the folder of a run; that of a model that comes with the library goes here, as NAME-FILE.
+            path: In the folder of a run, where a link of that name is removed: what it leads to is not the run's; that
+                of a model that comes with the library goes here, as NAME-FILE.
         """
+        if self.pretrained is None and path.is_symlink():
+            path.unlink()
         return path if self.pretrained is None else Path(f"{self.pretrained}-{path.name}")
 
     def results(

@@ -11,6 +11,7 @@ import numpy as np
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.request import Drawing
 from discrete_vae.runs.results import kept_log_partitions
+from discrete_vae.shown import plot_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -158,7 +159,7 @@ def _draw_panel(axes: Axes, table: LogPartitionHistogram, name: str) -> None:
 
 def _title(table: LogPartitionHistogram, name: str) -> str:
     value, count = table.value, len(table.value)
-    start = f"log Z of {name}: " if name else "log Z: "
+    start = f"log Z of {plot_text(name)}: " if name else "log Z: "
     if count == 1:
         return f"{start}{value[0]:.4f} \N{PLUS-MINUS SIGN} {table.std_error[0]:.4f} nats"
     return f"{start}mean {value.mean():.4f}, spread {value.std(ddof=1):.4f} nats over {count} repeats"

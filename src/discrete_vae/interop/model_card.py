@@ -17,6 +17,7 @@ from discrete_vae.runs.checksums import sha256_file
 from discrete_vae.runs.json_files import ReleaseSchema, read_json
 from discrete_vae.runs.results import is_of, kept_evaluations, which
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.shown import printable
 
 CARD_FILE = "README.md"
 EVALUATED = "evaluation_sha256"
@@ -88,6 +89,7 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
     words = "It was not evaluated.\n" if evaluation is None else _table(rows, evaluation)
     if run.release_path.exists():
         words += _rounding(read_json(run.release_path, ReleaseSchema), run.evaluation_path)
+    about = [printable(line) for line in about]
     loading, named = _from_folder(name) if in_folder else _from_hub(name), str(data.get("name", "data"))
     return _card(name, license, config.model, rows, words, "\n\n".join(about), loading=loading, data=named)
 
@@ -219,7 +221,8 @@ def _card(
     )
     shown = json.dumps(config.model_dump(mode="json"), indent=2)
     yaml = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
-    return f"""---
+    name = printable(name)
+    text = f"""---
 {yaml}
 ---
 
@@ -263,3 +266,4 @@ The weights are under {license}; the library is under Apache-2.0.
 {_CITATION}
 ```
 """
+    return printable(text, keep="\n")

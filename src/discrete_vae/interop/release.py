@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,6 +73,9 @@ class Release:
         )
 
 
+_KEYS = [field.name for field in fields(Release)]
+
+
 def release_run(
     run: RunDirectory,
     loaded: LoadedRun,
@@ -104,7 +107,8 @@ def release_run(
         run: The run, which stays as it is.
         loaded: The checkpoint of it.
         dataset: The run's data.
-        out: A new or empty folder outside the run, after which the card names the model; ``~`` is the home directory.
+        out: A new or empty folder outside the run, after which the card names the model, or one that this very release
+            has filled, in which case nothing is computed; ``~`` is the home directory.
         license: Of the weights, as the hub names licenses: "apache-2.0", "mit", "cc-by-4.0".
         precision: Of the matrices.
         num_examples: Validation examples of the check, at most.
@@ -131,7 +135,10 @@ def release_run(
         >>> found.difference  # its weights had been rounded before
         0.0
     """
-    folder = check_release(run, loaded, out, license=license, precision=precision)
+    settings = {"license": license, "num_examples": num_examples, "num_samples": num_samples, "seed": seed}
+    folder, made = check_release(run, loaded, out, precision=precision, **settings)
+    if made is not None:
+        return made
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with publish_directory(folder, replace=folder.exists()) as temporary:
@@ -142,10 +149,7 @@ def release_run(
             )
             found = Release(loaded.step, precision, **found, num_samples=num_samples)
             _check_loss(found)
-            about: dict[str, Any] = asdict(found) | {EVALUATED: sha256_file(new.evaluation_path)}
-            if loaded.changed_config is not None:
-                about["changed_config"] = asdict(loaded.changed_config)
-            write_json(new.release_path, about)
+            write_json(new.release_path, asdict(found) | _asked(new, loaded, precision, settings))
             write_text(
                 new.path / CARD_FILE, card_of_run(new, name=folder.name, license=license, in_folder=True)
             )
@@ -156,9 +160,9 @@ def release_run(
 
 
 def check_release(
-    run: RunDirectory, loaded: LoadedRun, out: str | Path, *, license: str, precision: str
-) -> Path:
-    """What can be known before the data are read: the folder of a release; touches nothing.
+    run: RunDirectory, loaded: LoadedRun, out: str | Path, *, license: str, precision: str, **settings: Any
+) -> tuple[Path, Release | None]:
+    """What can be known before the data are read: the folder, and the release if it is there; touches nothing.
 
     Args:
         run: As in `release_run`.
@@ -166,11 +170,11 @@ def check_release(
         out: Likewise.
         license: Likewise.
         precision: Likewise.
+        settings: The other keywords of `release_run` that change the result.
 
     Raises:
         InvalidInputError: As `release_run`.
     """
-    folder = check_derived_folder(out, run)
     if precision not in ("bfloat16", "float32"):
         raise InvalidInputError(
             "precision", "must be bfloat16 or float32", f"{precision!r}"[:80], "Leave it out for bfloat16."
@@ -184,7 +188,22 @@ def check_release(
         raise InvalidInputError(
             str(run.evaluation_path), rule, received, f"Evaluate it: dvae evaluate {run.path}."
         )
-    return folder
+    asked = _asked(run, loaded, precision, {"license": license} | settings)
+    return check_derived_folder(
+        out, run, run.release_path.name, asked, lambda said: Release(**{key: said[key] for key in _KEYS})
+    )
+
+
+def _asked(run: RunDirectory, loaded: LoadedRun, precision: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """What release.json says of the request; the evaluation, a copy, tells runs apart."""
+    change = loaded.changed_config
+    return {
+        "step": loaded.step,
+        "precision": precision,
+        "config": settings,
+        EVALUATED: sha256_file(run.evaluation_path),
+        **({} if change is None else {"changed_config": asdict(change)}),
+    }
 
 
 def _write(

@@ -144,8 +144,7 @@ def clear_constant(x: Tensor, gradient: Tensor) -> Callable[[], object]:
         x: Inputs of a linear map, (row, input).
         gradient: By its weight, (output, input), of the same dtype; rows may lie apart; changed.
     """
-    return partial(
-        norm_compiled.CLEAR[x.dtype == torch.float32],
+    return norm_compiled.CLEAR[x.dtype == torch.float32].bind(
         1,
         x.data_ptr(),
         gradient.data_ptr(),
