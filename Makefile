@@ -15,7 +15,7 @@ UV := $(BIN)/uv
 BENCH_VENV := .bench-venv
 PEERS := $(BENCH_VENV)/.peers-complete
 # Stamps lie inside the environment, so that removing it removes them too. A stamp is written last, so an
-# interrupted setup leaves none and the next call starts over.
+# interrupted setup leaves none and the next call starts over. The first holds the environment's path.
 UV_STAMP := $(VENV)/.uv-$(UV_VERSION)
 STAMP := $(VENV)/.setup-complete
 UNFINISHED := $(VENV)/.setup-unfinished
@@ -46,10 +46,14 @@ $(UV_STAMP):
 	$(PYTHON) is " + sys.version.split()[0] + ". Name another: make setup PYTHON=python3.12")'
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@touch $@
+	@rm -rf $(BENCH_VENV)
+	@(cd $(VENV) && pwd -P) > $@
 
-# A package that an interrupted call left half-written counts as installed to uv: make the environment anew then.
-ifneq ($(wildcard $(UNFINISHED)),)
+# Make the environment anew where an interrupted call has left a package half-written, which counts as installed to uv;
+# and in a checkout that was copied or moved, whose environment has the paths of its old place.
+MOVED = $(shell stamped=$$(cat $(UV_STAMP) 2>&-) && test -n "$$stamped" && \
+    test "$$stamped" != "$$(cd $(VENV) && pwd -P)" && echo moved)
+ifneq ($(wildcard $(UNFINISHED))$(MOVED),)
 .PHONY: $(UV_STAMP)
 endif
 
@@ -91,6 +95,7 @@ bench: $(STAMP) ## Time samplers and training steps against plain torch and othe
 	$(BIN)/python benchmarks/graph_gibbs.py
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/likelihood.py
+	$(BIN)/python benchmarks/wide_tables.py
 	$(BIN)/python benchmarks/beside_others.py
 
 # Peers use the torch of .venv and otherwise their own environment. Each is installed alone, so that one that is not to

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from discrete_vae import cli
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
@@ -205,6 +206,22 @@ def test_what_nobody_foresaw_is_one_line_and_a_file_to_report(
     report = file.read_text()
     assert "Traceback (most recent call last):" in report
     assert "command line: ['list']" in report
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.filterwarnings("always")
+def test_nothing_that_a_file_is_called_moves_the_terminal(listing_does, capsys, stream):
+    def say():
+        print("a\x1b[2J\x9b1m\u202e\rb\tζ", file=getattr(sys, stream))
+        warnings.warn("c\x07", stacklevel=1)
+        Console(file=sys.stderr, force_terminal=True, color_system="standard").print("[red]bar", end="")
+
+    listing_does(say)
+    assert not cli.main(["list"])
+    out, err = capsys.readouterr()
+    assert "a\\x1b[2J\\x9b1m\\u202e\\rb\tζ\n" in (out if stream == "stdout" else err)
+    assert "warning: c\\x07\n" in err
+    assert err.endswith("\x1b[31mbar\x1b[0m")  # bars go on to move
 
 
 def test_an_unforeseen_error_without_a_place_for_its_file_names_the_line(listing_does, monkeypatch, capsys):

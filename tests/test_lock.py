@@ -1,6 +1,9 @@
-"""The lock pins what pyproject.toml asks for, with hashes and without addresses."""
+"""The lock pins what pyproject.toml asks for, with hashes and without addresses; setup starts over where it must."""
 
+import os
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -28,3 +31,39 @@ def test_every_declared_package_is_pinned_with_hashes(requirement):
 
 def test_no_address_or_local_path_is_in_the_lock():
     assert not re.search(r"://|--(extra-)?index-url|--find-links| @ |(^|\s)/\w", LOCK)
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_setup_starts_over_in_a_checkout_that_was_copied_or_moved(tmp_path):
+    """With stand-ins for Python and uv that write down where they run."""
+    first, log = tmp_path / "first place", tmp_path / "calls"
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin/python3"
+    python.write_text(
+        '#!/bin/sh\necho "$PWD $*" >> "$CALLS"\n'
+        'if [ "$2" = venv ]; then mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && cp "$0" "$4/bin/uv"; fi\n'
+    )
+    python.chmod(0o755)
+    first.mkdir()
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, first)
+    env = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CALLS": str(log)}
+
+    def make(place, *words):
+        return subprocess.run(["make", *words, "setup"], cwd=place, env=env, capture_output=True).returncode
+
+    assert make(first) == 0
+    assert make(first, "--question") == 0
+    copied, moved = tmp_path / "copied", tmp_path / "moved"
+    shutil.copytree(first, copied)
+    assert make(copied, "--question") == 1
+    assert make(copied) == 0
+    assert f"{copied} -m venv --clear .venv" in log.read_text()
+    assert make(copied, "--question") == make(first, "--question") == 0
+    first.rename(moved)
+    assert make(moved, "--question") == 1
+    (tmp_path / "linked").mkdir()
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy2(copied / name, tmp_path / "linked")
+    (tmp_path / "linked/.venv").symlink_to(copied / ".venv")
+    assert make(tmp_path / "linked", "--question") == 0  # what a link names has not moved

@@ -2,7 +2,9 @@ import pytest
 import torch
 
 from discrete_vae import memory
+from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.model import DiscreteVAE
 
 
 @pytest.fixture
@@ -66,3 +68,33 @@ def test_what_torch_says_of_too_large_tensors_is_understood(sizes):
 def test_other_errors_stay_what_they_are():
     with pytest.raises(RuntimeError, match="size of tensor"), memory.allocating("x", "Use less."):
         torch.zeros(2) + torch.zeros(3)
+
+
+HUGE = 10**12
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("model.posterior", {"posterior": HierarchicalPosteriorConfig(hidden=(HUGE,))}),
+        ("model", {"posterior": HierarchicalPosteriorConfig(hidden=(HUGE, HUGE))}),
+        ("model", {"hierarchy": GaussianHierarchyConfig(num_layers=HUGE)}),
+        ("model.hierarchy", {"hierarchy": GaussianHierarchyConfig(num_units=HUGE)}),
+        ("model.prior", {"prior": RBMConfig(num_left=HUGE)}),
+        ("model.posterior", {"num_features": HUGE}),
+    ],
+)
+def test_a_model_of_absurd_sizes_is_refused_before_it_is_made(part, change):
+    config = ModelConfig(num_features=12).model_copy(update=change)
+    with pytest.raises(InvalidInputError) as caught:
+        DiscreteVAE.from_config(config)
+    assert caught.value.argument == part
+
+
+def test_a_model_that_does_not_fit_is_refused_though_each_of_its_weights_does(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 2**22)
+    config = ModelConfig(num_features=12, posterior=HierarchicalPosteriorConfig(hidden=(10_000,)))
+    with pytest.raises(InvalidInputError, match=r"model\.posterior must fit"):
+        DiscreteVAE.from_config(config)
+    with torch.device("meta"):  # takes none
+        assert DiscreteVAE.from_config(config).posterior.num_units == 128

@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPosterior, SpikeExponential
-from discrete_vae.config import CategoricalLikelihoodConfig, ModelConfig, RBMConfig
+from discrete_vae.config import (
+    CategoricalLikelihoodConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    RBMConfig,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.quadrature import joint_nodes
@@ -122,3 +127,41 @@ def test_a_model_without_missing_entries_refuses_them():
     for call in (lambda: model.elbo(X), lambda: model.elbo(X.nan_to_num(0.0), observed=OBSERVED)):
         with pytest.raises(InvalidInputError, match="x must have no unobserved entries.*missing=True"):
             call()
+
+
+@pytest.mark.parametrize("mask", ["gaps", "observed"])
+def test_the_encoder_reads_the_values_then_the_mask(mask):
+    posterior = HierarchicalPosteriorConfig(groups=1, hidden=())
+    prior = RBMConfig(num_left=1, num_right=1)
+    config = ModelConfig(num_features=4, missing=True, mask=mask, prior=prior, posterior=posterior)
+    seen = []
+
+    class Encoder(torch.nn.Module):
+        num_features = 8
+
+        def forward(self, x):
+            seen.append(x)
+            return x
+
+    model = DiscreteVAE.from_config(config, encoder=Encoder()).eval()
+    model.encode(X.float(), seed=0)
+    model.encode(torch.ones(2, 4), seed=0)  # complete rows
+    marked = X.isnan() if mask == "gaps" else OBSERVED
+    assert torch.equal(seen[0], torch.cat([X.nan_to_num(0.5).float(), marked.float()], 1))
+    assert torch.equal(seen[1][:, 4:], torch.full((2, 4), float(mask == "observed")))
+
+
+def test_a_state_of_a_model_that_read_what_is_observed_is_refused(model):
+    """Models had no such choice once, and their state said so by its version alone."""
+    state = model.state_dict()
+    state._metadata[""]["version"] = 1
+    with pytest.raises(InvalidInputError, match="state_dict"):
+        model.load_state_dict(state)
+    model.mask = "observed"
+    model.load_state_dict(state)
+
+
+def test_an_unknown_mask_is_refused(model):
+    parts = {name: getattr(model, name) for name in ("prior", "posterior", "likelihood")}
+    with pytest.raises(InvalidInputError, match="mask"):
+        DiscreteVAE(**parts, missing=True, mask="holes")

@@ -1,11 +1,20 @@
 """The model's interface: shapes, modes, sampling, reconstruction, errors."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from discrete_vae import RBM, BlockGibbs, DiscreteVAE, HierarchicalPosterior, SpikeSlab, exact_log_partition
+from discrete_vae import (
+    RBM,
+    BlockGibbs,
+    DiscreteVAE,
+    HierarchicalPosterior,
+    LeaveOneOut,
+    SpikeSlab,
+    exact_log_partition,
+)
 from discrete_vae.config import (
     FactorialBernoulliConfig,
     GaussianHierarchyConfig,
@@ -17,8 +26,18 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.elbo import evaluate_elbo
+from discrete_vae.evaluation.latent_usage import latent_usage
 from discrete_vae.hierarchy.base import NoHierarchy
+from discrete_vae.inference.denoise import denoise_rows
+from discrete_vae.inference.encode import encode_rows
+from discrete_vae.inference.imputation_settings import ImputationSettings
+from discrete_vae.inference.impute import impute
+from discrete_vae.inference.interpolate import interpolate
+from discrete_vae.inference.reconstruct import reconstruct_rows
+from discrete_vae.inference.score import elbo_rows
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.objectives.importance import importance_weighted
 
 CONFIG = ModelConfig(
@@ -69,6 +88,14 @@ def test_a_few_steps_raise_the_bound(model):
     assert last < 0
     model.eval()
     assert model.log_likelihood(x, 200).value.mean().item() > -2.0  # two patterns: log 2 is the best
+
+
+@pytest.mark.parametrize("call", ["elbo", "estimate_gradient"])
+def test_a_weight_that_is_not_finite_is_named_at_the_step_that_meets_it(call, model, x):
+    with torch.no_grad():
+        model.posterior.networks[1].layers[0].weight[0, 0] = torch.nan
+    with pytest.raises(InvalidInputError, match=r"posterior\.networks\.1\.layers\.0\.weight"):
+        model.elbo(x) if call == "elbo" else model.estimate_gradient(LeaveOneOut.of(model, num_samples=2), x)
 
 
 def test_project_reaches_every_bounded_part(model):
@@ -259,6 +286,15 @@ def test_importance_weighted_by_hand():
     assert bool(one.std_error.isnan().all() and one.doubling_gain.isnan().all())
 
 
+def test_an_example_has_the_digits_of_its_own_weights_wherever_it_stands():
+    random = torch.Generator().manual_seed(0)
+    log_weights = 3 * torch.randn(101, 67, generator=random, dtype=torch.float64)
+    order = torch.randperm(67, generator=random)
+    got, moved = importance_weighted(log_weights), importance_weighted(log_weights[:, order].contiguous())
+    for name in ("value", "std_error", "ess", "doubling_gain"):
+        assert torch.equal(getattr(got, name)[order], getattr(moved, name)), name
+
+
 def test_the_rise_compares_with_either_half():
     log_weights = torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     parts = [importance_weighted(part).value for part in (log_weights[:3], log_weights[4:])]
@@ -284,3 +320,108 @@ def test_a_loop_that_forgets_to_project_keeps_the_bounds(model, x):
         assert 0.0099 <= model.smoothing._bounded_parameter().item() <= 3.5
     outside = torch.cat([norm.scale.detach() for norm in norms])
     assert bool(((outside < 2) | (outside > 3)).any())  # the parameters themselves did leave
+
+
+class Watched(torch.nn.Module):
+    """An encoder whose norm and dropout depend on the mode; remembers that of a model at each call."""
+
+    num_features = 8
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(12, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.5)
+        )
+        self.modes = []
+
+    def forward(self, x):
+        self.modes.append(all(part.training for part in self.of_model()))
+        return self.layers(x)
+
+
+LAYERS = GaussianHierarchyConfig(num_layers=1, num_units=3, prior_hidden=(5,), posterior_hidden=(5,))
+EVALUATIONS = {
+    "encode": lambda model, x: model.encode(x, seed=1).zeta,
+    "reconstruct": lambda model, x: model.reconstruct(x, seed=1),
+    "decode": lambda model, x: model.decode(x[:, :7], seed=1),
+    "sample": lambda model, x: model.sample(z=x[:, :7], seed=1).mean,
+    "log_likelihood": lambda model, x: (
+        model.log_likelihood(x, 30, keys=range(len(x)), log_partition=1.0).value
+    ),
+    "evaluate_elbo": lambda model, x: torch.tensor(evaluate_elbo(model, x, log_partition=1.0).elbo),
+    "latent_usage": lambda model, x: latent_usage(model, x).layer_kl,
+    "reconstruct_rows": lambda model, x: torch.tensor(reconstruct_rows(model, x)),
+    "denoise_rows": lambda model, x: torch.tensor(denoise_rows(model, x, noise=0.1)),
+    "encode_rows": lambda model, x: torch.tensor(encode_rows(model, x, draw=True).continuous),
+    "elbo_rows": lambda model, x: torch.tensor(elbo_rows(model, x, log_partition=1.0).value),
+    "impute": lambda model, x: torch.tensor(
+        impute(model, x.masked_fill(x < 0.5, torch.nan), settings=ImputationSettings(num_samples=50)).filled
+    ),
+    "interpolate": lambda model, x: torch.tensor(interpolate(model, x[:1], x[1:2]).mean),
+}
+
+
+def watched_model():
+    torch.manual_seed(0)
+    encoder = Watched()
+    config = CONFIG.model_copy(update={"hierarchy": LAYERS, "missing": False})
+    encoder.of_model = lambda: [encoder]
+    model = DiscreteVAE.from_config(config, encoder=encoder)
+    encoder.of_model = lambda: list(model.modules())
+    encoder.modes.clear()
+    return model
+
+
+@pytest.mark.parametrize("name", EVALUATIONS)
+@pytest.mark.filterwarnings("ignore:.*effective samples")
+def test_evaluations_in_four_threads_leave_a_model_in_training_mode_alone(name, x):
+    model, evaluate = watched_model(), EVALUATIONS[name]
+    right = evaluate(copy.deepcopy(model).eval(), x)
+    before = copy.deepcopy(model.state_dict())
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: evaluate(model, x), range(8)))
+    assert all(torch.equal(each, right) for each in found)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(model.encoder.modes)
+    assert all(part.training for part in model.modules())
+
+
+def test_log_likelihoods_of_one_model_in_four_threads_are_those_of_one_after_the_other(model, x):
+    model.eval()
+    right = model.log_likelihood(x, 200, keys=range(len(x)), log_partition=1.0).value
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(
+            lambda _: model.log_likelihood(x, 200, keys=range(len(x)), log_partition=1.0).value, range(12)
+        )
+        assert all(torch.equal(each, right) for each in found)
+
+
+def replaced(decoder):
+    of_class = decoder.forward
+    decoder.forward = lambda latents: of_class(latents) + 1
+    return decoder
+
+
+class Frozen(MLPDecoder):
+    """A decoder that does something where its mode changes."""
+
+    def train(self, mode=True):
+        self.shift = 0.0 if mode else 2.0
+        return super().train(mode)
+
+    def forward(self, latents):
+        return super().forward(latents) + self.shift
+
+
+@pytest.mark.parametrize("kind", ["replaced", "own mode"])
+def test_parts_that_cannot_be_copied_are_switched_for_the_call(kind, x):
+    torch.manual_seed(0)
+    made = MLPDecoder(7, (12,), (9,)) if kind == "replaced" else Frozen(7, (12,), (9,))
+    decoder = replaced(made) if kind == "replaced" else made
+    model = DiscreteVAE.from_config(CONFIG, decoder=decoder).train()
+    before = copy.deepcopy(model.state_dict())
+    zeta = torch.rand(20, 7)
+    found = model.decode(zeta)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(part.training for part in model.modules())
+    assert torch.equal(found, model.eval().decode(zeta))

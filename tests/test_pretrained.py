@@ -23,6 +23,8 @@ from discrete_vae.config import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.checksums import sha256_bytes, sha256_file
 from discrete_vae.runs.json_files import to_json
+from discrete_vae.runs.run_directory import RunDirectory
+from tests.training.tiny import CONFIG as TINY
 from tests.training.tiny import start_run, train_quietly
 
 SMALL = {
@@ -195,8 +197,48 @@ def test_forged_configs_are_refused(saved, fields, rule):
         DiscreteVAE.from_pretrained(saved)
 
 
+def test_files_that_do_not_say_what_the_mask_is_are_of_models_that_read_what_is_observed(tmp_path):
+    wanted = CONFIGS["gaps"].model_copy(update={"mask": "observed"})
+    model = DiscreteVAE.from_config(wanted).eval()
+    folder = model.save_pretrained(tmp_path / "old")
+    file = folder / "config.json"
+    fields = json.loads(file.read_text())
+    del fields["model"]["mask"]
+    file.write_text(json.dumps(fields))
+    seal(folder)
+    loaded = DiscreteVAE.from_pretrained(folder)
+    x = torch.tensor([[1.0, torch.nan, 0.0, 2.0, torch.nan, 1.0]])
+    assert torch.equal(loaded.encode(x, seed=0).logits, model.encode(x, seed=0).logits)
+    again = DiscreteVAE.from_pretrained(loaded.save_pretrained(tmp_path / "new"))
+    assert again.config == loaded.config == wanted
+
+
+def test_runs_that_do_not_say_what_the_mask_is_go_on_as_they_began(tmp_path):
+    model = TINY.model.model_copy(update={"missing": True, "mask": "observed"})
+    config = TINY.model_copy(update={"model": model})
+    whole = start_run(tmp_path / "whole", config)
+    train_quietly(whole, config)
+    fields = config.model_dump(mode="json")
+    del fields["model"]["mask"]
+    old = RunDirectory.create(tmp_path / "old")
+    old.write_config(json.dumps(fields))
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(old, old.read_experiment(), stop_at=20)
+    train_quietly(old, old.read_experiment())
+    assert old.read_experiment() == config
+    assert same(DiscreteVAE.from_pretrained(old.path), DiscreteVAE.from_pretrained(whole.path))
+    assert DiscreteVAE.from_pretrained(old.path).mask == "observed"
+
+
 def own_parts():
     return {"encoder": nn.Sequential(nn.Linear(6, 4), nn.Tanh()), "decoder": nn.Linear(5, 6)}
+
+
+def test_a_loop_of_links_is_refused(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(InvalidInputError, match="path must lead to a file or folder"):
+        build().save_pretrained(tmp_path / "a")
 
 
 @pytest.mark.parametrize("names", [("encoder",), ("decoder",), ("encoder", "decoder")])

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from discrete_vae.smoothing.overlapping_exponential import OverlappingExponential
     from discrete_vae.smoothing.overlapping_power import OverlappingPower
     from discrete_vae.smoothing.ramps import MixtureOfRamps
+    from discrete_vae.smoothing.spike import SpikeSmoothing
     from discrete_vae.smoothing.spike_exponential import SpikeExponential
     from discrete_vae.smoothing.spike_gaussian import SpikeGaussian
     from discrete_vae.smoothing.spike_slab import SpikeSlab
@@ -100,6 +101,7 @@ _LAZY_EXPORTS = {
     "SpikeExponential": "smoothing.spike_exponential",
     "SpikeGaussian": "smoothing.spike_gaussian",
     "SpikeSlab": "smoothing.spike_slab",
+    "SpikeSmoothing": "smoothing.spike",
     "TrainingResult": "training.loop",
     "TrajectoryTempering": "samplers.trajectory_tempering",
     "annealed_log_partition": "log_partition.annealed",
@@ -161,6 +163,7 @@ __all__ = [
     "SpikeExponential",
     "SpikeGaussian",
     "SpikeSlab",
+    "SpikeSmoothing",
     "TrainingResult",
     "TrajectoryTempering",
     "__version__",

@@ -255,3 +255,20 @@ def check_binary(name: str, value: Tensor) -> Tensor:
             repair = f"Map -1 and 1 to 0 and 1 by ({name} + 1) / 2."
         raise InvalidInputError(name, "must hold only the values 0 and 1", f"a value of {worst:g}", repair)
     return value
+
+
+def check_gradients_are_recorded(what: str) -> None:
+    """Check that torch records gradients on this thread.
+
+    Args:
+        what: Who needs them.
+
+    Raises:
+        InvalidInputError: Inside `torch.no_grad` or `torch.inference_mode`.
+    """
+    import torch
+
+    if not torch.is_grad_enabled():
+        inside = "torch.inference_mode" if torch.is_inference_mode_enabled() else "torch.no_grad"
+        rule = "must be called where torch records gradients"
+        raise InvalidInputError(what, rule, f"a call inside {inside}()", "Call it outside of that block.")

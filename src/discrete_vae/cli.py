@@ -8,16 +8,20 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 import click
 
 from discrete_vae._version import __version__
-from discrete_vae.commands.crash_report import one_line, report_crash
+from discrete_vae.commands.crash_report import report_crash
 from discrete_vae.commands.interrupts import Terminated, ended_by_interrupts, ended_by_sigterm
 from discrete_vae.commands.verbs import Verbs
 from discrete_vae.contention import yielding_threads
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
 from discrete_vae.memory import is_allocation_failure, out_of_memory
+from discrete_vae.shown import printable
+
+_KEPT = "\n\t\N{NO-BREAK SPACE}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    with warnings.catch_warnings(), _any_text_can_be_printed():
+    with warnings.catch_warnings(), _any_text_can_be_printed(), _nothing_moves_the_terminal():
         warnings.showwarning = _show_warning
         try:
             with ended_by_sigterm():
@@ -95,7 +99,7 @@ def _run(words: list[str]) -> int:
 
 def _fail(message: str, status: int) -> int:
     """Print an error as one line, whatever a file's name or a library's message holds."""
-    _say(f"error: {one_line(message)}")
+    _say(f"error: {printable(message)}")
     return status
 
 
@@ -128,10 +132,34 @@ def _any_text_can_be_printed() -> Iterator[None]:
                 stream.reconfigure(errors=errors)
 
 
+class _Printable:
+    """A stream that escapes control characters in text; rich, which moves bars by them, takes the stream itself."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(printable(text, keep=_KEPT))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def _nothing_moves_the_terminal() -> Iterator[None]:
+    """Let nothing that a file or a label is called reach the terminal as a command to it."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream if stream is None else _Printable(stream) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     # the processes of torchrun all do the same; the first one speaks for them
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or os.environ.get("RANK", "0") == "0":
-        _say(f"warning: {message}")
+    if os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0":
+        _say(f"warning: {printable(str(message), keep=_KEPT)}")  # a bar of rich may stand before the stream
 
 
 def entry_point() -> None:

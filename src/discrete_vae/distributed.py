@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
+import socket
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Any, TypeVar
+from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from discrete_vae.errors import DiscreteVAEError, PeerLostError
+from discrete_vae.durations import in_words
+from discrete_vae.errors import DiscreteVAEError, InvalidInputError, PeerLostError
 
 T = TypeVar("T")
+MEETING = 300.0
+"""Seconds that the first process to come waits for the last."""
+
+_SILENT = 3.0  # seconds of it after which a process says so
+_SLICE, _LONGEST = (
+    timedelta(seconds=0.2),
+    timedelta(days=1),
+)  # the first process may work for hours before it answers
 _LOST = "discrete_vae/lost"
 
 
@@ -28,28 +43,49 @@ def world_size() -> int:
     return dist.get_world_size() if _active() else 1
 
 
+def launched() -> tuple[int, int]:
+    """Number of this process, from 0, and number of processes, as torchrun says it in the environment.
+
+    Raises:
+        InvalidInputError: If the environment names no such numbers.
+
+    Examples:
+        >>> launched()
+        (0, 1)
+    """
+    number = _whole_number("WORLD_SIZE", "1", "of processes, at least 1", range(1, 1 << 31))
+    if number == 1:
+        return 0, 1
+    return _whole_number("RANK", "", f"of a process, from 0 to {number - 1}", range(number)), number
+
+
 @contextmanager
 def process_group() -> Iterator[None]:
     """Join the other processes where torchrun has started some, and leave them at the end.
 
     A group that is there already is used as it is. Tensors of the CPU go by gloo, those of CUDA devices by NCCL where
-    torch has it.
+    torch has it. While a process waits for others, for messages of the CPU too, Ctrl-C and SIGTERM get through.
 
     Raises:
+        InvalidInputError: If the environment does not say where the processes meet, or not all come in time.
         PeerLostError: If another process has ended.
     """
-    joins = int(os.environ.get("WORLD_SIZE", "1")) > 1 and dist.is_available() and not dist.is_initialized()
+    own, number = launched()
+    joins = number > 1 and dist.is_available() and not dist.is_initialized()
     if joins:
-        on_devices = torch.cuda.is_available() and dist.is_nccl_available()
-        dist.init_process_group("cpu:gloo,cuda:nccl" if on_devices else "gloo")
+        _meet(own, number)
     try:
         yield
-        if joins:
-            with _talking():  # the first process holds what the others meet in: it must not leave before them
-                dist.barrier()
-    finally:
-        if joins:
-            dist.destroy_process_group()
+        if joins:  # the first process holds what the others meet in: it must not leave before them
+            all_reduce_shards(torch.zeros(1))
+    except BaseException:
+        if joins:  # leaving waits for a message that is under way, which may never arrive
+            leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
+            leaving.start()
+            leaving.join(1.0)
+        raise
+    if joins:
+        dist.destroy_process_group()
 
 
 def shard_indices(num_items: int) -> range:
@@ -72,8 +108,7 @@ def all_reduce_shards(values: Tensor) -> Tensor:
         The whole, the same in every process: each item is added to zeros only, so no digit depends on the division.
     """
     if _active():
-        with _talking():
-            dist.all_reduce(values)
+        _talk(values, lambda: dist.all_reduce(values, async_op=True))
     return values
 
 
@@ -100,8 +135,7 @@ def gather_shares(share: Tensor) -> Tensor:
     if not _active():
         return share
     whole = [torch.empty_like(share) for _ in range(world_size())]
-    with _talking():
-        dist.all_gather(whole, share.contiguous())
+    _talk(share, lambda: dist.all_gather(whole, share.contiguous(), async_op=True))
     return torch.cat(whole)
 
 
@@ -110,8 +144,7 @@ def broadcast(values: Tensor) -> Tensor:
     if not _active():
         return values
     received = values.clone()
-    with _talking():
-        dist.broadcast(received, src=0)
+    _talk(received, lambda: dist.broadcast(received, src=0, async_op=True))
     return received
 
 
@@ -128,8 +161,7 @@ def average_(tensors: Sequence[Tensor], memory: Tensor) -> None:
     parts = [part.view(each.shape) for part, each in zip(memory.split(sizes), tensors, strict=True)]
     for part, each in zip(parts, tensors, strict=True):
         part.copy_(each)
-    with _talking():
-        dist.all_reduce(memory)
+    all_reduce_shards(memory)
     memory.div_(world_size())
     for part, each in zip(parts, tensors, strict=True):
         each.copy_(part)
@@ -139,10 +171,7 @@ def agree_any(flag: bool) -> bool:
     """Whether any process says so, in every process."""
     if not _active():
         return flag
-    said = torch.tensor([int(flag)])
-    with _talking():
-        dist.all_reduce(said)
-    return bool(said)
+    return bool(all_reduce_shards(torch.tensor([int(flag)])))
 
 
 def compute_on_rank_zero(compute: Callable[[], T]) -> T:
@@ -153,19 +182,21 @@ def compute_on_rank_zero(compute: Callable[[], T]) -> T:
     """
     if not _active():
         return compute()
-    message: list[Any] = [None, None]
+    answer, failure = None, None
     if rank() == 0:
         try:
-            message[0] = compute()
+            answer = compute()
         except Exception as error:  # the others wait for an answer
-            message[1] = error
-    with _talking():
-        dist.broadcast_object_list(message, device=torch.device("cpu"))
-    if message[1] is not None:
-        if isinstance(message[1], DiscreteVAEError):
-            message[1].is_said = rank() > 0
-        raise message[1]
-    return message[0]
+            failure = error
+    words = bytearray(pickle.dumps((answer, failure)) if rank() == 0 else b"")
+    size = int(broadcast(torch.tensor(len(words))))
+    message = torch.frombuffer(words, dtype=torch.uint8) if words else torch.empty(size, dtype=torch.uint8)
+    answer, failure = pickle.loads(broadcast(message).numpy().tobytes())
+    if failure is not None:
+        if isinstance(failure, DiscreteVAEError):
+            failure.is_said = rank() > 0
+        raise failure
+    return answer
 
 
 @contextmanager
@@ -180,15 +211,80 @@ def held_by_rank_zero(context: AbstractContextManager[object]) -> Iterator[None]
         yield
 
 
-@contextmanager
-def _talking() -> Iterator[None]:
-    """Say what it means that a message did not arrive.
+def _whole_number(name: str, default: str, what: str, among: range) -> int:
+    """A number of the environment.
+
+    Raises:
+        InvalidInputError: If it is none.
+    """
+    word = os.environ.get(name, default)
+    if re.fullmatch(r"[0-9]{1,9}", word) and int(word) in among:
+        return int(word)
+    received, repair = (
+        repr(word) if name in os.environ else "nothing",
+        "Let torchrun set it, or leave out WORLD_SIZE.",
+    )
+    raise InvalidInputError(name, f"must be the number {what}", received, repair)
+
+
+def _meet(own: int, number: int) -> None:
+    """Form the group.
+
+    Raises:
+        InvalidInputError: If the environment does not say where, or not all processes come in time.
+        PeerLostError: If torchrun has ended, which holds what its processes meet in.
+    """
+    address = os.environ.get("MASTER_ADDR", "")
+    if not address:
+        repair = "Let torchrun set it, or give the address of the first process's machine."
+        raise InvalidInputError("MASTER_ADDR", f"must be given for {number} processes", "nothing", repair)
+    port = _whole_number("MASTER_PORT", "", "of a port, from 1 to 65535", range(1, 1 << 16))
+    of_torchrun = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    errors: list[Exception] = []
+
+    def join() -> None:
+        on_devices = torch.cuda.is_available() and dist.is_nccl_available()
+        try:
+            dist.init_process_group("cpu:gloo,cuda:nccl" if on_devices else "gloo", timeout=_LONGEST)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=join, daemon=True)  # signals get through to the main thread alone
+    thread.start()
+    start, is_told, reason = time.monotonic(), False, "not all of them came"
+    thread.join(1.0)
+    while thread.is_alive() and (waited := time.monotonic() - start) < MEETING:
+        if waited > _SILENT and not is_told:
+            text = f"Process {own} of {number} waits for the others at {address}:{port}, at most {in_words(MEETING)}."
+            print(text, file=sys.stderr, flush=True)
+            is_told = True
+        try:
+            socket.create_connection((address, port), timeout=1.0).close()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            if isinstance(error, ConnectionRefusedError) and of_torchrun:
+                raise PeerLostError(own, number, f"torchrun does not answer at {address}:{port}") from None
+        thread.join(1.0)
+    if errors or thread.is_alive():
+        rule = f"must be where {number} processes meet within {in_words(MEETING)}"
+        received = f"{address}:{port} ({str(errors[0]).splitlines()[0] if errors else reason})"
+        repair = "Start as many as WORLD_SIZE says, on machines that reach each other."
+        raise InvalidInputError("MASTER_ADDR:MASTER_PORT", rule, received, repair) from None
+
+
+def _talk(values: Tensor, start: Callable[[], dist.Work | None]) -> None:
+    """Exchange values with the other processes; in slices of time where the CPU waits, between which signals act.
 
     Raises:
         PeerLostError: If another process has ended.
     """
     try:
-        yield
+        message = start()
+        assert message is not None
+        while values.device.type == "cpu" and not message.is_completed():
+            with suppress(RuntimeError):  # the slice is over; what else it may be is raised below
+                message.wait(_SLICE)
+        message.wait()
     except RuntimeError as error:  # gloo has none of its own
         reason = re.sub(r"^\[[^]]*\] *", "", str(error).splitlines()[0]).partition(". ")[0]
         lost = PeerLostError(rank(), world_size(), reason)

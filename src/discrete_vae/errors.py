@@ -7,6 +7,8 @@ process raises what a worker met.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from discrete_vae.shown import printable
+
 _LONGEST = 1000  # characters of one part of a message
 
 
@@ -73,7 +75,7 @@ def _on_one_line(text: str) -> str:
         'a\\x1b[31m b'
     """
     words = text if "\n" not in text else " ".join(text.split())
-    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words)
+    shown = printable(words)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
 
 

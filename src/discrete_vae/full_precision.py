@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -39,7 +40,7 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
         _warn_of_rounding(device)
         rounds = False
     else:
-        rounds = _rounds(device)
+        rounds = rounds_products(device)
     return _full_precision(device, autocast, rounds) if autocast or rounds else nullcontext()
 
 
@@ -70,27 +71,48 @@ def _in_full_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @contextmanager
 def _full_precision(device: str, autocast: bool, rounds: bool) -> Iterator[None]:
     """`full_precision` where something is to be switched off; what was on is on again afterwards."""
+    with (
+        torch.autocast(device, enabled=False) if autocast else nullcontext(),
+        _unrounded(device) if rounds else nullcontext(),
+    ):
+        yield
+
+
+@contextmanager
+def _unrounded(device: str) -> Iterator[None]:
+    """Switch rounding off for the whole process, until the last of the threads that are inside leaves."""
     products = _products(device)
-    before = products.fp32_precision
+    with _lock:
+        inside, before = _inside.get(device, (0, ""))
+        _inside[device] = inside + 1, before if inside else products.fp32_precision
+        products.fp32_precision = "ieee"
     try:
-        if rounds:
-            products.fp32_precision = "ieee"
-        with torch.autocast(device, enabled=False) if autocast else nullcontext():
-            yield
+        yield
     finally:
-        if rounds:
-            products.fp32_precision = before
+        with _lock:
+            inside, before = _inside.pop(device)
+            if inside == 1:
+                products.fp32_precision = before
+            else:
+                _inside[device] = inside - 1, before
 
 
-def _rounds(device: str) -> bool:
-    """Whether float32 products on a device are rounded."""
-    return _products(device).fp32_precision in ("tf32", "bf16")
+_lock = threading.Lock()
+_inside: dict[str, tuple[int, str]] = {}  # threads in `_unrounded`, and what is on again afterwards
 
 
-@torch.compiler.assume_constant_result
+def rounds_products(device: str) -> bool:
+    """Whether torch's settings round float32 products, though some thread may just have switched that off.
+
+    Args:
+        device: The kind of device.
+    """
+    return device in _inside or _products(device).fp32_precision in ("tf32", "bf16")
+
+
 def _warn_of_rounding(device: str) -> None:
     """Warn while a graph is compiled, which is when this runs; the graph keeps nothing of it."""
-    if _rounds(device):
+    if rounds_products(device):
         warnings.warn(
             f"torch rounds float32 products on {device}, and a compiled graph cannot switch that off for the energies: "
             "they lose digits, a relative 1e-3 (TF32) to 1e-2 (bfloat16) of each product. Call "
@@ -99,6 +121,10 @@ def _warn_of_rounding(device: str) -> None:
             RoundedProductsWarning,
             stacklevel=2,
         )
+
+
+# what torch.compiler.assume_constant_result does, without the seconds that its import takes
+_warn_of_rounding._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _products(device: str) -> Any:

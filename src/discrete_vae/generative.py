@@ -190,15 +190,15 @@ class GenerativeModel(nn.Module, ABC):
     ) -> tuple[Tensor, Tensor]:
         """A statistic of p(x | zeta, h), (..., *event), and h, drawn if there is none."""
         check_weights("model", self)  # a mean hides an infinite logit
-        with eval_mode(self):
+        with eval_mode(self) as model:
+            likelihood = model.likelihood
             if h is None:
-                h = self.hierarchy.sample(zeta, generator=generator)
-            parameters = self.parameters_of(self.hierarchy.decoder_input(zeta, h))
+                h = model.hierarchy.sample(zeta, generator=generator)
+            parameters = model.parameters_of(model.hierarchy.decoder_input(zeta, h))
             if statistic == "mean":
-                x = self.likelihood.mean(parameters)
+                x = likelihood.mean(parameters)
             else:
                 self._finite("the decoder's output", parameters)  # a bit or a code hides what is not finite
-                likelihood = self.likelihood
                 x = (
                     likelihood.mode(parameters)
                     if statistic == "mode"

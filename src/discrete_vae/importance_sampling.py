@@ -91,8 +91,9 @@ class ImportanceSampledModel(RecognitionModel):
             )
             repair = "Estimate it once: estimate_log_partition(model.prior)."
             raise InvalidInputError("log_partition", rule, "None", repair)
-        with torch.no_grad(), eval_mode(self), folded_networks(self):
-            yield Weigher(self, torch.as_tensor(log_z))
+        # folding sets attributes of the networks, which other threads use
+        with torch.no_grad(), eval_mode(self, copied=True) as model, folded_networks(model):
+            yield Weigher(model, torch.as_tensor(log_z))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

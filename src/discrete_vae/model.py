@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Self, SupportsFloat
+import math
+import re
+from typing import Any, Self, SupportsFloat, get_args
 
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
-from discrete_vae.checks import check_positive_int
-from discrete_vae.config import ModelConfig, instantiate
+from discrete_vae.checks import check_positive_int, values_are_readable
+from discrete_vae.config import (
+    ComponentConfig,
+    GaussianHierarchyConfig,
+    GraphBoltzmannConfig,
+    ModelConfig,
+    instantiate,
+)
+from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.surrogate import gradient_and_value
+from discrete_vae.memory import allocating, check_memory, is_allocation_failure
+from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.mlp_decoder import MLPDecoder
 from discrete_vae.objectives.bound import Batch, bound_parts, weighs_binary_latents
 from discrete_vae.objectives.elbo import Elbo, check_kl_weights, loss_gradients
 from discrete_vae.objectives.gradients.base import GradientEstimate, GradientEstimator
 from discrete_vae.posteriors.base import Posterior
 from discrete_vae.posteriors.groups import color_groups
+from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
 from discrete_vae.pretrained import PretrainedModel
 from discrete_vae.reading import count_features, input_shape
+
+# Least bytes: objects of Python, and an edge of a graph while it is colored.
+_PER_UNIT, _PER_NETWORK, _PER_EDGE = 100, 10_000, 100
+_UNCOUNTABLE = 2**63
+_LARGE = re.compile(r"(?<![\d.])\d{5}")  # a number from which a model is counted before it is made
+_NARROWER = "Make the networks narrower (the settings called hidden), or use fewer units."
 
 
 class DiscreteVAE(PretrainedModel):
@@ -38,8 +56,10 @@ class DiscreteVAE(PretrainedModel):
             likelihood's; None flattens.
         decoder: Any module (row, latent) -> (row, *parameter_shape), where parameter_shape is the likelihood's; None
             is a linear map. What a latent is the hierarchy's `decoder_input` says.
-        missing: Whether entries of x may be unobserved. The encoder then reads a mask of the observed entries behind
-            the values: the first axes of both, one after the other.
+        missing: Whether entries of x may be unobserved. The encoder then reads a mask behind the values: the first
+            axes of both, one after the other.
+        mask: "gaps" for a mask that is 1 where an entry is unobserved, else 0; "observed" for the opposite, which
+            models read whose config or state is from a version without this argument.
 
     Attributes:
         config: What `from_config` built the model from; None for a model put together by hand.
@@ -64,6 +84,7 @@ class DiscreteVAE(PretrainedModel):
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
         missing: bool = False,
+        mask: Mask = "gaps",
     ) -> None:
         super().__init__()
         if hierarchy is None:
@@ -81,10 +102,28 @@ class DiscreteVAE(PretrainedModel):
         )
         self.likelihood = likelihood
         self.missing = missing
+        if mask not in get_args(Mask):
+            repair = "Leave it out, but for weights from a model that read 1 for what is observed."
+            raise InvalidInputError("mask", "must be 'gaps' or 'observed'", f"{mask!r}"[:80], repair)
+        self.mask = mask
         self.pair_order = prior.pair_order(posterior.group_of_unit)
         # constants are made on the CPU, where their values can be looked at
         posterior.to(prior.bias.device)
         self.pair_order.to(prior.bias.device)
+
+    _version = 2  # of a state_dict; models of version 1 read masks that are 1 for what is observed
+
+    def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        if local_metadata.get("version") == 1 and self.missing and self.mask == "gaps":
+            rule, received = (
+                "must be of a model whose mask is 1 for a gap",
+                "one of a version before there were any",
+            )
+            repair = "Build the model with mask='observed', as it was trained."
+            raise InvalidInputError("state_dict", rule, received, repair)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     @classmethod
     def from_config(
@@ -98,8 +137,17 @@ class DiscreteVAE(PretrainedModel):
             decoder: A module of your own in place of the config's, (row, latent) -> (row, *parameter_shape).
 
         Raises:
-            InvalidInputError: If the parts do not fit each other.
+            InvalidInputError: If the parts do not fit each other, or the memory.
         """
+        if torch.get_default_device().type == "meta":
+            return cls._build(config, encoder, decoder)
+        if encoder is None and decoder is None and _LARGE.search(config.model_dump_json()):
+            check_model_memory(config, 4, "for weights")
+        with allocating("model", _NARROWER):
+            return cls._build(config, encoder, decoder)
+
+    @classmethod
+    def _build(cls, config: ModelConfig, encoder: nn.Module | None, decoder: nn.Module | None) -> Self:
         prior = instantiate(config.prior)
         smoothing = instantiate(config.smoothing)
         own = tuple(
@@ -129,6 +177,7 @@ class DiscreteVAE(PretrainedModel):
             encoder=read,
             decoder=decoder,
             missing=config.missing,
+            mask=config.mask,
         )
         model.config, model._own = config, own
         return model
@@ -206,15 +255,18 @@ class DiscreteVAE(PretrainedModel):
             The bound and its parts, (batch,), nats, and the loss.
 
         Raises:
-            InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule.
+            InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule; on the CPU
+                also if the bound is not finite since a weight is not.
         """
         x, observed = self._open(x, observed)
         check_positive_int("num_importance_samples", num_importance_samples)
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         batch = Batch(x, observed, gradient, num_importance_samples, generator=generator)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
+        parts = bound_parts(self, batch)
+        self._check_parts_finite(*parts)
         return Elbo(
-            *bound_parts(self, batch),
+            *parts,
             value,
             gradient is not None or not wants_gradient,
             num_importance_samples,
@@ -274,7 +326,16 @@ class DiscreteVAE(PretrainedModel):
         seeds = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
         weight = seeds[1] * len(x)
         batch = Batch(x, observed, gradient, num_importance_samples, weight, generator)
-        return estimator.estimate(self, batch, seeds)
+        estimate = estimator.estimate(self, batch, seeds)
+        self._check_parts_finite(*estimate.parts)
+        return estimate
+
+    def _check_parts_finite(self, *parts: Tensor) -> None:
+        """Name the weight to blame for a bound that is not finite, if one is, where values can be read."""
+        if values_are_readable(parts[0]) and not math.isfinite(
+            float(sum(part.detach().sum() for part in parts))
+        ):
+            check_weights("model", self)
 
 
 def count_weights(config: ModelConfig) -> int:
@@ -296,3 +357,50 @@ def _check_fits(name: str, rule: str, got: int, wanted: int) -> None:
     """Check that a part of the model has the size that another part asks for."""
     if got != wanted:
         raise InvalidInputError(name, rule.format(wanted), got, "Build the parts for each other.")
+
+
+def check_model_memory(
+    config: ModelConfig, bytes_each: int, what: str, *, gradient: ComponentConfig | None = None
+) -> None:
+    """Check that a model can be built and fits the memory, before anything large is made.
+
+    Parameters are counted on torch's meta device.
+
+    Args:
+        config: The model.
+        bytes_each: Bytes that a parameter takes.
+        what: What they are for, "for weights" say.
+        gradient: What estimates its gradient, which may have parameters too.
+
+    Raises:
+        InvalidInputError: If its parts do not fit each other, or the memory; names the largest part.
+    """
+    prior, groups, hierarchy = config.prior, config.posterior.groups, config.hierarchy
+    networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
+    networks += hierarchy.num_layers if isinstance(hierarchy, GaussianHierarchyConfig) else 0
+    is_complete = isinstance(prior, GraphBoltzmannConfig) and prior.edges == "complete"
+    edges = prior.num_units * (prior.num_units - 1) // 2 if is_complete else 0
+    check_memory("model.prior", _PER_UNIT * prior.num_units + _PER_EDGE * edges, "Use fewer units.")
+    check_memory("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers.")
+    part, needed = "model", _UNCOUNTABLE
+    try:
+        with torch.device("meta"):
+            model = DiscreteVAE.from_config(config)
+            parts = {f"model.{name}": child for name, child in model.named_children()}
+            posterior = model.posterior
+            if gradient is not None:
+                assert isinstance(posterior, HierarchicalPosterior)  # the only kind with a config
+                units = posterior.num_units
+                parts["training.gradient"] = instantiate(
+                    gradient,
+                    group_of_unit=torch.arange(units, device="cpu") * len(posterior.groups) // units,
+                    num_features=posterior.num_features,
+                )
+    except RuntimeError as error:
+        if not is_allocation_failure(error):
+            raise
+    else:
+        counts = {name: sum(p.numel() for p in module.parameters()) for name, module in parts.items()}
+        part = max(counts, key=lambda name: counts[name])
+        needed = bytes_each * sum(counts.values())
+    check_memory(part, needed, _NARROWER, what=what)

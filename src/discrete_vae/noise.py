@@ -7,10 +7,12 @@ re-chunked run therefore needs no generator state. Markov chains have counters o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.prepared_noise import NoiseSource
@@ -90,6 +92,40 @@ def generator_of(mixed: int, *, device: torch.device | str = "cpu") -> torch.Gen
 def _set(generator: torch.Generator, mixed: int) -> torch.Generator:
     # manual_seed takes a signed range: fold the upper half onto the negative numbers.
     return generator.manual_seed(mixed if mixed < 1 << 63 else mixed - (1 << 64))
+
+
+class DrawsFrom(TorchDispatchMode):
+    """A block in which what this thread draws comes from one source, where the call names none.
+
+    New modules draw their weights so that no other thread's draws change them; torch's global generator, which all
+    threads share, stays where it is.
+
+    Args:
+        generator: The source.
+
+    Examples:
+        >>> before = torch.get_rng_state()
+        >>> with DrawsFrom(keyed_generator(7)):
+        ...     layer = torch.nn.Linear(2, 3)
+        >>> torch.equal(before, torch.get_rng_state())
+        True
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        keywords = dict(kwargs or {})
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            if all(each.name != "generator" for each in func._schema.arguments):
+                func = (
+                    func.overloadpacket.generator
+                )  # an operation without one is refused: it draws elsewhere
+            keywords["generator"] = keywords.get("generator") or self._generator
+        return func(*args, **keywords)
 
 
 def check_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator | None:

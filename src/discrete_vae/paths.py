@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -41,6 +42,30 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
         raise InvalidInputError(
             argument, "must name a user with a home directory after ~", repr(text), repair
         ) from None
+
+
+def without_links(argument: str, path: Path) -> Path:
+    """Return the path that a link leads to, as any other path is returned unchanged; it need not be there.
+
+    Args:
+        argument: Name of the argument, for messages.
+        path: The path.
+
+    Raises:
+        InvalidInputError: If its links lead around in a circle.
+    """
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            rule, repair = "must lead to a file or folder", "Remove the links."
+            raise InvalidInputError(argument, rule, f"{path}, a loop of links", repair) from None
+    if not path.is_symlink() and path.name not in ("", ".."):
+        return path
+    place = Path(os.path.realpath(path))
+    return (
+        path if path.exists() and not place.exists() else place
+    )  # a pipe, /dev/stdout say, has no other name
 
 
 def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:

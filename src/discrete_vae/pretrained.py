@@ -17,6 +17,7 @@ from discrete_vae.importance_sampling import ImportanceSampledModel
 from discrete_vae.nets.finite_weights import check_weights
 from discrete_vae.nets.saved_weights import load_weights
 from discrete_vae.nets.working_weight import WorkingLayer
+from discrete_vae.noise import DrawsFrom
 from discrete_vae.runs.pretrained import read_model, write_model
 from discrete_vae.runs.run_directory import RunDirectory
 
@@ -151,7 +152,8 @@ class PretrainedModel(ImportanceSampledModel):
         device = check_device(device)
         saved = read_model(path, revision=revision)
         saved.check_parts(encoder=encoder, decoder=decoder)
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"), naming(saved.source):
+        # new weights are drawn, then overwritten
+        with DrawsFrom(torch.Generator("cpu")), torch.device("cpu"), naming(saved.source):
             model = cls.from_config(saved.config, encoder=encoder, decoder=decoder).to(saved.dtype)
             load_weights(model, saved.tensors)
         return model.to(device).eval()

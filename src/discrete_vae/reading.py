@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_tensor, extremes
+from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.nets.eval_mode import eval_mode
@@ -67,13 +68,17 @@ def input_shape(likelihood: Likelihood, *, missing: bool) -> tuple[int, ...]:
     return (first + likelihood.event_shape[0] if missing else first, *rest)
 
 
-def network_input(likelihood: Likelihood, x: Tensor, observed: Tensor | None, *, missing: bool) -> Tensor:
+def network_input(
+    likelihood: Likelihood, x: Tensor, observed: Tensor | None, *, missing: bool, mask: Mask = "gaps"
+) -> Tensor:
     """What the encoder reads of an opened batch, (batch, *input_shape)."""
     read = likelihood.network_input(x, observed)
     if not missing:
         return read
-    mask = torch.ones_like(x) if observed is None else observed.to(x.dtype)
-    return torch.cat([read, mask], dim=1)
+    whole = torch.zeros_like(x) if mask == "gaps" else torch.ones_like(x)
+    if observed is None:
+        return torch.cat([read, whole], dim=1)
+    return torch.cat([read, (~observed if mask == "gaps" else observed).to(x.dtype)], dim=1)
 
 
 def count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
@@ -87,5 +92,5 @@ def count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
     if isinstance(known, int):
         return known
     weight = next(encoder.parameters(), torch.zeros(()))
-    with torch.no_grad(), eval_mode(encoder):
-        return encoder(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]
+    with torch.no_grad(), eval_mode(encoder) as still:
+        return still(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_tensor
+from discrete_vae.config.model import Mask
 from discrete_vae.draws import Encoding
 from discrete_vae.generative import GenerativeModel, Statistic, check_statistic
 from discrete_vae.nets.eval_mode import eval_mode
@@ -22,11 +23,13 @@ class RecognitionModel(GenerativeModel):
         encoder: (batch, *input_shape) -> (batch, feature).
         posterior: q(z, zeta | x), of the encoder's features.
         missing: Whether entries of x may be unobserved.
+        mask: What the encoder then reads behind the values: 1 for a gap, or 1 for what is observed.
     """
 
     encoder: nn.Module
     posterior: Posterior
     missing: bool
+    mask: Mask = "observed"  # of models that were pickled before there was a choice
 
     @property
     def smoothing(self) -> Smoothing:
@@ -59,11 +62,11 @@ class RecognitionModel(GenerativeModel):
         """
         x, observed = self._open(x, observed)
         generator = one_source(seed, generator, x.device)
-        with eval_mode(self):
-            features = self.read(x, observed)
-            sample = self.posterior.rsample(features, generator=generator)
+        with eval_mode(self) as model:
+            features = model.read(x, observed)
+            sample = model.posterior.rsample(features, generator=generator)
             self._finite("the posterior network's logits", sample.logits)
-            below = self.hierarchy.rsample(features, sample.zeta, generator=generator)
+            below = model.hierarchy.rsample(features, sample.zeta, generator=generator)
         return Encoding(sample.z, sample.zeta, sample.logits, self._finite("the posterior's h", below.h))
 
     @torch.no_grad()
@@ -107,7 +110,7 @@ class RecognitionModel(GenerativeModel):
 
     def read(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """What the posterior and the Gaussian layers read of a checked batch, (batch, feature)."""
-        read = network_input(self.likelihood, x, observed, missing=self.missing)
+        read = network_input(self.likelihood, x, observed, missing=self.missing, mask=self.mask)
         return check_tensor(
             "the encoder's output", self.encoder(read.to(self.dtype)), (len(x), self.posterior.num_features)
         )

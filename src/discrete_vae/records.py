@@ -52,7 +52,7 @@ class ShowsShapes:
     """
 
     def __repr__(self) -> str:
-        values = (f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self))  # pyright: ignore[reportArgumentType]
+        values = (f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self) if field.repr)  # pyright: ignore[reportArgumentType]
         return f"{type(self).__name__}({', '.join(values)})"
 
 
@@ -69,7 +69,7 @@ def with_error(value: float, std_error: float, digits: int, unit: str = "") -> s
 
 def _rows(record: object, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Names and values of a dataclass, those of records inside it with dotted names."""
-    values = {field.name: getattr(record, field.name) for field in fields(record)}  # pyright: ignore[reportArgumentType]
+    values = {field.name: getattr(record, field.name) for field in fields(record) if field.repr}  # pyright: ignore[reportArgumentType]
     errors = {name: _ERROR if name == "value" else f"{name}_{_ERROR}" for name in values}
     paired = {error for name, error in errors.items() if isinstance(values.get(error), float)}
     for name, value in values.items():

@@ -1,8 +1,32 @@
 """Every campaign, by name."""
 
-from tests.campaigns import api_calls, arrays, command_lines, disks, kills, run_folders
+from tests.campaigns import (
+    again,
+    api_calls,
+    arrays,
+    command_lines,
+    disks,
+    forged_results,
+    kills,
+    links,
+    names,
+    processes,
+    run_folders,
+)
 
 CAMPAIGNS = {
     module.CAMPAIGN.name: module.CAMPAIGN
-    for module in (kills, disks, run_folders, arrays, command_lines, api_calls)
+    for module in (
+        kills,
+        again,
+        processes,
+        disks,
+        run_folders,
+        forged_results,
+        links,
+        names,
+        arrays,
+        command_lines,
+        api_calls,
+    )
 }

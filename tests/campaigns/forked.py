@@ -8,13 +8,17 @@ import re
 import resource
 import select
 import signal
+import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 _HOUSE_FORM = re.compile(r"error: .+; received .*\. .+[.?]$")
 _SPARE_MEMORY = 3 << 30  # bytes beyond those in use: more must be refused, not bring the machine down
+_LEFT_TO_END = 8.0  # seconds for the others of a process that failed
 _HELD = {signal.SIGINT, signal.SIGTERM}
 
 
@@ -40,6 +44,7 @@ def call(
     limit: float = 30.0,
     first: Callable[[], None] | None = None,
     stop: tuple[float, int] | None = None,
+    main: Callable[[Sequence[str]], int] | None = None,
 ) -> Ended:
     """Run one command of dvae in a forked process.
 
@@ -48,13 +53,78 @@ def call(
         limit: Seconds until it counts as hanging.
         first: Called in the process before the command, to plant a fault there.
         stop: After how many seconds it is sent which signal.
+        main: What is run in place of dvae.
     """
-    from discrete_vae.cli import main
+    started = _start(words, first, main)
+    return _ended(words, started, _wait(started[0], limit, stop))
+
+
+def call_together(
+    words: Sequence[str],
+    number: int,
+    *,
+    limit: float = 30.0,
+    first: tuple[int, Callable[[], None]] | None = None,
+    stop: tuple[int, float, int] | None = None,
+) -> list[Ended]:
+    """Run one command in several processes that know of each other; once one fails the others are sent SIGTERM.
+
+    Args:
+        words: The command line without the program's name.
+        number: How many.
+        limit: Seconds until they count as hanging.
+        first: Which process plants a fault in itself before the command, and how.
+        stop: Which one is sent a signal, after how many seconds, and which signal.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+
+    def prepared(rank: int) -> Callable[[], None]:
+        def prepare() -> None:
+            os.environ |= address | {"WORLD_SIZE": str(number), "RANK": str(rank)}
+            if first is not None and first[0] == rank:
+                first[1]()
+
+        return prepare
+
+    all_started = [_start(words, prepared(rank), None) for rank in range(number)]
+    statuses: dict[int, int | None] = {}
+    begin, deadline, told = time.monotonic(), limit, False
+    while len(statuses) < number:
+        left = [rank for rank in range(number) if rank not in statuses]
+        ready, _, _ = select.select([all_started[rank][0][1] for rank in left], [], [], 0.02)
+        seconds = time.monotonic() - begin
+        for rank in left:
+            process, ends = all_started[rank][0]
+            if ends in ready or seconds > deadline:
+                statuses[rank] = _wait((process, ends), 0.0, None)
+            elif stop is not None and stop[0] == rank and seconds > stop[1]:
+                os.kill(process, stop[2])
+                stop = None
+        if not told and any(status != 0 for status in statuses.values()):
+            told, deadline = True, seconds + _LEFT_TO_END
+            for rank in left:
+                if rank not in statuses:
+                    os.kill(all_started[rank][0][0], signal.SIGTERM)
+    return [_ended(words, all_started[rank], statuses[rank]) for rank in range(number)]
+
+
+_Started: TypeAlias = "tuple[tuple[int, int], _Output, _Output]"
+"""What `_fork` gives of a command, its output and what it writes on standard error."""
+
+
+def _start(
+    words: Sequence[str], first: Callable[[], None] | None, main: Callable[[Sequence[str]], int] | None
+) -> _Started:
+    from discrete_vae import cli
 
     out, err = _Output(), _Output()
-    process = _fork(lambda: _command(main, words, first), out.end, err.end)
-    status = _wait(process, limit, stop)
-    return Ended(tuple(words), status, out.text(), err.text())
+    return _fork(lambda: _command(main or cli.main, words, first), out.end, err.end), out, err
+
+
+def _ended(words: Sequence[str], started: _Started, status: int | None) -> Ended:
+    return Ended(tuple(words), status, started[1].text(), started[2].text())
 
 
 class _Output:

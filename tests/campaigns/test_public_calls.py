@@ -1,5 +1,7 @@
 """The table of public calls has an entry for everything that is exported."""
 
+from inspect import isabstract
+
 import pytest
 
 import discrete_vae
@@ -21,7 +23,8 @@ def calls(tmp_path_factory):
 
 
 def uncovered(exported, calls):
-    callables = {name for name in exported if callable(getattr(discrete_vae, name))}
+    found = {name: getattr(discrete_vae, name) for name in exported}
+    callables = {name for name, value in found.items() if callable(value) and not isabstract(value)}
     return callables - {call.exported for call in calls} - RESULTS - WITHOUT_ARGUMENTS
 
 

@@ -72,6 +72,33 @@ def test_images_of_other_values(cli, tmp_path, file, kind):
     assert cli("sample", run, "--num-rows", "2", "--burn-in", "2", "--num-sweeps", "1")[0] == 0
 
 
+@pytest.mark.parametrize("part", ["train", "valid", "test"])
+def test_one_gap_trains_whichever_part_it_falls_into(cli, tmp_path, part):
+    parts = dict(zip(("train", "valid", "test"), np.split(DATA["gaussian"].copy(), [40, 50]), strict=True))
+    parts[part][3, 2] = np.nan
+    np.savez(tmp_path / "x.npz", **parts)
+    assert own_experiment(tmp_path / "x.npz", likelihood="gaussian").model.missing
+    words = ("--data", tmp_path / "x.npz", "--model.likelihood", "gaussian", *TINY)
+    status, _, err = cli("train", *words, "--run-dir", tmp_path / "run")
+    assert status == 0, err
+    assert "1 of the 720 values" in " ".join(err.split())
+    assert cli("evaluate", tmp_path / "run")[0] == 0
+
+
+def test_constant_columns_are_said_and_bring_nothing(cli, tmp_path):
+    noise = RANDOM.normal(size=(60, 3)).round(3)
+    cells = np.hstack([noise, np.broadcast_to([7.25, 1e6], (60, 2))])
+    (tmp_path / "t.csv").write_text("\n".join(["a,b,c,d,e", *(",".join(map(str, row)) for row in cells)]))
+    words = ("--data", tmp_path / "t.csv", "--model.likelihood", "gaussian", *TINY)
+    status, _, err = cli("train", *words, "--run-dir", tmp_path / "run")
+    assert status == 0, err
+    assert "2 of 5 features have one value in all examples to train on (d, e)" in " ".join(err.split())
+    model = load_run(RunDirectory.open(tmp_path / "run")).model
+    x, m = torch.tensor(cells).float(), torch.randn(60, 5)
+    first = model.likelihood.feature_log_prob(m, x)[:, :3].sum(1)
+    torch.testing.assert_close(model.likelihood.log_prob(m, x), first)
+
+
 @pytest.fixture
 def table(tmp_path):
     """A table with names, labels, gaps, and one column of long tails; returns its file and its lines."""

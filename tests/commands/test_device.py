@@ -1,6 +1,9 @@
 """Where a command computes: what --device takes, among several processes too, and that it is said and kept."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -100,3 +103,39 @@ def test_a_run_that_goes_on_elsewhere_says_so(cli, trained):
     status, _, err = cli("train", "--resume", "--run-dir", trained)
     assert status == 0
     assert "The run began on cuda and goes on on cpu: the same up to rounding, not bit for bit." in err
+
+
+@pytest.mark.filterwarnings("always:the run began with")
+@pytest.mark.parametrize(
+    ("part", "name", "before"),
+    [
+        ("platform", "processor", "Abacus"),
+        ("platform", "vector_instructions", "AVX1024"),
+        ("platform", "instruction_settings", {"MKL_CBWR": "COMPATIBLE"}),
+        ("packages", "torch", "0.1"),
+    ],
+)
+def test_a_run_that_goes_on_where_sums_round_differently_says_so(cli, trained, part, name, before):
+    file = trained / "environment.json"
+    environment = json.loads(file.read_text())
+    present = environment[part][name]
+    environment[part][name] = before
+    file.write_text(json.dumps(environment))
+    assert cli("train", "--resume", "--run-dir", trained)[2].count("warning") == 0  # nothing is left to do
+    forget_after(trained, 4)
+    status, _, err = cli("train", "--resume", "--run-dir", trained)
+    assert status == 0
+    (line,) = [line for line in err.splitlines() if line.startswith("warning: ")]
+    assert f"{before!r}" in line
+    assert f"{present!r}" in line
+
+
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="there is one capability")
+def test_the_capability_of_the_process_is_what_counts(trained):
+    forget_after(trained, 4)
+    command = [sys.executable, "-m", "discrete_vae", "train", "--resume", "--run-dir", str(trained)]
+    other = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
+    done = subprocess.run(command, env=other, capture_output=True, text=True, check=True)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+    assert "'DEFAULT'" in line
+    assert repr(torch.backends.cpu.get_cpu_capability()) in line

@@ -11,6 +11,7 @@ from discrete_vae.commands.device import computing_on
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.load import load_run
+from tests.commands.test_forged_checkpoint import forge
 
 
 def evaluation(run):
@@ -395,3 +396,25 @@ def test_one_that_was_stopped_goes_on_where_it_was(cli, trained, monkeypatch):
     assert evaluation(trained)["log_likelihood"] == unbroken["log_likelihood"]
     assert evaluation(trained)["log_partition"] == unbroken["log_partition"]
     assert not (trained / "evaluation-parts").exists()
+
+
+def test_parts_of_an_earlier_training_in_the_same_folder_do_not_count(cli, trained, monkeypatch, tmp_path):
+    """An evaluation is interrupted, the folder gets other weights at the same step, and it is evaluated again."""
+    from discrete_vae.evaluation import evaluate as evaluating
+
+    def interrupt(*args, **more):
+        raise KeyboardInterrupt
+
+    words = ("evaluate", trained, "--num-samples", "10", "--num-examples", "5")
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluating, "evaluate_elbo", interrupt)  # when all parts are kept
+        assert cli(*words)[0] == 130
+    checkpoints = RunDirectory.open(trained).checkpoints()
+    saved = checkpoints.load("best")
+    forge(saved.folder, {name: value / 2 for name, value in saved.tensors.items() if "weight" in name})
+    assert cli(*words)[0] == 0
+    assert cli(*words, "--out", tmp_path / "anew.json")[0] == 0  # which keeps and takes up nothing
+    anew = json.loads((tmp_path / "anew.json").read_text())
+    for name in ("log_likelihood", "log_likelihood_limit"):
+        assert evaluation(trained)[name] == pytest.approx(anew[name], rel=1e-12)
+    assert evaluation(trained)["log_partition"]["best"]["value"] == anew["log_partition"]["best"]["value"]

@@ -18,7 +18,7 @@ ALONE = [name for name, entry in FIGURES.items() if not entry.min_runs and not e
 @pytest.fixture
 def run(trained):
     """A run with estimates of log Z."""
-    estimates = [{"value": value, "std_error": 0.1} for value in (1.0, 1.1, 0.9)]
+    estimates = [{"value": value, "std_error": 0.1, "method": "m"} for value in (1.0, 1.1, 0.9)]
     config = {"std_error": 0.1, "seed": 0}
     kept_log_partitions(RunDirectory(trained)).add(
         {"step": 6, "config": config, "estimates": estimates, "exact": 1.05}
@@ -136,7 +136,7 @@ def test_a_run_without_estimates_says_how_to_get_some(refused, trained):
 def test_damaged_estimates_are_named(refused, run):
     (run / "log_partition.json").write_text('{"step": 6, "estimates": [{"value": 1.0}], "exact": null}')
     error = refused("figure", "log-partition-histogram", run)
-    assert "log_partition.json: estimates must each have a value and its std_error" in error
+    assert "log_partition.json, field 'estimates.0.std_error', must be there" in error
 
 
 def test_listing_the_figures_loads_no_torch():

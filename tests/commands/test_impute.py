@@ -95,7 +95,6 @@ def test_draws_are_tables_of_values(cli, table_run, tmp_path):
 
 def test_what_cannot_be_done_is_refused(refused, trained, gapped, data_file, table_run, tmp_path):
     np.save(tmp_path / "short.npy", np.zeros((2, 12), bool))
-    np.save(tmp_path / "odd.npy", np.full((60, 12), 2))
     np.save(tmp_path / "long.npy", np.zeros((61, 12), bool))
     np.save(tmp_path / "number.npy", np.array(True))
     out, gaps = ["--out", tmp_path / "o.npz"], ["--data", tmp_path / "gaps.npy"]
@@ -109,9 +108,11 @@ def test_what_cannot_be_done_is_refused(refused, trained, gapped, data_file, tab
         assert "--mask must have the data's shape, 8 examples" in refused(
             "impute", trained, *gaps, *out, "--mask", tmp_path / name
         )
-    assert "--mask must hold true and false" in refused(
-        "impute", trained, "--data", data_file, *out, "--mask", tmp_path / "odd.npy"
-    )
+    for values in (np.full((60, 12), 2), np.zeros((60, 12), "V3"), np.full((60, 12), "1")):
+        np.save(tmp_path / "odd.npy", values)
+        assert "--mask must hold true and false" in refused(
+            "impute", trained, "--data", data_file, *out, "--mask", tmp_path / "odd.npy"
+        )
     assert "--method must be one of" in refused("impute", trained, *gaps, *out, "--method", "gibbs")
     assert (
         "--num-rounds must be at most --num-samples, 3; received 10. Give more samples, or fewer rounds."

@@ -2,11 +2,14 @@
 
 import json
 import shlex
+import shutil
 
 import numpy as np
 import pytest
 
 from discrete_vae.cli import main
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.training.load import load_run
 from tests.commands.conftest import TINY
 
 FEW = np.random.default_rng(0).integers(0, 2, (10, 12)).astype(bool)
@@ -91,6 +94,29 @@ def test_a_model_that_needs_more_than_is_free_is_refused_with_the_need(
         in error
     )
     assert "Make the networks narrower" in error
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        (("model", "posterior"), {"hidden": [10**12]}),
+        (("model", "posterior"), {"hidden": [10**12, 10**12]}),
+        (("model", "decoder"), {"hidden": [10**12]}),
+        (("model", "prior"), {"num_left": 10**12}),
+        (("training", "sampler"), {"num_chains": 10**12}),
+    ],
+)
+def test_a_run_whose_config_asks_for_absurd_sizes_is_refused(trained_on_images, tmp_path, part, change):
+    run = tmp_path / "run"
+    shutil.copytree(trained_on_images, run)
+    config = json.loads((run / "config.json").read_text())
+    config[part[0]][part[1]] |= change
+    (run / "config.json").write_text(json.dumps(config))
+    with (
+        pytest.warns(UserWarning, match="config.json"),
+        pytest.raises(InvalidInputError, match="must fit this machine's memory"),
+    ):
+        load_run(run, accept_changed_config=True)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,31 @@ def test_an_empty_folder_is_filled(cli, trained, tmp_path):
     assert load_run(tmp_path / "new").step == load_run(trained).step
 
 
+def test_the_same_request_finds_its_result_and_another_one_is_refused(cli, refused, trained, tmp_path):
+    words = ["refit", trained, "--out", tmp_path / "new", *QUICK]
+    _, first, _ = cli(*words)
+    before = snapshot(tmp_path)
+    status, again, err = cli(*words)  # as after a kill between the folder's name and the last line
+    assert status == 0, err
+    assert snapshot(tmp_path) == before
+    assert [line for line in again.splitlines() if line not in first] == [f"It was there: {tmp_path / 'new'}"]
+    assert "--out must be a new or empty folder" in refused(*words, "--seed", "1")
+    (tmp_path / "new" / "config.json").unlink()
+    assert "--out must be a new or empty folder" in refused(*words)
+
+
+def test_a_link_stays_and_its_empty_folder_is_filled(cli, refused, trained, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "loop").symlink_to("loop")
+    assert cli("refit", trained, "--out", tmp_path / "link", *QUICK)[0] == 0
+    assert (tmp_path / "link").is_symlink()
+    assert load_run(tmp_path / "real").step == load_run(trained).step
+    assert "--out must lead to a file or folder" in refused(
+        "refit", trained, "--out", tmp_path / "loop", *QUICK
+    )
+
+
 def test_training_does_not_go_on_with_it(cli, refused, trained, tmp_path):
     cli("refit", trained, "--out", tmp_path / "new", *QUICK)
     message = refused("train", "--resume", "--run-dir", tmp_path / "new")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from discrete_vae.training.load import load_run
+from tests.commands.conftest import snapshot
 
 WORDS = ("--license", "mit", "--precision", "float32")  # four validation examples of a tiny run tell little
 
@@ -37,6 +38,19 @@ def test_the_released_run_is_evaluated_and_sampled(cli, evaluated, tmp_path):
 def test_the_number_of_examples_is_given(cli, evaluated, tmp_path):
     assert cli("release", evaluated, "--out", tmp_path / "new", *WORDS, "--num-examples", "2")[0] == 0
     assert json.loads((tmp_path / "new" / "release.json").read_text())["num_examples"] == 2
+
+
+def test_the_same_request_finds_its_result_and_another_one_is_refused(cli, refused, evaluated, tmp_path):
+    words = ["release", evaluated, "--out", tmp_path / "new", *WORDS]
+    _, first, _ = cli(*words)
+    before = snapshot(tmp_path)
+    status, again, err = cli(*words)
+    assert status == 0, err
+    assert snapshot(tmp_path) == before
+    assert first.splitlines()[:2] == again.splitlines()[:2]
+    for other in (["--seed", "1"], ["--num-samples", "3"]):
+        assert "--out must be a new or empty folder" in refused(*words, *other)
+    assert "--out must be a new or empty folder" in refused(*words[:-4], "--license", "x", *WORDS[2:])
 
 
 def test_what_is_refused(refused, trained, tmp_path):

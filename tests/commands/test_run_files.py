@@ -16,7 +16,8 @@ from discrete_vae.runs.checkpoint_files import STATE_FILE
 from discrete_vae.runs.metrics import MetricsLog
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import loop
-from tests.commands.conftest import TINY
+from tests.commands.conftest import TINY, snapshot
+from tests.commands.test_forged_checkpoint import forge
 from tests.commands.test_train import flip_a_byte, forget_after
 
 no_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
@@ -155,7 +156,7 @@ def test_an_environment_with_other_data_than_an_object_is_named(refused, trained
     forget_after(trained, 4)
     (trained / "environment.json").write_text(json.dumps({"data": data}))
     for words in ((*resume, trained), ("evaluate", trained)):
-        assert f"{trained / 'environment.json'} must hold a JSON object as data" in refused(*words)
+        assert f"{trained / 'environment.json'}, field 'data', must be an object" in refused(*words)
 
 
 @pytest.mark.filterwarnings("always")
@@ -269,3 +270,141 @@ def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, traine
     assert cli(*resume, trained)[0] == 0
     assert [path.name for path in gone if path.exists()] == []
     assert [path.name for path in kept if not path.exists()] == []
+
+
+PLACES = ["evaluations", "log_partitions", "evaluation-parts", "figures", "checkpoints", "tensorboard"]
+
+
+@pytest.mark.parametrize(
+    "place", [*PLACES, "checkpoints/step-6", "metrics.jsonl", "best.json", "figures/gone"]
+)
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.filterwarnings("always")
+def test_a_link_out_of_a_run_writes_nothing_there(cli, trained, tmp_path, place, exists):
+    outside, path = tmp_path / "outside", trained / place
+    forget_after(trained, 4)
+    path.parent.mkdir(exist_ok=True)
+    is_file = path.suffix in (".json", ".jsonl")
+    if exists and path.is_dir():
+        shutil.move(path, outside)
+    elif exists:
+        outside.write_bytes(path.read_bytes()) if is_file else outside.mkdir()
+    if path.exists():
+        path.unlink() if path.is_file() else shutil.rmtree(path)
+    if outside.is_dir():
+        (outside / f".tmp-x-{atomic._machine()}-{os.getpid()}-0123456789abcdef").touch()
+    path.symlink_to(outside)
+    before = snapshot(tmp_path / "outside") if outside.is_dir() else outside.exists() and outside.read_bytes()
+    for words in (
+        (*resume, trained),
+        ("evaluate", trained, "--num-samples", 2),
+        ("log-partition", trained, "--health-sweeps", 20),
+        ("sample", trained, *SMALL),
+        ("report", trained, "--num-examples", 20),
+    ):
+        status, _, err = cli(*words)
+        if status != 0:
+            assert (status, str(path) in err) == (2, True), err
+        after = snapshot(outside) if outside.is_dir() else outside.exists() and outside.read_bytes()
+        assert after == before
+
+
+def test_a_link_that_stays_in_the_run_and_one_to_a_file_that_is_read_are_no_matter(cli, trained, tmp_path):
+    (trained / "pictures").mkdir()
+    (trained / "figures").symlink_to("pictures")
+    shutil.move(trained / "config.json", tmp_path / "config.json")
+    (trained / "config.json").symlink_to(tmp_path / "config.json")  # as in the hub's cache
+    assert cli("sample", trained, *SMALL)[0] == 0
+    assert (trained / "pictures" / "samples.png").exists()
+
+
+@pytest.fixture(scope="module")
+def evaluated_once(trained_once, tmp_path_factory):
+    run = shutil.copytree(trained_once, tmp_path_factory.mktemp("evaluated") / "run")
+    for words in (["evaluate"], ["log-partition", "--health-sweeps", "20"]):
+        assert main([*words, str(run)]) == 0
+    return run
+
+
+LOG, ENVIRONMENT, EVALUATION = "metrics.jsonl", "environment.json", "evaluation.json"
+OF_ANOTHER_TYPE = [
+    (LOG, "elbo", "x", ("sample", "report", "curves")),
+    (LOG, "validation_elbo", None, ("sample", "report", "curves")),
+    (LOG, "seconds", [1.0], ("report", "release", "resume")),
+    (LOG, "step", 10**400, ("report", "curves", "resume")),
+    (LOG, "kl_discrete", True, ("sample", "report", "curves")),
+    (ENVIRONMENT, "device", [], ("report", "resume")),
+    (ENVIRONMENT, "packages", 3, ("resume", "evaluate")),
+    (ENVIRONMENT, "commit", "x", ("report",)),
+    (ENVIRONMENT, "data.columns", 5, ("report", "evaluate")),
+    (ENVIRONMENT, "data.picture.event_shape", [4, "x"], ("sample", "report")),
+    (EVALUATION, "log_likelihood.value", "x", ("report", "release", "evaluate")),
+    (EVALUATION, "log_likelihood.std_error", [], ("report", "release", "evaluate")),
+    (EVALUATION, "log_partition.best", None, ("report", "score", "release", "evaluate")),
+    (EVALUATION, "log_partition.best.value", 10**400, ("report", "score", "release", "evaluate")),
+    (EVALUATION, "elbo", 1.5, ("report", "release", "evaluate")),
+    (EVALUATION, "config.num_examples", "all", ("evaluate",)),
+    (EVALUATION, "step", "6", ("report", "score", "evaluate")),
+    ("evaluations", "log_likelihood.num_examples", "6", ("evaluate",)),
+    ("evaluations", "config", None, ("evaluate",)),
+    ("log_partition.json", "estimates", {}, ("report", "score", "histogram", "log-partition")),
+    ("log_partition.json", "estimates.0.value", "x", ("report", "score", "histogram", "log-partition")),
+    ("log_partition.json", "exact", "x", ("report", "histogram")),
+    ("log_partitions", "config.std_error", "x", ("log-partition",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value", "verbs"),
+    OF_ANOTHER_TYPE,
+    ids=[f"{name} {field}" for name, field, *_ in OF_ANOTHER_TYPE],
+)
+def test_a_value_of_another_type_is_refused_with_its_file_and_field(
+    cli, evaluated_once, tmp_path, name, field, value, verbs
+):
+    run = shutil.copytree(evaluated_once, tmp_path / "run")
+    file = run / name if (run / name).is_file() else next((run / name).iterdir())
+    if "resume" in verbs:
+        forget_after(run, 4)
+    lines = [json.loads(line) for line in file.read_text().splitlines()] if name == LOG else []
+    fields = next(line for line in lines if field in line) if lines else json.loads(file.read_text())
+    *places, last = (int(word) if word.isdigit() else word for word in field.split("."))
+    place = fields
+    for each in places:
+        place = place[each]
+    place[last] = value
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines) if lines else json.dumps(fields))
+    words = {
+        "resume": resume,
+        "sample": ("sample", *SMALL),
+        "report": ("report", "--num-examples", "20"),
+        "curves": ("figure", "training-curves"),
+        "histogram": ("figure", "log-partition-histogram"),
+        "release": ("release", "--license", "mit", "--out", tmp_path / "released"),
+    }
+    for verb in verbs:
+        head = words.get(verb, (verb,))
+        status, _, err = cli(*head, run)
+        assert (status, str(file) in err.splitlines()[-1]) == (2, True), err
+        if value != 10**400:  # which Python does not read
+            assert f"'{field}" in err.splitlines()[-1]
+
+
+def test_results_of_other_weights_at_the_same_step_do_not_count(cli, evaluated_once, tmp_path):
+    """A released run takes up those of its original; after another training in the folder there are none."""
+    run = shutil.copytree(evaluated_once, tmp_path / "run")
+    released = tmp_path / "released"
+    assert cli("release", run, "--out", released, "--license", "mit")[0] == 0
+    for folder in (run, released):
+        assert "kept in evaluation.json" in cli("score", folder)[1]
+    for folder in (run, released):
+        saved = RunDirectory.open(folder).checkpoints().load("best")
+        forge(
+            saved.folder,
+            {"model/prior.bias": saved.tensors["model/prior.bias"] + 1},
+            {"released_from": "gone"},
+        )
+        assert "kept in" not in cli("score", folder)[1]
+    assert cli("release", run, "--out", tmp_path / "again", "--license", "mit")[0] == 2
+    assert cli("evaluate", run)[0] == 0
+    assert "kept in evaluation.json" in cli("score", run)[1]

@@ -112,6 +112,29 @@ def test_without_any_folder_one_warning_names_the_variable(monkeypatch):
     assert len(caught) == 1
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+@pytest.mark.parametrize(
+    ("above", "own", "used"),
+    [(0o755, 0o755, True), (0o1777, 0o755, True), (0o777, 0o755, False), (0o755, 0o1777, False)],
+)
+def test_a_cache_that_others_can_write_is_not_read(tmp_path, monkeypatch, above, own, used):
+    """What lies in numba's cache is unpickled, which runs code."""
+    monkeypatch.setattr(caching.config, "CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "cache").mkdir()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ChunkLoop(make)(1, 4)
+    (folder,) = (tmp_path / "cache").iterdir()
+    folder.chmod(own)
+    (tmp_path / "cache").chmod(above)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        again = ChunkLoop(make)
+        assert again(1, 4) == 6
+    assert (hits(again) == 1) is used
+    assert [each.category for each in caught] == [] if used else [KernelWarning]
+
+
 IMPORT = """
 import discrete_vae
 from discrete_vae.samplers.kernels import numba_bipartite, numba_graph

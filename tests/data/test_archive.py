@@ -17,7 +17,9 @@ def convert(originals):
 
 
 def archive(address: str, **rules: ArrayRule) -> Archive:
-    mirror = Mirror((address,), (RemoteFile("raw.bin", f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"),))
+    mirror = Mirror(
+        (address,), (RemoteFile("raw.bin", f"sha256:{hashlib.sha256(CONTENT).hexdigest()}", len(CONTENT)),)
+    )
     return Archive("made.npz", rules or {"rows": ArrayRule("uint8", (3, 4), highest=11)}, mirror, convert)
 
 

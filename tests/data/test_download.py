@@ -1,17 +1,19 @@
-import gzip
 import hashlib
 import subprocess
 
 import pytest
 
+from discrete_vae.data import caltech101, mnist_dynamic, mnist_static, omniglot
 from discrete_vae.data.download import DownloadError, Mirror, RemoteFile, fetch_files, git_blob_id
 
 CONTENT = bytes(range(256)) * 40
 CHECKSUMS = {
-    "md5": hashlib.md5(CONTENT).hexdigest(),
     "sha256": hashlib.sha256(CONTENT).hexdigest(),
     "git-blob": hashlib.sha1(b"blob 10240\x00" + CONTENT).hexdigest(),
 }
+
+
+ARCHIVES = [module.ARCHIVE for module in (caltech101, mnist_dynamic, mnist_static, omniglot)]
 
 
 @pytest.fixture
@@ -22,7 +24,7 @@ def into(tmp_path):
 
 
 def mirror(*addresses: str, algorithm: str = "sha256") -> Mirror:
-    return Mirror(addresses, (RemoteFile("a.bin", f"{algorithm}:{CHECKSUMS[algorithm]}"),))
+    return Mirror(addresses, (RemoteFile("a.bin", f"{algorithm}:{CHECKSUMS[algorithm]}", len(CONTENT)),))
 
 
 def get(mirror, into, folder):
@@ -100,20 +102,24 @@ def test_a_wrong_file_put_there_by_hand_is_refused_and_left_alone(into, folder):
     assert (folder / "a.bin").read_bytes() == b"mine"
 
 
-def test_the_content_of_a_packed_file_is_checked_too(site, into, folder):
-    packed = gzip.compress(CONTENT)
-    (site[0] / "a.gz").write_bytes(packed)
-    md5 = f"md5:{hashlib.md5(packed).hexdigest()}"
-    good = Mirror((site[1],), (RemoteFile("a.gz", md5, CHECKSUMS["sha256"]),))
-    assert (
-        fetch_files(good, destination=into, manual_folder=folder, made_file="a.npz")["a.gz"].read_bytes()
-        == packed
-    )
-    (into / "a.gz").unlink()
-    forged = Mirror((site[1],), (RemoteFile("a.gz", md5, "0" * 64),))
-    with pytest.raises(DownloadError, match=f"content with sha256:{CHECKSUMS['sha256']}"):
-        fetch_files(forged, destination=into, manual_folder=folder, made_file="a.npz")
+@pytest.mark.parametrize("algorithm", CHECKSUMS)
+def test_what_is_larger_than_it_should_be_is_not_read_to_its_end(site, into, folder, algorithm):
+    (site[0] / "a.bin").write_bytes(CONTENT * 10_000)
+    with pytest.raises(DownloadError):
+        get(mirror(site[1], algorithm=algorithm), into, folder)
     assert list(into.iterdir()) == []
+    (folder / "a.bin").write_bytes(CONTENT + b"\0")
+    with pytest.raises(DownloadError):
+        get(mirror(site[1], algorithm=algorithm), into, folder)
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.file_name)
+def test_each_published_file_has_its_sum_and_its_size(archive):
+    for file in archive.mirror.files:
+        algorithm, _, digits = file.checksum.partition(":")
+        known = {"sha256": 64} | ({"git-blob": 40} if archive is omniglot.ARCHIVE else {})
+        assert len(bytes.fromhex(digits)) * 2 == known[algorithm]
+        assert 0 < file.max_size <= 100_000_000
 
 
 def test_the_blob_id_is_gits(tmp_path):

@@ -1,5 +1,7 @@
 """Labels from a file beside the data."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -34,12 +36,29 @@ def test_another_number_of_labels_is_refused(tmp_path):
 
 
 def test_words_and_numbers_are_read(tmp_path):
-    (tmp_path / "kinds.csv").write_text('kind\n"a, b"\n c \n\n')
-    assert read_label_file(tmp_path / "kinds.csv").tolist() == ["a, b", "c"]
+    (tmp_path / "kinds.csv").write_text('kind\n"a, b"\n c \n""\n')
+    assert read_label_file(tmp_path / "kinds.csv").tolist() == ["a, b", "c", ""]
     (tmp_path / "numbers.csv").write_text("kind\n10\n9\n")
     assert read_label_file(tmp_path / "numbers.csv").tolist() == [10, 9]  # which words would sort otherwise
     np.save(tmp_path / "kinds.npy", np.array([3, 1]))
     assert read_label_file(tmp_path / "kinds.npy").tolist() == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("kind\na\n\nb\n", 3), ('kind\n"a\nb"\n\n', 4), ("\nkind\na\n", 1)]
+)
+def test_a_blank_line_is_refused_by_its_number(tmp_path, text, line):
+    (tmp_path / "kinds.csv").write_text(text)
+    with pytest.raises(InvalidInputError, match=rf"labels .*\b{line} in "):
+        read_label_file(tmp_path / "kinds.csv")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+@pytest.mark.parametrize("ending", [".csv", ".npy"])
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path, ending):
+    os.mkfifo(tmp_path / f"kinds{ending}")
+    with pytest.raises(InvalidInputError, match="received a pipe"):
+        read_label_file(tmp_path / f"kinds{ending}")
 
 
 def test_a_file_of_text_in_another_encoding_is_refused(tmp_path):

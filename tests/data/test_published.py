@@ -38,7 +38,7 @@ def served(archive: Archive, site, lengths: dict[str, int]) -> Archive:
             found = git_blob_id(folder / file.name)
         else:
             found = hashlib.new(algorithm, content).hexdigest()
-        files.append(RemoteFile(file.name, f"{algorithm}:{found}"))
+        files.append(RemoteFile(file.name, f"{algorithm}:{found}", (folder / file.name).stat().st_size))
     return resized(replace(archive, mirror=Mirror((address,), tuple(files))), lengths)
 
 

@@ -118,15 +118,3 @@ def test_gaps_need_a_model_that_reads_them(tmp_path):
     ):
         check_readable(real, data(tmp_path, gaps))
     check_readable(real.model_copy(update={"missing": True}), data(tmp_path, gaps))
-
-
-def test_gaps_outside_the_training_part_are_refused(tmp_path):
-    gap = REAL[:2].copy()
-    gap[0, 0] = np.nan
-    np.savez(tmp_path / "parts.npz", train=REAL, valid=REAL[:2], test=gap)
-    dataset = load_file(path=tmp_path / "parts.npz")
-    with pytest.raises(
-        InvalidInputError, match="'test', must have no missing values, since the examples to train on"
-    ):
-        check_readable(model(GaussianLikelihoodConfig()), dataset)
-    check_readable(model(GaussianLikelihoodConfig(), missing=True), dataset)  # who asks for it

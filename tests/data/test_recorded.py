@@ -9,6 +9,7 @@ from discrete_vae.data.dataset import DatasetDescription, DataSplits
 from discrete_vae.data.load import load_dataset
 from discrete_vae.data.recorded import RecordedData, describe_data
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.json_files import EnvironmentSchema, check_fields
 
 
 def dataset(test, shape=(4,)):
@@ -30,14 +31,14 @@ def test_the_range_is_that_of_the_test_part(test, low, high):
 @pytest.mark.parametrize("data", [dataset(torch.ones(1, 4), (1, 2, 2)), load_dataset("digits")])
 def test_it_comes_back_from_json(data):
     environment = {"data": json.loads(json.dumps(describe_data(data)))}
-    found = RecordedData.read(environment, source="environment.json")
+    found = RecordedData.read(environment)
     assert found == RecordedData.of(data)
     assert found is not None
     assert (found.image_shape, found.num_features) == (data.image_shape, data.num_features)
 
 
 def test_a_run_of_before_keeps_nothing():
-    assert RecordedData.read({}, source="e") is RecordedData.read({"data": {"name": "x"}}, source="e") is None
+    assert RecordedData.read({}) is RecordedData.read({"data": {"name": "x"}}) is None
 
 
 @pytest.mark.parametrize(
@@ -55,5 +56,5 @@ def test_a_run_of_before_keeps_nothing():
     ],
 )
 def test_another_form_is_refused_by_name(picture):
-    with pytest.raises(InvalidInputError, match="e.json must hold a shape and a range as data.picture"):
-        RecordedData.read({"data": {"picture": picture}}, source="e.json")
+    with pytest.raises(InvalidInputError, match=r"e.json, field 'data\.picture"):
+        check_fields("e.json", {"data": {"picture": picture}}, EnvironmentSchema, repair="Restore it.")

@@ -1,25 +1,54 @@
 """Tables in text files and in Parquet files."""
 
+import csv
 import sys
 import types
 
 import numpy as np
 import pytest
 
-from discrete_vae.config import instantiate
+from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig, instantiate
 from discrete_vae.data import parquet_table
 from discrete_vae.data.csv_table import read_csv
+from discrete_vae.data.filled_csv import filled_csv
 from discrete_vae.data.from_file import load_file
+from discrete_vae.data.label_file import read_label_file
 from discrete_vae.data.parquet_table import read_parquet
-from discrete_vae.data.table import NoFeatures
+from discrete_vae.data.rows import read_rows
+from discrete_vae.data.table import NoFeatures, check_columns
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.own_experiment import own_experiment
+from discrete_vae.runs.output_file import OutputFile
 
 
 def write(tmp_path, text, encoding="utf-8"):
     path = tmp_path / "x.csv"
     path.write_bytes(text.encode(encoding))
     return path
+
+
+def test_no_name_or_label_is_computed_and_all_come_back(tmp_path):
+    names = ["=1+1", "+a", "-b", "@sum(1)", "-1.5", "'=c", "''-c", "'d'", "-", "\uff1de", "f=1"]
+    shown = ["'=1+1", "'+a", "'-b", "'@sum(1)", "-1.5", "''=c", "'''-c", "'d'", "-", "'\uff1de", "f=1"]
+    labels = np.array(["=cmd|' /C calc'!A1", "-", "+1e3", "a,=b", "'=c"])
+    values = np.array([-1.5, 2.0, -0.0, 1e-10, -3e20])
+    path = OutputFile(tmp_path / "x.csv").write({"kind": labels} | dict.fromkeys(names, values))
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["kind", *shown]
+    assert [row[0] for row in rows] == ["'=cmd|' /C calc'!A1", "-", "+1e3", "a,=b", "''=c"]
+    assert [row[1] for row in rows] == ["-1.5", "2.0", "-0.0", "1e-10", "-3e+20"]
+    found = read_csv(path, NoFeatures("kind"))
+    assert found.columns == tuple(names)
+    assert found.labels is not None
+    assert found.labels.tolist() == labels.tolist()
+    np.testing.assert_array_equal(found.values, np.stack([values] * len(names), 1))
+    OutputFile(path).write(dict.fromkeys(names, values))
+    nines = np.full((len(values), len(names)), "9")
+    filled = filled_csv(path, names, np.ones(nines.shape, bool), nines).splitlines()
+    assert filled == [",".join(shown), *[",".join("9" * len(names))] * len(values)]
+    OutputFile(path).write({"kind": labels})
+    assert read_label_file(path).tolist() == labels.tolist()
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -114,7 +143,7 @@ class PyArrow(types.ModuleType):
         super().__init__("pyarrow.parquet")
         self.columns = columns
 
-    def read_table(self, path):
+    def read_table(self, path, **_):
         columns = [
             types.SimpleNamespace(to_numpy=lambda column=column: column) for column in self.columns.values()
         ]
@@ -201,7 +230,7 @@ def test_pandas_without_an_engine_is_no_damage(parquet):
 def test_damaged_parquet_is_refused(parquet):
     path, install = parquet
     broken = PyArrow(COLUMNS)
-    broken.read_table = lambda _: 1 / 0
+    broken.read_table = lambda *_, **__: 1 / 0
     install(broken)
     with pytest.raises(
         InvalidInputError, match="must be a readable Parquet file; received ZeroDivisionError"
@@ -318,3 +347,43 @@ def test_what_pandas_writes_as_parquet_is_read(tmp_path, pandas, library, monkey
     assert table.labels.tolist() == ["x", "", "z"]
     pandas.DataFrame(np.eye(2), columns=["0", "1"]).to_parquet(tmp_path / "numbers.parquet")
     assert read_parquet(tmp_path / "numbers.parquet").columns == ("0", "1")
+
+
+def test_a_page_that_its_checksum_does_not_fit_is_refused(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    path, values = tmp_path / "x.parquet", np.linspace(1.0, 2.0, 40)
+    options = {"use_dictionary": False, "compression": "NONE", "write_page_checksum": True}
+    parquet.write_table(pyarrow.table({"a": values}), path, **options)
+    np.testing.assert_array_equal(read_parquet(path).values[:, 0], values)
+    data = bytearray(path.read_bytes())
+    data[data.index(values[7].tobytes())] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(InvalidInputError, match="must be a readable Parquet file"):
+        read_parquet(path)
+
+
+class CountedName(str):
+    """A name that counts how often it is compared."""
+
+    comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        CountedName.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_names_are_looked_up_in_linear_time(tmp_path, monkeypatch):
+    count = 1500
+    names = [CountedName(f"g{number}") for number in range(count)]
+    path = write(tmp_path, ",".join(names) + "\n" + ",".join("1" * count) + "\n")
+    model = ModelConfig(num_features=count, likelihood=GaussianLikelihoodConfig())
+    monkeypatch.setattr(CountedName, "comparisons", 0)
+    with pytest.raises(InvalidInputError, match="'g7'"):
+        check_columns(path, (*names, CountedName("g7")))
+    assert NoFeatures(names[3], tuple(names[700:])).places(path, tuple(names))[0] == 3
+    assert read_rows(path, model, columns=names[::-1]).x.shape == (1, count)
+    assert filled_csv(path, names, np.zeros((1, count), bool), np.full((1, count), "")) == path.read_text()
+    assert CountedName.comparisons < 20 * count

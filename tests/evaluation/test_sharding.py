@@ -18,7 +18,7 @@ from discrete_vae.distributed import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_model
-from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.evaluation.log_likelihood import PART_SIZE, evaluate_log_likelihood, join_log_likelihoods
 from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.score import elbo_rows
@@ -86,6 +86,18 @@ def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
         result = json.loads((tmp_path / f"{number}.json").read_text())
         assert result.pop("error").startswith("num_samples must be a positive integer; received 0.")
         assert result == alone
+
+
+def test_an_evaluation_of_a_piece_has_the_digits_of_one_in_parts():
+    size = PART_SIZE + 30
+    x = torch.bernoulli(torch.full((size, 6), 0.4), generator=torch.Generator().manual_seed(2))
+    settings = {"log_partition": 2.0, "num_samples": 5}
+    model, numbers = tiny_model(), range(size)
+    parts = [
+        evaluate_log_likelihood(model, x[rows], indices=numbers[rows], **settings)
+        for rows in (slice(PART_SIZE), slice(PART_SIZE, size))
+    ]
+    assert evaluate_log_likelihood(model, x, **settings) == join_log_likelihoods(parts)
 
 
 def test_the_budget_decides_the_chunks_and_not_the_estimate():

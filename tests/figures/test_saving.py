@@ -1,11 +1,24 @@
 """Writing pictures: whole or not at all."""
 
+from xml.etree import ElementTree
+
 import matplotlib
+import numpy as np
 import pytest
+import torch
 from matplotlib.figure import Figure
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.codes import draw_codes
+from discrete_vae.figures.feature_statistics import draw_feature_statistics, feature_statistics_table
+from discrete_vae.figures.image_grid import GridText, draw_image_grid
+from discrete_vae.figures.log_partition_histogram import (
+    draw_log_partition_histogram,
+    log_partition_histogram_table,
+)
 from discrete_vae.figures.saving import picture_file, save_figure
+from discrete_vae.figures.training_curves import draw_training_curves, training_curves_table
+from discrete_vae.inference.encode import Codes
 
 
 def test_a_picture_replaces_the_one_before(tmp_path):
@@ -31,6 +44,41 @@ def test_a_note_is_kept_in_the_metadata(tmp_path):
     for suffix in (".png", ".svg", ".pdf"):
         path = save_figure(Figure(figsize=(1, 1)), tmp_path / f"a{suffix}", note="another config")
         assert b"another config" in path.read_bytes(), suffix
+
+
+_NAME = "\x1b$\\frac{$"
+
+
+def _codes():
+    bits = np.eye(2, dtype=np.uint8)
+    return draw_codes(Codes(bits / 2, bits, bits, bits, np.zeros((2, 0, 1))), np.array([_NAME, "b"]))
+
+
+def _grid():
+    return draw_image_grid(torch.zeros(2, 1, 1, 4), (2, 2), text=GridText("of", "kind", [_NAME, "b"]))
+
+
+def _curves():
+    line = {"step": 1, "epoch": 1.0, "elbo": -1.0, "kl_discrete": 1.0, "kl_continuous": 0.0}
+    return draw_training_curves(training_curves_table([line]), name=_NAME)
+
+
+def _histogram():
+    return draw_log_partition_histogram(log_partition_histogram_table([1.0], [0.1]), name=_NAME)
+
+
+def _statistics():
+    return draw_feature_statistics(feature_statistics_table(torch.eye(4), torch.eye(4)[None]), name=_NAME)
+
+
+@pytest.mark.parametrize("draw", [_codes, _grid, _curves, _histogram, _statistics])
+def test_names_are_shown_as_they_are(draw, tmp_path):
+    text = save_figure(draw(), tmp_path / "a.svg", note=_NAME).read_text(encoding="utf-8")
+    assert "\x1b" not in text
+    ElementTree.fromstring(text)
+    assert (
+        "\\x1b$\\frac{$" in text.partition("</metadata>")[2]
+    )  # letters are paths, with the text beside them
 
 
 def test_the_same_figure_gives_the_same_file_in_every_form(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,16 @@ def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), wanted.parameters(), strict=True))
 
 
+def test_a_disk_that_refuses_leaves_nothing(run, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space"):
+        save_for_hub(run.path, tmp_path / "model", name=REPO, license="apache-2.0")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_card_has_what_the_evaluation_says(run, tmp_path):
     folder = save_for_hub(run, tmp_path / "model", name=REPO, license="apache-2.0")
     text = (folder / "README.md").read_text()
@@ -89,6 +100,7 @@ def test_an_evaluation_of_other_weights_is_refused(run, tmp_path):
 
     copy = RunDirectory(shutil.copytree(run.path, tmp_path / "copy"))
     evaluation = json.loads(copy.evaluation_path.read_text())
+    evaluation.pop("sha256")
     copy.evaluation_path.write_text(json.dumps(evaluation | {"step": 1}))
     with pytest.raises(InvalidInputError, match="must be of the best checkpoint, step .*; received step 1"):
         save_for_hub(copy, tmp_path / "model", name=REPO, license="mit")

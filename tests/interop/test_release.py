@@ -123,6 +123,17 @@ def test_the_card_of_a_later_evaluation_says_so(released, tmp_path):
     assert "21 test examples" in card
 
 
+def test_names_from_outside_give_a_card_no_lines_and_a_terminal_no_commands(trained, digits, tmp_path):
+    said = json.loads(trained.environment_path.read_text())
+    said["data"] |= {"name": "a\x1b[2J", "source": "b\n# Forged", "split": "\u202ec"}
+    trained.environment_path.write_text(json.dumps(said))
+    release_run(trained, load_run(trained), digits, tmp_path / "d\x07", **QUICK)
+    lines = (tmp_path / "d\x07" / "README.md").read_text().split("\n")
+    assert all(line.isprintable() for line in lines)
+    assert "# Forged" not in lines
+    assert any("a\\x1b[2J" in line for line in lines)
+
+
 def test_float32_keeps_every_bit(trained, digits, tmp_path):
     found = release_run(trained, load_run(trained), digits, tmp_path / "new", precision="float32", **QUICK)
     assert (found.difference, found.difference_std_error, found.before) == (0.0, 0.0, found.after)

@@ -7,17 +7,54 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.gaussian import GaussianLikelihood
 
 
-def test_the_density_of_a_constant_feature_stays_bounded():
+def test_the_density_of_a_feature_stays_bounded():
     """However far the learned scale is pushed, a feature adds at most -log(sqrt(2 pi) s min_scale)."""
-    x = torch.full((10, 1), 3.7)
+    x = torch.tensor([[2.0], [4.0]])
     likelihood = GaussianLikelihood((1,))
     likelihood.initialize_(x)
     with torch.no_grad():
         likelihood.log_scale.fill_(-1e6)
-    value = likelihood.log_prob(torch.zeros(10, 1), x)
+    value = likelihood.log_prob(torch.tensor([[-1.0], [1.0]]), x)
     bound = -math.log(math.sqrt(2 * math.pi) * 1e-3)
-    torch.testing.assert_close(value, torch.full((10,), bound))
+    torch.testing.assert_close(value, torch.full((2,), bound))
     assert bound == pytest.approx(5.99, abs=0.01)
+
+
+@pytest.mark.parametrize("shorten_tails", [False, True])
+def test_a_constant_feature_brings_nothing(shorten_tails):
+    """The likelihood is that of the other features, its gradients too; what is drawn is the constant."""
+    x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    x[:, 2].mul_(3).exp_()  # long tails
+    x[:, 1] = 3.7
+    both, alone = (GaussianLikelihood((size,), shorten_tails=shorten_tails) for size in (3, 2))
+    both.initialize_(x)
+    alone.initialize_(x[:, [0, 2]])
+    m = torch.randn(400, 3, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    value = both.log_prob(m, x)
+    assert torch.equal(value, alone.log_prob(m[:, [0, 2]], x[:, [0, 2]]))
+    of_m, of_scale = torch.autograd.grad(value.sum(), (m, both.log_scale))
+    assert of_m[:, 1].abs().max() == of_scale[1] == 0
+    other = x.clone()
+    other[:, 1] = 1e6  # elsewhere than in training
+    assert torch.equal(both.log_prob(m, other), value)
+    assert torch.equal(both.network_input(other), both.network_input(x))
+    for found in (both.mean(m), both.mode(m), both.sample(m), both.distribution(m).sample()):
+        assert bool((found[:, 1] == x[0, 1]).all())
+    assert bool(both.distribution(m).log_prob(x).isfinite().all())
+
+
+def test_a_model_of_before_keeps_the_density_of_a_constant_feature():
+    """There the scale of a constant feature was 1, and its sigma was learned."""
+    likelihood = GaussianLikelihood((1,))
+    likelihood.load_state_dict(
+        {
+            "log_scale": torch.full((1,), -1e6),
+            "standardizer.location": torch.full((1,), 3.7),
+            "standardizer.scale": torch.ones(1),
+        }
+    )
+    value = likelihood.log_prob(torch.zeros(1, 1), torch.full((1, 1), 3.7))
+    assert value.item() == pytest.approx(5.99, abs=0.01)
 
 
 def test_a_scale_at_its_floor_is_not_stuck():

@@ -30,12 +30,13 @@ def test_standardizer():
     x = torch.tensor([[1.0, 5.0, torch.nan], [3.0, 5.0, torch.nan]])
     standardizer.fit_(x)
     assert standardizer.location.tolist() == [2, 5, 0]
-    assert standardizer.scale.tolist() == [1, 1, 1]
+    assert standardizer.scale.tolist() == [1, 0, 1]  # a constant feature is told from one that was never seen
     assert standardizer(x, ~x.isnan()).tolist() == [[-1, 0, 0], [1, 0, 0]]
+    assert standardizer(torch.tensor([4.0, 9.0, 3.0])).tolist() == [2, 0, 3]
     assert standardizer(x.bfloat16()).dtype == torch.bfloat16
 
 
 def test_a_spread_below_float32_counts_as_none():
-    standardizer = Standardizer((1,))
-    standardizer.fit_(torch.tensor([[0.0], [1e-300]], dtype=torch.float64))
-    assert standardizer.scale.tolist() == [1]
+    for standardizer in (Standardizer((1,)), Standardizer((1,)).double()):
+        standardizer.fit_(torch.tensor([[0.0], [1e-300]], dtype=torch.float64))
+        assert standardizer.scale.tolist() == [0]

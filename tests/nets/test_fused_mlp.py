@@ -147,7 +147,23 @@ def test_working_copies_follow_the_parameters():
         change()
         assert torch.equal(working.current(), weight.bfloat16())
     assert not any("working" in name for name in made.state_dict())
-    assert made.double().output.working is None
+    weight.data.fill_(0.1)  # which no version counts
+    assert torch.equal(working.current(), weight.bfloat16())
+    for line in (weight.data[3], weight.data[:, 2]):
+        line.fill_(0.5)
+        assert torch.equal(working.current(), weight.bfloat16())
+    leaf = working.current()
+    weight.data = torch.randn_like(weight)
+    assert torch.equal(working.current(), weight.bfloat16())
+    assert working.current() is leaf  # the one that an optimizer knows
+    weight.requires_grad_(False)
+    assert not working.current().requires_grad
+    values = [torch.rand(5, size, dtype=torch.float64) for size in (20, 5, 3)]
+    wide = made.double()(*values)
+    for part in made.modules():
+        if hasattr(part, "working"):
+            part.working = None
+    assert torch.equal(wide, made(*values))
 
 
 def test_within_a_block_products_are_rounded():

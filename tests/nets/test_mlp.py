@@ -1,5 +1,7 @@
 """Networks of several inputs."""
 
+import copy
+
 import pytest
 import torch
 
@@ -34,6 +36,39 @@ def test_gradients_reach_every_parameter():
     network = MLP([6, 2], 3, (5, 4))
     network(torch.randn(20, 6), torch.randn(20, 2)).square().sum().backward()
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in network.parameters())
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("front", [(), (7,)], ids=["draw", "draws"])
+def test_constant_inputs_have_no_gradient_in_front_of_a_norm(front, fused):
+    torch.manual_seed(0)
+    network = MLP([5, 3], 4, (6,))
+    if not fused:
+        network.layers[0].register_forward_hook(lambda *_: None)  # layers are called one by one
+    x, zeta = torch.randn(50, 5), torch.randn(*front, 50, 3)
+    x[:, 1], x[:, 3], zeta[..., 2] = 1.0, 0.3, 0.7
+    loss = network(x, zeta).sin().sum()
+    loss.backward()
+    found, wide = network.layers[0].weight.grad, copy.deepcopy(network).double()
+    wide.zero_grad()
+    wide(x.double(), zeta.double()).sin().sum().backward()
+    constant = [1, 3, 7]
+    assert found[:, constant].count_nonzero() == 0
+    torch.testing.assert_close(found, wide.layers[0].weight.grad.float(), rtol=1e-4, atol=1e-4)
+    others = [0, 2, 4, 5, 6]
+    assert bool((found[:, others] != 0).any(0).all())
+
+
+def test_constant_inputs_have_their_gradient_where_no_mean_is_taken_away():
+    x = torch.ones(50, 1)
+    for network in (MLP([1], 4, (6,)).eval(), MLP([1], 4), MLP([1], 4, bias=False)):
+        first = network.layers[0] if len(network.layers) else network.output
+        network(x).sum().backward()
+        assert first.weight.grad.count_nonzero() > 0
+    frozen = MLP([1], 4, (6,))
+    frozen.layers[1].eval()
+    frozen(x).sum().backward()
+    assert frozen.layers[0].weight.grad.count_nonzero() > 0
 
 
 @pytest.mark.parametrize("sizes", [([0], 1, (3,)), ([2], 1, (0,)), ([2], 0, (3,))])

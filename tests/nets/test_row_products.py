@@ -58,3 +58,20 @@ def test_a_layer_takes_them_without_gradients_alone():
     found = layer(x, y)
     assert found.requires_grad
     torch.testing.assert_close(found, plain)
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_columns_of_a_wider_weight_give_the_digits_of_their_copy(first):
+    rows, wide, bias = some(40, 20)
+    part = wide[:, first : first + 32]
+    assert torch.equal(
+        row_products(rows[:, :32], part, bias), row_products(rows[:, :32], part.contiguous(), bias)
+    )
+
+
+def test_inputs_that_a_sample_axis_sets_apart_give_the_digits_of_contiguous_weights():
+    layer = ConcatLinear((32, 8), 20)
+    x, y = torch.randn(37, 32), torch.randn(2, 37, 8)
+    with torch.no_grad():
+        of_x, of_y = (part.contiguous() for part in layer.weight.split((32, 8), 1))
+        assert torch.equal(layer(x, y), row_products(x, of_x) + row_products(y, of_y) + layer.bias)

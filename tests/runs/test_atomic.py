@@ -1,5 +1,9 @@
+import ctypes
 import errno
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,7 +78,12 @@ def test_a_taken_name_is_kept_unless_it_may_be_replaced(tmp_path):
     assert names(tmp_path) == ["step-1"]
 
 
+def cannot_exchange(*_):
+    raise OSError
+
+
 def test_a_failed_replacement_puts_the_old_folder_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", cannot_exchange)
     final = tmp_path / "step-1"
     final.mkdir()
     (final / "state").write_text("old")
@@ -90,6 +99,50 @@ def test_a_failed_replacement_puts_the_old_folder_back(tmp_path, monkeypatch):
         (temporary / "state").write_text("new")
     assert (final / "state").read_text() == "old"
     assert names(tmp_path) == ["step-1"]
+
+
+KILLED = """
+import ctypes, os, signal, sys
+from pathlib import Path
+from discrete_vae.runs.atomic import publish_directory, write_text
+
+def hook(event, arguments):
+    global left
+    if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir") and str(folder) in str(arguments):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+folder, left = Path(sys.argv[1]), int(sys.argv[2])
+if sys.argv[3] == "renames":
+    ctypes.CDLL = None  # nothing exchanges two names, as on other systems than Linux
+else:
+    ctypes.CDLL(None)
+sys.addaudithook(hook)
+write_text(folder / "a.txt", "new")
+with publish_directory(folder / "model", replace=True) as temporary:
+    write_text(temporary / "weights", "new")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot exchange the names of two folders")
+@pytest.mark.parametrize("how", ["exchange", "renames"])
+def test_a_killed_replacement_leaves_one_of_both_and_what_it_leaves_besides_goes_with_the_next(tmp_path, how):
+    for moment in range(1, 100):
+        folder = tmp_path / f"{how} {moment}"
+        (folder / "model").mkdir(parents=True)
+        (folder / "model" / "weights").write_text("old")
+        command = [sys.executable, "-c", KILLED, str(folder), str(moment), how]
+        status = subprocess.run(command, check=False).returncode
+        assert status in (0, -signal.SIGKILL)
+        if how == "renames":
+            remove_temporaries(folder, of_others=True)
+        assert (folder / "model" / "weights").read_text() in ("old", "new")
+        write_text(folder / "a.txt", "last")
+        assert names(folder) == ["a.txt", "model"]
+        if status == 0:
+            break
+    assert moment > 12
 
 
 def test_leftovers_are_removed_and_nothing_else(tmp_path):

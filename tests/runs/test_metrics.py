@@ -80,13 +80,13 @@ def test_damage_before_a_kept_line_is_refused_by_its_number(log):
 
 @pytest.mark.parametrize("record", [{}, {"step": -1}, {"step": True}, {"step": 1.5}])
 def test_a_record_needs_its_step(log, record):
-    with pytest.raises(InvalidInputError, match=r"record\['step'\] must be a non-negative integer"):
+    with pytest.raises(InvalidInputError, match="record, field 'step'"):
         log.append(record)
     assert steps(log) == [10, 20, 30]
 
 
 def test_a_record_must_be_finite(log):
-    with pytest.raises(InvalidInputError, match="record must hold only what JSON can express"):
+    with pytest.raises(InvalidInputError, match="record, field 'elbo'"):
         log.append({"step": 40, "elbo": float("nan")})
     assert steps(log) == [10, 20, 30]
 

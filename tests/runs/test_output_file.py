@@ -1,5 +1,6 @@
 """Files that a user names for arrays: by ending, whole or not at all, never over what is read."""
 
+import io
 import os
 from pathlib import Path
 
@@ -57,6 +58,59 @@ def test_what_is_read_is_not_replaced(tmp_path, monkeypatch):
         with pytest.raises(InvalidInputError, match="--out must be another file than those that are read"):
             OutputFile(tmp_path / name, others=[Path("b.csv"), Path("a.csv")])
     OutputFile(tmp_path / "c.csv", others=[Path("b.csv"), Path("a.csv")])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+@pytest.mark.parametrize("ending", [".npz", ".npy", ".csv", ".parquet"])
+def test_a_pipe_is_written_through_and_stays(tmp_path, ending):
+    if ending == ".parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is in the extra 'tables'")
+    pipe = tmp_path / f"a{ending}"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (pipe, tmp_path / f"b{ending}"):
+        OutputFile(path).write(ARRAYS, array=ARRAYS["bits"], columns=COLUMNS)
+    read = os.read(reader, 1 << 20)
+    os.close(reader)
+    assert pipe.is_fifo()
+    if ending in (".npy", ".csv"):
+        assert read == (tmp_path / f"b{ending}").read_bytes()
+    elif ending == ".npz":
+        with np.load(io.BytesIO(read)) as found:
+            np.testing.assert_array_equal(found["bits"], ARRAYS["bits"])
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [f"a{ending}", f"b{ending}"]
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="the system has no such device")
+def test_a_device_takes_a_table_or_the_first_ending(capfd):
+    print("before")
+    OutputFile("/dev/stdout").write(ARRAYS, columns=COLUMNS)
+    print("after")
+    OutputFile("/dev/stdout", endings=(".json", ".html")).write_text("{}\n")
+    assert capfd.readouterr().out == 'before\nfirst,"se""cond, ζ"\n0,0.1\n1,1e-10\nafter\n{}\n'
+    assert OutputFile("/dev/null").write(ARRAYS, columns=COLUMNS) == Path("/dev/null")
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_its_file_is_replaced(tmp_path, there):
+    (tmp_path / "far").mkdir()
+    if there:
+        (tmp_path / "far" / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to("far/real.csv")
+    OutputFile(tmp_path / "link.csv").write({"a": np.arange(2)})
+    assert (tmp_path / "link.csv").readlink() == Path("far/real.csv")
+    assert (tmp_path / "far" / "real.csv").read_text() == "a\n0\n1\n"
+    assert [entry.name for entry in (tmp_path / "far").iterdir()] == ["real.csv"]
+
+
+def test_a_loop_of_links_is_refused(tmp_path):
+    (tmp_path / "a.csv").symlink_to("b.csv")
+    (tmp_path / "b.csv").symlink_to("a.csv")
+    (tmp_path / "folder").symlink_to("folder")
+    for name in ("a.csv", "folder/a.csv"):
+        with pytest.raises(InvalidInputError, match="must be writable"):
+            OutputFile(tmp_path / name)
 
 
 def test_a_protected_file_is_not_replaced(tmp_path, monkeypatch):

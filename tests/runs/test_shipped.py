@@ -36,7 +36,7 @@ def test_a_model_is_small_and_complete(name):
     assert release["step"] == evaluation["step"] == loaded.step
     assert abs(release["difference"]) + 2 * release["difference_std_error"] <= 0.1
     assert evaluation["log_likelihood"]["std_error"] > 0
-    recorded = RecordedData.read(run.read_environment(), source=name)
+    recorded = RecordedData.read(run.read_environment())
     assert recorded is not None
     assert recorded.num_features == loaded.config.model.num_values
     card = (folder / "README.md").read_text()

@@ -5,9 +5,12 @@ import math
 import pytest
 import torch
 
-from discrete_vae import SpikeExponential
+from discrete_vae import SpikeExponential, SpikeSmoothing
 from discrete_vae.config import SmoothingConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.noise import open_uniform
+from discrete_vae.numerics import softplus
+from discrete_vae.smoothing.base import SmoothedDraw, Smoothing
 from discrete_vae.smoothing.sharp_limit import SharpLimit
 from discrete_vae.testing import contracts
 from tests.transformations import SMOOTHINGS, of_prior
@@ -76,6 +79,11 @@ def test_gradient_point_by_point(config):
     contracts.check_pointwise_gradient(instantiate(config))
 
 
+@pytest.mark.parametrize("config", transformations((0.05, 3.0), (1.5,)))
+def test_gradient_of_pair_terms(config):
+    contracts.check_pair_gradient(instantiate(config))
+
+
 # of b: float64 resolves bins of the CDF that hold a twentieth up to about 10
 @pytest.mark.parametrize("config", transformations((0.05, 3.0, 8.0), (1.5, 8.0)))
 def test_joint_law_of_z_and_zeta(config):
@@ -101,7 +109,7 @@ def test_nan_logits_are_no_spike(config):
 
 
 class WrongCdf(SpikeExponential):
-    def _survival(self, zeta):
+    def survival(self, zeta):
         return 1 - zeta
 
 
@@ -121,6 +129,69 @@ class FreshZ(SpikeExponential):
         return super().sample_zeta(z, generator=generator) ** 2
 
 
+class Ramp(SpikeSmoothing):
+    """r(zeta|z=1) = 2 zeta, as docs/model.md has it."""
+
+    def survival(self, zeta):
+        return 1 - zeta.square()
+
+    def inverse_survival(self, v, parameter):
+        return (1 - v).sqrt()
+
+    def slopes(self, v, zeta, parameter):
+        return 0.5 / (1 - v).sqrt(), None
+
+
+class RampByHand(Smoothing):
+    """The same by autograd: right, but the 1 / q^2 of its gradient is infinite at logits that networks reach."""
+
+    def _icdf(self, rho, logits):
+        v = (1 - rho) / torch.sigmoid(logits)
+        on = v < 1
+        return torch.where(on, torch.where(on, 1 - v, 1.0).sqrt(), 0.0)
+
+    def _cdf(self, zeta, logits):
+        off = torch.sigmoid(-logits)
+        return torch.where(zeta < 0, 0.0, off + (1 - off) * zeta.clamp(0, 1).square())
+
+    def _bits(self, zeta, logits):
+        z, slope = (zeta.detach() > 0).to(logits.dtype), softplus(logits)
+        return z + (1 - z) * (slope - slope.detach())
+
+    def sample_z(self, zeta, logits, *, generator=None):
+        return (zeta.detach() > 0).to(zeta.dtype)
+
+    def sample_zeta(self, z, *, generator=None):
+        return z * open_uniform(z, generator=generator).sqrt()
+
+
+class BitsWithoutGradient(SpikeExponential):
+    """z itself in pair terms: a bias that no value shows."""
+
+    def draw(self, rho, logits, *, generator=None):
+        zeta, z = self._icdf(rho, logits), (rho >= torch.sigmoid(-logits)).to(rho.dtype)
+        return SmoothedDraw(z.detach(), zeta, z + 0 * logits)
+
+
+class OtherDraw(SpikeExponential):
+    """Trains with another law than icdf's."""
+
+    def draw(self, rho, logits, *, generator=None):
+        return super().draw(rho.square(), logits, generator=generator)
+
+
+def test_the_base_with_a_spike_needs_three_functions():
+    contracts.check_smoothing(Ramp())
+
+
+@pytest.mark.parametrize("own", [Ramp(), SpikeExponential()], ids=["own", "built in"])
+def test_a_checked_transformation_stays_as_it_is(own):
+    before = {name: value.clone() for name, value in own.state_dict().items()}
+    contracts.check_smoothing(own)
+    assert all(value.dtype == before[name].dtype for name, value in own.state_dict().items())
+    assert all(torch.equal(value, before[name]) for name, value in own.state_dict().items())
+
+
 @pytest.mark.parametrize(
     ("check", "fault"),
     [
@@ -128,8 +199,19 @@ class FreshZ(SpikeExponential):
         (lambda s: contracts.check_float32(s, tolerance=1e-3), NoSafeBranch(beta=20.0)),
         (contracts.check_pointwise_gradient, WrongCdf(beta=3.0)),
         (contracts.check_joint_law, FreshZ(beta=3.0)),
+        (contracts.check_smoothing, RampByHand()),
+        (contracts.check_smoothing, BitsWithoutGradient(beta=3.0)),
+        (contracts.check_smoothing, OtherDraw(beta=3.0)),
     ],
-    ids=["wrong cdf", "unsafe branch", "wrong slope", "wrong r"],
+    ids=[
+        "wrong cdf",
+        "unsafe branch",
+        "wrong slope",
+        "wrong r",
+        "infinite gradient",
+        "no pairs",
+        "other draw",
+    ],
 )
 def test_planted_faults_are_rejected(check, fault):
     with pytest.raises(AssertionError):

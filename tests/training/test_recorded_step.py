@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
 
-from discrete_vae.errors import KernelWarning
+from discrete_vae.errors import InvalidInputError, KernelWarning
 from discrete_vae.experiments import load_experiment
 from discrete_vae.experiments.overrides import apply_overrides
+from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.mlp import MLP
 from discrete_vae.objectives.elbo import Elbo, loss_gradients
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.recorded_step import RecordedStep, _why_not
@@ -53,12 +58,26 @@ CASES = {
         "training.precision": "bfloat16",
     },
     "factorial": {"model.prior": "factorial", "model.prior.num-units": "32", "model.posterior.groups": "1"},
+    "graph": {
+        "model.prior": "graph",
+        "model.prior.num-units": "32",
+        "model.prior.edges": "[[0,1],[1,2],[2,31],[31,0]]",
+    },
+    "complete graph": {
+        "model.prior": "graph",
+        "model.prior.num-units": "32",
+        "model.prior.edges": "complete",
+    },
 }
 
 
-def config_of(case):
+def config_of(case, more=()):
+    return with_settings(CASES[case] | dict(more))
+
+
+def with_settings(settings):
     base = load_experiment("digits", "smoke")
-    settings = CASES[case] | {"training.warm-up.epochs": "0.05", "training.num-epochs": "10"}
+    settings = settings | {"training.warm-up.epochs": "0.05", "training.num-epochs": "10"}
     return apply_overrides(base, [(name, value.split()) for name, value in settings.items()])
 
 
@@ -72,9 +91,8 @@ def batches(config, missing):
 
 
 def run(config, *, recorded, missing=False):
-    state = TrainingState.initial(config, torch.full((30, 64), 0.3))
-    if not recorded:
-        state.recorded.functions.reason = "for comparison"
+    settings = config.training.model_copy(update={"record": recorded})
+    state = TrainingState.initial(config.model_copy(update={"training": settings}), torch.full((30, 64), 0.3))
     values = []
     for x in batches(config, missing):
         epoch = (
@@ -92,11 +110,198 @@ def test_recorded_steps_are_the_steps(case):
     slow, slow_values = run(config, recorded=False, missing=missing)
     assert fast.recorded.functions.reason is None
     assert len(fast.recorded.functions._checked) == (3 if "importance samples" in case else 2)
+    assert slow.recorded.functions.reason == "training.record is false"
     assert torch.equal(fast_values, slow_values)
+    assert_same(fast, slow)
+
+
+def assert_same(fast, slow):
     mine, other = fast.capture(), slow.capture()
     assert mine[1] == other[1]
     for name, tensor in mine[0].items():
         assert torch.equal(tensor, other[0][name]), name
+
+
+def move_all(model):
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
+
+
+def as_one_vector(model):
+    parameters = list(model.parameters())
+    nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(parameters) * 1.01, parameters)
+
+
+def other_decoder(model):
+    model.decoder = copy.deepcopy(model.decoder)
+    with torch.no_grad():
+        model.decoder.network.output.weight.mul_(0.5)
+
+
+def patched(model):
+    usual = model.decoder.forward
+    model.decoder.forward = lambda *inputs: usual(*inputs) + 0.25
+
+
+def settings_of_norms(model):
+    for part in model.modules():
+        if isinstance(part, L1BatchNorm):
+            part.momentum, part.eps = 0.3, 0.01
+
+
+def other_statistics(model):
+    for part in model.modules():
+        if isinstance(part, L1BatchNorm):
+            part.running_mean = torch.full_like(part.running_mean, 0.2)
+
+
+def other_parameter(model):
+    model.prior.bias = nn.Parameter(torch.full_like(model.prior.bias, 0.1))
+
+
+def write_through_data(model):
+    for parameter in model.decoder.parameters():
+        parameter.data.mul_(0.5)
+
+
+CHANGES = {
+    "storage moved": move_all,
+    "parameters as one vector": as_one_vector,
+    "moved to where they are": lambda model: model.to("cpu"),
+    "a part in evaluation mode": lambda model: model.posterior.eval(),
+    "another decoder": other_decoder,
+    "a patched method": patched,
+    "weights assigned": lambda model: model.load_state_dict(
+        {name: value * 0.9 for name, value in model.state_dict().items()}, assign=True
+    ),
+    "settings of norms": settings_of_norms,
+    "another buffer": other_statistics,
+    "another parameter": other_parameter,
+    "written through data": write_through_data,
+    **{
+        f"{part} frozen": lambda model, part=part: getattr(model, part).requires_grad_(False)
+        for part in ("prior", "posterior", "hierarchy", "decoder", "smoothing")
+    },
+    "rounded products": lambda _: torch.set_float32_matmul_precision("medium"),
+}
+
+
+@pytest.fixture
+def products():
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.usefixtures("products")
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_steps_after_a_change_are_those_of_the_changed_model(change, precision):
+    settings = LAYERS | {"training.precision": precision, "training.optimizer.decoder-weight-decay": "0.1"}
+    states = [run(config_of("layers", settings), recorded=recorded)[0] for recorded in (True, False)]
+    before = copy.deepcopy(states[0].model.state_dict())
+    functions = states[0].recorded.functions
+    values = []
+    for state in states:
+        torch.set_float32_matmul_precision("highest")
+        CHANGES[change](state.model)
+        filled = [torch.full((1 << 20,), 7.0) for _ in range(4)]  # takes memory that has been given back
+        for x in batches(config_of("layers"), missing=False):
+            found = training_step(state, config_of("layers", settings), x, 1.0, 0.5)
+            values.append(torch.stack([found.reconstruction, found.kl_relative, found.kl_continuous]))
+            state.step += 1
+        assert len(filled) == 4
+        if change == "moved to where they are":  # what it trains is what it computes with
+            for name, tensor in state.model.state_dict().items():
+                if name.endswith("weight"):
+                    assert not torch.equal(tensor, before[name]), name
+    assert functions is states[0].recorded.functions
+    assert functions.reason is None
+    assert torch.equal(torch.stack(values[:STEPS]), torch.stack(values[STEPS:]))
+    assert_same(*states)
+    for name, parameter in states[0].model.named_parameters():
+        if not parameter.requires_grad:
+            assert torch.equal(parameter, before[name]), name
+
+
+def test_what_changes_all_the_time_is_not_recorded():
+    state, config = run(config_of("plain"), recorded=True)[0], config_of("plain")
+
+    def change_and_step():
+        for _ in range(20):
+            move_all(state.model)
+            training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
+
+    with pytest.warns(KernelWarning, match="the model changes from call to call"):
+        change_and_step()
+
+
+def test_a_shape_too_many_is_said():
+    state, config = run(config_of("plain"), recorded=True)[0], config_of("plain")
+
+    def steps():
+        for size in range(2, 20):
+            training_step(state, config, torch.ones(size, 64), 1.0, 0.2)
+
+    with pytest.warns(KernelWarning, match="no more than 16 shapes"):
+        steps()
+    assert state.recorded.functions.reason is None
+
+
+@pytest.mark.parametrize("block", [torch.no_grad, torch.inference_mode])
+def test_a_step_needs_gradients(block):
+    state, config = run(config_of("plain"), recorded=True)[0], config_of("plain")
+    with block(), pytest.raises(InvalidInputError, match="records gradients"):
+        training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
+    training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
+
+
+def test_two_threads_record_and_a_third_evaluates():
+    config = config_of("layers")
+    expected = run(config, recorded=False)
+    results, model = [], run(config, recorded=False)[0].model.eval()
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(run, config, recorded=True) for _ in range(3)]
+        while not all(job.done() for job in jobs):
+            with torch.no_grad():
+                model.elbo(torch.ones(5, 64), log_partition=0.0)
+        results = [job.result() for job in jobs]
+    for state, values in results:
+        assert state.recorded.functions.reason is None
+        assert torch.equal(values, expected[1])
+        assert_same(state, expected[0])
+
+
+CONSTANT = {
+    "bits": {},
+    "logits without hidden layers": {"model.posterior.hidden": ""},
+    "parameters of x": {"model.smoothing": "spike-gaussian"} | LAYERS,
+    "bfloat16": {"training.precision": "bfloat16"},
+    "codes": {"model.likelihood": "categorical"},
+    "columns without a gap": {"model.missing": "true", "model.mask": "observed"},
+}
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "plain"])
+@pytest.mark.parametrize("case", CONSTANT)
+def test_weights_of_inputs_that_are_constant_keep_their_start(case, recorded):
+    """Behind a norm their gradient is zero; of its rounding Adam would make full steps."""
+    config = with_settings(CONSTANT[case])
+    state = TrainingState.initial(config, torch.eye(64))
+    if not recorded:
+        state.recorded.functions.reason = "for comparison"
+    model = state.model
+    networks = [part for name, part in model.named_modules() if isinstance(part, MLP) and "posterior" in name]
+    weights = [([*network.layers, network.output][0]).weight for network in networks]
+    before = [weight.detach().clone() for weight in weights]
+    for x in batches(config, missing=False):
+        x[:, :5] = 1
+        training_step(state, config, x, 1.0, 0.1)
+        state.step += 1
+    columns = {"codes": [*range(5), *range(64, 69)], "columns without a gap": [*range(5), *range(64, 128)]}
+    held = columns.get(case, range(5))
+    for weight, start in zip(weights, before, strict=True):
+        assert torch.equal(weight[:, held], start[:, held])
+        assert not torch.equal(weight[:, 5:64], start[:, 5:64])
 
 
 def test_a_batch_of_another_shape_has_a_recording_of_its_own():

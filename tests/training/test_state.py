@@ -1,8 +1,11 @@
 """The state: reproducible from the config, captured and restored whole."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
+from discrete_vae import DiscreteVAE
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.training.initial import initial_model
@@ -23,6 +26,21 @@ def test_the_initial_state_depends_on_the_seed_alone():
     third = TrainingState.initial(CONFIG.model_copy(update={"seed": 1}), TRAIN)
     weights = [s.model.posterior.networks[0].layers[0].weight for s in (one, third)]
     assert not torch.equal(*weights)
+
+
+@pytest.mark.parametrize("form", ["new", "loaded"])
+def test_draws_of_other_threads_and_initial_weights_leave_each_other_alone(form, tmp_path):
+    first = initial_model(CONFIG)
+    folder = first.save_pretrained(tmp_path / "model")
+    right = torch.rand(50_000, generator=torch.Generator().manual_seed(3))
+    torch.manual_seed(3)
+    with ThreadPoolExecutor(1) as pool:
+        draws = pool.submit(lambda: [torch.rand(()) for _ in range(len(right))])
+        while not draws.done():
+            again = initial_model(CONFIG) if form == "new" else DiscreteVAE.from_pretrained(folder)
+            for a, b in zip(first.parameters(), again.parameters(), strict=True):
+                assert torch.equal(a, b)
+    assert torch.equal(torch.stack(draws.result()), right)
 
 
 def test_accelerators_keep_their_streams(monkeypatch):

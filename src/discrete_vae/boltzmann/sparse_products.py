@@ -6,12 +6,14 @@ here are each other's derivatives and never leave the entries that are there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from discrete_vae.checks import values_are_readable
+from discrete_vae.compiled.recording import recordable
 
 _LARGEST_PART = 1 << 24  # numbers that a product of gathered states holds at a time
 
@@ -73,16 +75,26 @@ def sampled_product(left: Tensor, right: Tensor, rows: Tensor, columns: Tensor) 
 
 def _multiply(values: Tensor, z: Tensor, places: Tensor, num_rows: int, coalesced: bool) -> Tensor:
     if values_are_readable(z):
-        matrix = torch.sparse_coo_tensor(
-            places, values, (num_rows, len(z)), check_invariants=False, is_coalesced=coalesced
-        )
-        return torch.sparse.mm(matrix, z)
+        result = z.new_empty(num_rows, z.shape[1])
+        _multiply_into(result, values, z, places, coalesced)
+        return result
     # an accelerator would sort the entries in each call, and a compiled graph knows no sparse tensors
     result = z.new_zeros(num_rows, z.shape[1])
     size = max(1, _LARGEST_PART // max(1, z.shape[1]))
     for v, r, c in zip(values.split(size), *(place.split(size) for place in places), strict=True):
         result = result.index_add(0, r, z.index_select(0, c) * v[:, None])
     return result
+
+
+@recordable(only_read=("values", "z", "places"))
+def _multiply_into(
+    result: Tensor, values: Tensor, z: Tensor, places: Tensor, coalesced: bool
+) -> Callable[[], object]:
+    """torch's product, as one operation of a recording, which holds no sparse tensors."""
+    matrix = torch.sparse_coo_tensor(
+        places, values, (len(result), len(z)), check_invariants=False, is_coalesced=coalesced
+    )
+    return lambda: result.copy_(torch.sparse.mm(matrix, z))
 
 
 class _SparseProduct(torch.autograd.Function):

@@ -13,18 +13,6 @@ from discrete_vae._version import __version__
 _LONGEST = 300
 
 
-def one_line(message: str) -> str:
-    r"""A message without line ends and control characters, which are escaped.
-
-    Examples:
-        >>> print(one_line("bad \x1b[2J name"))
-        bad \x1b[2J name
-    """
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in message
-    )
-
-
 def report_crash(words: Sequence[str], error: Exception) -> str:
     """Write what is known about an unexpected error to a file for temporary files.
 

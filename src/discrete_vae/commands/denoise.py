@@ -11,7 +11,7 @@ from discrete_vae.commands.verbs import verb
 from discrete_vae.errors import InvalidInputError
 
 
-@verb("denoise", EXPLAINED)
+@verb("denoise", EXPLAINED, divides=True)
 @takes_rows
 @option(
     "--noise P",

@@ -13,7 +13,7 @@ from discrete_vae.commands.verbs import verb
 _ARRAYS = ("bits", "probabilities", "zeta", "packed", "continuous")
 
 
-@verb("encode", EXPLAINED)
+@verb("encode", EXPLAINED, divides=True)
 @takes_rows
 @option(
     "--out FILE",

@@ -10,7 +10,7 @@ from discrete_vae.commands.trained import EXPLAINED, AskedRun, keep, takes_run
 from discrete_vae.commands.verbs import verb
 
 
-@verb("evaluate", EXPLAINED)
+@verb("evaluate", EXPLAINED, divides=True)
 @takes_run
 @option("--num-samples K", "importance samples per example; default: the experiment's", whole_number())
 @option(
@@ -34,17 +34,10 @@ from discrete_vae.commands.verbs import verb
     "write the log-likelihood of each example, with its standard error, to this .csv or .npz",
 )
 @data_dir_option
-def run_evaluate(asked: AskedRun, **options: Any) -> int:
-    """Evaluate a run on its test data, with the other processes of torchrun if there are any."""
-    from discrete_vae.distributed import process_group
-
-    with process_group():
-        return _evaluate(asked, **options)
-
-
-def _evaluate(
+def run_evaluate(
     asked: AskedRun, out: str | None, per_example: str | None, data_dir: str | None, **settings: Any
 ) -> int:
+    """Evaluate a run on its test data; returns the exit status."""
     from discrete_vae.commands.device import say_device
     from discrete_vae.commands.evaluation_table import evaluation_table
     from discrete_vae.config import EvaluationConfig, instantiate

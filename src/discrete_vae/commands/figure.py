@@ -14,9 +14,10 @@ from discrete_vae.commands.verbs import not_one_of, verb
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.registry import FIGURES, FigureEntry
 from discrete_vae.paths import user_path
-from discrete_vae.runs.writable import check_replaces_none, check_writable
+from discrete_vae.runs.writable import check_replaces_none, check_writable, is_stream
 
 _FOLDER = "figures"
+_REPAIR = "Give another place: --out FILE.png."
 _MORE = "NAME is one of those that it lists without one; RUN is the folder of a run, for figures that are drawn of one."
 
 
@@ -25,8 +26,8 @@ _MORE = "NAME is one of those that it lists without one; RUN is the folder of a 
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @option(
     "--out FILE",
-    "the picture, .png, .pdf or .svg; its table goes beside it as .csv; default: RUN/figures/NAME.png, without a run "
-    "figures/NAME.png here, with --pretrained MODEL MODEL-NAME.png",
+    "the picture, .png, .pdf or .svg; its table goes beside it as .csv, but for a pipe or a device; default: "
+    "RUN/figures/NAME.png, without a run figures/NAME.png here, with --pretrained MODEL MODEL-NAME.png",
 )
 @option(
     "--size smoke|short|paper",
@@ -68,14 +69,17 @@ def run_figure(
         (one,) = asked if len(asked) == 1 else (None,)
         place = Path(_FOLDER) / file if one is None else one.place(one.directory.figures_path / file)
         picture = user_path("--out", place)
-    table = picture.with_suffix(".csv")
-    for path in (picture, table):
-        check_writable(path, repair="Give another place: --out FILE.png.")
-    for each in asked:
-        check_replaces_none(table, each.sources, argument=f"--out {picture}, whose table is {table},")
+    check_writable(picture, repair=_REPAIR)
+    table = None if is_stream(picture) else picture.with_suffix(".csv")
+    if table is not None:
+        table = asked[0].place(table) if out is None and len(asked) == 1 else table
+        check_writable(table, repair=_REPAIR)
+        for each in asked:
+            check_replaces_none(table, each.sources, argument=f"--out {picture}, whose table is {table},")
     sources = tuple(FigureRun(each.directory, each.load, data_dir=data_dir) for each in asked)
     drawing = entry.make(FigureRequest(sources, size or "short", seed or 0, table))  # pyright: ignore[reportArgumentType]
-    print(f"Table:   {save_table(drawing.table, table)}")
+    if table is not None:
+        print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")
     return 0
 

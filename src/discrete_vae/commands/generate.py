@@ -31,6 +31,7 @@ _NUMBER = r"[+-]?(?:\d{1,9}\.?\d{0,20}|\.\d{1,20})(?:[eE][+-]?\d)?"
     f"{EXPLAINED} States of the prior come from block Gibbs chains that start where those of training ended. With "
     "--label a classifier of latents is fitted to labeled examples (--data, --labels), and states are kept with the "
     "probability of the class: draws from p(latents | class).",
+    divides=True,
     typed={"count": "-n"},
 )
 @takes_rows

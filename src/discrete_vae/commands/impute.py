@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     "impute",
     f"{EXPLAINED} Gaps are NaN or empty cells. What fills them is the mean given what is observed, for bits a "
     "probability, for codes the most probable one. A .csv file comes back as it was, with its gaps filled.",
+    divides=True,
 )
 @takes_rows
 @option(
@@ -175,8 +176,9 @@ def _read_mask(word: str, found: Rows, *, is_choice: bool) -> Any:
         examples = f"at least {least}" if is_choice else str(least)
         rule = f"must have the data's shape, {examples} examples of {size} values"
         raise InvalidInputError("--mask", rule, f"shape {mask.shape}", repair)
-    if not ((mask == 0) | (mask == 1)).all():
-        raise InvalidInputError("--mask", "must hold true and false, or 1 and 0", "other values", repair)
+    if mask.dtype.kind not in "buif" or not ((mask == 0) | (mask == 1)).all():
+        received = f"other values, of {mask.dtype}"
+        raise InvalidInputError("--mask", "must hold true and false, or 1 and 0", received, repair)
     return torch.from_numpy(mask.reshape(len(mask), -1)[found.index].astype(bool))
 
 

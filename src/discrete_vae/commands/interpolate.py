@@ -57,7 +57,6 @@ def run_interpolate(
 ) -> int:
     """Interpolate between examples; returns the exit status."""
     from discrete_vae.commands.device import say_device
-    from discrete_vae.distributed import rank
     from discrete_vae.figures.latent_paths import draw_latent_paths
     from discrete_vae.inference.interpolate import interpolate
 
@@ -80,8 +79,6 @@ def run_interpolate(
             ends = found.x[first : first + 1], found.x[last : last + 1]
             paths.append(interpolate(loaded.model, *ends, path=path, num_steps=num_steps))
             progress(done)
-    if rank() > 0:
-        return 0
     print(headline(asked, loaded, found))
     numbers = [(int(found.index[first]), int(found.index[last])) for first, last in pairs]
     for (first, last), way in zip(numbers, paths, strict=True):

@@ -20,6 +20,7 @@ _PARTS = ("train", "valid", "test")
     "neighbors",
     f"{EXPLAINED} Codes are the most probable ones of the posterior; the search is exact, and of codes equally far "
     "the one with the lower index comes first.",
+    divides=True,
 )
 @takes_rows
 @option(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from discrete_vae.generative import Statistic
 
 
-@verb("reconstruct", EXPLAINED)
+@verb("reconstruct", EXPLAINED, divides=True)
 @takes_rows
 @option("--out FILE", "where they go: .npz, .npy, or a table with the features as columns, .csv or .parquet")
 @option(

@@ -37,19 +37,18 @@ def run_refit(
     """Fit encoder and posteriors on training examples and draws of the model; returns the exit status."""
     from discrete_vae.commands.device import say_device
     from discrete_vae.config import instantiate
-    from discrete_vae.runs.derived_folder import check_derived_folder
     from discrete_vae.training.progress import TrainingProgress
     from discrete_vae.training.refit_run import RunRefit
     from discrete_vae.training.run import warn_of_other_data
     from discrete_vae.training.threads import training_threads
 
     run = asked.directory
-    folder = check_derived_folder(_beside(asked) if out is None else out, run)
     loaded = asked.load()
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     warn_of_other_data(run, dataset)
     settings = {name: value for name, value in given.items() if value is not None}
-    refit = RunRefit(run, loaded, dataset, folder, num_steps=num_steps, seed=seed or 0, **settings)
+    out = out or str(_beside(asked))
+    refit = RunRefit(run, loaded, dataset, out, num_steps=num_steps, seed=seed or 0, **settings)
     say_device(asked.device)
     with training_threads(loaded.config, {}), TrainingProgress(0, num_steps, what="refitting") as shown:
         losses: list[float] = []
@@ -67,8 +66,8 @@ def run_refit(
             raise NonFiniteLossError(error.step, error.term, error.value, loaded.step) from None
     print(f"{asked.name}, checkpoint of step {loaded.step}, {num_steps} steps")
     print(_outcome(found))
-    print(f"Written to {folder}")
-    print(f"Next: dvae evaluate {folder}")
+    print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
+    print(f"Next: dvae evaluate {refit.folder}")
     return 0
 
 

@@ -51,27 +51,24 @@ def run_release(
     from discrete_vae.training.run import warn_of_other_data
 
     loaded = asked.load()
-    folder = check_release(asked.directory, loaded, out, license=license, precision=precision)
+    settings = {
+        "license": license,
+        "precision": precision,
+        "num_examples": num_examples,
+        "num_samples": num_samples,
+        "seed": seed or 0,
+    }
+    folder, made = check_release(asked.directory, loaded, out, **settings)
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     warn_of_other_data(asked.directory, dataset)
     say_device(asked.device)
     with examples_progress(2 * min(num_examples, len(dataset.valid)), "ELBO before and after") as progress:
-        found = release_run(
-            asked.directory,
-            loaded,
-            dataset,
-            folder,
-            license=license,
-            precision=precision,
-            num_examples=num_examples,
-            num_samples=num_samples,
-            seed=seed or 0,
-            report=progress,
-        )
+        found = release_run(asked.directory, loaded, dataset, folder, **settings, report=progress)
     sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     weights = sum(size for path, size in sizes.items() if path.suffix == ".safetensors")
     print(f"{asked.name}, checkpoint of step {found.step}, in {precision}")
     print(found)
-    print(f"Written to {folder}: {sum(sizes.values()):,} bytes, {weights:,} of them weights and chains")
+    where = f"{'Written to' if made is None else 'It was there:'} {folder}"
+    print(f"{where}: {sum(sizes.values()):,} bytes, {weights:,} of them weights and chains")
     print(f"Next: dvae sample {folder}")
     return 0

@@ -117,19 +117,13 @@ class AskedRows:
 
 
 def takes_rows(function: Callable[..., int]) -> Callable[..., int]:
-    """Give a verb a trained run, as its argument `asked`, and examples for it, as its argument `rows`.
-
-    The processes of torchrun share the work; the verb prints and writes in the first one alone.
-    """
+    """Give a verb a trained run, as its argument `asked`, and examples for it, as its argument `rows`."""
 
     @wraps(function)
     def run(asked: AskedRun, **given: Any) -> int:
-        from discrete_vae.distributed import process_group
-
         named = ("data", "part", "label_column", "num_examples", "data_dir")
         source = AskedRows(**{name: given.pop(name) for name in named})
-        with process_group():
-            return function(asked, source, **given)
+        return function(asked, source, **given)
 
     return takes_run(OPTIONS(run))
 

@@ -93,7 +93,9 @@ def run_sample(
     if place is None or is_table:  # what is missing, or damaged, is found before all drawing
         _read_data(source, is_table)
     records = run.metrics().read() if place is None else []
-    samples, pairs, curves = (run.figures_path / name if place is None else place for name in _PICTURES)
+    samples, pairs, curves = (
+        asked.place(run.figures_path / name) if place is None else place for name in _PICTURES
+    )
     drawing = _samples(asked, request, [samples, pairs, curves], shown)
 
     def save(what: str, drawing: Drawing, path: Path) -> None:

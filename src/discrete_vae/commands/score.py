@@ -24,7 +24,7 @@ _PARTS = ("train", "valid", "test")
 _SAMPLES, _ELBO_DRAWS = 100, 10
 
 
-@verb("score", EXPLAINED)
+@verb("score", EXPLAINED, divides=True)
 @takes_rows
 @option(
     "--out FILE", "a row per example: index, score, std_error, and p_value with a reference; .csv, .npz, ..."

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from discrete_vae.commands.options import (
     accept_changed_config_option,
     device_option,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from discrete_vae.training.logger import MetricsLogger
 
 
-@verb("train", EXPLAINED, takes_settings=True, epilog=EPILOG, typed=TYPED)
+@verb("train", EXPLAINED, takes_settings=True, divides=True, epilog=EPILOG, typed=TYPED)
 @takes_experiment
 @option("--run-dir DIR", "new folder for the results; default: runs/EXPERIMENT-SIZE-SETTINGS")
 @option("--resume", "go on from the last checkpoint of the run in --run-dir")
@@ -46,15 +48,7 @@ if TYPE_CHECKING:
 )
 @device_option
 @accept_changed_config_option
-def run_train(request: Request, **options: Any) -> int:
-    """Train, or resume, with the other processes of torchrun if there are any; returns the exit status."""
-    from discrete_vae.distributed import process_group
-
-    with process_group():
-        return _train(request, **options)
-
-
-def _train(
+def run_train(
     request: Request,
     run_dir: str | None,
     resume: bool,
@@ -63,6 +57,7 @@ def _train(
     device: str,
     accept_changed_config: bool,
 ) -> int:
+    """Train, or resume; returns the exit status."""
     from discrete_vae.commands.device import choose_device
     from discrete_vae.commands.headline import headline
     from discrete_vae.commands.interrupts import stop_on_signals
@@ -123,8 +118,8 @@ def _train(
                 trace=None if profile is None else StepTrace(run.profile_path, profile),
                 logger=None if make_logger is None else make_logger(run.tensorboard_path),
             )
-        except KeyboardInterrupt:
-            return _interrupted(run, stop.status)
+        except KeyboardInterrupt:  # the other processes, if there are any, are not waited for
+            raise click.exceptions.Exit(_interrupted(run, stop.status)) from None
     if rank() > 0:
         return 0 if result.step == num_steps else stop.status
     if result.step < num_steps:
@@ -151,9 +146,8 @@ def _tensorboard() -> Callable[[Path], MetricsLogger]:
 
 def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
     """Say that a resumed run goes on elsewhere, where numbers are rounded otherwise."""
-    described = begun.get("device")
-    before = described.get("type") if isinstance(described, dict) else None
-    if isinstance(before, str) and before != device.type:
+    before = begun.get("device", {}).get("type")
+    if before is not None and before != device.type:
         print(
             f"The run began on {before} and goes on on {device}: the same up to rounding, not bit for bit.",
             file=sys.stderr,

@@ -126,8 +126,11 @@ class AskedRun:
         """Where a result goes if the user names no place.
 
         Args:
-            path: In the folder of a run; that of a model that comes with the library goes here, as NAME-FILE.
+            path: In the folder of a run, where a link of that name is removed: what it leads to is not the run's; that
+                of a model that comes with the library goes here, as NAME-FILE.
         """
+        if self.pretrained is None and path.is_symlink():
+            path.unlink()
         return path if self.pretrained is None else Path(f"{self.pretrained}-{path.name}")
 
     def results(
@@ -222,7 +225,7 @@ def keep(results: KeptResults | ResultFile, loaded: LoadedRun, fields: dict[str,
     """
     change = loaded.changed_config
     about = {} if change is None else {"changed_config": asdict(change)}
-    paths = results.add({"step": loaded.step} | fields | about)
+    paths = results.add(loaded.named | fields | about)
     for path in paths:
         print(f"Written to {path}")
     fullest = getattr(results, "fullest_path", None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
@@ -74,6 +76,8 @@ class Verb(_Parsed):
 
     Args:
         takes_settings: Whether it takes settings of an experiment too; they come as `overrides`.
+        divides: Whether the processes of torchrun share its work; the first one prints and writes. Else that one does
+            it alone, and the others end.
         typed: What the user types for arguments of the library that are called otherwise, by their names there.
     """
 
@@ -81,11 +85,13 @@ class Verb(_Parsed):
         self,
         *args: Any,
         takes_settings: bool = False,
+        divides: bool = False,
         typed: Mapping[str, str] | None = None,
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
         self.takes_settings = takes_settings
+        self.divides = divides
         self.typed = {"run_dir": "RUN"} | dict(typed or {})
         self.allow_extra_args = True  # refused below, with the word
 
@@ -114,12 +120,26 @@ class Verb(_Parsed):
         return ctx.args
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb.
+        """Run the verb; among the processes of torchrun with the others, or in the first one alone.
 
         Raises:
             InvalidInputError: That of the library, with what the user typed in place of the arguments of functions.
         """
         try:
+            if os.environ.get("WORLD_SIZE", "1") == "1":
+                return super().invoke(ctx)
+            from discrete_vae.distributed import launched, process_group  # here, since it imports torch
+
+            if self.divides:
+                with process_group():
+                    return super().invoke(ctx)
+            rank, number = launched()
+            if rank > 0:
+                return 0
+            if number > 1:
+                print(
+                    f"{ctx.command_path} is for one process: the first of {number} does it.", file=sys.stderr
+                )
             return super().invoke(ctx)
         except InvalidInputError as error:
             if error.is_said:

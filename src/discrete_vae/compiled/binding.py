@@ -62,6 +62,7 @@ class BoundProgram:
         self._things: dict[Value, Any] = {}
         self._pool = _Pool()
         self.steps: list[Step] = []
+        self._kept: list[Tensor] = []  # whose addresses are among the steps
         self.inputs = [self._place_input(value) for value in program.inputs]
         last = _last_uses(program)
         for index, operation in enumerate(program.operations):
@@ -96,6 +97,8 @@ class BoundProgram:
         function = operation.call.function
         arguments, keywords = self._real(operation.arguments), self._real(operation.keywords)
         if not isinstance(function, OpOverload):
+            # aliases, which keep the memory even if a parameter is given another one
+            self._kept += [tensor.detach() for tensor in tensors_in([arguments, keywords])]
             return [function.prepare(*arguments, **keywords)]  # pyright: ignore[reportFunctionMemberAccess]
         if is_view(function):
             made = function(*arguments, **keywords)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
+import stat
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,7 +21,8 @@ from discrete_vae.compiled import team
 from discrete_vae.compiled.threads import numba_threads
 from discrete_vae.errors import KernelWarning
 
-_REPAIR = "Set the environment variable NUMBA_CACHE_DIR to a folder that is writable and has free space."
+_REPAIR = "Set the environment variable NUMBA_CACHE_DIR to a folder that has free space and is writable by you alone."
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class ChunkLoop:
@@ -54,6 +58,12 @@ class ChunkLoop:
             return self._on_team(num_threads, *arguments)
         with numba_threads(num_threads):
             return self._parallel(*arguments)
+
+    def bind(self, num_threads: int, *arguments: Any) -> Callable[[], Any]:
+        """A function without arguments that runs the loop on these, as a recorded step calls it again and again."""
+        if num_threads == 1 and self._prepare is None:
+            return partial(self._serial, *arguments)
+        return partial(self, num_threads, *arguments)
 
     @cached_property
     def _on_team(self) -> Any:
@@ -100,10 +110,28 @@ def _named(function: Callable[..., Any], key: tuple[Any, ...]) -> Callable[..., 
 def _compile(function: Callable[..., Any], key: tuple[Any, ...], *, parallel: bool = False) -> Any:
     compiled = njit(nogil=True, parallel=parallel)(function)
     try:
-        compiled._cache = _KernelCache(function, key)  # pyright: ignore[reportAttributeAccessIssue]
+        kept = _KernelCache(function, key)
     except RuntimeError:  # numba found no folder that is writable
         _warn_without_cache("numba finds no writable folder for its cache")
+        return compiled
+    if (folder := _writable_by_others(Path(kept.cache_path))) is not None:
+        _warn_without_cache(f"anyone may write in {folder}, and code in numba's cache there would be run")
+    else:
+        compiled._cache = kept  # pyright: ignore[reportAttributeAccessIssue]
     return compiled
+
+
+def _writable_by_others(path: Path) -> Path | None:
+    """The folder through which anyone could plant files in a cache; None if there is none, or it is the package's."""
+    path = path.resolve()
+    if os.name == "nt" or path.is_relative_to(_PACKAGE):  # who may write there may write the code itself
+        return None
+    for folder in (path, *path.parents):
+        mode = folder.stat().st_mode if folder.exists() else 0
+        # in a folder above the cache's own the sticky bit keeps others from replacing what is not theirs
+        if mode & stat.S_IWOTH and (folder == path or not mode & stat.S_ISVTX):
+            return folder
+    return None
 
 
 def source_digest(*modules: ModuleType) -> int:

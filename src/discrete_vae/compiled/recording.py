@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ class Call:
 class Recorder(TorchDispatchMode):
     """A block within which the operations on this thread are written down, those of backward passes included.
 
-    Results are kept alive, so that a tensor is known by its identity.
+    Each thread records on its own. Results are kept alive, so that a tensor is known by its identity.
 
     Attributes:
         calls: The operations in order.
@@ -80,15 +81,13 @@ class Recorder(TorchDispatchMode):
         self._inside = False
 
     def __enter__(self) -> Recorder:
-        global _active
-        if _active is not None:
-            raise RuntimeError("a recording is under way")
-        _active = self
+        if _thread.recorder is not None:
+            raise RuntimeError("a recording is under way on this thread")
+        _thread.recorder = self
         return super().__enter__()
 
     def __exit__(self, *exception: Any) -> None:
-        global _active
-        _active = None
+        _thread.recorder = None
         super().__exit__(*exception)
 
     def __torch_dispatch__(
@@ -98,7 +97,8 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **keywords)
         if not self._inside and func.namespace != "profiler":
             self._look_at(func, args, result)
-            self.calls.append(Call(func, args, keywords, result, tuple(map(Layout.of, tensors_in(result)))))
+            layouts = () if self.problem else tuple(map(Layout.of, tensors_in(result)))
+            self.calls.append(Call(func, args, keywords, result, layouts))
         return result
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
@@ -114,12 +114,28 @@ class Recorder(TorchDispatchMode):
         of_values = isinstance(result, (bool, int, float)) and function.overloadpacket not in _OF_SHAPES
         if of_values and tensors_in(arguments):
             self.problem = self.problem or f"{function} looks at a value"
-        elif torch.Tag.dynamic_output_shape in function.tags:
+        elif torch.Tag.dynamic_output_shape in function.tags and not _places_are_numbers(function, arguments):
             self.problem = self.problem or f"{function} gives a shape that depends on values"
+        elif any(tensor.layout != torch.strided for tensor in tensors_in(result)):
+            self.problem = self.problem or f"{function} gives a sparse tensor"
+
+
+class _Thread(threading.local):
+    """What is under way on a thread."""
+
+    recorder: Recorder | None = None
 
 
 _OF_SHAPES = frozenset([torch.ops.aten.is_same_size])
-_active: Recorder | None = None
+_thread = _Thread()
+
+
+def _places_are_numbers(function: OpOverload, arguments: tuple[Any, ...]) -> bool:
+    """Whether an operation looks values up by their numbers: only by a mask does its shape depend on values."""
+    masks = (torch.bool, torch.uint8)
+    return function.overloadpacket is torch.ops.aten.index and all(
+        places.dtype not in masks for places in tensors_in(arguments[1])
+    )
 
 
 def recordable(
@@ -144,7 +160,7 @@ def recordable(
 
         @wraps(prepare)
         def call(*arguments: P.args, **keywords: P.kwargs) -> None:
-            recorder = _active
+            recorder = _thread.recorder
             if recorder is None:
                 prepare(*arguments, **keywords)()
             else:
@@ -161,20 +177,19 @@ def recordable(
 
 
 def is_recording() -> bool:
-    """Whether a recorder, and nothing else, sees torch's operations."""
-    return _active is not None and torch._C._len_torch_dispatch_stack() == 1
+    """Whether a recorder, and nothing else, sees torch's operations on this thread."""
+    return _thread.recorder is not None and torch._C._len_torch_dispatch_stack() == 1
 
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
     """A block whose operations are no part of a recording that is under way."""
-    global _active
-    before, _active = _active, None
+    before, _thread.recorder = _thread.recorder, None
     try:
         with _disable_current_modes():
             yield
     finally:
-        _active = before
+        _thread.recorder = before
 
 
 def tensors_in(value: Any) -> list[Tensor]:

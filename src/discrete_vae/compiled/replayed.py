@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from discrete_vae.compiled.recording import Recorder, ReplayError
 from discrete_vae.compiled.replay import Replay
-from discrete_vae.compiled.trial import warn_of_failure
+from discrete_vae.errors import KernelWarning
 
 _MOST_FORMS = 16  # a replay keeps its intermediate values
 
@@ -17,7 +18,8 @@ _MOST_FORMS = 16  # a replay keeps its intermediate values
 class ReplayedFunctions:
     """Calls functions of tensors: the first time with a recorder, the second time both ways, then from the recording.
 
-    The two ways of the second call have to give the same bits; otherwise nothing is repeated, with a warning.
+    The two ways of the second call have to give the same bits. Where they do not, or a call cannot be recorded, or
+    there are more than sixteen keys, functions are called as they are, with a `KernelWarning`.
 
     Args:
         state: Gives the tensors that the functions find elsewhere than among their inputs, see `Replay`.
@@ -40,6 +42,7 @@ class ReplayedFunctions:
         self._state = state
         self._replays: dict[Hashable, Replay] = {}
         self._checked: set[Hashable] = set()
+        self._restarts, self._too_many = 0, False
 
     def __call__(
         self, key: Hashable, function: Callable[..., Sequence[Tensor | None]], *inputs: Any
@@ -61,17 +64,34 @@ class ReplayedFunctions:
             return replay(*inputs)
         if replay is not None:
             return self._compare(key, replay, function, inputs)
-        return function(*inputs) if len(self._replays) == _MOST_FORMS else self._record(key, function, inputs)
+        if len(self._replays) < _MOST_FORMS:
+            return self._record(key, function, inputs)
+        if not self._too_many:
+            self._too_many = True
+            _warn(f"no more than {_MOST_FORMS} shapes and settings are recorded, and this is one more")
+        return function(*inputs)
+
+    def restart(self) -> None:
+        """Record anew, as what recordings take as given has changed; to no end where it changes all the time."""
+        self._restarts = 0 if self._checked else self._restarts + 1
+        self._replays.clear()
+        self._checked.clear()
+        if self._restarts == _MOST_FORMS and self.reason is None:
+            self.stop("the model changes from call to call")
 
     def stop(self, reason: str) -> None:
         """Repeat nothing any more.
 
         Args:
             reason: Why.
+
+        Warns:
+            KernelWarning: Always.
         """
         self.reason = reason
         self._replays.clear()
         self._checked.clear()
+        _warn(reason)
 
     def _record(
         self, key: Hashable, function: Callable[..., Sequence[Tensor | None]], inputs: tuple[Any, ...]
@@ -97,6 +117,9 @@ class ReplayedFunctions:
             self._checked.add(key)
         else:
             self.stop(f"the recording of {key} gives other numbers")
-            instead = "operations are called one by one, which is slower"
-            warn_of_failure("A recorded step", ReplayError(self.reason), instead, package="torch")
         return outputs
+
+
+def _warn(reason: str) -> None:
+    message = f"Operations are called one by one from here on, which is slower: {reason}."
+    warnings.warn(message, KernelWarning, stacklevel=4)

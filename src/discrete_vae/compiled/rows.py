@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -115,8 +114,7 @@ class RowPass:
             *map(_distance_of_numbers, sums),
         )
         threads = self._most_threads or threads_for(num_rows * num_columns, SMALLEST_SHARED)
-        return partial(
-            self._loop,
+        return self._loop.bind(
             threads,
             tuple(value.data_ptr() for value in operands),
             distances,

@@ -13,6 +13,12 @@ from discrete_vae.config.messages import rule_of
 from discrete_vae.errors import InvalidInputError
 
 _inside_a_record: ContextVar[bool] = ContextVar("_inside_a_record", default=False)
+_of_file: ContextVar[bool] = ContextVar("_of_file", default=False)
+
+
+def is_read_from_file() -> bool:
+    """Whether `Record.from_json` makes a record, of a file that an earlier version may have written."""
+    return _of_file.get()
 
 
 class Record(BaseModel):
@@ -63,6 +69,7 @@ class Record(BaseModel):
             raise InvalidInputError(name, "must be valid JSON", received, repair) from None
         if not isinstance(fields, dict):
             raise InvalidInputError(name, "must be a JSON object", type(fields).__name__, repair)
+        token = _of_file.set(True)
         try:
             return cls(**fields)
         except RecursionError:
@@ -75,6 +82,8 @@ class Record(BaseModel):
             raise InvalidInputError(
                 f"{source}: {error.argument}", error.rule, error.received, error.repair
             ) from None
+        finally:
+            _of_file.reset(token)
 
 
 class ComponentConfig(Record):

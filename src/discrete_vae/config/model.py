@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import Any, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from discrete_vae.config.base import Record
+from discrete_vae.config.base import Record, is_read_from_file
 from discrete_vae.config.hierarchy import HierarchyConfig, NoHierarchyConfig
 from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
 from discrete_vae.config.networks import DecoderConfig, EncoderConfig, FlattenEncoderConfig, MLPDecoderConfig
@@ -16,6 +16,9 @@ from discrete_vae.config.posterior import HierarchicalPosteriorConfig, Posterior
 from discrete_vae.config.prior import PriorConfig, RBMConfig
 from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig
 from discrete_vae.errors import InvalidInputError
+
+Mask: TypeAlias = Literal["gaps", "observed"]
+"""What a mask has a 1 for."""
 
 
 class ModelConfig(Record):
@@ -29,7 +32,12 @@ class ModelConfig(Record):
     )
     missing: bool = Field(
         default=False,
-        description="Whether entries may be unobserved; the encoder then reads which are observed.",
+        description="Whether entries may be unobserved; the encoder then reads which.",
+    )
+    mask: Mask = Field(
+        default="gaps",
+        description="What the encoder reads behind the values where entries may be unobserved: 1 for a gap; or 1 for "
+        "what is observed, as models do whose file does not say.",
     )
     prior: PriorConfig = RBMConfig()
     smoothing: SmoothingConfig = SpikeExponentialConfig()
@@ -38,6 +46,17 @@ class ModelConfig(Record):
     hierarchy: HierarchyConfig = NoHierarchyConfig()
     decoder: DecoderConfig = MLPDecoderConfig()
     likelihood: LikelihoodConfig = BernoulliLikelihoodConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mask_of_file(cls, fields: Any) -> Any:
+        old = (
+            isinstance(fields, dict)
+            and fields.get("missing")
+            and "mask" not in fields
+            and is_read_from_file()
+        )
+        return fields | {"mask": "observed"} if old else fields
 
     @model_validator(mode="after")
     def _one_shape(self) -> Self:

@@ -69,6 +69,11 @@ class TrainingConfig(Record):
         description="Compile the loss and its gradient by torch.compile, which takes a C++ compiler and a minute "
         "or two before the first step; steps with importance samples run uncompiled.",
     )
+    record: bool = Field(
+        default=True,
+        description="Repeat the recorded operations of a step on the CPU, bit for bit, in place of calling the "
+        "modules; false calls the modules at each step, which is slower.",
+    )
     optimizer: OptimizerConfig = OptimizerConfig()
     averaging: AveragingConfig = AveragingConfig()
     gradient: GradientConfig = Field(

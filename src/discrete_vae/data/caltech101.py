@@ -58,7 +58,9 @@ ARCHIVE = Archive(
     mirror=Mirror(
         addresses=("https://people.cs.umass.edu/~marlin/data/",),
         files=(
-            RemoteFile(_ORIGINAL, "sha256:eb6735e8d84b1850fabc5590124aab1755e90c9fd28123584325398405e1e42a"),
+            RemoteFile(
+                _ORIGINAL, "sha256:eb6735e8d84b1850fabc5590124aab1755e90c9fd28123584325398405e1e42a", 872_124
+            ),
         ),
     ),
     convert=convert,

@@ -21,6 +21,7 @@ from discrete_vae.data.table import (
     shown_names,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.shown import text_of_cell
 
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Cells that mean a missing value, in any case."""
@@ -35,7 +36,8 @@ def read_csv(path: Path, without: NoFeatures | None = None) -> Table:
 
     The first line names the columns. Cells are separated by commas, semicolons or tabs, whichever is most frequent in
     that line; decimals have a point. Empty cells and the words na, n/a, #n/a, <na>, nan, null and none, in any case,
-    are missing values, true and false, in any case, are 1 and 0. Blank lines are skipped.
+    are missing values, true and false, in any case, are 1 and 0. Blank lines are skipped. The apostrophe that the verbs
+    put before a name or a label that a spreadsheet would compute, see `discrete_vae.shown`, is taken away.
 
     Args:
         path: The file, in UTF-8.
@@ -84,7 +86,7 @@ def read_header(lines: Iterator[str]) -> tuple[str, list[str], int]:
     unquoted = re.sub(r'"[^"]*("|$)', "", first)
     separator = max(_SEPARATORS, key=unquoted.count)
     reader = csv.reader(chain([first], lines), delimiter=separator)
-    return separator, [name.strip() for name in next(reader, [])], reader.line_num
+    return separator, [text_of_cell(name.strip()) for name in next(reader, [])], reader.line_num
 
 
 def _separated(file: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
@@ -113,7 +115,7 @@ def _read(path: Path, lines: Iterator[tuple[int, list[str]]], without: NoFeature
             repair += "the columns."
             raise InvalidInputError(f"{path}, line {number},", rule, str(len(cells)), repair)
         if label is not None:
-            labels.append(cells[label])
+            labels.append(text_of_cell(cells[label].strip()))
         if len(places) < len(named):
             cells = [cells[place] for place in places]
         try:

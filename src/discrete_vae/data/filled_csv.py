@@ -45,9 +45,10 @@ def filled_csv(path: Path, columns: Sequence[str], replaced: np.ndarray, words: 
     text = whole.removeprefix(_MARK)
     separator, names, _ = read_header(io.StringIO(text, newline=""))
     rule, repair = "must be as it was when it was read", "Run it again."
-    if missing := [column for column in columns if column not in names]:
+    there, place_of = set(names), {name: place for place, name in enumerate(columns)}
+    if missing := [column for column in columns if column not in there]:
         raise InvalidInputError(str(path), rule, f"no column {missing[0][:40]!r}", repair)
-    places = [columns.index(name) if name in columns else None for name in names]
+    places = [place_of.get(name) for name in names]
     pieces = [_MARK] if text != whole else []
     row = -2  # the header, row -1, comes first
     for cells in _records(text, separator):

@@ -11,10 +11,11 @@ from discrete_vae.config import DataConfig, FileDataConfig
 from discrete_vae.data.dataset import PARTS, DataSplits
 from discrete_vae.data.from_file import shuffled_rows
 from discrete_vae.data.own_arrays import WHOLE, read_own_arrays
-from discrete_vae.data.read_arrays import read_npy
+from discrete_vae.data.read_arrays import check_is_file, read_npy
 from discrete_vae.data.table import NoFeatures, read_labels
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import user_path
+from discrete_vae.shown import text_of_cell
 
 _WORDS = {"train": "training", "valid": "validation", "test": "test"}
 
@@ -30,7 +31,7 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
         (example,): numbers, or words; of a .csv file whole numbers where all labels are such.
 
     Raises:
-        InvalidInputError: If the file has another ending, cannot be read or holds something else.
+        InvalidInputError: If the file has another ending, cannot be read, has a blank line or holds something else.
 
     Examples:
         >>> import tempfile
@@ -44,6 +45,7 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
     if file.suffix.lower() == ".npy":
         labels = read_npy(file)
     elif file.suffix.lower() == ".csv":
+        check_is_file(file)  # a pipe would be waited for
         labels = _read_csv(file, argument)
     else:
         repair = "Save the labels with numpy.save, or as a .csv file of one column."
@@ -97,11 +99,21 @@ def _read_csv(file: Path, argument: str) -> np.ndarray:
     repair = "Give a text file whose first line names the column, one label per line below."
     try:
         with file.open(newline="", encoding="utf-8") as lines:
-            rows = [row for row in csv.reader(lines) if row]
+            reader = csv.reader(lines)
+            rows = []
+            for row in reader:
+                if not row:
+                    rule, received = (
+                        "must hold a label in each line",
+                        f"a blank line {reader.line_num} in {file}",
+                    )
+                    blank = 'Write "" for an example without a label, or remove the line.'
+                    raise InvalidInputError(argument, rule, received, blank)
+                rows.append(row)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         received = f"{file} ({getattr(error, 'strerror', None) or error})"
         raise InvalidInputError(argument, "must be a readable .csv file", received, repair) from None
     if len(rows) < 2 or any(len(row) != 1 for row in rows):
         received = f"{len(rows)} lines of {max(map(len, rows), default=0)} in {file}"
         raise InvalidInputError(argument, "must hold one column under its name", received, repair)
-    return read_labels([row[0] for row in rows[1:]])
+    return read_labels([text_of_cell(row[0].strip()) for row in rows[1:]])

@@ -48,14 +48,17 @@ ARCHIVE = Archive(
             RemoteFile(
                 "binarized_mnist_train.amat",
                 "sha256:ad693b29f94c14277b095f5238ddefbbdaaae0939789dd2f4f0205278cee3e4d",
+                78_400_000,
             ),
             RemoteFile(
                 "binarized_mnist_valid.amat",
                 "sha256:1de3d397c40fe8eeb33dafd4099a1f665ec01e96d9be234aaeeac8a34930e2e2",
+                15_680_000,
             ),
             RemoteFile(
                 "binarized_mnist_test.amat",
                 "sha256:e6687bfea3f820c174f33b7865140b2a2dd2930ef786f35d45795fc193b5ab2c",
+                15_680_000,
             ),
         ),
     ),

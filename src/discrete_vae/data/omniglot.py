@@ -51,7 +51,7 @@ ARCHIVE = Archive(
     },
     mirror=Mirror(
         addresses=("https://raw.githubusercontent.com/yburda/iwae/master/datasets/OMNIGLOT/",),
-        files=(RemoteFile(_ORIGINAL, "git-blob:016a3536ffe5e1d38e42563a18d7a78bfaf643ec"),),
+        files=(RemoteFile(_ORIGINAL, "git-blob:016a3536ffe5e1d38e42563a18d7a78bfaf643ec", 100_000_000),),
     ),
     convert=convert,
 )

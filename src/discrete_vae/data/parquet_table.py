@@ -69,7 +69,8 @@ def _no_library(path: Path, received: str) -> InvalidInputError:
 
 
 def _with_pyarrow(library: Any, path: Path) -> Columns:
-    table = library.read_table(path)
+    # one thread: for many columns the library's threads take longer to start than to read
+    table = library.read_table(path, page_checksum_verification=True, use_threads=False)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if not _INDEX.fullmatch(str(name)):
             yield str(name), column.to_numpy()

@@ -30,18 +30,9 @@ def check_readable(model: ModelConfig, dataset: DataSplits) -> None:
         return
     for part, values in dataset.summaries.items():
         if values.num_missing:
-            train_too = dataset.summaries["train"].num_missing > 0
-            rule = "must have no missing values" + (
-                "" if train_too else ", since the examples to train on have none"
-            )
             repair = "Set --model.missing true for a model that reads which values are there."
-            if not train_too:
-                repair = (
-                    "What stands for a gap is learned from gaps: leave some in the examples to train on, fill these, "
-                    "or set --model.missing true to try it all the same."
-                )
             received = f"{values.num_missing} of {values.num_values}"
-            raise InvalidInputError(_name(dataset, part), rule, received, repair)
+            raise InvalidInputError(_name(dataset, part), "must have no missing values", received, repair)
 
 
 def check_kind(kind: str, dataset: DataSplits) -> LikelihoodConfig:

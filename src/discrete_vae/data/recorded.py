@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from discrete_vae.data.dataset import DataSplits, picture_shape
-from discrete_vae.errors import InvalidInputError
 
 _KEY = "picture"
 
@@ -35,29 +34,16 @@ class RecordedData:
         return cls(dataset.event_shape, low, high)
 
     @classmethod
-    def read(cls, environment: Mapping[str, Any], *, source: str) -> Self | None:
+    def read(cls, environment: Mapping[str, Any]) -> Self | None:
         """What a run's environment says of its data; None if it says nothing, as those of earlier versions.
 
         Args:
             environment: As `RunDirectory.read_environment` gives it.
-            source: What messages call it.
-
-        Raises:
-            InvalidInputError: If it has another form than `describe_data` gives it.
         """
         fields = environment.get("data", {}).get(_KEY)
         if fields is None:
             return None
-        try:
-            shape = tuple(fields["event_shape"])
-            low, high = (float(fields[end]) for end in ("low", "high"))
-            sound = len(shape) in (1, 3) and all(type(length) is int and length > 0 for length in shape)
-        except (KeyError, TypeError, ValueError):
-            shape, low, high, sound = (), 0.0, 0.0, False
-        if not (sound and math.isfinite(high - low)):
-            rule, repair = f"must hold a shape and a range as data.{_KEY}", "Restore it from a copy."
-            raise InvalidInputError(source, rule, f"{fields!r}"[:80], repair)
-        return cls(shape, low, high)
+        return cls(tuple(fields["event_shape"]), float(fields["low"]), float(fields["high"]))
 
     @property
     def image_shape(self) -> tuple[int, int] | None:

@@ -182,7 +182,8 @@ def _check_shape(name: str, shape: tuple[int, ...], model: ModelConfig) -> None:
 
 def _places(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Where a table has the columns that a model reads."""
-    lacks = [column for column in wanted if column not in found]
+    places, known = {column: place for place, column in enumerate(found)}, set(wanted)
+    lacks = [column for column in wanted if column not in places]
     if lacks:
         rule = f"must have the {len(wanted)} columns that the run was trained on"
         received = f"none of the name {lacks[0][:40]!r}"
@@ -190,13 +191,13 @@ def _places(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]
             received += f", and {len(lacks) - 1} more are missing"
         repair = f"Add or rename columns; those of the file are {shown_names(found)}."
         raise InvalidInputError(name, rule, received, repair)
-    more = [column for column in found if column not in wanted]
+    more = [column for column in found if column not in known]
     if more:
         rule, repair = "must have no columns but those that the run was trained on", "Leave them out"
         if len(more) == 1:
             repair = "Leave it out; if it holds labels, name it: --label-column"
         raise InvalidInputError(name, rule, shown_names(more), f"{repair}.")
-    return [found.index(column) for column in wanted]
+    return [places[column] for column in wanted]
 
 
 def _check_values(model: ModelConfig, x: Tensor, name: str, *, missing: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,8 +53,9 @@ def check_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
         repair = "Name it; if it is an index, leave it out (pandas: index=False)."
         received = f"none for column {columns.index('') + 1}"
         raise InvalidInputError(str(path), "must have a name for every column", received, repair)
-    if len(set(columns)) < len(columns):
-        twice = next(name for name in columns if columns.count(name) > 1)
+    counts = Counter(columns)
+    if len(counts) < len(columns):
+        twice = next(name for name, count in counts.items() if count > 1)
         received = f"{twice[:40]!r} more than once"
         raise InvalidInputError(str(path), "must have different names of columns", received, "Rename one.")
     return columns
@@ -87,19 +89,18 @@ class NoFeatures:
             >>> NoFeatures("kind", ("id",)).places(Path("x.csv"), ("id", "width", "kind"))
             (2, [1])
         """
+        known, ignored = set(columns), set(self.ignored)
         for argument, name in [
             ("label_column", self.label),
             *(("ignored_columns", name) for name in self.ignored),
         ]:
-            if name is not None and name not in columns and name not in self.optional:
+            if name is not None and name not in known and name not in self.optional:
                 rule = f"must {'name columns' if argument[0] == 'i' else 'be the name of a column'} of {path}"
                 raise InvalidInputError(
                     argument, rule, repr(name)[:80], f"Its columns are {shown_names(columns)}."
                 )
-        features = [
-            place for place, name in enumerate(columns) if name != self.label and name not in self.ignored
-        ]
-        return columns.index(self.label) if self.label in columns else None, features
+        features = [place for place, name in enumerate(columns) if name != self.label and name not in ignored]
+        return columns.index(self.label) if self.label in known else None, features
 
 
 def shown_names(columns: Sequence[str], most: int = 5) -> str:

@@ -84,7 +84,7 @@ def evaluate_elbo(
     check_examples("x", x)
     check_positive_int("num_samples", num_samples)
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
-    with eval_mode(model):
+    with eval_mode(model) as model:
         for draw in range(num_samples):
             for block in shard_indices(math.ceil(len(x) / _BATCH_SIZE)):
                 first = block * _BATCH_SIZE

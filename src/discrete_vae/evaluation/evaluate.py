@@ -19,6 +19,7 @@ from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
 from discrete_vae.evaluation.independent_features import IndependentFeatures, independent_features
 from discrete_vae.evaluation.kept_parts import KeptParts
 from discrete_vae.evaluation.log_likelihood import (
+    PART_SIZE,
     MeanLogLikelihood,
     evaluate_log_likelihood,
     join_log_likelihoods,
@@ -30,7 +31,7 @@ from discrete_vae.records import ShowsTable
 
 _ELBO_DRAWS = 20
 _STILL_RISING = 0.1  # nats by the last doubling of the samples
-_KEPT_EXAMPLES = 200  # a part of an evaluation that is kept: a minute or less
+_KEPT_EXAMPLES = PART_SIZE  # a part of an evaluation that is kept: a minute or less
 
 
 class UnevenWeightsWarning(UserWarning):

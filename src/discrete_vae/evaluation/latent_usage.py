@@ -73,7 +73,7 @@ def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage
     """
     check_examples("x", x)
     sums: list[Tensor] = []
-    with eval_mode(model):
+    with eval_mode(model) as model:
         for first in range(0, len(x), _BATCH_SIZE):
             rows, observed = open_batch(
                 x[first : first + _BATCH_SIZE], None, model.likelihood, like=x, missing=model.missing

@@ -19,6 +19,9 @@ from discrete_vae.noise import key_to_seed
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.records import ShowsShapes, ShowsTable
 
+PART_SIZE = 200
+"""Examples whose means are taken together, so that an evaluation in parts has the digits of one that is not."""
+
 _STREAM = 0x6C6C
 _MOST_TOGETHER = 64  # examples; a batch that is not full costs as much as a full one
 
@@ -143,9 +146,14 @@ def evaluate_log_likelihood(
                 total += float(parts[row, 0])
                 if report is not None:
                     report(min(done * world_size(), len(x)), total / done)
-    value, error, ess, doubling_gain = all_reduce_shards(parts).unbind(1)
-    examples = ExampleLogLikelihoods(torch.tensor(list(indices)), value, error, ess)
-    return _mean(examples, float(doubling_gain.mean()), num_samples, log_partition_std_error)
+    found: list[MeanLogLikelihood] = []
+    for rows, numbers in zip(
+        all_reduce_shards(parts).split(PART_SIZE), torch.tensor(list(indices)).split(PART_SIZE), strict=True
+    ):
+        value, error, ess, doubling_gain = rows.unbind(1)
+        examples = ExampleLogLikelihoods(numbers, value, error, ess)
+        found.append(_mean(examples, float(doubling_gain.mean()), num_samples, log_partition_std_error))
+    return join_log_likelihoods(found)
 
 
 def join_log_likelihoods(parts: Sequence[MeanLogLikelihood]) -> MeanLogLikelihood:
@@ -165,6 +173,8 @@ def join_log_likelihoods(parts: Sequence[MeanLogLikelihood]) -> MeanLogLikelihoo
         >>> join_log_likelihoods([first, last]).value == whole.value
         True
     """
+    if len(parts) == 1:
+        return parts[0]
     found = [part.examples for part in parts if part.examples is not None]
     names = ("index", "value", "std_error", "ess")
     examples = ExampleLogLikelihoods(*(torch.cat([getattr(each, name) for each in found]) for name in names))

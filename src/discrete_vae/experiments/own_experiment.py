@@ -91,7 +91,7 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         size=size,
         likelihood=config,
         binarize=not all(exact.holds(values) for values in dataset.summaries.values()),
-        missing=dataset.summaries["train"].num_missing > 0,
+        missing=any(values.num_missing > 0 for values in dataset.summaries.values()),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discrete_vae.inference.encode import Codes
+from discrete_vae.shown import plot_text
 
 if TYPE_CHECKING:
     from discrete_vae.figures.picture import Picture
@@ -40,9 +41,9 @@ def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel("unit", fontsize=9)
     axes.set_ylabel("label" if by_label else "example", fontsize=9)
-    axes.set_yticks(range(len(names)), [str(name)[:20] for name in names]) if by_label else axes.set_yticks(
-        []
-    )
+    axes.set_yticks(
+        range(len(names)), [plot_text(str(name)[:20]) for name in names]
+    ) if by_label else axes.set_yticks([])
     axes.tick_params(labelsize=8)
     figure.colorbar(image, ax=axes, pad=0.01).ax.tick_params(labelsize=8)
     return figure

@@ -12,6 +12,7 @@ from discrete_vae.checks import check_finite, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.generated import generated_examples, num_chains_that_fit
 from discrete_vae.figures.request import Drawing
+from discrete_vae.shown import plot_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,7 +175,7 @@ def draw_feature_statistics(table: FeatureStatistics, *, name: str = "") -> Pict
     from discrete_vae.figures.picture import Picture
 
     figure = Picture((7.6, 4.35), layout="constrained")
-    of = f"Samples of {name}" if name else "Samples"
+    of = f"Samples of {plot_text(name)}" if name else "Samples"
     text = f"{of} against the data: {table.num_samples:,} samples, {table.num_examples:,} test examples."
     text += "\nA point is a feature or a pair of features; the band is ± 2 standard errors around equality."
     figure.suptitle(text, fontsize=9, x=0.01, ha="left")

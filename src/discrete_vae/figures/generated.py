@@ -56,9 +56,9 @@ def generated_examples(
         z = chains.step(num_sweeps)[:used].to(model.dtype)
         generator = keyed_generator(seed, _STREAM, row, device=z.device)
         zeta = model.smoothing.sample_zeta(z, generator=generator)
-        with eval_mode(model):
-            h = model.hierarchy.sample(zeta, generator=generator)
-            parameters = model.decoder(model.hierarchy.decoder_input(zeta, h))
+        with eval_mode(model) as still:
+            h = still.hierarchy.sample(zeta, generator=generator)
+            parameters = still.decoder(still.hierarchy.decoder_input(zeta, h))
         rows.append(model.likelihood.sample(parameters, generator=generator).flatten(1).cpu())
     return torch.stack(rows)
 

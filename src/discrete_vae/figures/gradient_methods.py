@@ -40,7 +40,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.noise import key_to_seed, keyed_generator
+from discrete_vae.noise import DrawsFrom, key_to_seed, keyed_generator
 from discrete_vae.objectives.gradients.base import GradientEstimator
 from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
 from discrete_vae.runs.kept_results import digest
@@ -210,8 +210,7 @@ def study_estimator(
     """
     posterior = model.posterior
     sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(key_to_seed(seed, _BASELINE_STREAM) >> 1)
+    with DrawsFrom(torch.Generator("cpu").manual_seed(key_to_seed(seed, _BASELINE_STREAM) >> 1)):
         estimator: GradientEstimator = instantiate(gradient, **sizes)
     learned = list(estimator.parameters())
     optimizer = torch.optim.Adam(learned, _LEARNING_RATE) if learned else None

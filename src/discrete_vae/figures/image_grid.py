@@ -12,6 +12,7 @@ from torch import Tensor
 from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.pixels import PixelGrid, check_grid, paint
+from discrete_vae.shown import plot_text
 
 if TYPE_CHECKING:
     from discrete_vae.figures.picture import Picture
@@ -89,6 +90,9 @@ def _with_text(grid: PixelGrid, text: GridText) -> Picture:
     """Put text around a grid; all lengths are pixels."""
     from discrete_vae.figures.picture import Picture
 
+    caption, row_title = plot_text(text.caption), plot_text(text.row_title)
+    labels, heads = [[plot_text(label) for label in each] for each in (text.row_labels, text.group_labels)]
+    text = GridText(caption, row_title, labels, heads)
     height, width = grid.canvas.shape[:2]
     dpi = max(150.0, width / _FIGURE_INCHES)  # text grows with the picture
     em, caption_em = _FONT * dpi / 72, _CAPTION_FONT * dpi / 72

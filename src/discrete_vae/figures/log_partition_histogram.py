@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrete_vae.errors import InvalidInputError, naming
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.request import Drawing
-from discrete_vae.runs.json_files import read_json
 from discrete_vae.runs.results import kept_log_partitions
+from discrete_vae.shown import plot_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -123,15 +123,11 @@ def draw_log_partition_histograms(tables: Mapping[str, LogPartitionHistogram]) -
 def histogram_of_result(fields: Mapping[str, Any]) -> LogPartitionHistogram:
     """The table of a result of `dvae log-partition`, as a run keeps it.
 
-    Raises:
-        InvalidInputError: If it is none.
+    Args:
+        fields: A result that was checked when it was read.
     """
-    try:
-        values, errors = ([found[name] for found in fields["estimates"]] for name in ("value", "std_error"))
-        return log_partition_histogram_table(values, errors, exact=fields["exact"])
-    except (KeyError, TypeError, ValueError):
-        rule, repair = "must each have a value and its std_error", "Move the file out of the run."
-        raise InvalidInputError("estimates", rule, "other fields", repair) from None
+    values, errors = ([found[name] for found in fields["estimates"]] for name in ("value", "std_error"))
+    return log_partition_histogram_table(values, errors, exact=fields["exact"])
 
 
 def make_log_partition_histogram(request: FigureRequest) -> Drawing:
@@ -141,12 +137,11 @@ def make_log_partition_histogram(request: FigureRequest) -> Drawing:
         InvalidInputError: If the run has none.
     """
     directory = request.run.directory
-    path = kept_log_partitions(directory).fullest_path
-    if not path.exists():
+    fields = kept_log_partitions(directory).fullest()
+    if fields is None:
         repair = f"Make some: dvae log-partition {directory.path} --repeats 20."
         raise InvalidInputError("RUN", "must have estimates of log Z", f"{directory.path} without", repair)
-    with naming(str(path)):
-        table = histogram_of_result(read_json(path, repair="Move the file out of the run."))
+    table = histogram_of_result(fields)
     return Drawing(table, draw_log_partition_histogram(table, name=directory.read_experiment().name))
 
 
@@ -164,7 +159,7 @@ def _draw_panel(axes: Axes, table: LogPartitionHistogram, name: str) -> None:
 
 def _title(table: LogPartitionHistogram, name: str) -> str:
     value, count = table.value, len(table.value)
-    start = f"log Z of {name}: " if name else "log Z: "
+    start = f"log Z of {plot_text(name)}: " if name else "log Z: "
     if count == 1:
         return f"{start}{value[0]:.4f} \N{PLUS-MINUS SIGN} {table.std_error[0]:.4f} nats"
     return f"{start}mean {value.mean():.4f}, spread {value.std(ddof=1):.4f} nats over {count} repeats"

@@ -65,9 +65,7 @@ class FigureRun:
     @cached_property
     def recorded(self) -> RecordedData:
         """What pictures need of the data: as the run keeps it, of a run that keeps nothing from the data."""
-        directory = self.directory
-        kept = RecordedData.read(directory.read_environment(), source=str(directory.environment_path))
-        return kept or RecordedData.of(self.dataset)
+        return RecordedData.read(self.directory.read_environment()) or RecordedData.of(self.dataset)
 
     @property
     def ink(self) -> Ink:

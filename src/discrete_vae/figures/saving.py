@@ -11,6 +11,7 @@ import numpy as np
 
 from discrete_vae.runs.columns import write_columns
 from discrete_vae.runs.output_file import OutputFile
+from discrete_vae.shown import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +67,9 @@ def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) ->
     file = picture_file(path)
     suffix = file.ending
     content = io.BytesIO()
-    metadata = _METADATA[suffix] | ({} if note is None else {_NOTE_FIELDS[suffix]: note})
+    metadata = _METADATA[suffix] | (
+        {} if note is None else {_NOTE_FIELDS[suffix]: printable(note, keep="\n")}
+    )
     with matplotlib.rc_context({"svg.hashsalt": _SALT}):
         figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=metadata)
     return file.write_bytes(content.getvalue())

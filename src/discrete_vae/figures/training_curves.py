@@ -10,6 +10,7 @@ import numpy as np
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.request import Drawing
+from discrete_vae.shown import plot_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -149,7 +150,7 @@ def draw_training_curves(
     ratios = [3.0, 1.8, 1.2][: len(draws)]
     figure = Picture((7.2, 1.3 * sum(ratios) + 0.4), layout="constrained")
     panels = list(figure.subplots(len(draws), 1, sharex=True, height_ratios=ratios, squeeze=False).flat)
-    title = f"Training of {name}" if name else "Training"
+    title = f"Training of {plot_text(name)}" if name else "Training"
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     for axes, draw in zip(panels, draws, strict=True):
         draw(axes, curves)

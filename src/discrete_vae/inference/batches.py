@@ -16,7 +16,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.memory import check_memory
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.eval_mode import eval_mode
+from discrete_vae.nets.eval_mode import switched
 
 _LARGEST_BATCH, _MAX_MEMORY = 256, 512.0  # examples; MiB of the networks' intermediate values
 
@@ -41,7 +41,8 @@ def in_batches(
     Under torchrun the batches are divided among the processes, and every process has the whole result.
 
     Args:
-        model: The model; it must not change meanwhile.
+        model: The model; it must not change meanwhile. One in training mode is in evaluation mode meanwhile, for
+            all threads.
         x: (example, feature) or (example, *event), on any device.
         compute: Takes a batch on the model's device, and its examples' numbers; returns tensors by name, each
             (example of the batch, ...). Names, shapes and dtypes must be the same for every batch.
@@ -69,7 +70,7 @@ def in_batches(
     whole: dict[str, Tensor] = {}
     firsts = range(0, len(x), size)
     own = shard_indices(len(firsts))
-    with eval_mode(model):
+    with switched(model):
         for done, batch in enumerate(own or [0], start=1):  # without a share: for the form of the results
             places = list(range(firsts[batch], min(firsts[batch] + size, len(x))))
             filled = places + places[-1:] * (size - len(places))

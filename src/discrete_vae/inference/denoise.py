@@ -15,6 +15,7 @@ from discrete_vae.inference.latents import drawn
 from discrete_vae.inference.row_noise import RowNoise
 from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import open_uniform
 
 _STREAM, _FLIPS = 0x64656E6F, 0x666C6970
@@ -90,26 +91,27 @@ def denoise_rows(
     check_positive_int("num_draws", num_draws)
     if noise is not None:
         check_flips(model, noise)
+    with eval_mode(model) as model:
 
-    def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-        opened, observed = model._open(batch, None, exact=noise is not None)
-        features = model.read(opened, observed)
-        means, weights = [], []
-        for number in range(num_draws):
-            latents = drawn(model, features, RowNoise(rows, seed, _STREAM, number))
-            mean = model.likelihood.mean(model.parameters_of(latents.decoder_input))
-            weight = torch.zeros(len(opened), dtype=torch.float64, device=opened.device)
-            if noise is not None:
-                mean, of_noisy = _clean(mean, opened, observed, noise)
-                of_latents = latents.log_ratio - model.prior.compute_energy(latents.z)
-                weight = of_noisy.double() + of_latents.double()
-            means.append(model._finite("the decoder's mean", mean).float())
-            weights.append(weight)
-        shares = torch.stack(weights).softmax(0).float()
-        shares = shares.reshape(*shares.shape, *[1] * len(model.event_shape))
-        return {"x": (shares * torch.stack(means)).sum(0)}
+        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+            opened, observed = model._open(batch, None, exact=noise is not None)
+            features = model.read(opened, observed)
+            means, weights = [], []
+            for number in range(num_draws):
+                latents = drawn(model, features, RowNoise(rows, seed, _STREAM, number))
+                mean = model.likelihood.mean(model.parameters_of(latents.decoder_input))
+                weight = torch.zeros(len(opened), dtype=torch.float64, device=opened.device)
+                if noise is not None:
+                    mean, of_noisy = _clean(mean, opened, observed, noise)
+                    of_latents = latents.log_ratio - model.prior.compute_energy(latents.z)
+                    weight = of_noisy.double() + of_latents.double()
+                means.append(model._finite("the decoder's mean", mean).float())
+                weights.append(weight)
+            shares = torch.stack(weights).softmax(0).float()
+            shares = shares.reshape(*shares.shape, *[1] * len(model.event_shape))
+            return {"x": (shares * torch.stack(means)).sum(0)}
 
-    return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
+        return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
 
 
 def check_flips(model: DiscreteVAE, share: float, *, argument: str = "noise") -> None:

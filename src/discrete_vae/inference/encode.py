@@ -13,6 +13,7 @@ from discrete_vae.inference.batches import Report, in_batches
 from discrete_vae.inference.latents import drawn, most_probable
 from discrete_vae.inference.row_noise import RowNoise
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.records import ShowsShapes
 
 _STREAM = 0x656E636F
@@ -83,18 +84,21 @@ def encode_rows(
         >>> bool((np.unpackbits(codes.packed, axis=1, count=12) == codes.bits).all())
         True
     """
+    with eval_mode(model) as model:
 
-    def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-        features = model.read(*model._open(batch, None))
-        found = (
-            drawn(model, features, RowNoise(rows, seed, _STREAM)) if draw else most_probable(model, features)
-        )
-        return {
-            "probabilities": torch.sigmoid(found.logits.float()),
-            "bits": found.z.to(torch.uint8),
-            "zeta": found.zeta.float(),
-            "continuous": found.h.float(),
-        }
+        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+            features = model.read(*model._open(batch, None))
+            found = (
+                drawn(model, features, RowNoise(rows, seed, _STREAM))
+                if draw
+                else most_probable(model, features)
+            )
+            return {
+                "probabilities": torch.sigmoid(found.logits.float()),
+                "bits": found.z.to(torch.uint8),
+                "zeta": found.zeta.float(),
+                "continuous": found.h.float(),
+            }
 
-    found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
+        found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
     return Codes(packed=np.packbits(found["bits"], axis=1), **found)

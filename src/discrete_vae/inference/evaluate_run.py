@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.data.dataset import DataSplits
 from discrete_vae.evaluation.evaluate import Evaluation, evaluate_model
 from discrete_vae.evaluation.kept_parts import KeptParts
 from discrete_vae.nets.precision import precision_for
-from discrete_vae.runs.kept_results import digest
+from discrete_vae.runs.json_files import to_json
 from discrete_vae.training.load import LoadedRun
 
 
@@ -61,15 +64,23 @@ def evaluate_run(
     precision = precision_for(loaded.model, config.precision, torch.device(device), rows=config.num_samples)
     config = config.model_copy(update={"precision": precision})
     about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
+    x, chains = dataset.test[indices], loaded.chains.step(config.num_chain_sweeps)
     parts = None
     if parts_folder is not None:
         trained = loaded.config.model_dump(mode="json", exclude={"evaluation"})
-        parts = KeptParts(parts_folder / digest(about | {"step": loaded.step, "trained": trained}))
+        tensors = *loaded.model.state_dict().values(), chains, x, torch.from_numpy(indices)
+        key = about | {
+            "trained": trained,
+            "tensors": _digest(tensors),
+            "code": _code(),
+            "torch": torch.__version__,
+        }
+        parts = KeptParts(parts_folder, to_json("key", key))
     result = evaluate_model(
         loaded.model,
-        dataset.test[indices].to(device),
+        x.to(device),
         config,
-        chains=loaded.chains.step(config.num_chain_sweeps),
+        chains=chains,
         train=dataset.train,
         indices=indices.tolist(),
         report=report,
@@ -78,3 +89,21 @@ def evaluate_run(
     if parts is not None:
         result = replace(result, seconds=result.seconds + parts.seconds)
     return RunEvaluation(result, config, about | result.to_json(), parts)
+
+
+def _digest(tensors: Iterable[Tensor]) -> str:
+    """SHA-256 of the types, shapes and bits of tensors."""
+    total = hashlib.sha256()
+    for tensor in tensors:
+        total.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+@cache
+def _code() -> str:
+    """SHA-256 of this library's sources."""
+    total = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        total.update(path.read_bytes())
+    return total.hexdigest()

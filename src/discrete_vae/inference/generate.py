@@ -15,6 +15,7 @@ from discrete_vae.generative import GenerativeModel, Statistic, check_statistic
 from discrete_vae.inference.class_model import ClassModel
 from discrete_vae.inference.prior_states import PriorStates
 from discrete_vae.memory import check_memory
+from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import keyed_generator
 from discrete_vae.records import ShowsShapes
 
@@ -93,7 +94,8 @@ def generate(
             block = z[first : first + _BLOCK].to(model.dtype)
             noise = keyed_generator(seed, _STREAM, number, first, device=block.device)
             zeta = model.smoothing.sample_zeta(block, generator=noise)
-            h = model.hierarchy.sample(zeta, generator=noise)
+            with eval_mode(model) as still:
+                h = still.hierarchy.sample(zeta, generator=noise)
             if classes is None:
                 drawn = torch.zeros(len(block), dtype=torch.long, device=block.device)
             else:

@@ -24,6 +24,7 @@ from discrete_vae.inference.weighted_moments import WeightedMoments, truncated
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.categorical import CategoricalLikelihood
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import key_to_seed
 from discrete_vae.reading import open_batch
 from discrete_vae.records import ShowsShapes
@@ -105,7 +106,7 @@ def impute(
     x, mask = open_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
     x = x.to(torch.promote_types(model.dtype, torch.float32))
     gapped = x if mask is None else x.masked_fill(~mask, torch.nan)
-    with model.weigher(0.0) as weigher:  # log Z is a factor of all weights
+    with eval_mode(model) as model, model.weigher(0.0) as weigher:  # log Z is a factor of all weights
         chunk_size = samples_in_memory(model, _MAX_MEMORY)
 
         def compute(row: Tensor, number: Sequence[int]) -> Mapping[str, Tensor]:

@@ -85,7 +85,7 @@ def interpolate(
         raise InvalidInputError("path", "must be 'flips' or 'straight'", f"{path!r}"[:80], "Take flips.")
     if check_positive_int("num_steps", num_steps) < 2:
         raise InvalidInputError("num_steps", "must be at least 2", num_steps, "Both ends are steps.")
-    with eval_mode(model):
+    with eval_mode(model) as model:
         ends = [_ends(model, name, x) for name, x in (("start", start), ("end", end))]
         if path == "flips":
             order, _ = order_of_flips(model.prior, *(each.z[0] for each in ends))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from discrete_vae.distributed import compute_on_rank_zero
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.estimate import estimate_log_partition
-from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.results import is_of, kept_evaluations, kept_log_partitions
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.load import LoadedRun
 
@@ -54,7 +50,7 @@ def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0)
 
 def _known(run: RunDirectory, loaded: LoadedRun, seed: int) -> KnownLogPartition:
     # with another config than that of training a kept result may be of another prior
-    kept = [] if loaded.changed_config is not None else list(_kept(run, loaded.step))
+    kept = [] if loaded.changed_config is not None else list(_kept(run, loaded))
     if kept:
         return min(kept, key=lambda each: each.std_error)
     config = loaded.config.evaluation
@@ -70,24 +66,12 @@ def _known(run: RunDirectory, loaded: LoadedRun, seed: int) -> KnownLogPartition
     return KnownLogPartition(found.value, found.std_error, f"{found.method}, now")
 
 
-def _kept(run: RunDirectory, step: int) -> Iterator[KnownLogPartition]:
+def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[KnownLogPartition]:
     """What the run keeps of a checkpoint's prior."""
-    sources: tuple[tuple[Path, Callable[[Any], list[Any]]], ...] = (
-        (run.evaluation_path, lambda fields: [fields["log_partition"]["best"]]),
-        (run.path / "log_partition.json", lambda fields: list(fields["estimates"])),
-    )
-    for path, estimates in sources:
-        if not path.exists():
+    sources = kept_evaluations(run), kept_log_partitions(run)
+    for kept, fields in ((kept, kept.fullest()) for kept in sources):
+        if fields is None or "changed_config" in fields or not is_of(fields, loaded.step, loaded.sums):
             continue
-        repair = "Move the file out of the run."
-        fields = read_json(path, repair=repair)
-        if fields.get("step") != step or "changed_config" in fields:
-            continue
-        try:
-            values = [(float(each["value"]), float(each["std_error"])) for each in estimates(fields)]
-            sound = all(math.isfinite(value) and error >= 0 for value, error in values)
-        except (KeyError, TypeError, ValueError):
-            values, sound = [], False
-        if not sound:
-            raise InvalidInputError(str(path), "must hold a result of this run", "other fields", repair)
-        yield from (KnownLogPartition(*found, f"kept in {path.name}") for found in values)
+        estimates = fields["estimates"] if "estimates" in fields else [fields["log_partition"]["best"]]
+        for each in estimates:
+            yield KnownLogPartition(each["value"], each["std_error"], f"kept in {kept.fullest_path.name}")

@@ -15,6 +15,7 @@ from discrete_vae.inference.batches import Report, in_batches
 from discrete_vae.inference.latents import drawn, most_probable, read_out
 from discrete_vae.inference.row_noise import RowNoise
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.eval_mode import eval_mode
 
 _STREAM = 0x72656373
 
@@ -58,18 +59,19 @@ def reconstruct_rows(
         (6, 6)
     """
     check_reconstruction(statistic, num_draws, code)
+    with eval_mode(model) as model:
 
-    def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-        features = model.read(*model._open(batch, None))
-        total = torch.zeros(())
-        for number in range(num_draws):
-            noise = RowNoise(rows, seed, _STREAM, number)
-            latents = most_probable(model, features) if code else drawn(model, features, noise)
-            parameters = model.parameters_of(latents.decoder_input)
-            total = total + read_out(model, parameters, statistic, list(rows), seed).float()
-        return {"x": total / num_draws}
+        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+            features = model.read(*model._open(batch, None))
+            total = torch.zeros(())
+            for number in range(num_draws):
+                noise = RowNoise(rows, seed, _STREAM, number)
+                latents = most_probable(model, features) if code else drawn(model, features, noise)
+                parameters = model.parameters_of(latents.decoder_input)
+                total = total + read_out(model, parameters, statistic, list(rows), seed).float()
+            return {"x": total / num_draws}
 
-    return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
+        return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
 
 
 def check_reconstruction(

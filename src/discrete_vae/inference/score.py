@@ -16,6 +16,7 @@ from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.inference.batches import Report, check_numbers, in_batches
 from discrete_vae.inference.row_noise import RowNoise
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.objectives.bound import Batch, bound_parts
 
 _STREAM = 0x73636F72
@@ -144,20 +145,21 @@ def elbo_rows(
     """
     check_positive_int("num_samples", num_samples)
     check_number("log_partition", log_partition, repair=_REPAIR)
+    with eval_mode(model) as model:
 
-    def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-        opened, observed = model._open(batch, None, exact=True)
-        draws = []
-        for number in range(num_samples):
-            noise = RowNoise(rows, seed, _STREAM, number)
-            bound = bound_parts(model, Batch(opened, observed, None, generator=noise))  # pyright: ignore[reportArgumentType]
-            reconstruction, relative, continuous = (part.double() for part in bound)
-            draws.append(reconstruction - relative - continuous - log_partition)
-        values = torch.stack(draws)
-        error = values.std(0) / math.sqrt(num_samples) if num_samples > 1 else values[0] * math.nan
-        return {"value": model._finite("the model's ELBO", values.mean(0)), "std_error": error}
+        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+            opened, observed = model._open(batch, None, exact=True)
+            draws = []
+            for number in range(num_samples):
+                noise = RowNoise(rows, seed, _STREAM, number)
+                bound = bound_parts(model, Batch(opened, observed, None, generator=noise))  # pyright: ignore[reportArgumentType]
+                reconstruction, relative, continuous = (part.double() for part in bound)
+                draws.append(reconstruction - relative - continuous - log_partition)
+            values = torch.stack(draws)
+            error = values.std(0) / math.sqrt(num_samples) if num_samples > 1 else values[0] * math.nan
+            return {"value": model._finite("the model's ELBO", values.mean(0)), "std_error": error}
 
-    found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
+        found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
     return Scores(found["value"], found["std_error"], num_samples, True)
 
 

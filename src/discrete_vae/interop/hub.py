@@ -9,7 +9,8 @@ from pathlib import Path
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.model_card import CARD_FILE, card_of_model, card_of_run
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.paths import unicode_path
+from discrete_vae.paths import unicode_path, without_links
+from discrete_vae.runs.atomic import publish_directory
 from discrete_vae.runs.hub_snapshot import EXTRA
 from discrete_vae.runs.run_directory import RunDirectory
 
@@ -46,18 +47,20 @@ def save_for_hub(source: Source, path: str | Path, *, name: str, license: str) -
         if not isinstance(value, str) or not value.strip() or not value.isprintable():
             repair = 'For example name="ada/digits", license="apache-2.0".'
             raise InvalidInputError(argument, "must be a word", repr(value)[:80], repair)
-    folder = RunDirectory.check_new(path, argument="path")
+    folder = without_links("path", RunDirectory.check_new(path, argument="path"))
     if isinstance(source, DiscreteVAE):
         model, card, results = source, card_of_model(source, name=name, license=license), None
     else:
         run = source if isinstance(source, RunDirectory) else RunDirectory.open(source)
         model, card = DiscreteVAE.from_pretrained(run), card_of_run(run, name=name, license=license)
         results = run.evaluation_path if run.evaluation_path.exists() else None
-    saved = model.save_pretrained(folder)
-    (saved / CARD_FILE).write_text(card, encoding="utf-8")
-    if results is not None:
-        shutil.copyfile(results, saved / results.name)
-    return saved
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with publish_directory(folder, replace=folder.exists()) as temporary:
+        model.save_pretrained(temporary)
+        (temporary / CARD_FILE).write_text(card, encoding="utf-8")
+        if results is not None:
+            shutil.copyfile(results, temporary / results.name)
+    return folder
 
 
 def push_to_hub(

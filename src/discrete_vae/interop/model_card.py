@@ -14,8 +14,10 @@ from discrete_vae.durations import in_words
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.checksums import sha256_file
-from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.json_files import ReleaseSchema, read_json
+from discrete_vae.runs.results import is_of, kept_evaluations, which
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.shown import printable
 
 CARD_FILE = "README.md"
 EVALUATED = "evaluation_sha256"
@@ -60,19 +62,21 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         InvalidInputError: If the run cannot be read, or the evaluation is of another checkpoint.
     """
     config, environment = run.read_experiment(), run.read_environment()
-    best = run.checkpoints().load("best").step
-    evaluation = read_json(run.evaluation_path) if run.evaluation_path.exists() else None
-    if evaluation is not None and evaluation.get("step") != best:
-        rule = f"must be of the best checkpoint, step {best}, which is uploaded"
-        repair = f"Evaluate it: dvae evaluate {run.path}."
-        raise InvalidInputError(str(run.evaluation_path), rule, f"step {evaluation.get('step')}", repair)
+    saved, evaluation = run.checkpoints().load("best"), kept_evaluations(run).fullest()
+    if evaluation is not None and not is_of(evaluation, saved.step, saved.sums):
+        rule = f"must be of the best checkpoint, step {saved.step}, which is uploaded"
+        received, repair = (
+            which(evaluation, saved.step),
+            f"Evaluate it: dvae evaluate {run.path}.",
+        )
+        raise InvalidInputError(str(run.evaluation_path), rule, received, repair)
     data = environment.get("data", {})
     rows = [] if evaluation is None else _results(evaluation)
     about = [
         f"Trained on {data.get('name', 'data')} ({data.get('source', 'of an unknown source')}; "
         f"{data.get('split', 'parts unknown')}), `{config.name}` in size `{config.size}`, seed {config.seed}: "
         f"{config.training.num_epochs} epochs in batches of {config.training.batch_size}. These are the weights "
-        f"of step {best}, the best by validation."
+        f"of step {saved.step}, the best by validation."
     ]
     seconds = max((each.get("seconds", 0.0) for each in run.metrics().read()), default=0.0)
     packages = environment.get("packages", {})
@@ -84,7 +88,8 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         about.append(f"SHA-256 of the data: `{data['sha256']}`.")
     words = "It was not evaluated.\n" if evaluation is None else _table(rows, evaluation)
     if run.release_path.exists():
-        words += _rounding(read_json(run.release_path), run.evaluation_path)
+        words += _rounding(read_json(run.release_path, ReleaseSchema), run.evaluation_path)
+    about = [printable(line) for line in about]
     loading, named = _from_folder(name) if in_folder else _from_hub(name), str(data.get("name", "data"))
     return _card(name, license, config.model, rows, words, "\n\n".join(about), loading=loading, data=named)
 
@@ -216,7 +221,8 @@ def _card(
     )
     shown = json.dumps(config.model_dump(mode="json"), indent=2)
     yaml = "\n".join(f"{key}: {json.dumps(value)}" for key, value in head.items())
-    return f"""---
+    name = printable(name)
+    text = f"""---
 {yaml}
 ---
 
@@ -260,3 +266,4 @@ The weights are under {license}; the library is under Apache-2.0.
 {_CITATION}
 ```
 """
+    return printable(text, keep="\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,12 +21,13 @@ from discrete_vae.inference.score import elbo_rows
 from discrete_vae.interop.model_card import CARD_FILE, EVALUATED, card_of_run
 from discrete_vae.runs.atomic import publish_directory, write_bytes, write_text
 from discrete_vae.runs.changed_config import CONFIG_SUM
-from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, write_checkpoint
+from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, RELEASED_FROM, write_checkpoint
 from discrete_vae.runs.checkpoint_record import CheckpointRecord
 from discrete_vae.runs.checksums import sha256_file
 from discrete_vae.runs.derived_folder import OUT, REPAIR, check_derived_folder
-from discrete_vae.runs.json_files import read_json, write_json
+from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.regular_files import read_regular
+from discrete_vae.runs.results import is_of, kept_evaluations, which
 from discrete_vae.runs.rounded_weights import rounded_weights
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import unwritable
@@ -72,6 +73,9 @@ class Release:
         )
 
 
+_KEYS = [field.name for field in fields(Release)]
+
+
 def release_run(
     run: RunDirectory,
     loaded: LoadedRun,
@@ -103,7 +107,8 @@ def release_run(
         run: The run, which stays as it is.
         loaded: The checkpoint of it.
         dataset: The run's data.
-        out: A new or empty folder outside the run, after which the card names the model; ``~`` is the home directory.
+        out: A new or empty folder outside the run, after which the card names the model, or one that this very release
+            has filled, in which case nothing is computed; ``~`` is the home directory.
         license: Of the weights, as the hub names licenses: "apache-2.0", "mit", "cc-by-4.0".
         precision: Of the matrices.
         num_examples: Validation examples of the check, at most.
@@ -130,7 +135,10 @@ def release_run(
         >>> found.difference  # its weights had been rounded before
         0.0
     """
-    folder = check_release(run, loaded, out, license=license, precision=precision)
+    settings = {"license": license, "num_examples": num_examples, "num_samples": num_samples, "seed": seed}
+    folder, made = check_release(run, loaded, out, precision=precision, **settings)
+    if made is not None:
+        return made
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with publish_directory(folder, replace=folder.exists()) as temporary:
@@ -141,10 +149,7 @@ def release_run(
             )
             found = Release(loaded.step, precision, **found, num_samples=num_samples)
             _check_loss(found)
-            about: dict[str, Any] = asdict(found) | {EVALUATED: sha256_file(new.evaluation_path)}
-            if loaded.changed_config is not None:
-                about["changed_config"] = asdict(loaded.changed_config)
-            write_json(new.release_path, about)
+            write_json(new.release_path, asdict(found) | _asked(new, loaded, precision, settings))
             write_text(
                 new.path / CARD_FILE, card_of_run(new, name=folder.name, license=license, in_folder=True)
             )
@@ -155,9 +160,9 @@ def release_run(
 
 
 def check_release(
-    run: RunDirectory, loaded: LoadedRun, out: str | Path, *, license: str, precision: str
-) -> Path:
-    """What can be known before the data are read: the folder of a release; touches nothing.
+    run: RunDirectory, loaded: LoadedRun, out: str | Path, *, license: str, precision: str, **settings: Any
+) -> tuple[Path, Release | None]:
+    """What can be known before the data are read: the folder, and the release if it is there; touches nothing.
 
     Args:
         run: As in `release_run`.
@@ -165,24 +170,40 @@ def check_release(
         out: Likewise.
         license: Likewise.
         precision: Likewise.
+        settings: The other keywords of `release_run` that change the result.
 
     Raises:
         InvalidInputError: As `release_run`.
     """
-    folder = check_derived_folder(out, run)
     if precision not in ("bfloat16", "float32"):
         raise InvalidInputError(
             "precision", "must be bfloat16 or float32", f"{precision!r}"[:80], "Leave it out for bfloat16."
         )
     if not isinstance(license, str) or not license.strip() or not license.isprintable():
         raise InvalidInputError("license", "must be a word", f"{license!r}"[:80], "For example apache-2.0.")
-    path = run.evaluation_path
-    step = read_json(path).get("step") if path.exists() else None
-    if step != loaded.step:
+    found = kept_evaluations(run).fullest()
+    if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"
-        received = "no such file" if step is None else f"step {step}"
-        raise InvalidInputError(str(path), rule, received, f"Evaluate it: dvae evaluate {run.path}.")
-    return folder
+        received = "no such file" if found is None else which(found, loaded.step)
+        raise InvalidInputError(
+            str(run.evaluation_path), rule, received, f"Evaluate it: dvae evaluate {run.path}."
+        )
+    asked = _asked(run, loaded, precision, {"license": license} | settings)
+    return check_derived_folder(
+        out, run, run.release_path.name, asked, lambda said: Release(**{key: said[key] for key in _KEYS})
+    )
+
+
+def _asked(run: RunDirectory, loaded: LoadedRun, precision: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """What release.json says of the request; the evaluation, a copy, tells runs apart."""
+    change = loaded.changed_config
+    return {
+        "step": loaded.step,
+        "precision": precision,
+        "config": settings,
+        EVALUATED: sha256_file(run.evaluation_path),
+        **({} if change is None else {"changed_config": asdict(change)}),
+    }
 
 
 def _write(
@@ -200,7 +221,7 @@ def _write(
         if parameter.ndim > 1 and not name.startswith("prior.")
     ]
     tensors, rounded = rounded_weights(kept, matrices if precision == "bfloat16" else [])
-    meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256(), **rounded}
+    meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256(), RELEASED_FROM: saved.sha256, **rounded}
     record = CheckpointRecord(
         loaded.step, meta, best if best is not None and best["step"] == loaded.step else {"step": loaded.step}
     )

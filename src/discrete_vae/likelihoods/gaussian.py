@@ -12,11 +12,11 @@ from torch.distributions import Normal
 from discrete_vae.checks import check_number
 from discrete_vae.domains import FINITE, Domain
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.moments import feature_moments
 from discrete_vae.likelihoods.standardizer import Standardizer
 from discrete_vae.likelihoods.tails import LongTailedNormal, Tails
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+_NARROW = 1e-15  # stands for 0, which is no standard deviation
 
 
 class GaussianLikelihood(Likelihood):
@@ -24,7 +24,10 @@ class GaussianLikelihood(Likelihood):
 
     a and s are the training mean and standard deviation of each feature, so the decoder works in standard units.
     sigma_i = min_scale + exp(log_scale_i) in these units: it never falls below the floor, so the log-density of a
-    feature is at most -log(sqrt(2 pi) s_i min_scale), for a constant feature (s = 1) 5.99 nats.
+    feature is at most -log(sqrt(2 pi) s_i min_scale).
+
+    A feature with one value in the training data has no density. It counts as unobserved: it adds nothing to log p(x),
+    whatever x holds there, and its mean, mode and draws are that value.
 
     With `shorten_tails` features with long tails, logarithms of which would be taken by hand, have this law on a scale
     of asinh that is fitted to the training data, see `discrete_vae.likelihoods.tails.Tails`. Densities, means, modes
@@ -73,22 +76,14 @@ class GaussianLikelihood(Likelihood):
         self.log_scale.fill_(math.log1p(-self.min_scale))
         return torch.zeros_like(self.log_scale)
 
-    @torch.no_grad()
-    def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Sigma of the data in standard units, 1, and of a constant feature as one more value at 1 would make it."""
-        parameters = self.initialize_(x, observed)
-        moments = feature_moments(self.standardizer(self._shortened(x)), observed)
-        variance = (moments.variance * moments.count + 1) / (moments.count + 1)
-        self.log_scale.copy_((variance.sqrt() - self.min_scale).clamp_min(self.min_scale).log())
-        return parameters
-
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """X in standard units, (batch, *event); unobserved entries read as 0, the training mean."""
         return self.standardizer(self._shortened(x), observed)
 
     def distribution(self, parameters: Tensor) -> Normal | LongTailedNormal:
-        """The law in the data's units, batch shape (..., *event)."""
+        """The law in the data's units, batch shape (..., *event); of a constant feature one far narrower than any."""
         mean, std = self._moments(parameters)
+        std = std.masked_fill(self.standardizer.constant, _NARROW)
         if self.tails is not None:
             return LongTailedNormal(mean, std, self.tails)
         return Normal(mean, std, validate_args=False)
@@ -97,7 +92,8 @@ class GaussianLikelihood(Likelihood):
         """Log-density in the data's units, (..., *event)."""
         scale = self._scale()
         scaled = (self.standardizer(self._shortened(x)) - self._only(parameters)) / scale
-        found = -0.5 * scaled.square() - (scale * self.standardizer.scale).log() - _HALF_LOG_TWO_PI
+        found = -0.5 * scaled.square() - (scale * self.standardizer.divisor).log() - _HALF_LOG_TWO_PI
+        found = found.masked_fill(self.standardizer.constant, 0.0)
         return found if self.tails is None else found + self.tails.log_slope(x)
 
     def mean(self, parameters: Tensor) -> Tensor:
@@ -117,7 +113,7 @@ class GaussianLikelihood(Likelihood):
         return x if self.tails is None else self.tails(x)
 
     def _moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean a + s m and standard deviation s sigma of what has the Gaussian law, (..., *event)."""
+        """Mean a + s m and standard deviation s sigma of what has the Gaussian law, (..., *event); s may be 0."""
         mean = self._only(parameters)
         mean = (self.standardizer.location + self.standardizer.scale * mean).to(mean.dtype)
         std = self.standardizer.scale * self._scale()

@@ -11,15 +11,15 @@ from discrete_vae.likelihoods.moments import feature_moments
 
 
 class Standardizer(nn.Module):
-    """(x - location) / scale for each feature; both are constants that `fit_` takes from data.
+    """(x - location) / scale for each feature, 0 for constant ones; both are constants that `fit_` takes from data.
 
     Args:
         event_shape: Shape of one example.
 
     Attributes:
         location: Training mean, (*event); 0 before `fit_` and where nothing was observed.
-        scale: Training standard deviation, (*event); 1 before `fit_`, where nothing was observed and for constant
-            features, which therefore become 0.
+        scale: Training standard deviation, (*event); 0 for constant features, 1 before `fit_` and where nothing was
+            observed.
 
     Examples:
         >>> standardizer = Standardizer((2,))
@@ -46,11 +46,23 @@ class Standardizer(nn.Module):
         """
         moments = feature_moments(x, observed)
         self.location.copy_(moments.mean)
-        self.scale.copy_(moments.variance.sqrt())
-        self.scale.masked_fill_(self.scale == 0, 1.0)
+        scale = moments.variance.sqrt()
+        # in float32 as in float64: what float32 cannot divide by is no spread
+        scale.masked_fill_(scale < torch.finfo(torch.float32).tiny, 0.0).masked_fill_(moments.count == 0, 1.0)
+        self.scale.copy_(scale)
+
+    @property
+    def constant(self) -> Tensor:
+        """Which features had one value in the data, bool, (*event)."""
+        return self.scale == 0
+
+    @property
+    def divisor(self) -> Tensor:
+        """The scale, 1 for constant features, (*event)."""
+        return self.scale.masked_fill(self.constant, 1.0)
 
     def forward(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Standardize; unobserved entries become 0, the training mean.
+        """Standardize; unobserved entries and constant features become 0, the training mean.
 
         Args:
             x: (..., *event).
@@ -59,5 +71,5 @@ class Standardizer(nn.Module):
         Returns:
             (..., *event) in x's dtype.
         """
-        standard = ((x - self.location) / self.scale).to(x.dtype)
+        standard = ((x - self.location) / self.divisor).to(x.dtype).masked_fill(self.constant, 0)
         return standard if observed is None else standard.masked_fill(~observed, 0)

@@ -47,18 +47,24 @@ class _Plan:
         parts: The network.
         joints: How its inputs are joined.
         lead: Leading axes of the output.
+        centred: Whether a norm takes the mean over the batch away behind the output layer too.
     """
 
     parts: MLPParts
     joints: tuple[_Joint, ...]
     lead: torch.Size
+    centred: bool
+
+    def centres(self, layer: int) -> bool:
+        """Whether a norm takes the mean over the batch away behind a layer."""
+        return self.parts.training if layer < len(self.parts.norms) else self.centred
 
 
-def fused_mlp(parts: MLPParts, inputs: Sequence[Tensor]) -> Tensor:
+def fused_mlp(parts: MLPParts, inputs: Sequence[Tensor], *, centred: bool = False) -> Tensor:
     """What the network gives, of float32 or bfloat16 inputs on the CPU; see `MLP.forward`."""
     joints = tuple(_joints(inputs))
     lead = joints[0].lead if len(joints) == 1 else torch.broadcast_shapes(*(each.lead for each in joints))
-    plan = _Plan(parts, joints, lead)
+    plan = _Plan(parts, joints, lead, centred)
     parameters = [*parts.weights]
     for scale, offset, _, _ in parts.norm_tensors:
         parameters += [scale, offset]
@@ -166,7 +172,10 @@ class _FusedMLP(torch.autograd.Function):
         for index in reversed(range(len(parts.norms))):
             hidden, out, statistics = keep[len(matrices) + 3 * index :][:3]
             if wants_parameter[index + 1]:
-                found[index + 1] = _product(gradient, out, parts.memories[index + 1]())
+                by_weight = _product(gradient, out, parts.memories[index + 1]())
+                found[index + 1] = by_weight
+                if plan.centres(index + 1):
+                    kernel.clear_constant(out, by_weight)
             place = len(weights) + 2 * index
             gradient = torch.mm(gradient, weights[index + 1])
             found[place : place + 2] = kernel.normalize_backward(
@@ -191,6 +200,8 @@ class _FusedMLP(torch.autograd.Function):
                 if found[0] is None:
                     found[0] = torch.empty_like(weights[0]) if memory is None else memory
                 found[0][:, joint.start : joint.stop] = torch.mm(share.t(), matrix)
+            if (by_weight := found[0]) is not None and plan.centres(0):
+                kernel.clear_constant(matrix, by_weight[:, joint.start : joint.stop])
             by_inputs += _by_inputs(joint, share, weights[0], wants_input, ctx.dtypes)
         return None, *by_inputs, *found
 

@@ -31,9 +31,18 @@ class ConcatLinear(WorkingLayer, nn.Linear):
         super().__init__(sum(input_sizes), num_outputs, bias=bias)
         self.input_sizes = tuple(input_sizes)
 
-    def forward(self, *inputs: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Map inputs of shapes (..., size) to (..., output), in the bias's precision if there is one."""
+    def forward(self, *inputs: Tensor, centred: bool = False) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Map inputs of shapes (..., size) to (..., output), in the bias's precision if there is one.
+
+        Args:
+            inputs: One tensor per input; leading axes are equal or broadcast.
+            centred: Whether the result's mean over the batch is taken away behind: see `MLP`.
+        """
         weight = self.product_weight()
+        if centred and torch.is_grad_enabled():
+            rows = [value.detach().flatten(0, -2) for value in inputs]
+            varies = torch.cat([value.amax(0) != value.amin(0) for value in rows])
+            weight = torch.where(varies, weight, weight.detach())
         product = F.linear if torch.is_grad_enabled() or not is_ordinary() else row_products
         if self.working is not None:
             inputs = tuple(value.to(weight.dtype) for value in inputs)
@@ -53,7 +62,9 @@ class ConcatLinear(WorkingLayer, nn.Linear):
 class MLP(nn.Module):
     """Hidden layers of linear -> L1 batch norm -> ReLU, then a linear output layer.
 
-    Linear layers in front of a norm have no bias: the norm's offset plays its part.
+    Linear layers in front of a norm have no bias: the norm's offset plays its part. The norm takes the mean over the
+    batch away, so the gradient by the weights of an input that is constant in the batch is zero. Products give the
+    rounding of it, of which an optimizer such as Adam makes full steps; here it is zero exactly.
 
     Source: Rolfe 2017, section architecture and appendix laplacian-batch-normalization.
 
@@ -94,11 +105,12 @@ class MLP(nn.Module):
         self.output = ConcatLinear(sizes, num_outputs, bias=bias)
         self.folded: Callable[..., Tensor] | None = None
 
-    def forward(self, *inputs: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor, centred: bool = False) -> Tensor:
         """Apply the network.
 
         Args:
             inputs: One tensor per input, (..., size); leading axes are equal or broadcast.
+            centred: Whether a norm takes the mean over the batch away behind the output layer too.
 
         Returns:
             (..., output).
@@ -109,11 +121,10 @@ class MLP(nn.Module):
         if parts is not None:
             from discrete_vae.nets.fused_mlp import fused_mlp
 
-            return fused_mlp(parts, inputs)
+            return fused_mlp(parts, inputs, centred=centred)
         for index in range(0, len(self.layers), 2):
-            linear, norm = self.layers[index], self.layers[index + 1]
-            inputs = (torch.relu(norm(linear(*inputs))),)
-        out = self.output(*inputs)
+            inputs = (torch.relu(normalized(self.layers[index], self.layers[index + 1], *inputs)),)
+        out = self.output(*inputs, centred=centred) if centred else self.output(*inputs)
         return out if self.output.working is None else out.to(self.output.weight.dtype)
 
     def _fused_parts(self, inputs: tuple[Tensor, ...]) -> MLPParts | None:
@@ -147,3 +158,13 @@ class MLP(nn.Module):
         """
         self.output.weight.mul_(scale)
         self.output.bias.copy_(torch.as_tensor(start).expand_as(self.output.bias))
+
+
+def normalized(network: nn.Module, norm: nn.Module, *inputs: Tensor) -> Tensor:
+    """What a norm makes of a network's output, whose gradient by constant inputs' weights is then zero: see `MLP`."""
+    if norm.training and getattr(network.forward, "__func__", None) in _KNOW_NORMS:
+        return norm(network(*inputs, centred=True))
+    return norm(network(*inputs))
+
+
+_KNOW_NORMS = (MLP.forward, ConcatLinear.forward)  # whoever puts another one in its place need not

@@ -17,11 +17,12 @@ def row_products(
     """A linear map and, if asked for, a rectifier; no gradient passes through.
 
     oneDNN gives a row digits that do not depend on its place among at least two rows. What torch calls otherwise does
-    not on every processor: those without AVX-512 round the rows of small matrices by where they lie in memory.
+    not on every processor: those without AVX-512 round the rows of small matrices by where they lie in memory. A
+    weight that is a slice is copied: without AVX-512 oneDNN multiplies by one with its reference kernel, far slower.
 
     Args:
         rows: (..., input), on any device.
-        weight: (output, input), of the same precision.
+        weight: (output, input), of the same precision; best contiguous.
         bias: (output,).
         rectify: Whether negative results become 0.
 
@@ -30,7 +31,7 @@ def row_products(
     """
     if are_plain((rows, weight)) and _multiplies(rows.dtype):
         kind = "relu" if rectify else "none"
-        return torch.ops.mkldnn._linear_pointwise(rows, weight, bias, kind, [], "")
+        return torch.ops.mkldnn._linear_pointwise(rows, weight.contiguous(), bias, kind, [], "")
     out = F.linear(rows, weight, bias)
     return out.relu_() if rectify else out
 

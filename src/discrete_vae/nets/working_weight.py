@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Self
+import math
 
 import torch
 from torch import Tensor, nn
+
+from discrete_vae.compiled.recording import is_recording
 
 
 class WorkingWeight:
@@ -14,7 +15,11 @@ class WorkingWeight:
 
     The parameter, the master, stays as it is: float32, and the only one of the state. A copy in bfloat16 is a leaf of
     the graph in its place, so that its gradient arrives in bfloat16 and the optimizer, which keeps both, reads half.
-    Whatever else changes the master is noticed by its version.
+
+    Whatever else changes the master is noticed when the copy is read next: by the master's version, by its place in
+    memory, and, as writes through ``.data`` change neither, by its numbers at every stride-th place, which lie in
+    every row and every column. So a write through ``.data`` to a few single entries can be missed. Write inside
+    `torch.no_grad` instead.
 
     Memory of the gradient is kept from step to step: fresh memory of megabytes costs more than writing it.
 
@@ -29,25 +34,50 @@ class WorkingWeight:
     """
 
     def __init__(self, master: nn.Parameter, dtype: torch.dtype) -> None:
-        self.master, self.dtype = master, dtype
+        self.master, self.dtype, self._precision = master, dtype, master.dtype
         self._value = master if dtype == master.dtype else master.detach().to(dtype)
-        self._value.requires_grad_(master.requires_grad)
-        self._version = master._version
+        if self._value is not master:
+            self._take_place()
         self.memory: Tensor | None = None
         self._lent = False
 
     def current(self) -> Tensor:
         """The weight in the working precision, a leaf; copied anew if the master has changed.
 
-        A compiled graph cannot look at versions: whoever runs one calls this before.
+        It is the master itself once that is in another precision, by ``model.double()`` for example.
+
+        A compiled graph or a recording cannot look at numbers: whoever runs one calls this before.
         """
-        if torch.compiler.is_compiling():
-            return self._value
-        if self._value is not self.master and self._version != self.master._version:
+        value, master = self._value, self.master
+        if value is master or master.dtype != self._precision:
+            return master
+        if torch.compiler.is_compiling() or is_recording():
+            return value
+        if master.data_ptr() != self._place or master.device != value.device:
+            value.data = master.detach().to(self.dtype)  # the leaf stays the same object
+            self._take_place()
+        elif master._version != self._version or not torch.equal(
+            self._probe.to(self.dtype), self._probe_of_value
+        ):
             with torch.no_grad():
-                self._value.copy_(self.master)
-            self._version = self.master._version
-        return self._value
+                value.copy_(master)
+            self._version = master._version
+        if value.requires_grad != master.requires_grad:
+            value.requires_grad_(master.requires_grad)
+        return value
+
+    def _take_place(self) -> None:
+        """Note where the master lies, what its version is, and where to look for changes of its numbers."""
+        master, value = self.master, self._value
+        value.requires_grad_(master.requires_grad)
+        self._place, self._version = master.data_ptr(), master._version
+        rows = max(1, len(master))
+        columns = max(1, master.numel() // rows)
+        # prime to the number of columns, and at most the number of both: meets each row and each column
+        stride = next(
+            each for each in range(max(1, min(rows, columns - 1)), 0, -1) if math.gcd(each, columns) == 1
+        )
+        self._probe, self._probe_of_value = (each.detach().flatten()[::stride] for each in (master, value))
 
     def written(self) -> None:
         """Say that the copy has just been brought to where the master is."""
@@ -89,14 +119,11 @@ class WorkingLayer(nn.Module):
 
     def product_weight(self) -> Tensor:
         """What the products read."""
-        working = self.working
-        return self._parameters["weight"] if working is None else working.current()  # pyright: ignore[reportReturnType]
+        working, weight = self.working, self._parameters["weight"]
+        if working is None or working.master is not weight:  # another parameter has taken its place
+            return weight  # pyright: ignore[reportReturnType]
+        return working.current()
 
     def gradient_memory(self) -> Tensor | None:
         """Memory for the gradient of `product_weight`, if some is kept and free."""
         return None if self.working is None else self.working.lend_memory()
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Moved or in another precision, the layer has no working copy any more."""
-        self.working = None
-        return super()._apply(fn, recurse)

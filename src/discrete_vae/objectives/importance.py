@@ -54,17 +54,19 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
     num_samples = check_tensor("log_weights", log_weights, ("sample", "batch")).shape[0]
     if num_samples == 0:
         raise InvalidInputError("log_weights", "must hold at least one sample", 0, "Draw more samples.")
-    log_weights = log_weights.double()
-    value = torch.logsumexp(log_weights, 0) - math.log(num_samples)
-    relative = torch.exp(log_weights - value)  # w / mean w
+    log_weights = (
+        log_weights.double().T.contiguous()
+    )  # an example's own row, added up alike wherever it stands
+    value = torch.logsumexp(log_weights, 1) - math.log(num_samples)
+    relative = torch.exp(log_weights - value[:, None])  # w / mean w
     std_error = (
-        relative.std(0) / math.sqrt(num_samples) if num_samples > 1 else torch.full_like(value, math.nan)
+        relative.std(1) / math.sqrt(num_samples) if num_samples > 1 else torch.full_like(value, math.nan)
     )
-    ess = num_samples**2 / relative.square().sum(0)
+    ess = num_samples**2 / relative.square().sum(1)
     size = num_samples // 2
-    halves = (log_weights[:size], log_weights[num_samples - size :])
+    halves = (log_weights[:, :size], log_weights[:, num_samples - size :])
     doubling_gain = (
-        value - sum(torch.logsumexp(half, 0) - math.log(size) for half in halves) / 2
+        value - sum(torch.logsumexp(half, 1) - math.log(size) for half in halves) / 2
         if size
         else value * math.nan
     )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
-from discrete_vae.nets.mlp import MLP
+from discrete_vae.nets.mlp import MLP, normalized
 from discrete_vae.nets.network import NetworkFactory
 from discrete_vae.noise import open_uniform
 from discrete_vae.posteriors.base import Posterior, PosteriorSample
@@ -169,7 +169,7 @@ class HierarchicalPosterior(Posterior):
         by_group = zip(self.networks, self.norms, noises, self._split(parameters), strict=True)
         for group, (network, norm, rho, own) in enumerate(by_group):
             inputs.append([zeta.view_as(zeta) for zeta in zetas])
-            logits = norm(network(features, *inputs[-1]))
+            logits = normalized(network, norm, features, *inputs[-1])
             if logits.shape != rho.shape:  # the first group's are shared by all samples
                 logits = logits.expand(rho.shape)
             drawn = draw(group, rho, logits, own)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.mlp import normalized
 from discrete_vae.nets.network import NetworkFactory
 
 _START = 0.1  # of the norm's scale: q(zeta | z, x) begins near the prior's r(zeta|z), its KL near 0
@@ -42,4 +43,4 @@ class ParameterNetwork(nn.Module):
         Args:
             features: (batch, feature).
         """
-        return self.norm(self.network(features)).chunk(self.num_parameters, -1)
+        return normalized(self.network, self.norm, features).chunk(self.num_parameters, -1)

@@ -56,9 +56,8 @@ def _found(source: ReportSource) -> tuple[dict[str, Any] | None, float | None, s
     if source.evaluation is not None:
         elbo = source.evaluation["elbo"]
         return elbo, elbo["elbo_std_error"], f"mean over {elbo['num_examples']:,} test examples"
-    lines = [
-        each for each in source.metrics if "reconstruction" in each and each["step"] <= source.loaded.step
-    ]
+    names = {"elbo", *(name for name, *_ in _PARTS)}
+    lines = [each for each in source.metrics if names <= each.keys() and each["step"] <= source.loaded.step]
     return (
         (lines[-1], None, f"mean over training before step {lines[-1]['step']:,}")
         if lines

@@ -1,4 +1,4 @@
-"""HTML by functions: every text is escaped but what is `Markup` already."""
+"""HTML by functions: every text is escaped, control characters too, but what is `Markup` already."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import html
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from discrete_vae.shown import printable
+
+_KEPT = "\n\t\N{NO-BREAK SPACE}"
 _VOID = {"br", "col", "hr", "img", "link", "meta"}
 
 
@@ -19,18 +22,20 @@ Child: TypeAlias = str | Iterable["Child"] | None
 
 
 def markup(*children: Child) -> Markup:
-    """Join children; strings that are not `Markup` are escaped.
+    r"""Join children; strings that are not `Markup` are escaped.
 
     Examples:
         >>> markup("a < b ", Markup("<br>"), [None, "c"])
         'a &lt; b <br>c'
+        >>> print(markup("bad \x1b[2J name"))
+        bad \x1b[2J name
     """
     parts: list[str] = []
     for child in children:
         if isinstance(child, Markup):
             parts.append(child)
         elif isinstance(child, str):
-            parts.append(html.escape(child, quote=False))
+            parts.append(html.escape(printable(child, keep=_KEPT), quote=False))
         elif child is not None:
             parts.append(markup(*child))
     return Markup("".join(parts))
@@ -58,6 +63,6 @@ def element(tag: str, /, *children: Child, **attributes: str | float | bool | No
             said.append(f" {key}")
         elif value is not None and value is not False:
             text = f"{value:.6g}" if isinstance(value, float) else str(value)
-            said.append(f' {key}="{html.escape(text)}"')
+            said.append(f' {key}="{html.escape(printable(text, keep=_KEPT))}"')
     start = f"<{tag}{''.join(said)}>"
     return Markup(start if tag in _VOID else f"{start}{markup(*children)}</{tag}>")

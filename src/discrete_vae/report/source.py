@@ -18,9 +18,8 @@ from discrete_vae.evaluation.latent_usage import LatentUsage, latent_usage
 from discrete_vae.evaluation.prior_modes import PriorModes, find_prior_modes
 from discrete_vae.figures.request import FigureRun
 from discrete_vae.noise import keyed_generator
-from discrete_vae.runs.json_files import read_json
 from discrete_vae.runs.kept_results import KeptResults
-from discrete_vae.runs.results import kept_evaluations, kept_log_partitions
+from discrete_vae.runs.results import is_of, kept_evaluations, kept_log_partitions
 
 if TYPE_CHECKING:
     from discrete_vae.config import ExperimentConfig
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from discrete_vae.training.load import LoadedRun
 
 _BITS, _CODES, _CHOSEN = 0x72657062, 0x72657063, 0x72657074
-_REPAIR = "Move the file out of the run."
 _SETTLING = 100  # sweeps of the chains of training before anything is made of them
 
 
@@ -175,8 +173,5 @@ class ReportSource:
         return find_prior_modes(self.model.prior, self.chain_states, seed=self.seed)
 
     def _kept(self, results: KeptResults) -> dict[str, Any] | None:
-        path = results.fullest_path
-        if not path.exists():
-            return None
-        fields = read_json(path, repair=_REPAIR)
-        return fields if fields.get("step") == self.loaded.step else None
+        fields = results.fullest()
+        return fields if fields is not None and is_of(fields, self.loaded.step, self.loaded.sums) else None

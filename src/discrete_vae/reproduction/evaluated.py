@@ -60,7 +60,7 @@ def evaluate_and_record(
             parts_folder=run.evaluation_parts_path,
             report=report,
         )
-    kept_evaluations(run).add({"step": loaded.step} | found.fields)
+    kept_evaluations(run).add(loaded.named | found.fields)
     record = _record(planned, run, loaded, found, dataset)
     examples = found.result.log_likelihood.examples
     assert examples is not None

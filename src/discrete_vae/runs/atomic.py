@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -10,12 +11,16 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 TEMPORARY_PREFIX = ".tmp-"
 _ABANDONED_SECONDS = 24 * 3600.0  # a write takes seconds
+_REPLACED = "-replaced"
+_NAME = re.compile(
+    rf"{re.escape(TEMPORARY_PREFIX)}(.*)-([0-9a-f]{{8}})-(\d{{1,9}})-[0-9a-f]{{16}}({_REPLACED})?", re.DOTALL
+)
 
 
 def is_temporary(path: Path) -> bool:
@@ -31,7 +36,8 @@ def is_temporary(path: Path) -> bool:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file so that readers see the old content or the new one, never a part.
 
-    The content goes to a temporary file of the same folder, which is synced and renamed over the target.
+    The content goes to a temporary file of the same folder, which is synced and renamed over the target. What killed
+    processes left in that folder is removed first.
 
     Args:
         path: The file; its folder exists.
@@ -124,7 +130,9 @@ def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
     Args:
         path: The final name; its parent exists.
-        replace: Whether a folder of that name gives way; between two renames there is then neither.
+        replace: Whether a folder of that name gives way. On Linux the two exchange their names, so that at every
+            moment one of them has it; where the system cannot, a process that is killed between two renames leaves
+            neither, and `remove_temporaries` brings the old one back.
 
     Yields:
         The temporary folder, beside the final one. It is removed if the block raises.
@@ -150,17 +158,19 @@ def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
             else:
                 sync_directory(entry)
         sync_directory(temporary)
-        if replace and path.exists():
-            aside = path.with_name(f"{temporary.name}-replaced")
+        if not (replace and path.exists()):
+            temporary.rename(path)
+        elif _exchange(temporary, path):
+            _remove(temporary)
+        else:
+            aside = path.with_name(f"{temporary.name}{_REPLACED}")
             path.rename(aside)
             try:
                 temporary.rename(path)
             except BaseException:
                 aside.rename(path)
                 raise
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            temporary.rename(path)
+            _remove(aside)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -169,6 +179,8 @@ def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 def remove_temporaries(folder: Path, *, of_others: bool) -> None:
     """Remove what interrupted writes left in a folder, folders below it excepted.
+
+    A folder that was to be replaced gets its name back if nothing else has it.
 
     Args:
         folder: The folder; if there is none, there is nothing to remove.
@@ -185,12 +197,15 @@ def remove_temporaries(folder: Path, *, of_others: bool) -> None:
     """
     if not folder.is_dir():
         return
-    for entry in list(folder.iterdir()):
-        if is_temporary(entry) and (not of_others or _is_abandoned(entry)):
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
+    for entry in [entry for entry in folder.iterdir() if is_temporary(entry)]:
+        if of_others and not _is_abandoned(entry):
+            continue
+        found = _NAME.fullmatch(entry.name)
+        with suppress(OSError):  # that of another user, say
+            if found is not None and found[4] and not os.path.lexists(folder / found[1]):
+                entry.rename(folder / found[1])
             else:
-                entry.unlink(missing_ok=True)
+                _remove(entry)
 
 
 def sync_directory(folder: Path) -> None:
@@ -209,7 +224,27 @@ def _sync_file(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange the names of two folders in one operation; returns whether the system can."""
+    at_working_directory, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):  # an older libc, or another system
+        return False
+    here = ctypes.c_int(at_working_directory)
+    return rename(here, os.fsencode(first), here, os.fsencode(second), ctypes.c_uint(exchange)) == 0
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)
+
+
 def _temporary_beside(path: Path) -> Path:
+    with suppress(OSError):  # of a folder that may be written and not listed
+        remove_temporaries(path.parent, of_others=True)
     # Not from `tempfile`, whose files are private: a run is as readable as the user's other files. The name says who
     # writes, since a process that lives may be about to rename it.
     return path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{_machine()}-{os.getpid()}-{secrets.token_hex(8)}")
@@ -217,10 +252,10 @@ def _temporary_beside(path: Path) -> Path:
 
 def _is_abandoned(temporary: Path) -> bool:
     """Whether nobody can be about to use a temporary file or folder of this module."""
-    found = re.fullmatch(r".*-([0-9a-f]{8})-(\d{1,9})-[0-9a-f]{16}(-replaced)?", temporary.name, re.DOTALL)
+    found = _NAME.fullmatch(temporary.name)
     if found is None:
         return False
-    if found[1] == _machine() and not _is_alive(int(found[2])):
+    if found[2] == _machine() and not _is_alive(int(found[3])):
         return True
     try:
         # A process of another machine or container cannot be asked, and a number may have been given out again.

@@ -27,6 +27,8 @@ from discrete_vae.runs.json_files import to_json
 from discrete_vae.runs.rounded_weights import widened_weights
 
 STATE_FILE = "state.safetensors"
+RELEASED_FROM = "released_from"
+"""The entry of a released checkpoint's plain values that holds the SHA-256 of the one it was made of."""
 MODEL_PREFIX = "model/"
 """What stands before the names of a model's weights among a checkpoint's tensors."""
 
@@ -39,11 +41,13 @@ class Checkpoint(ShowsShapes):
         folder: Where it is.
         record: What it says about itself.
         tensors: The tensors by name, on the CPU; weights that it keeps in bfloat16 are float32 here.
+        sha256: Sum of the file with the tensors.
     """
 
     folder: Path
     record: CheckpointRecord
     tensors: dict[str, Tensor]
+    sha256: str = ""
 
     @property
     def step(self) -> int:
@@ -54,6 +58,16 @@ class Checkpoint(ShowsShapes):
     def meta(self) -> dict[str, Any]:
         """The plain values that were saved with the tensors."""
         return self.record.meta
+
+    @property
+    def sums(self) -> tuple[str, ...]:
+        """What results of it may name as their checkpoint's SHA-256; of a released one also that of its original."""
+        return result_sums(self.record, self.sha256)
+
+
+def result_sums(record: CheckpointRecord, state_sum: object) -> tuple[str, ...]:
+    """What results of a checkpoint may name as its SHA-256; see `Checkpoint.sums`."""
+    return tuple(str(each) for each in (state_sum, record.meta.get(RELEASED_FROM)) if each is not None)
 
 
 def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[str, Tensor]) -> None:
@@ -120,6 +134,10 @@ def verify_checkpoint(folder: Path, step: int) -> CheckpointRecord:
         DamagedCheckpointError: If a file is missing or does not hold what was saved.
         ForeignCheckpointError: If another version wrote it, or it may not be read.
     """
+    return _verified(folder, step)[0]
+
+
+def _verified(folder: Path, step: int) -> tuple[CheckpointRecord, str]:
     record, state_sum = read_record(folder, step)
     try:
         found = sha256_file(folder / STATE_FILE)
@@ -127,7 +145,7 @@ def verify_checkpoint(folder: Path, step: int) -> CheckpointRecord:
         raise unreadable(folder, STATE_FILE, error) from None
     if found != state_sum:
         raise damaged(folder, f"a {STATE_FILE} with another SHA-256")
-    return record
+    return record, found
 
 
 def read_checkpoint(folder: Path, step: int) -> Checkpoint:
@@ -141,14 +159,14 @@ def read_checkpoint(folder: Path, step: int) -> Checkpoint:
         DamagedCheckpointError: See `verify_checkpoint`.
         ForeignCheckpointError: See `verify_checkpoint`.
     """
-    record = verify_checkpoint(folder, step)
+    record, total = _verified(folder, step)
     try:
         tensors = load_tensors(folder / STATE_FILE)
     except OSError as error:
         raise unreadable(folder, STATE_FILE, error) from None
     except Exception as error:  # whatever a forged file makes its reader raise
         raise damaged(folder, f"{STATE_FILE}: {str(error)[:200]}") from None
-    return Checkpoint(folder, record, widened_weights(tensors, record.meta))
+    return Checkpoint(folder, record, widened_weights(tensors, record.meta), total)
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

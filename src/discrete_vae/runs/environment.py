@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,20 @@ import torch
 from discrete_vae._version import __version__
 
 _PACKAGES = ("torch", "numpy", "numba", "triton", "scipy", "scikit-learn", "pydantic", "safetensors")
+_SETTINGS = (
+    *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"),
+    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
+)
+"""Variables of the environment that say which instructions a library may use."""
+
+_ROUNDING = (
+    ("platform", "processor"),
+    ("platform", "vector_instructions"),
+    ("platform", "instruction_settings"),
+    ("packages", "torch"),
+    ("packages", "numba"),
+)
+"""What decides on the CPU in which order sums are added up, beside the number of threads."""
 
 
 def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
@@ -37,19 +52,48 @@ def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, 
     return {
         "discrete_vae": __version__,
         "python": platform.python_version(),
-        "packages": {name: found for name in _PACKAGES if (found := _version_of(name)) is not None},
+        "packages": _packages(),
         "commit": _commit(Path(__file__).resolve().parent),
         "seed": seed,
         "device": _describe_device(torch.device(device)),
-        "platform": {
-            "system": platform.platform(),
-            "machine": platform.machine(),
-            "processor": _processor(),
-            "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-            "cores": os.cpu_count(),
-            "torch_threads": torch.get_num_threads(),
-            "implementation": sys.implementation.name,
-        },
+        "platform": _platform(),
+    }
+
+
+def other_rounding(begun: Mapping[str, Any]) -> str | None:
+    """What a run was begun with and what there is here, where these round differently on the CPU; None if they do not.
+
+    Args:
+        begun: The run's ``environment.json``; what it does not say is not compared.
+
+    Examples:
+        >>> other_rounding(describe_environment(seed=0, device="cpu")) is None
+        True
+    """
+    here, before, now = {"platform": _platform(), "packages": _packages()}, [], []
+    for part, name in _ROUNDING:
+        recorded, present = begun.get(part), here[part].get(name)
+        if isinstance(recorded, dict) and name in recorded and recorded[name] != present:
+            words = name.replace("_", " ")
+            before.append(f"{words} {recorded[name]!r}"[:200])
+            now.append(f"{words} {present!r}"[:200])
+    return f"began with {', '.join(before)} and goes on with {', '.join(now)}" if before else None
+
+
+def _packages() -> dict[str, Any]:
+    return {name: found for name in _PACKAGES if (found := _version_of(name)) is not None}
+
+
+def _platform() -> dict[str, Any]:
+    return {
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+        "instruction_settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
+        "cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "implementation": sys.implementation.name,
     }
 
 

@@ -1,12 +1,15 @@
-"""JSON objects in files: written atomically, read with mistakes reported as `InvalidInputError`."""
+"""JSON objects in files: written atomically, read with mistakes reported as `InvalidInputError`; a run's schemas."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from discrete_vae.config.messages import rule_of
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.atomic import write_text
 from discrete_vae.runs.regular_files import read_regular
@@ -79,15 +82,18 @@ def parse_json(content: bytes) -> Any:
         raise ValueError("brackets nested too deeply") from None
 
 
-def read_json(path: Path, *, repair: str = "Restore the file from a copy.") -> dict[str, Any]:
+def read_json(
+    path: Path, schema: type[Schema] | None = None, *, repair: str = "Restore the file from a copy."
+) -> dict[str, Any]:
     """Read a JSON object.
 
     Args:
         path: The file.
+        schema: What the object must hold; None takes any.
         repair: What the message recommends.
 
     Raises:
-        InvalidInputError: If the file is missing, unreadable, or holds anything but one JSON object.
+        InvalidInputError: If the file is missing, unreadable, or holds anything but one JSON object of that form.
     """
     try:
         fields = parse_json(read_regular(path))
@@ -100,8 +106,197 @@ def read_json(path: Path, *, repair: str = "Restore the file from a copy.") -> d
         raise InvalidInputError(str(path), "must hold valid JSON", received, repair) from None
     if not isinstance(fields, dict):
         raise InvalidInputError(str(path), "must hold a JSON object", type(fields).__name__, repair)
+    if schema is not None:
+        check_fields(str(path), fields, schema, repair=repair)
     return fields
+
+
+def check_fields(name: str, fields: Mapping[str, Any], schema: type[Schema], *, repair: str) -> None:
+    """Check that an object holds what it must.
+
+    Args:
+        name: What it is, for the message.
+        fields: The object.
+        schema: What it must hold.
+        repair: What the message recommends.
+
+    Raises:
+        InvalidInputError: If a field is missing or has another type; names the first.
+
+    Examples:
+        >>> check_fields("log", {"step": 1, "elbo": "x"}, MetricsSchema, repair="Restore it.")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: log, field 'elbo', must be a number; received 'x'. Restore it.
+    """
+    try:
+        schema.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        missing = first["type"] == "missing"
+        received = "nothing" if missing else f"{first['input']!r}"[:80]
+        place = f"{name}, field {'.'.join(map(str, first['loc']))!r},"
+        raise InvalidInputError(
+            place, "must be there" if missing else rule_of(first), received, repair
+        ) from None
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no value of JSON")
+
+
+_Step = Annotated[int, Field(ge=0, lt=2**63)]
+_Number = Annotated[float, Field(ge=-1e100, le=1e100)]
+_NonNegative = Annotated[float, Field(ge=0, le=1e100)]
+_Count = Annotated[int, Field(ge=1, lt=2**63)]
+
+
+class Schema(BaseModel):
+    """What a JSON object must hold; it may hold more."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, protected_namespaces=())
+
+
+class MetricsSchema(Schema):
+    """A line of ``metrics.jsonl``: its step, and words and numbers."""
+
+    __pydantic_extra__: dict[str, _Number | str]  # pyright: ignore[reportIncompatibleVariableOverride]
+    step: _Step
+    epoch: _NonNegative = 0.0
+    seconds: _NonNegative = 0.0
+    elbo: _Number = 0.0
+    reconstruction: _Number = 0.0
+    kl_discrete: _Number = 0.0
+    kl_continuous: _Number = 0.0
+    beta: _Number = 0.0
+    log_partition: _Number = 0.0
+    log_partition_std_error: _NonNegative = 0.0
+    validation_elbo: _Number = 0.0
+    validation_elbo_std_error: _NonNegative = 0.0
+    validation_score: _Number = 0.0
+
+
+class _Estimate(Schema):
+    value: _Number
+    std_error: _NonNegative | None
+
+
+class _Likelihood(_Estimate):
+    num_examples: _Count
+    num_samples: _Count
+
+
+class _LogPartition(Schema):
+    value: _Number
+    std_error: _NonNegative
+    method: str
+
+
+class _Elbo(Schema):
+    elbo: _Number
+    elbo_std_error: _NonNegative | None
+    reconstruction: _Number
+    kl_discrete: _Number
+    kl_continuous: _Number
+    num_examples: _Count
+
+
+class _LogPartitions(Schema):
+    best: _LogPartition
+    forward: _LogPartition | None = None
+    reverse: _LogPartition | None = None
+
+
+class _EvaluationSettings(Schema):
+    num_samples: _Count
+    num_examples: _Count | None
+    seed: int
+
+
+class ResultSchema(Schema):
+    """What results of a run have in common."""
+
+    step: _Step
+    checkpoint_sha256: str | None = None
+    sha256: str | None = None
+    changed_config: dict[str, Any] | None = None
+
+
+class EvaluationSchema(ResultSchema):
+    """A result of `dvae evaluate`, as in ``evaluation.json`` and ``evaluations``."""
+
+    data: str
+    data_sha256: str | None = None
+    config: _EvaluationSettings
+    log_likelihood: _Likelihood
+    log_likelihood_limit: _Likelihood | None = None
+    elbo: _Elbo
+    log_partition: _LogPartitions
+    independent_features: _Estimate | None = None
+
+
+class _LogPartitionSettings(Schema):
+    std_error: _Number | None = None
+    seed: int | None = None
+
+
+class LogPartitionSchema(ResultSchema):
+    """A result of `dvae log-partition`, as in ``log_partition.json`` and ``log_partitions``."""
+
+    estimates: Annotated[list[_LogPartition], Field(min_length=1)]
+    exact: _Number | None
+    config: _LogPartitionSettings | None = None
+
+
+class ReleaseSchema(Schema):
+    """``release.json``."""
+
+    precision: str
+    num_examples: _Count
+    difference: _Number
+    difference_std_error: _NonNegative
+
+
+def _check_axes(shape: list[int]) -> list[int]:
+    if len(shape) not in (1, 3):
+        raise ValueError("must have one or three axes")
+    return shape
+
+
+class _Picture(Schema):
+    event_shape: Annotated[list[_Count], AfterValidator(_check_axes)]
+    low: _Number
+    high: _Number
+
+
+class _Data(Schema):
+    name: str | None = None
+    source: str | None = None
+    split: str | None = None
+    sha256: str | None = None
+    columns: list[str] | None = None
+    picture: _Picture | None = None
+
+
+class _Device(Schema):
+    type: str | None = None
+    name: str | None = None
+
+
+class _Commit(Schema):
+    hash: str | None = None
+    modified: bool | None = None
+
+
+class _Platform(Schema):
+    torch_threads: _Count | None = None
+
+
+class EnvironmentSchema(Schema):
+    """``environment.json``; earlier versions leave out what has a default."""
+
+    discrete_vae: str | None = None
+    packages: dict[str, str] = {}
+    commit: _Commit | None = None
+    device: _Device = _Device()
+    platform: _Platform = _Platform()
+    data: _Data = _Data()

@@ -9,7 +9,7 @@ from typing import Any
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.atomic import naming, write_bytes
-from discrete_vae.runs.json_files import parse_json, to_json
+from discrete_vae.runs.json_files import MetricsSchema, check_fields, parse_json, to_json
 from discrete_vae.runs.regular_files import read_regular
 
 
@@ -40,15 +40,15 @@ class MetricsLog:
         """Add one record as one line.
 
         Args:
-            record: Strings and finite numbers; its ``step``, a non-negative integer, counts the steps done, and its
-                ``seconds``, if it has them, are a number.
+            record: Strings and finite numbers; its ``step``, a non-negative integer, counts the steps done.
 
         Raises:
-            InvalidInputError: If the step is missing or JSON cannot express a value; nothing is written.
+            InvalidInputError: If the step is missing or a value is something else; nothing is written.
             OSError: If the line cannot be written; names the file.
         """
-        _check_step("record['step']", record.get("step"))
+        check_fields("record", record, MetricsSchema, repair="Give the step, and finite numbers.")
         line = (to_json("record", record) + "\n").encode()
+        self._check_own()
         with naming(self.path):
             self._remove_torn_line()
             with self.path.open("ab") as file:
@@ -60,19 +60,7 @@ class MetricsLog:
         Raises:
             InvalidInputError: If a complete line is damaged; names it. If the file cannot be read.
         """
-        records = []
-        for number, line in enumerate(self._complete_lines(), start=1):
-            record = _parse(line)
-            if record is None:
-                repair = "Remove the line, or restore the file from a copy."
-                raise InvalidInputError(
-                    f"{self.path}, line {number},",
-                    "must be a JSON object with a step",
-                    _shorten(line),
-                    repair,
-                )
-            records.append(record)
-        return records
+        return [self._parse(line, number) for number, line in enumerate(self._complete_lines(), start=1)]
 
     def drop_after(self, step: int) -> None:
         """Forget what was logged beyond a step, as a run does that continues from that step's checkpoint.
@@ -87,20 +75,20 @@ class MetricsLog:
             InvalidInputError: If a damaged line stands before a line that is kept.
         """
         _check_step("step", step)
+        self._check_own()
         if not self.path.exists():
             return
         kept: list[bytes] = []
-        damaged: int | None = None
+        damage: InvalidInputError | None = None
         for number, line in enumerate(self._complete_lines(), start=1):
-            record = _parse(line)
-            if record is None:
-                damaged = damaged or number
-            elif record["step"] <= step:
-                if damaged is not None:
-                    repair = "Remove the line, or restore the file from a copy."
-                    raise InvalidInputError(
-                        f"{self.path}, line {damaged},", "must be a JSON object with a step", "damage", repair
-                    )
+            try:
+                record = self._parse(line, number)
+            except InvalidInputError as error:
+                damage = damage or error
+                continue
+            if record["step"] <= step:
+                if damage is not None:
+                    raise damage
                 kept.append(line)
         content = b"".join(line + b"\n" for line in kept)
         if content != self._content():
@@ -109,8 +97,27 @@ class MetricsLog:
     def sync(self) -> None:
         """Ask the system to store the lines; does nothing if there is no file."""
         if self.path.exists():
+            self._check_own()
             with naming(self.path), self.path.open("ab") as file:
                 os.fsync(file.fileno())
+
+    def _check_own(self) -> None:
+        """Refuse to write through a link: the line would be in another file."""
+        if self.path.is_symlink():
+            received, repair = "a link", "Put the file that it leads to in its place, or remove it."
+            raise InvalidInputError(str(self.path), "must be a file of the run", received, repair)
+
+    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
+        name, repair = f"{self.path}, line {number},", "Remove the line, or restore the file from a copy."
+        try:
+            record = parse_json(line)
+        except ValueError:
+            record = None
+        if not isinstance(record, dict):
+            received = repr(line[:60].decode(errors="replace"))
+            raise InvalidInputError(name, "must be a JSON object with a step", received, repair)
+        check_fields(name.removesuffix(","), record, MetricsSchema, repair=repair)
+        return record
 
     def _complete_lines(self) -> list[bytes]:
         return self._content().split(b"\n")[:-1]  # what follows the last line end is torn, or nothing
@@ -135,22 +142,8 @@ class MetricsLog:
                 file.truncate(file.read().rfind(b"\n") + 1)
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
-    try:
-        record = parse_json(line)
-    except ValueError:
-        return None
-    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
-        return None
-    return record if isinstance(record.get("seconds", 0.0), int | float) else None
-
-
 def _check_step(name: str, step: object) -> None:
     if isinstance(step, bool) or not isinstance(step, int) or step < 0:
         raise InvalidInputError(
             name, "must be a non-negative integer", repr(step), "Give the number of steps done."
         )
-
-
-def _shorten(line: bytes) -> str:
-    return repr(line[:60].decode(errors="replace"))

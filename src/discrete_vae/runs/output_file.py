@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,14 @@ import numpy as np
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import user_path
 from discrete_vae.runs.atomic import write_stream
-from discrete_vae.runs.writable import check_replaces_none, check_writable, unwritable
+from discrete_vae.runs.writable import (
+    check_replaces_none,
+    check_writable,
+    is_stream,
+    unwritable,
+    write_through,
+)
+from discrete_vae.shown import spreadsheet_cell
 
 ENDINGS = (".npz", ".npy", ".csv", ".parquet")
 _BLOCK = 4096  # rows of a table that are text at the same time
@@ -24,10 +32,12 @@ _BLOCK = 4096  # rows of a table that are text at the same time
 class OutputFile:
     """Where a result goes, checked before the work that it takes.
 
-    A file is there whole or not at all. Folders that do not exist are made when it is written.
+    A file is there whole or not at all. Folders that do not exist are made when it is written. A link stays, and the
+    file that it leads to is replaced. A pipe or a device is written through.
 
     Args:
-        path: The file; ``~`` is the home directory.
+        path: The file; ``~`` is the home directory. A pipe or a device whose name has none of them takes .csv, or the
+            first where that is none.
         argument: What messages call it.
         endings: Those that it may have.
         others: Files that are read, or written besides, none of which it may replace.
@@ -61,6 +71,9 @@ class OutputFile:
     ) -> None:
         self.path = user_path(argument, path)
         self._repair = f"Free space, check permissions, or give another {argument}."
+        self._ending = self.path.suffix.lower()
+        if self._ending not in endings and is_stream(self.path):
+            self._ending = ".csv" if ".csv" in endings else endings[0]
         if self.ending not in endings:
             one_of = "one of " * (len(endings) > 1)
             rule, repair = (
@@ -76,7 +89,7 @@ class OutputFile:
     @property
     def ending(self) -> str:
         """Its ending, in small letters."""
-        return self.path.suffix.lower()
+        return self._ending
 
     def write(
         self,
@@ -144,8 +157,14 @@ class OutputFile:
 
     def _write(self, fill: Callable[[IO[bytes]], object]) -> Path:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_stream(self.path, fill)
+            if is_stream(self.path):
+                content = io.BytesIO()  # in a pipe nothing can be sought
+                fill(content)
+                write_through(self.path, content.getvalue())
+            else:
+                place = Path(os.path.realpath(self.path))
+                place.parent.mkdir(parents=True, exist_ok=True)
+                write_stream(place, fill)
         except OSError as error:
             raise unwritable(self.path, error, self._repair) from None
         return self.path
@@ -162,7 +181,7 @@ def _single(
 def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
+    writer.writerow(map(spreadsheet_cell, table))
     length = max((len(column) for column in table.values()), default=0)
     for first in range(0, length, _BLOCK):
         rows = slice(first, first + _BLOCK)
@@ -171,7 +190,9 @@ def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
 
 
 def _printed(column: np.ndarray) -> list[Any]:
-    """Values as a table shows them: all digits that their type has, and no more."""
+    """Values as a table shows them: all digits that their type has, and no more; text that is not computed."""
+    if column.dtype.kind in "UO":
+        return [spreadsheet_cell(each) if isinstance(each, str) else each for each in column.tolist()]
     narrow = column.dtype.kind == "f" and column.dtype.itemsize < 8
     return [float(word) for word in column.astype(np.str_)] if narrow else column.tolist()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ from torch import Tensor
 from discrete_vae._version import __version__
 from discrete_vae.config import ModelConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import unicode_path
+from discrete_vae.paths import unicode_path, without_links
 from discrete_vae.records import ShowsShapes
-from discrete_vae.runs.atomic import is_temporary, publish_directory
+from discrete_vae.runs.atomic import is_temporary, publish_directory, remove_temporaries
 from discrete_vae.runs.changed_config import check_config
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, load_tensors, save_tensors
 from discrete_vae.runs.checksums import sha256_bytes, sha256_file
@@ -97,7 +98,7 @@ def write_model(
         InvalidInputError: If the path is a file, or a folder that holds anything but a saved model.
         OSError: If the disk is full or refuses.
     """
-    folder = unicode_path("path", path).resolve()
+    folder = without_links("path", unicode_path("path", path)).resolve()
     _check_replaceable(folder)
     for name, value in tensors.items():
         if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
@@ -137,6 +138,11 @@ def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) 
         repair = "Leave it out, or name a model of the hub as OWNER/NAME."
         raise InvalidInputError("revision", "must go with a model of the hub", str(folder), repair)
     if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
+        with suppress(
+            OSError
+        ):  # a process that was killed while it replaced the model may have left it aside
+            remove_temporaries(folder.parent, of_others=True)
+    if not os.path.isdir(folder):  # noqa: PTH112
         raise InvalidInputError(
             "path", "must be an existing folder", str(folder), "Check the path of the model."
         )

@@ -12,10 +12,12 @@ from discrete_vae.paths import unicode_path
 from discrete_vae.runs.atomic import is_temporary, remove_temporaries, write_text
 from discrete_vae.runs.checkpoint_store import CheckpointStore
 from discrete_vae.runs.checksums import sha256_file
-from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.json_files import EnvironmentSchema, read_json
 from discrete_vae.runs.lock import LOCK_NAME
 from discrete_vae.runs.metrics import MetricsLog
 from discrete_vae.runs.regular_files import read_regular
+
+_FOLDERS = ("checkpoints", "evaluations", "evaluation-parts", "log_partitions", "figures", "tensorboard")
 
 
 class RunDirectory:
@@ -118,7 +120,8 @@ class RunDirectory:
             path: Where; ``~`` is the home directory.
 
         Raises:
-            InvalidInputError: If there is no such folder, or it holds no ``config.json``.
+            InvalidInputError: If there is no such folder, it holds no ``config.json``, or one of its folders is a link
+                out of it.
         """
         folder = unicode_path("run_dir", path)
         if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
@@ -130,6 +133,7 @@ class RunDirectory:
             received = f"{folder}, which holds no {run.config_path.name}"
             repair = "Give the folder that dvae train wrote."
             raise InvalidInputError("run_dir", "must be the folder of a run", received, repair)
+        _check_links(folder)
         return run
 
     def write_config(self, text: str) -> None:
@@ -177,11 +181,7 @@ class RunDirectory:
         if not self.environment_path.exists():
             return {}
         repair = "Restore it from a copy; or move it elsewhere, and data are no more compared with the run's."
-        fields = read_json(self.environment_path, repair=repair)
-        if not isinstance(data := fields.get("data", {}), dict):
-            rule = "must hold a JSON object as data"
-            raise InvalidInputError(str(self.environment_path), rule, type(data).__name__, repair)
-        return fields
+        return read_json(self.environment_path, EnvironmentSchema, repair=repair)
 
     def remove_temporaries(self) -> None:
         """Remove what killed processes left, where no other trains; one that evaluates or draws may still write."""
@@ -201,3 +201,16 @@ class RunDirectory:
             keep_last: How many of the newest a save leaves; the best one always stays.
         """
         return CheckpointStore(self.checkpoints_path, self.best_path, keep_last=keep_last)
+
+
+def _check_links(run: Path) -> None:
+    """Refuse links through which something would be written outside of a run; linked files are replaced."""
+    for folder in (run / name for name in _FOLDERS):
+        for path in (folder, *folder.rglob("*")):
+            if path.is_symlink() and (path.is_dir() or not path.exists()):
+                target = os.path.realpath(path)
+                if not Path(target).is_relative_to(os.path.realpath(run)):
+                    repair = "Put what it leads to in its place, or remove it."
+                    raise InvalidInputError(
+                        str(path), "must not lead out of the run", f"a link to {target}", repair
+                    )

@@ -4,12 +4,51 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
+import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from discrete_vae.errors import InvalidInputError
 
 _MIN_FREE = 2**20  # bytes
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is no place for a file: a pipe, a device, or this process's own output, such as /dev/stdout.
+
+    Examples:
+        >>> is_stream(Path("/dev/null")), is_stream(Path("a.csv"))
+        (True, False)
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return (not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode)) or _own(found) is not None
+
+
+def write_through(path: Path, content: bytes) -> None:
+    """Write to a pipe, a device or this process's own output, behind what was printed there.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    own = _own(path.stat())
+    if own is not None and sys.stdout is not None:
+        sys.stdout.flush()
+    with open(path if own is None else os.dup(own), "wb") as stream:  # noqa: PTH123 (a descriptor too)
+        stream.write(content)
+
+
+def _own(found: os.stat_result) -> int | None:
+    """The descriptor, of standard output or standard error, that leads to a file; None if neither does."""
+    for descriptor in (1, 2):
+        with suppress(OSError):  # a closed one
+            if os.path.samestat(found, os.fstat(descriptor)):
+                return descriptor
+    return None
 
 
 def check_writable(
@@ -18,7 +57,7 @@ def check_writable(
     """Check that a file can be written, as far as can be known without touching anything.
 
     Args:
-        path: The file; folders that do not exist yet would be made.
+        path: The file; folders that do not exist yet would be made, and links are followed.
         repair: What the message recommends.
 
     Raises:
@@ -30,11 +69,17 @@ def check_writable(
         discrete_vae.errors.InvalidInputError: /dev/null/a.json must be writable; received /dev/null, which is no \
 folder. Give another --out.
     """
-    folder = path.parent
     try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()  # a loop of links is said here
+        folder = (Path(os.path.realpath(path)) if path.is_symlink() else path).parent
         while not folder.exists():
             folder = folder.parent
-        if not folder.is_dir():
+        if is_stream(path):
+            if os.access(path, os.W_OK):
+                return
+            reason = "what is protected from writing"
+        elif not folder.is_dir():
             reason = f"{folder}, which is no folder"
         elif path.is_dir():
             reason = "a folder of that name"

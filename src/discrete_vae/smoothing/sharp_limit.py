@@ -21,11 +21,14 @@ class SharpLimit(SpikeSmoothing):
         tensor([0., 1.])
     """
 
-    def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.inverse_survival`."""
         return 1 + 0 * v  # keeps a NaN
 
-    def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+        """See `SpikeSmoothing.slopes`."""
         return torch.zeros_like(v), None
 
-    def _survival(self, zeta: Tensor) -> Tensor:
+    def survival(self, zeta: Tensor) -> Tensor:
+        """See `SpikeSmoothing.survival`."""
         return (zeta < 1).to(zeta.dtype)

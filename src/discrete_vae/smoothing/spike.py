@@ -22,9 +22,24 @@ from discrete_vae.smoothing.widened import widened
 class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
     """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density on (0, 1].
 
-    Subclasses give the density's survival function and its inverse; everything is written in
-    v = (1 - rho) / q, where z = 1 exactly when v < 1. Unlike rho + q - 1, v does not cancel in float32 when q is
-    small.
+    A transformation of your own with such a spike gives the density's survival function 1 - F(zeta | z=1), its
+    inverse, the inverse's slope and, for a marginal density, the log density. All else is here, with gradients that
+    stay finite at every logit: it is written in v = (1 - rho) / q, where z = 1 exactly when v < 1. Unlike
+    rho + q - 1, v does not cancel in float32 when q is small. `discrete_vae.testing.contracts.check_smoothing` has what
+    a transformation must obey.
+
+    Examples:
+        >>> class Ramp(SpikeSmoothing):  # r(zeta|z=1) = 2 zeta
+        ...     def inverse_survival(self, v, parameter):
+        ...         return (1 - v).sqrt()
+        ...
+        ...     def slopes(self, v, zeta, parameter):
+        ...         return 0.5 / (1 - v).sqrt(), None
+        ...
+        ...     def survival(self, zeta):
+        ...         return 1 - zeta.square()
+        >>> Ramp().icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
+        tensor([0.0000, 0.7746])
     """
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
@@ -34,7 +49,7 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
             InvalidInputError: If z is not a floating-point tensor of zeros and ones.
         """
         check_binary("z", check_tensor("z", z, (...,)))
-        zeta = self._inverse_survival(open_uniform(z, generator=generator), self._bounded_parameter())
+        zeta = self.inverse_survival(open_uniform(z, generator=generator), self._bounded_parameter())
         return zeta.to(z.dtype) * z
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
@@ -48,24 +63,41 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
         return PlainDraw.apply(rho, logits, self._parameter(), self)
 
     @abstractmethod
-    def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
-        """zeta > 0 at which 1 - F(zeta | z=1) = v, for v in [0, 1); a new tensor."""
+    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+        """zeta in (0, 1] at which 1 - F(zeta | z=1) = v, without gradient.
+
+        Args:
+            v: (..., unit), in [0, 1), float32 or wider; it is 0 where z = 0 too.
+            parameter: The transformation's own, a scalar; None where it has none.
+
+        Returns:
+            (..., unit), a new tensor; NaN where v is.
+        """
 
     @abstractmethod
-    def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Derivatives of `_inverse_survival` by -v and by the parameter; the latter is 0 at zeta = 0."""
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Derivatives of `inverse_survival` by -v and by the parameter.
+
+        Args:
+            v: As in `inverse_survival`.
+            zeta: What that gave; 0 where z = 0.
+            parameter: As in `inverse_survival`.
+
+        Returns:
+            Both (..., unit) and finite; the latter is 0 at zeta = 0, and None without a parameter.
+        """
 
     @abstractmethod
-    def _survival(self, zeta: Tensor) -> Tensor:
-        """1 - F(zeta | z=1), for zeta in [0, 1]."""
+    def survival(self, zeta: Tensor) -> Tensor:
+        """1 - F(zeta | z=1), differentiable, for zeta in [0, 1]."""
 
-    def _log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
-        """log r(zeta|z=1), for zeta in (0, 1]."""
+    def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        """log r(zeta|z=1), differentiable, for zeta in (0, 1]; without it there is no `log_prob`."""
         raise self._unknown("a density")
 
     def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
-        density = self._log_density_of_one(zeta.clamp(0, 1), self._bounded_parameter())
+        density = self.log_density_of_one(zeta.clamp(0, 1), self._bounded_parameter())
         inside = torch.where((zeta > 0) & (zeta <= 1), F.logsigmoid(logits) + density, -torch.inf)
         return torch.where(zeta == 0, F.logsigmoid(-logits), inside).to(dtype)
 
@@ -75,7 +107,7 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
 
     def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
-        inside = torch.sigmoid(-logits) + torch.sigmoid(logits) * (1 - self._survival(zeta.clamp(0, 1)))
+        inside = torch.sigmoid(-logits) + torch.sigmoid(logits) * (1 - self.survival(zeta.clamp(0, 1)))
         return torch.where(zeta < 0, 0.0, inside).to(dtype)
 
 
@@ -102,11 +134,11 @@ class PlainDraw(torch.autograd.Function):
         # like z = 0
         spike = v >= 1
         v.masked_fill_(spike, 0)
-        zeta = smoothing._inverse_survival(v, inside).masked_fill_(spike, 0)
+        zeta = smoothing.inverse_survival(v, inside).masked_fill_(spike, 0)
         bits = zeta.ceil()  # zeta is in (0, 1] where z = 1; a NaN comes out here too
         ctx.set_materialize_grads(False)
         if any(ctx.needs_input_grad):
-            slope, by_parameter = smoothing._slopes(v, zeta, inside)
+            slope, by_parameter = smoothing.slopes(v, zeta, inside)
             saved = [survival.mul_(odds).masked_fill_(spike, 0).mul_(slope)]  # v p = (1 - rho) p / q
             if ctx.needs_input_grad[0]:
                 saved.append((slope * inverse_q).masked_fill_(spike, 0))

@@ -55,13 +55,15 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
                 return FusedDraw.apply(rho, logits, self.beta, self._bounds())
         return super()._zeta_and_bits(rho, logits)
 
-    def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.inverse_survival`."""
         assert parameter is not None
         zeta = (torch.log1p(v * torch.expm1(-parameter)) / parameter).add_(1)
         # v a rounding below 1 can round zeta to 0 or less, but z is read back as zeta != 0
         return zeta.clamp_min(torch.finfo(zeta.dtype).tiny)
 
-    def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor]:
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor]:
+        """See `SpikeSmoothing.slopes`."""
         # by -v: c / (beta (1 - v c)); by beta: ((1 - e^(-beta zeta)) / c - zeta) / beta, between 0 and 1/8
         assert parameter is not None
         minus = -parameter
@@ -70,7 +72,8 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         by_beta = (zeta * minus).expm1_().div_(minus_c).sub_(zeta).div_(parameter)
         return slope, by_beta
 
-    def _log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+    def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.log_density_of_one`."""
         assert parameter is not None
         return truncated_exponential(parameter).log_scale.to(zeta.dtype) + parameter * (zeta - 1)
 
@@ -81,7 +84,8 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         of_one, zero = truncated_exponential(beta), beta.new_zeros(())
         return ConditionalMoments(zero, zero, of_one.mean.to(beta.dtype), of_one.variance.to(beta.dtype))
 
-    def _survival(self, zeta: Tensor) -> Tensor:
+    def survival(self, zeta: Tensor) -> Tensor:
+        """See `SpikeSmoothing.survival`."""
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
         beta = self._bounded_parameter()
         assert beta is not None

@@ -22,18 +22,22 @@ class SpikeSlab(SpikeSmoothing):
         tensor([0.0000, 0.6000])
     """
 
-    def _inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.inverse_survival`."""
         return 1 - v
 
-    def _slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+        """See `SpikeSmoothing.slopes`."""
         return torch.ones_like(v), None
 
-    def _log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+    def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.log_density_of_one`."""
         return torch.zeros_like(zeta)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         """See `Smoothing.conditional_moments`."""
         return ConditionalMoments(*torch.tensor([0.0, 0.0, 1 / 2, 1 / 12]).unbind())
 
-    def _survival(self, zeta: Tensor) -> Tensor:
+    def survival(self, zeta: Tensor) -> Tensor:
+        """See `SpikeSmoothing.survival`."""
         return 1 - zeta

@@ -64,13 +64,12 @@ class BetaSmoothing(OneParameterSmoothing):
         """
         if not isinstance(limit, float) or limit != math.inf:
             check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
-        self._max_beta = float(limit)
-        self._limits[1] = self._max_beta
+        self._limits[1] = limit
 
     @property
     def max_beta(self) -> float:
-        """The present upper bound of beta."""
-        return self._max_beta
+        """The present upper bound of beta, as float32 has it."""
+        return float(self._limits[1])
 
     @max_beta.setter
     def max_beta(self, limit: float) -> None:

@@ -14,7 +14,26 @@ from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
 from discrete_vae.testing.enumeration import conditional_logits, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
 
-_LOGITS = (-30.0, -17.5, -9.0, -3.0, -0.4, 0.0, 0.7, 2.5, 8.0, 16.0, 30.0)
+# networks reach the outer ones: the bounded norm lets an outlier of a batch of n rows be 1.5 n
+_LOGITS = (
+    -1000.0,
+    -110.0,
+    -60.0,
+    -30.0,
+    -17.5,
+    -9.0,
+    -3.0,
+    -0.4,
+    0.0,
+    0.7,
+    2.5,
+    8.0,
+    16.0,
+    30.0,
+    60.0,
+    110.0,
+    1000.0,
+)
 
 
 def rho_grid(stride: int = 9973) -> Tensor:
@@ -31,10 +50,31 @@ def rho_grid(stride: int = 9973) -> Tensor:
     return torch.cat([torch.tensor([2.0**-25]), ticks.float() * 2.0**-24])
 
 
+def check_smoothing(smoothing: Smoothing, *, tolerance: float = 1e-5) -> None:
+    """All that training asks of a transformation: see `check_float32` and the others, which it goes through.
+
+    Args:
+        smoothing: A float32 transformation with a moderate slope, which stays as it is.
+        tolerance: As in `check_float32`.
+
+    Raises:
+        AssertionError: If a law is broken.
+
+    Examples:
+        >>> from discrete_vae import SpikeSlab
+        >>> check_smoothing(SpikeSlab())
+    """
+    check_float32(copy.deepcopy(smoothing), tolerance=tolerance)
+    for check in (check_pointwise_gradient, check_joint_law, check_pair_gradient):
+        check(copy.deepcopy(smoothing))
+
+
 def check_float32(
     smoothing: Smoothing, *, tolerance: float, rho: Tensor | None = None, num_ulps: int = 0
 ) -> None:
-    """icdf in float32: finite with finite gradients, increasing in rho as far as F tells, and inverted by the CDF.
+    """What training draws in float32: finite, z and zeta the same as from icdf, and so are all gradients.
+
+    zeta increases in rho as far as F tells, and is inverted by the CDF.
 
     Args:
         smoothing: A float32 transformation; one that depends on x is tried with several parameters.
@@ -53,9 +93,17 @@ def check_float32(
         logits = torch.full_like(rho, value).requires_grad_()
         parameters = _parameters(smoothing, [torch.full_like(rho, each) for each in raw])
         zeta = smoothing.icdf(rho, logits, *parameters)
+        drawn = smoothing.draw(rho, logits, *parameters)
         inputs = [logits, *parameters, *(p for p in smoothing.parameters() if p.requires_grad)]
         gradients = torch.autograd.grad(zeta.sum(), inputs)
+        for name, value in (("zeta", drawn.zeta), ("bits", drawn.bits)):
+            assert value.requires_grad, f"{name} of a draw carry no gradient"
+            gradients += torch.autograd.grad(value.sum(), inputs, retain_graph=True, allow_unused=True)
+        gradients = [each for each in gradients if each is not None]
         assert bool(zeta.isfinite().all()), f"zeta is not finite {law}"
+        assert torch.equal(drawn.zeta, zeta), f"a draw has another zeta than icdf {law}"
+        assert bool(((drawn.z == 0) | (drawn.z == 1)).all()), f"z is not in {{0, 1}} {law}"
+        assert bool(((drawn.bits >= 0) & (drawn.bits <= 1 + 1e-6)).all()), f"bits leave [0, 1] {law}"
         assert all(bool(g.isfinite().all()) for g in gradients), f"a gradient is not finite {law}"
         assert bool(((zeta >= low) & (zeta <= high)).all()), f"zeta leaves [{low:g}, {high:g}] {law}"
         with torch.no_grad():
@@ -143,6 +191,30 @@ def check_pointwise_gradient(smoothing: Smoothing, *, num_draws: int = 2000, see
             got = torch.autograd.grad(zeta[index], parameter, retain_graph=True)[0]
             slope = torch.autograd.grad(value[index], parameter, retain_graph=True)[0]
             torch.testing.assert_close(got, -slope / density[index], rtol=1e-6, atol=1e-9)
+
+
+def check_pair_gradient(smoothing: Smoothing, *, num_draws: int = 100_000) -> None:
+    """The gradient of E[z f(zeta)] by the logit that passes through the bits and zeta of draws, in float64.
+
+    Pair terms of the prior's energy need it, where f is the probability of a later unit. It is q (1 - q) E[f | z=1] for
+    any smooth f, at each logit; draws are those at equally spaced rho.
+
+    Raises:
+        AssertionError: If it deviates by more than 1e-3, or six standard errors of as many independent draws.
+    """
+    smoothing = smoothing.double()
+    rho = (torch.arange(num_draws, dtype=torch.float64) + 0.5) / num_draws
+    for logit, function in product((-1.5, 0.4, 2.0), (torch.ones_like, torch.cos, torch.sin)):
+        logits = torch.full_like(rho, logit).requires_grad_()
+        raw = [torch.full_like(rho, 0.7) for _ in smoothing.parameter_names]
+        parameters = _parameters(smoothing, raw)
+        drawn = smoothing.draw(rho, logits, *parameters)
+        (found,) = torch.autograd.grad((drawn.bits * function(drawn.zeta)).sum(), logits)
+        q = torch.sigmoid(logits.detach()[0])
+        right = q * (1 - q) * function(smoothing.draw_zeta(rho, torch.ones_like(rho), *parameters)).mean()
+        allowed = 1e-3 + 6 * float(found.std()) / num_draws**0.5
+        error = float((found.mean() - right.detach()).abs())
+        assert error < allowed, f"the gradient of E[z f(zeta)] is off by {error:.2g} at logit {logit}"
 
 
 def check_joint_law(

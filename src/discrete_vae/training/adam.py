@@ -62,11 +62,6 @@ class Adam(torch.optim.Adam):
         for table in self._tables.values():
             table.forget_gradients()
 
-    def refresh_copies(self) -> None:
-        """Bring the working copies to where their weights are, if those were changed by others."""
-        for each in self._working.values():
-            each.current()
-
     def gradient_leaves(self) -> list[Tensor]:
         """The tensors whose ``grad`` a step reads: parameters, or what products read in their place."""
         if len(self._pairs) != sum(len(group["params"]) for group in self.param_groups):
@@ -74,9 +69,10 @@ class Adam(torch.optim.Adam):
             self._pairs = list(zip(parameters, self._leaves(parameters), strict=True))
         return [leaf for parameter, leaf in self._pairs if parameter.requires_grad]
 
-    def gradient_memory(self) -> list[Tensor]:
-        """The memory that is lent for gradients."""
-        return [each.own_memory() for each in self._working.values()]
+    def forget_leaves(self) -> None:
+        """Look anew at what has the gradients, as parameters have been moved or replaced."""
+        self._pairs = []
+        self._tables.clear()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -138,7 +134,8 @@ class Adam(torch.optim.Adam):
             if working.dtype != master.dtype and working.gradient is not None:
                 master.grad = working.gradient.to(master.dtype)
         super().step()
-        self.refresh_copies()
+        for each in self._working.values():
+            each.current()
 
 
 def _first_moments(parameter: Tensor) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from discrete_vae.checks import check_gradients_are_recorded
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.chosen import chosen_examples
@@ -17,9 +18,10 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     """Check that an experiment can be run on its data; returns the number of steps of the whole run.
 
     Raises:
-        InvalidInputError: If the model's parts do not fit each other, the data or the memory, a batch is too large, or
-            the step is to be compiled and torch.compile does not work here.
+        InvalidInputError: If the model's parts do not fit each other, the data or the memory, a batch is too large,
+            torch records no gradients here, or the step is to be compiled and torch.compile does not work here.
     """
+    check_gradients_are_recorded("train")
     if dataset.num_features != config.model.num_values:
         rule = f"must have the data's {dataset.num_features} values"
         repair = "Leave it out, or use the data that the model was made for."

@@ -6,7 +6,7 @@ import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.noise import key_to_seed
+from discrete_vae.noise import DrawsFrom, key_to_seed
 from discrete_vae.objectives.gradients.base import GradientEstimator
 
 _INIT_STREAM, _GRADIENT_STREAM = 0x696E6974, 0x67726164
@@ -15,8 +15,7 @@ _INIT_STREAM, _GRADIENT_STREAM = 0x696E6974, 0x67726164
 def initial_gradient(config: ExperimentConfig, model: DiscreteVAE) -> GradientEstimator:
     """The estimator of the gradient before the first step, which depends on the config and its seed alone."""
     posterior = model.posterior
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(key_to_seed(config.seed, _GRADIENT_STREAM) >> 1)
+    with _draws(config, _GRADIENT_STREAM), torch.device("cpu"):
         made = instantiate(
             config.training.gradient,
             group_of_unit=posterior.group_of_unit.cpu(),
@@ -31,7 +30,10 @@ def initial_model(config: ExperimentConfig) -> DiscreteVAE:
     Raises:
         InvalidInputError: If its parts do not fit each other.
     """
-    # torch.manual_seed would reseed every accelerator too; the weights start on the CPU wherever they go
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(key_to_seed(config.seed, _INIT_STREAM) >> 1)
+    # the weights start on the CPU wherever they go
+    with _draws(config, _INIT_STREAM), torch.device("cpu"):
         return DiscreteVAE.from_config(config.model)
+
+
+def _draws(config: ExperimentConfig, stream: int) -> DrawsFrom:
+    return DrawsFrom(torch.Generator("cpu").manual_seed(key_to_seed(config.seed, stream) >> 1))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.devices import check_device
 from discrete_vae.errors import naming
+from discrete_vae.memory import allocating
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.saved_weights import load_weights
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.runs.changed_config import ConfigChange, check_config
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
+from discrete_vae.runs.results import CHECKPOINT_SUM
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.shipped import shipped_folder
 from discrete_vae.samplers.protocol import Sampler, UsesSolver
@@ -34,6 +36,7 @@ class LoadedRun(ShowsShapes, ShowsTable):
             solver, block-Gibbs chains that start there.
         step: Step of the checkpoint.
         changed_config: How config.json has changed since the run was trained; None if it has not.
+        sums: What results of the checkpoint may name as its SHA-256, its own first.
     """
 
     config: ExperimentConfig
@@ -41,6 +44,12 @@ class LoadedRun(ShowsShapes, ShowsTable):
     chains: Sampler
     step: int
     changed_config: ConfigChange | None = None
+    sums: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """What a result says of the checkpoint that it is of."""
+        return {"step": self.step, CHECKPOINT_SUM: next(iter(self.sums), None)}
 
     @property
     def note(self) -> str | None:
@@ -80,11 +89,12 @@ def load_run(
     with naming(str(saved.folder)):
         load_weights(model, saved.tensors, prefix=MODEL_PREFIX)
         model.to(device)
-        chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
+        with allocating("training.sampler.num_chains", "Use fewer chains."):
+            chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
         load_chains(chains, saved.tensors)
     if isinstance(chains, UsesSolver):  # which need not be there
         chains = chains.local_chains()
-    return LoadedRun(config, model.eval(), chains, saved.step, change)
+    return LoadedRun(config, model.eval(), chains, saved.step, change, saved.sums)
 
 
 def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedRun:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from discrete_vae.noise import key_to_seed
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.records import ShowsTable
 from discrete_vae.runs.checkpoint_store import CheckpointStore
+from discrete_vae.runs.environment import other_rounding
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import schedules
 from discrete_vae.training.elbo_sums import ElboSums
@@ -79,8 +81,9 @@ def run_steps(
 
     A step draws the negative phase from the persistent chains, then follows the gradient of the ELBO, whose KL terms
     are turned on gradually, and brings bounded parameters back inside their bounds. All noise is keyed by the seed
-    and the step, so a resumed run equals an unbroken one bit for bit on the CPU. Among the processes of torchrun each
-    step is divided, see `discrete_vae.training.replicas`; the first process writes.
+    and the step, so a resumed run equals an unbroken one bit for bit on CPUs of one kind; on another kind a warning
+    says so. Among the processes of torchrun each step is divided, see `discrete_vae.training.replicas`; the first
+    process writes.
 
     Source: Rolfe 2017, section architecture.
 
@@ -113,7 +116,8 @@ def run_steps(
     share = own_share(settings.batch_size)
     batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device, share=share)
     valid = dataset.valid.to(device)
-    precision = choose_precision(config, device=device, begun=run.read_environment())
+    begun = run.read_environment()
+    precision = choose_precision(config, device=device, begun=begun)
     state = TrainingState.initial(config, dataset.train, device=device, precision=precision.dtype)
     metrics = run.metrics()
     checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
@@ -121,6 +125,13 @@ def run_steps(
     if is_writer := rank() == 0:
         metrics.drop_after(state.step)
         checkpoints.warn_of_missing_lines(settings)
+        if (
+            0 < state.step < num_steps
+            and torch.device(device).type == "cpu"
+            and (others := other_rounding(begun))
+        ):
+            text = "sums round differently, so its last weights are not those of an unbroken run"
+            warnings.warn(f"the run {others}: {text}.", stacklevel=2)
     state.replicas.start()
     clock = Clock(metrics.read())
     state.times.restart()

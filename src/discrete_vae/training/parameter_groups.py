@@ -67,7 +67,7 @@ def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
 def decay_weights(optimizer: torch.optim.Optimizer) -> None:
     """Shrink the weights of groups that decay by 1 - step size * decay; call it before a step of the optimizer.
 
-    It never enters Adam's moments.
+    It never enters Adam's moments. Frozen weights stay as they are.
 
     Source: Loshchilov & Hutter 2019, algorithm 2.
 
@@ -78,4 +78,5 @@ def decay_weights(optimizer: torch.optim.Optimizer) -> None:
         if group[_DECAY] > 0:
             with torch.no_grad():
                 for parameter in group["params"]:
-                    parameter.mul_(1 - group["lr"] * group[_DECAY])
+                    if parameter.requires_grad:
+                        parameter.mul_(1 - group["lr"] * group[_DECAY])

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import is_, itemgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from discrete_vae.checks import check_gradients_are_recorded
 from discrete_vae.compiled.choice import is_ordinary
 from discrete_vae.compiled.replayed import ReplayedFunctions
-from discrete_vae.errors import KernelWarning
+from discrete_vae.full_precision import rounds_products
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.kernels.choice import has_hooks
+from discrete_vae.nets.working_weight import WorkingLayer, WorkingWeight
 from discrete_vae.noise import reseed
 from discrete_vae.numerics import row_sum
 from discrete_vae.objectives.bound import Batch
@@ -36,19 +38,28 @@ class RecordedStep:
     than the arithmetic. So the first batch of each shape is recorded, the second one evaluated both ways and compared
     to the last bit, and from then on the recording is repeated: results are those of the unrecorded step. Models with
     modules of the user's own, or with hooks, whose code may do more than torch sees, are evaluated as they are; so is
-    everything on other devices. A hook that is registered later on ends the recording, with a warning.
+    everything on other devices.
+
+    Each step looks whether what a recording takes as given is still so, see `_Structure`. If not, steps are recorded
+    anew; a module of the user's own or a hook that is there now ends the recording, with a warning.
 
     Args:
-        model: The model; its parameters and buffers stay where they are.
+        model: The model.
         optimizer: Its optimizer, which has the gradients' memory.
         gradient: What estimates the gradient; None is `Reparameterized`.
+        record: Whether to record at all.
 
     Attributes:
         functions: What is recorded; its ``reason`` says why nothing is.
     """
 
     def __init__(
-        self, model: DiscreteVAE, optimizer: Adam, gradient: GradientEstimator | None = None
+        self,
+        model: DiscreteVAE,
+        optimizer: Adam,
+        gradient: GradientEstimator | None = None,
+        *,
+        record: bool = True,
     ) -> None:
         self._model, self._optimizer = model, optimizer
         self._gradient = Reparameterized.of(model) if gradient is None else gradient
@@ -56,7 +67,10 @@ class RecordedStep:
         self._weights: tuple[int, float, float] | None = None
         self._seeds: tuple[Tensor, ...] = ()  # of these weights
         self._num_hooks = RemovableHandle.next_id
-        self.functions = ReplayedFunctions(self._state, _why_not(model, self._gradient))
+        self._structure, self._copies = _Structure(model, self._gradient), _working_weights(model)
+        self._leaves = optimizer.gradient_leaves()
+        reason = _why_not(model, self._gradient) if record else "training.record is false"
+        self.functions = ReplayedFunctions(self._state, reason)
 
     def take_gradients(
         self,
@@ -78,43 +92,57 @@ class RecordedStep:
             num_importance_samples: See `DiscreteVAE.elbo`.
             noise_key: Seed and key of the noise, see `discrete_vae.noise.keyed_generator`.
 
+        Raises:
+            InvalidInputError: If torch records no gradients here.
+
         Warns:
-            KernelWarning: If the model has got hooks, so that steps are not recorded any more.
+            KernelWarning: If steps cannot be recorded, or not any more.
         """
-        if self._num_hooks != RemovableHandle.next_id:  # somebody has registered a hook somewhere
-            self._look_for_hooks()
+        check_gradients_are_recorded("take_gradients")
+        self._look_for_changes()
         if self._generator is None or self._generator.device != x.device:
             self._generator = torch.Generator(device=x.device)
-        weights = (len(x), discrete, continuous)
+        num_examples = x.shape[0]  # len() of a tensor takes far longer
+        weights = (num_examples, discrete, continuous)
         if weights != self._weights:
             self._weights, self._seeds = weights, loss_gradients(*weights, like=self._model.prior.bias)
-        self._optimizer.refresh_copies()
+        for each in self._copies:
+            if each.dtype != torch.float32:
+                each.current()
         evaluation = _Evaluation(self._model, self._gradient, self._optimizer, num_importance_samples)
         inputs = (x, negative_phase, *self._seeds, reseed(self._generator, *noise_key))
         kind = (x.shape, x.dtype, negative_phase.shape, num_importance_samples, self._model.training)
         key = ("bound", *kind, torch.get_num_threads())
         sums, *found = self._call(key, evaluation, *inputs)
         parts, gradients = found[:3], found[3:]
-        for leaf, gradient in zip(self._optimizer.gradient_leaves(), gradients, strict=True):
+        for leaf, gradient in zip(self._leaves, gradients, strict=True):
             if leaf.grad is not gradient:  # a recording gives the same memory again
                 leaf.grad = gradient
         reconstruction, relative, layers = (part.clone() for part in parts if part is not None)
         assert sums is not None
-        first, second, third = (total / len(x) for total in sums.tolist())
+        first, second, third = (total / num_examples for total in sums.tolist())
         return EvaluatedBound(reconstruction, relative, layers, (first, second, third))
 
     def project_(self) -> None:
         """`DiscreteVAE.project_`."""
         self._call("bounds", self._project_)
 
-    def _look_for_hooks(self) -> None:
-        """Repeat nothing any more if the model has got hooks."""
-        self._num_hooks = RemovableHandle.next_id
-        reason = _why_not(self._model, self._gradient)
-        if reason is not None and self.functions.reason is None:
+    def _look_for_changes(self) -> None:
+        """Record anew if the model is another than it was, and not at all if it may do more than torch sees."""
+        hooks, leaves = RemovableHandle.next_id, self._optimizer.gradient_leaves()
+        frozen = len(leaves) != len(self._leaves) or not all(map(is_, leaves, self._leaves))
+        same = not frozen and self._structure.holds()
+        if same and hooks == self._num_hooks:
+            return
+        self._num_hooks = hooks  # somebody has registered one somewhere
+        if not same:
+            self._structure = _Structure(self._model, self._gradient)
+            self._copies = _working_weights(self._model)
+            self._optimizer.forget_leaves()
+            self._leaves = self._optimizer.gradient_leaves()
+            self.functions.restart()
+        if self.functions.reason is None and (reason := _why_not(self._model, self._gradient)) is not None:
             self.functions.stop(reason)
-            message = f"From here on steps are taken operation by operation, which is slower: {reason}."
-            warnings.warn(message, KernelWarning, stacklevel=3)
 
     def _project_(self) -> tuple[()]:
         self._model.project_()
@@ -122,7 +150,8 @@ class RecordedStep:
 
     def _call(self, key: Any, function: Any, *inputs: Any) -> Sequence[Tensor | None]:
         """Repeat a function if that may be done here and now."""
-        if not self._model.prior.bias.is_cpu or not is_ordinary():
+        # rounding is switched off around energies, which a recording would not repeat
+        if not self._model.prior.bias.is_cpu or not is_ordinary() or rounds_products("cpu"):
             return function(*inputs)
         return self.functions(key, function, *inputs)
 
@@ -132,7 +161,8 @@ class RecordedStep:
         yield from self._gradient.parameters()
         yield from self._gradient.buffers()
         yield from self._optimizer.gradient_leaves()
-        yield from self._optimizer.gradient_memory()
+        for each in self._copies:
+            yield from (each.current(), each.own_memory())
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +188,62 @@ class _Evaluation:
         gradients = torch.autograd.grad(outputs, leaves, weights, allow_unused=True)
         values = [part.detach() for part in estimate.parts]
         return row_sum(torch.stack(values, 1)), *values, *gradients
+
+
+def _working_weights(model: DiscreteVAE) -> list[WorkingWeight]:
+    """What the products of the model's layers read in place of their weights."""
+    found = [part.working for part in model.modules() if isinstance(part, WorkingLayer)]
+    return [working for working in found if working is not None]
+
+
+class _Structure:
+    """What a recording takes as given of modules: their tensors and where these lie, their parts, modes and settings.
+
+    A number inside a list or another object that a module refers to is not looked at; the object in its place is.
+
+    Args:
+        parts: The modules.
+    """
+
+    def __init__(self, *parts: nn.Module) -> None:
+        modules = [module for part in parts for module in part.modules()]
+        self._modules, self._attributes = (
+            [each._modules for each in modules],
+            [vars(each) for each in modules],
+        )
+        self._holders = [holder for each in modules for holder in (each._parameters, each._buffers)]
+        self._classes = {type(each) for each in modules}
+        # what a module has beside torch's own dictionaries of hooks, parameters and the like
+        names = [sorted(each.keys() - _OF_EVERY_MODULE) for each in self._attributes]
+        self._settings = [itemgetter("training", *each) for each in names]
+        self._tensors_then = self._tensors()
+        self._then = self._now(self._tensors_then)
+        self._modules_then = [dict(each) for each in self._modules]
+
+    def holds(self) -> bool:
+        """Whether all is as it was."""
+        tensors = self._tensors()
+        try:
+            return (
+                len(tensors) == len(self._tensors_then)
+                and all(map(is_, tensors, self._tensors_then))
+                and self._modules == self._modules_then
+                and self._now(tensors) == self._then
+            )
+        except Exception:  # a setting is missing, or an array, whose comparison has no single answer
+            return False
+
+    def _tensors(self) -> list[Tensor | None]:
+        return [*chain.from_iterable(map(dict.values, self._holders))]
+
+    def _now(self, tensors: Sequence[Tensor | None]) -> tuple[list[Any], ...]:
+        """Places in memory, settings, how many attributes there are, and the methods."""
+        places = [each.data_ptr() for each in tensors if each is not None]
+        settings = [get(attributes) for get, attributes in zip(self._settings, self._attributes, strict=True)]
+        return places, settings, [*map(len, self._attributes)], [each.forward for each in self._classes]
+
+
+_OF_EVERY_MODULE = vars(nn.Module()).keys()
 
 
 def _why_not(*parts: nn.Module) -> str | None:

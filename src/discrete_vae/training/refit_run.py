@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from discrete_vae.data.chosen import chosen_examples
 from discrete_vae.data.dataset import DataSplits
+from discrete_vae.evaluation.elbo import MeanElbo
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.runs.atomic import publish_directory, write_bytes
 from discrete_vae.runs.changed_config import CONFIG_SUM
@@ -41,7 +42,8 @@ class RunRefit:
         run: The run, which stays as it is.
         loaded: A checkpoint of it.
         dataset: The run's data, whole; as many examples are read as in training.
-        out: A new or empty folder outside the run; ``~`` is the home directory.
+        out: A new or empty folder outside the run, or one that this very refit has filled, in which case nothing is
+            computed and the loaded model stays as it is; ``~`` is the home directory.
         num_steps: Steps of Adam.
         batch_size: Examples per step; None means as many as in training.
         model_share: Share of them that the model draws, from 0 to 1.
@@ -51,6 +53,7 @@ class RunRefit:
     Attributes:
         folder: Where the new run goes.
         num_steps: Steps of Adam.
+        made: What the folder says if this very refit has filled it; None otherwise.
 
     Raises:
         InvalidInputError: As `refit_posterior`; if the folder breaks its rule or cannot be written, or what the new run
@@ -87,7 +90,6 @@ class RunRefit:
         learning_rate: float = LEARNING_RATE,
         seed: int = 0,
     ) -> None:
-        self.folder = check_derived_folder(out, run)
         self.num_steps = num_steps
         self._run, self._loaded, self._sum = run, loaded, dataset.description.sha256
         training, device = loaded.config.training, loaded.model.prior.bias.device
@@ -101,6 +103,15 @@ class RunRefit:
         }
         self._dataset = chosen_examples(dataset, training)
         self._precision = choose_precision(loaded.config, device=device, begun=run.read_environment())
+        self._asked: dict[str, Any] = {
+            "run": str(run.path.resolve()),
+            "step": loaded.step,
+            "config": self._settings | {"precision": self._precision.name},
+            "data_sha256": self._sum,
+        }
+        if loaded.changed_config is not None:
+            self._asked["changed_config"] = asdict(loaded.changed_config)
+        self.folder, self.made = check_derived_folder(out, run, "refit.json", self._asked, _read)
         check_refit(loaded.model, self._dataset, **self._settings)
         run.metrics().read()
 
@@ -117,6 +128,8 @@ class RunRefit:
             InvalidInputError: If the folder has been filled meanwhile, or cannot be written.
             NonFiniteLossError: If the loss is not finite; nothing is written.
         """
+        if self.made is not None:
+            return self.made
         start, loaded, seed = time.monotonic(), self._loaded, self._settings["seed"]
         log_partition = comparable_log_partition(loaded.model.prior, chains=loaded.chains.z, seed=seed)
         found = refit_posterior(
@@ -129,20 +142,19 @@ class RunRefit:
             report=report,
             **self._settings,
         )
-        about: dict[str, Any] = {
-            "run": str(self._run.path.resolve()),
-            "step": loaded.step,
-            "config": self._settings | {"precision": self._precision.name},
+        about = self._asked | {
             "seconds": time.monotonic() - start,
-            "data_sha256": self._sum,
             "before": asdict(found.before),
             "after": asdict(found.after),
             "environment": describe_environment(seed=seed, device=loaded.model.prior.bias.device),
         }
-        if loaded.changed_config is not None:
-            about["changed_config"] = asdict(loaded.changed_config)
         _write(self.folder, self._run, loaded, found, about)
         return found
+
+
+def _read(fields: Mapping[str, Any]) -> Refit:
+    """What a folder says of a refit."""
+    return Refit(before=MeanElbo(**fields["before"]), after=MeanElbo(**fields["after"]))
 
 
 def _write(out: Path, run: RunDirectory, loaded: LoadedRun, found: Refit, about: dict[str, Any]) -> None:

@@ -71,6 +71,7 @@ class TrainingState:
         averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
         recorded: Takes the gradients; not part of what is saved.
         compiled: The compiled loss, if the run compiles it; not part of what is saved.
+        record: Whether steps are recorded and repeated; not part of what is saved.
         replicas: What the processes of torchrun share; not part of what is saved.
     """
 
@@ -86,11 +87,12 @@ class TrainingState:
     times: StepTimes = field(default_factory=StepTimes)
     averages: AveragedWeights | None = None
     compiled: CompiledLoss | None = None
+    record: bool = True
     recorded: RecordedStep = field(init=False)
     replicas: Replicas = field(init=False)
 
     def __post_init__(self) -> None:
-        self.recorded = RecordedStep(self.model, self.optimizer, self.gradient)
+        self.recorded = RecordedStep(self.model, self.optimizer, self.gradient, record=self.record)
         self.replicas = Replicas(self.optimizer, self.model, self.gradient)
 
     @classmethod
@@ -123,7 +125,16 @@ class TrainingState:
         optimizer = Adam(groups, lr=settings.learning_rate, eps=settings.eps, working=working)
         compiled = CompiledLoss(model, working) if config.training.compile else None
         chains = own_chains(config, model.prior)
-        state = cls(model, optimizer, chains, gradient, config.seed, averages=averages, compiled=compiled)
+        state = cls(
+            model,
+            optimizer,
+            chains,
+            gradient,
+            config.seed,
+            averages=averages,
+            compiled=compiled,
+            record=config.training.record,
+        )
         state.estimate_log_partition()
         return state
 
@@ -218,7 +229,7 @@ class TrainingState:
             check_raw_weights(self.model, tensors, averaged=self.averages is not None)
             check_weights(self.gradient, tensors, prefix=GRADIENT_PREFIX)
             check_moments(self._parameters(), tensors, step=step)
-            load_chains(self.chains, tensors)
+            load_chains(self.chains, tensors, divided=True)
         load_weights(self.evaluated, tensors, prefix=MODEL_PREFIX)
         if self.averages is not None:
             load_weights(self.model, tensors, prefix=RAW_PREFIX)
@@ -235,8 +246,13 @@ class TrainingState:
         self.log_partition, self.log_partition_std_error = log_partition, std_error
 
 
-def load_chains(chains: Sampler, tensors: Mapping[str, Tensor]) -> None:
-    """Bring chains to where a checkpoint left them, if there are several processes this one's share of them.
+def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], *, divided: bool = False) -> None:
+    """Bring chains to where a checkpoint left them.
+
+    Args:
+        chains: All of the checkpoint's, or this process's share.
+        tensors: The checkpoint's.
+        divided: Whether they are a share.
 
     Raises:
         InvalidInputError: If it was made for other chains, or is damaged.
@@ -246,6 +262,7 @@ def load_chains(chains: Sampler, tensors: Mapping[str, Tensor]) -> None:
         for name, value in tensors.items()
         if name.startswith(CHAINS_PREFIX)
     }
-    state = own_state(state)
+    if divided:
+        state = own_state(state)
     check_chains(chains, state)
     chains.load_state_dict(state)

@@ -34,17 +34,11 @@ def training_threads(config: ExperimentConfig, environment: dict[str, Any]) -> I
         environment: The resumed run's ``environment.json``; empty for a new run.
     """
     before = torch.get_num_threads()
-    torch.set_num_threads(_choose(config, _number_in(environment), before))
+    torch.set_num_threads(_choose(config, environment.get("platform", {}).get("torch_threads"), before))
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _number_in(environment: dict[str, Any]) -> int | None:
-    platform = environment.get("platform")
-    number = platform.get("torch_threads") if isinstance(platform, dict) else None
-    return number if isinstance(number, int) and number > 0 else None
 
 
 def _choose(config: ExperimentConfig, begun: int | None, own: int) -> int:

@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_mutual_info_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -236,3 +238,23 @@ def test_keys_of_rows_are_of_their_values(tiny):
     distinct = {tuple(row.tolist()) for row in rows}
     assert len({row_key(row) for row in rows}) == len(distinct)
     assert key_to_seed(0, row_key(rows[0])) == key_to_seed(0, row_key(rows[0].float()))
+
+
+def test_a_grid_search_gives_the_same_scores_however_its_jobs_run():
+    """joblib lets each worker process use one thread, and torch's sums are rounded otherwise with two."""
+    coder, rows = (
+        DiscreteVAETransformer(num_left=2, num_right=2, num_epochs=2, random_state=0),
+        clustered_bits(),
+    )
+    threads, scores = torch.get_num_threads(), []
+    torch.set_num_threads(1)
+    try:
+        for backend in ("sequential", "threading", "multiprocessing", "loky"):
+            search = GridSearchCV(coder, {"hidden": [(4,), (6,)]}, cv=2, refit=False)
+            with parallel_config(backend, n_jobs=2):
+                search.fit(rows)
+            scores.append(search.cv_results_["mean_test_score"])
+    finally:
+        torch.set_num_threads(threads)
+    assert np.isfinite(scores).all()
+    assert all(np.array_equal(scores[0], other) for other in scores[1:])

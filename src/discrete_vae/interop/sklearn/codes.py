@@ -40,9 +40,8 @@ def best_codes(model: DiscreteVAE, x: Tensor) -> Codes:
         model: The model; its smoothing has such a limit.
         x: (row, feature); NaN is a missing value.
     """
-    sharp = model.discretized()
     bits, logits = [], []
-    with eval_mode(sharp):
+    with eval_mode(model.discretized()) as sharp:
         for part in x.split(_ROWS):
             features = sharp.read(*sharp._open(part, None))
             half = torch.full((1, len(part), sharp.prior.num_units), 0.5, dtype=features.dtype)

@@ -39,6 +39,11 @@ def works() -> None:
         out, again = torch.empty_like(x), torch.empty_like(x)
         found = norm.normalize(x, out, (scale, offset), (torch.zeros(43), torch.ones(43)), form)
         norm.apply_fixed(x, again, found[0], scale / (found[1] + eps), offset, form)
+        mixed, cleared = (
+            torch.cat([torch.ones(5, 1), torch.zeros(5, 1), exact], 1).to(dtype),
+            x.new_ones(2, 45),
+        )
+        norm.clear_constant(mixed, cleared)
         gradient = x.clone()
         norm.normalize_backward(x, out, gradient, (scale, offset), found, form)
         with torch.enable_grad():
@@ -46,6 +51,7 @@ def works() -> None:
             centred = inside - inside.mean(0)
             right = torch.relu(centred * (scale / (centred.abs().mean(0) + eps)) + offset)
             (by_x,) = torch.autograd.grad(right, inside, x.float())
-        for mine, plain in ((out, right), (again, right), (gradient, by_x)):
+        kept = torch.ones(2, 45).index_fill_(1, torch.tensor(0), 0)
+        for mine, plain in ((out, right), (again, right), (gradient, by_x), (cleared, kept)):
             if not torch.allclose(mine.float(), plain, rtol=tolerance, atol=tolerance):
                 raise RuntimeError("its numbers are wrong")

@@ -7,7 +7,6 @@ activations (row, feature), contiguous, float32 or bfloat16; statistics and para
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -58,8 +57,7 @@ def _normalize(
 ) -> Callable[[], object]:
     num_rows, num_features = x.shape
     place = statistics.data_ptr()
-    return partial(
-        norm_compiled.FORWARD[x.dtype == torch.float32],
+    return norm_compiled.FORWARD[x.dtype == torch.float32].bind(
         threads_for(num_rows * num_features, SMALLEST_SHARED),
         x.data_ptr(),
         out.data_ptr(),
@@ -119,8 +117,7 @@ def _normalize_backward(
 ) -> Callable[[], object]:
     num_rows, num_features = x.shape
     place = statistics.data_ptr()
-    return partial(
-        norm_compiled.BACKWARD[x.dtype == torch.float32],
+    return norm_compiled.BACKWARD[x.dtype == torch.float32].bind(
         threads_for(num_rows * num_features, SMALLEST_SHARED),
         x.data_ptr(),
         out.data_ptr(),
@@ -139,6 +136,24 @@ def _normalize_backward(
     )
 
 
+@recordable(only_read=("x",))
+def clear_constant(x: Tensor, gradient: Tensor) -> Callable[[], object]:
+    """Make zero of the gradient by the weights of inputs that are the same in all rows, as it is in front of a norm.
+
+    Args:
+        x: Inputs of a linear map, (row, input).
+        gradient: By its weight, (output, input), of the same dtype; rows may lie apart; changed.
+    """
+    return norm_compiled.CLEAR[x.dtype == torch.float32].bind(
+        1,
+        x.data_ptr(),
+        gradient.data_ptr(),
+        *x.shape,
+        len(gradient),
+        gradient.stride(0),
+    )
+
+
 @recordable(only_read=("x", "mean", "factor", "offset"))
 def apply_fixed(
     x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, form: Form
@@ -154,8 +169,7 @@ def apply_fixed(
         form: Says whether to rectify.
     """
     num_rows, num_features = x.shape
-    return partial(
-        norm_compiled.FIXED[x.dtype == torch.float32],
+    return norm_compiled.FIXED[x.dtype == torch.float32].bind(
         threads_for(num_rows * num_features, SMALLEST_SHARED),
         x.data_ptr(),
         out.data_ptr(),

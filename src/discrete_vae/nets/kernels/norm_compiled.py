@@ -12,7 +12,13 @@ from typing import Any
 from discrete_vae.compiled import memory, vector_ir
 from discrete_vae.compiled.loops import ChunkLoop
 from discrete_vae.nets.kernels import norm_intrinsics
-from discrete_vae.nets.kernels.norm_intrinsics import backward_columns, fixed_row, forward_columns
+from discrete_vae.nets.kernels.norm_intrinsics import (
+    backward_columns,
+    clear_number_of,
+    fixed_row,
+    forward_columns,
+    read_number,
+)
 
 COLUMNS = 32
 """Columns that are worked on together: those left over go by 8, then one by one."""
@@ -173,7 +179,42 @@ def _make_fixed(*, bfloat16: bool) -> Callable[[Any], Callable[..., Any]]:
     return make
 
 
+def _make_clear(*, bfloat16: bool) -> Callable[[Any], Callable[..., Any]]:
+    number, clear_number = read_number(bfloat16=bfloat16), clear_number_of(bfloat16=bfloat16)
+
+    def make(chunks: Any) -> Callable[..., Any]:
+        def clear(x, gradient, num_rows, num_inputs, num_outputs, stride):
+            """Zeros in the columns of the gradient whose column of x holds one number, other than 0, in all rows.
+
+            Where that number is 0 the gradient is 0 as it is.
+
+            Args:
+                x: (row, input).
+                gradient: (output, input).
+                num_rows: Rows.
+                num_inputs: Inputs.
+                num_outputs: Outputs.
+                stride: Numbers from one row of the gradient to the next.
+            """
+            for column in chunks(num_inputs):
+                first = number(x, column)
+                if first == 0:
+                    continue
+                place = column + num_inputs
+                while place < num_rows * num_inputs and number(x, place) == first:
+                    place += num_inputs
+                if place >= num_rows * num_inputs:
+                    for output in range(num_outputs):
+                        clear_number(gradient, output * stride + column)
+            return 0 * bfloat16
+
+        return clear
+
+    return make
+
+
 _SOURCES = (memory, vector_ir, norm_intrinsics)
 FORWARD = {wide: ChunkLoop(_make_forward(bfloat16=not wide), sources=_SOURCES) for wide in (True, False)}
 BACKWARD = {wide: ChunkLoop(_make_backward(bfloat16=not wide), sources=_SOURCES) for wide in (True, False)}
 FIXED = {wide: ChunkLoop(_make_fixed(bfloat16=not wide), sources=_SOURCES) for wide in (True, False)}
+CLEAR = {wide: ChunkLoop(_make_clear(bfloat16=not wide), sources=_SOURCES) for wide in (True, False)}

@@ -228,3 +228,32 @@ def fixed_row(lanes: int, *, bfloat16: bool) -> Any:
         return types.int64(*[types.int64] * 7, types.float32), generate
 
     return numbers
+
+
+def read_number(*, bfloat16: bool) -> Any:
+    """An intrinsic: the number at a place behind an address, as float32."""
+
+    @intrinsic
+    def number(_typing, address, place):
+        def generate(_context, builder, _signature, arguments):
+            address, place = arguments
+            return Numbers(builder, address, bfloat16=bfloat16).load(place, 1).element(0)
+
+        return types.float32(types.int64, types.int64), generate
+
+    return number
+
+
+def clear_number_of(*, bfloat16: bool) -> Any:
+    """An intrinsic: 0 to a place behind an address."""
+
+    @intrinsic
+    def clear(_typing, address, place):
+        def generate(_context, builder, _signature, arguments):
+            address, place = arguments
+            Numbers(builder, address, bfloat16=bfloat16).store(zeros(builder, 1), place)
+            return ir.Constant(INT64, 0)
+
+        return types.int64(types.int64, types.int64), generate
+
+    return clear

@@ -1,0 +1,139 @@
+"""Every verb by two and three processes, whose result is that of one; and processes that do not find each other."""
+
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from discrete_vae import distributed
+from discrete_vae.commands.verbs import VERBS
+from discrete_vae.distributed import process_group
+from discrete_vae.errors import InvalidInputError, PeerLostError
+from tests.campaigns.engine import warm_up
+from tests.campaigns.forked import call, call_together
+from tests.campaigns.processes import VERBS as READERS
+from tests.campaigns.processes import make_run, results, words_of
+from tests.campaigns.tiny_runs import succeed
+from tests.processes import start
+
+ENCODE = ["-m", "discrete_vae", "encode", "--pretrained", "digits", "--out"]
+NOWHERE = {"WORLD_SIZE": "2", "RANK": "1", "MASTER_ADDR": "127.0.0.1"}
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
+def carry_out(folder):
+    """Carry out all verbs by one, two and three forked processes, and print how they ended."""
+    warm_up()
+    importlib.import_module("sklearn.linear_model")  # once
+    stage = make_run(folder, lambda words: succeed(call(words)))
+    found = {}
+    for verb in READERS:
+        for number in (1, 2, 3):
+            (place := folder / verb / str(number)).mkdir(parents=True)
+            found[f"{verb} {number}"] = [
+                vars(each) for each in call_together(words_of(verb, stage, place), number)
+            ]
+    print(json.dumps(found))
+
+
+@pytest.fixture(scope="module")
+def carried_out(tmp_path_factory):
+    """The folder of all results, and how the processes ended; forked by one that has a single thread."""
+    folder = tmp_path_factory.mktemp("processes")
+    (process,) = start(lambda words, _: [([sys.executable, *words], {})], ["-m", __name__, str(folder)])
+    out, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    return folder, json.loads(out)
+
+
+def test_every_verb_is_tried():
+    assert set(READERS) == VERBS.keys() - {"train"}  # tests/training/test_replicas.py
+
+
+@pytest.mark.parametrize("number", [2, 3])
+@pytest.mark.parametrize("verb", READERS)
+def test_processes_give_the_result_of_one(carried_out, verb, number):
+    folder, ended = carried_out
+    (alone,), together = ended[f"{verb} 1"], ended[f"{verb} {number}"]
+    assert [each["status"] for each in (alone, *together)] == [0] * (number + 1), together
+    assert {each["out"] for each in together[1:]} == {""}
+    places = [folder / verb / name for name in ("1", str(number))]
+    expected, found = results(alone["out"], places[0]), results(together[0]["out"], places[1])
+    assert found.keys() == expected.keys()
+    for name, content in expected.items():
+        assert found[name] == content, name
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"WORLD_SIZE": ""}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "2"}, "RANK"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR"),
+        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}, "MASTER_PORT"),
+        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "65536"}, "MASTER_PORT"),
+    ],
+)
+def test_an_environment_that_does_not_fit(refused, monkeypatch, tmp_path, environment, named):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert refused("encode", "--pretrained", "digits", "--out", tmp_path / "x.npz").startswith(
+        f"error: {named} must"
+    )
+    if "MASTER" not in named:
+        assert refused("cite").startswith(f"error: {named} must")
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({}, InvalidInputError, "MASTER_ADDR:MASTER_PORT"),
+        (
+            {"TORCHELASTIC_USE_AGENT_STORE": "True"},
+            PeerLostError,
+            "torchrun",
+        ),  # which holds the meeting place
+    ],
+)
+def test_the_wait_for_others_has_an_end(monkeypatch, more, error, message):
+    monkeypatch.setattr(distributed, "MEETING", 30.0 if more else 1.5)
+    for name, value in (NOWHERE | more | {"MASTER_PORT": free_port()}).items():
+        monkeypatch.setenv(name, value)
+    begin = time.monotonic()
+    with pytest.raises(error, match=message), process_group():
+        pass
+    assert time.monotonic() - begin < 10
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+def test_signals_end_the_wait_for_others_at_once(tmp_path):
+    expected = {signal.SIGINT: 130, signal.SIGTERM: 143}
+    words = [*ENCODE, str(tmp_path / "x.npz")]
+    waiting = start(
+        lambda *_: [([sys.executable, *words], NOWHERE | {"MASTER_PORT": free_port()})] * 2, words
+    )
+    for process, (kind, status) in zip(waiting, expected.items(), strict=True):
+        assert "127.0.0.1" in process.stderr.readline()  # it says what it waits for
+        process.send_signal(kind)
+        begin = time.monotonic()
+        assert process.wait(20) == status
+        assert time.monotonic() - begin < 5
+        process.communicate()
+
+
+if __name__ == "__main__":
+    carry_out(Path(sys.argv[1]))
