@@ -4,11 +4,14 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.neural_network import BernoulliRBM
 
+from discrete_vae import RBM, exact_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.sklearn import BoltzmannDensity
+from discrete_vae.log_partition.bennett import LogPartitionWarning
 
 TINY = {"num_hidden": 3, "num_epochs": 40, "random_state": 0}
 
@@ -45,18 +48,49 @@ def test_it_learns_what_independent_bits_cannot(fitted):
     assert -3.1 < fitted.score(parity_pairs()) < -2.7
 
 
+def unenumerated(**settings):
+    """A machine of 30 and 26 units, 16 of which have no weights: log Z is that of 30 and 10 units and their biases."""
+    rows = np.repeat(np.random.default_rng(0).integers(0, 2, (400, 15)), 2, axis=1)
+    density = BoltzmannDensity(num_hidden=26, num_epochs=10, random_state=0, **settings).fit(rows)
+    machine, part = density.machine_, RBM(30, 10).double()
+    with torch.no_grad():
+        machine.weight[:, 10:] = 0
+        part.weight.copy_(machine.weight[:, :10])
+        part.bias.copy_(machine.bias[:40])
+        rest = torch.nn.functional.softplus(machine.bias[40:]).sum()
+    return density, exact_log_partition(part).value + rest.item()
+
+
+def test_log_z_that_is_not_enumerated_is_found_to_a_hundredth():
+    density, answer = unenumerated()
+    estimate = density.log_partition_
+    assert 0 < estimate.std_error <= 0.01
+    assert abs(estimate.value - answer) < 5 * estimate.std_error
+
+
+def test_log_z_that_is_not_reached_in_its_sweeps_is_said_with_its_error():
+    density, _ = unenumerated(log_partition_sweeps=1)
+    density.machine_.weight.data[:, :10] *= 3
+    with pytest.warns(LogPartitionWarning, match="log_partition_sweeps="):
+        first = density.score_samples(np.eye(30))
+    assert density.log_partition_.converged is False
+    assert np.isfinite(first).all()
+    with pytest.raises(InvalidInputError, match="log_partition_sweeps"):
+        BoltzmannDensity(num_hidden=3, log_partition_sweeps=0, num_epochs=1).fit(all_rows()).score(all_rows())
+
+
+def test_a_machine_that_no_memory_holds_is_refused():
+    with pytest.raises(InvalidInputError, match="num_hidden must fit"):
+        BoltzmannDensity(num_hidden=10**12).fit(all_rows())
+
+
 @pytest.mark.slow
 def test_an_estimated_log_partition_is_as_exact_as_it_says(fitted, monkeypatch):
     from discrete_vae.interop.sklearn import prior
-    from discrete_vae.log_partition.estimate import estimate_log_partition
 
     copy = pickle.loads(pickle.dumps(fitted))
     copy._log_partition = None
-    monkeypatch.setattr(
-        prior,
-        "estimate_log_partition",
-        lambda *args, **keywords: estimate_log_partition(*args, **keywords, max_enumerated=0),
-    )
+    monkeypatch.setattr(prior, "quick_exact_log_partition", lambda *_: None)
     estimate = copy.log_partition_
     assert 0 < estimate.std_error <= 0.01
     assert abs(estimate.value - fitted.log_partition_.value) < 5 * estimate.std_error

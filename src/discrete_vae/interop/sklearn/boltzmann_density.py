@@ -27,8 +27,9 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
     The left side of the machine holds the bits of a row, the right side is hidden. It is trained by persistent chains,
     as docs/train-an-rbm.md does by hand. With the hidden side summed out, log p(x) = -F(x) - log Z, where F is exact
-    and log Z is enumerated where a side has at most 24 units, else estimated to 0.01 nats and checked. BernoulliRBM of
-    scikit-learn, whose place it can take in a pipeline, has a pseudo-likelihood in its stead.
+    and log Z is enumerated where a side has at most 24 units, else estimated to 0.01 nats; a machine that mixes slowly
+    does not reach that within log_partition_sweeps, and a warning says what it reached. BernoulliRBM of scikit-learn,
+    whose place it can take in a pipeline, has a pseudo-likelihood in its stead.
 
     Args:
         num_hidden: Hidden units.
@@ -39,6 +40,8 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         learning_rate: Step size of Adam at the start; it falls to 0 along the run.
         num_chains: Persistent chains of the negative phase.
         num_sweeps: Sweeps of these chains per step.
+        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated; they bound the
+            time of the first score.
         random_state: Seed of the first weights and all noise, as scikit-learn reads it.
         verbose: 1 shows the course of training on standard error.
 
@@ -71,6 +74,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         learning_rate: float = 0.03,
         num_chains: int = 200,
         num_sweeps: int = 5,
+        log_partition_sweeps: int = 1000,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -81,6 +85,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         self.learning_rate = learning_rate
         self.num_chains = num_chains
         self.num_sweeps = num_sweeps
+        self.log_partition_sweeps = log_partition_sweeps
         self.random_state = random_state
         self.verbose = verbose
 

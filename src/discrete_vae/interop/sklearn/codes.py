@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.log_partition import LogPartition
+from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.eval_mode import eval_mode
 from discrete_vae.noise import generator_of, key_to_seed
@@ -16,7 +17,11 @@ from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.records import ShowsShapes
 
 _ROWS = 4096  # that are read together
-_SCORED_ROWS, _CHUNK = 32, 100  # rows whose weights are in memory together, and their samples at a time
+_SCORED_ROWS, _CHUNK = (
+    32,
+    100,
+)  # rows whose weights are in memory together, at most, and their samples at a time
+_MAX_MEMORY = 256.0  # MiB of the networks' intermediate values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,11 +86,13 @@ def log_likelihoods(
     Returns:
         (row,), nats.
     """
-    values = []
+    values, at_once = [], samples_in_memory(model, _MAX_MEMORY / 2)  # of float32
+    chunk_size = min(_CHUNK, at_once)
+    rows = max(1, min(_SCORED_ROWS, at_once // min(chunk_size, num_samples)))
     with model.weigher(log_partition) as weigher:
-        for part in x.split(_SCORED_ROWS):
+        for part in x.split(rows):
             keys = [key_to_seed(seed, row_key(row)) for row in part]
-            weights = weigher.log_weights(part, num_samples, _CHUNK, keys=keys)
+            weights = weigher.log_weights(part, num_samples, chunk_size, keys=keys)
             values.append(importance_weighted(weights).value)
     return torch.cat(values)
 

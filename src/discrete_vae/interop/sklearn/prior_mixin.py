@@ -19,6 +19,7 @@ from discrete_vae.interop.sklearn.prior import log_partition_of, swept
 class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """For an estimator whose `fit` has trained a Boltzmann machine and says so by `_keep_chains`."""
 
+    log_partition_sweeps: int
     _states: Tensor
     _seed: int
     _log_partition: LogPartition | None
@@ -75,7 +76,10 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def log_partition_(self) -> LogPartition:
         """log Z of the machine."""
         if self._log_partition is None:
-            self._log_partition = log_partition_of(self._prior, self._states, self._seed)
+            max_sweeps = arguments.whole("log_partition_sweeps", self.log_partition_sweeps)
+            self._log_partition = log_partition_of(
+                self._prior, self._states, self._seed, max_sweeps=max_sweeps
+            )
         return self._log_partition
 
     def __sklearn_tags__(self) -> Any:

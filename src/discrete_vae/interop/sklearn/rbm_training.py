@@ -13,6 +13,7 @@ from torch import Tensor
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.contention import yielding_threads
 from discrete_vae.data.batches import batch_indices, binarize
+from discrete_vae.memory import check_memory
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.block_gibbs import BlockGibbs
 from discrete_vae.training.progress import TrainingProgress
@@ -20,6 +21,7 @@ from discrete_vae.training.progress import TrainingProgress
 _INIT_STREAM, _BITS_STREAM = 0x72626D30, 0x72626D31
 _LEAST_FREQUENCY = 0.01
 _FIRST_SCALE = 0.01
+_PER_WEIGHT = 16  # bytes: the weight, its gradient, Adam's moments
 _SHOWN = 20  # lines of a run
 
 
@@ -60,6 +62,8 @@ def fit_rbm(rows: Tensor, settings: RBMSettings, stream: TextIO | None) -> tuple
         The machine in float64, its left side the features, and (chain, unit), where its chains ended.
     """
     seed, num_features = settings.seed, rows.shape[1]
+    needed = _PER_WEIGHT * num_features * settings.num_hidden
+    check_memory("num_hidden", needed, "Use fewer hidden units.")
     rbm = RBM(num_features, settings.num_hidden)
     frequency = rows.mean(0).clamp(_LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY)
     with torch.no_grad():

@@ -46,6 +46,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         validation_fraction: Share of the rows that choose the best checkpoint, at least one row; training does not see
             them.
         num_samples: Importance samples per row in `score_samples`.
+        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated; they bound the
+            time of the first score.
         random_state: Seed of the split, the first weights and all noise, as scikit-learn reads it.
         verbose: 1 shows the course of training on standard error.
 
@@ -81,6 +83,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         learning_rate: float = 0.003,
         validation_fraction: float = 0.1,
         num_samples: int = 100,
+        log_partition_sweeps: int = 1000,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -94,6 +97,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
         self.num_samples = num_samples
+        self.log_partition_sweeps = log_partition_sweeps
         self.random_state = random_state
         self.verbose = verbose
 
