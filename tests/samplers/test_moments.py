@@ -65,6 +65,13 @@ def test_pair_moments_of_a_graph_are_those_of_its_edges(name, num_chains, monkey
         torch.testing.assert_close(moments.value().pair, expected)
 
 
+def test_two_chains_that_agree_by_chance_have_an_error():
+    energy = FactorialBernoulli(200)  # fair coins: half of the units agree
+    moments = RunningMoments(energy, 2)
+    BlockGibbs(energy, 2, seed=1).step(1, moments=moments)
+    assert float(moments.value().mean_std_error.min()) > 0.1
+
+
 def test_the_memory_of_a_large_graph_grows_with_its_edges():
     energy = GraphBoltzmann(8 * 20 * 20, "chimera")
     sums = RunningMoments(energy, 100).state_dict()

@@ -239,7 +239,7 @@ def _warn_if_few(
     )
     warnings.warn(
         f"{len(few)} of {int(np.isfinite(effective).sum())} examples with gaps have fewer than {_FEW:g} effective "
-        f"samples (example {number}: {effective[worst]:.1f}): their means are rough and their standard errors too small. "
-        f"More draws help: {more}.",
+        f"samples (example {number}: {effective[worst]:.1f}): their means are rough and their standard errors too "
+        f"small. More draws help: {more}.",
         stacklevel=3,
     )

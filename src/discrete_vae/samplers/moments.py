@@ -22,7 +22,8 @@ _LARGEST_BATCH = 2**24  # sums of so many bits are exact in float32
 class Moments(ShowsShapes):
     """Averages over chains and sweeps, with standard errors from the spread between groups of independent chains.
 
-    The errors therefore include the correlation between sweeps of one chain. They are NaN for a single chain.
+    The errors therefore include the correlation between sweeps of one chain, and are rough where chains are few; none
+    is below that of as many independent draws. They are NaN for a single chain.
 
     Attributes:
         mean: E[z_i], (unit,) float64.
@@ -199,4 +200,8 @@ class RunningMoments:
         mean = sums.sum(0).double() / (self.num_chains * self.num_draws)
         deviation = sums.double() / (chains * self.num_draws) - mean
         variance = (chains / self.num_chains * deviation).square().sum(0)
-        return mean, (variance * (batches / (batches - 1) if batches > 1 else float("nan"))).sqrt()
+        spread = variance * (batches / (batches - 1) if batches > 1 else float("nan"))
+        # groups agree by chance: no less than that of independent draws, one more of either value
+        count = self.num_chains * self.num_draws
+        smoothed = (sums.sum(0).double() + 1) / (count + 2)
+        return mean, spread.maximum(smoothed * (1 - smoothed) / count).sqrt()
