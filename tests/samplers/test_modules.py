@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -129,3 +130,13 @@ def test_blocks_of_machines_are_buffers_outside_the_state():
         assert set(machine.state_dict()) == {"weight", "bias"}
         twin = copy.deepcopy(machine)
         assert all(torch.equal(a, b) for a, b in zip(machine.blocks, twin.blocks, strict=True))
+
+
+def test_threads_that_step_one_sampler_lose_no_sweep(kind):
+    alone, shared = Training(kind).chains, Training(kind).chains
+    for _ in range(40):
+        expected = alone.step(1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(shared.step, [1] * 40))
+    assert shared.sweep == 40
+    assert torch.equal(shared.z, expected)

@@ -17,7 +17,7 @@ from discrete_vae.checks import (
     values_are_known,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.chains import MarkovChains, check_entry
+from discrete_vae.samplers.chains import MarkovChains, check_entry, one_at_a_time
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import LARGEST_INVERSE_TEMPERATURE, check_clamped, run_sweeps
 from discrete_vae.samplers.moments import RunningMoments
@@ -112,6 +112,7 @@ class BlockGibbs(MarkovChains):
         self._follow()
         return unpack_bits(self._packed, self.energy.num_units)
 
+    @one_at_a_time
     def step(self, num_sweeps: int, *, moments: RunningMoments | None = None) -> Tensor:
         """Run sweeps on all chains.
 

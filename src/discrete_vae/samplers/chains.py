@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +15,27 @@ from discrete_vae.boltzmann.check_machine import check_energy
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.memory import check_memory
 from discrete_vae.noise import key_to_seed
 
 _REPAIR = "Load the right file, for a sampler with these numbers of chains and units."
+_BYTES_PER_SPIN = 16  # random words and uniforms of the first states
 _SAME_SIZE = {4: torch.int32, 8: torch.int64}
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_C = TypeVar("_C", bound="MarkovChains")
+
+
+def one_at_a_time(method: Callable[Concatenate[_C, _P], _R]) -> Callable[Concatenate[_C, _P], _R]:
+    """Let calls of a sampler's methods from several threads wait for each other."""
+
+    @wraps(method)
+    def locked(self: _C, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return locked
 
 
 class MarkovChains(nn.Module, ABC):
@@ -31,6 +50,8 @@ class MarkovChains(nn.Module, ABC):
     and pickle of the sampler alone take a copy of the machine along, and those of a module that holds both keep the
     two tied.
 
+    Threads may step one sampler: their calls wait for each other, and each goes on where the one before has ended.
+
     DistributedDataParallel copies the buffers of rank 0 to all others, chains included: keep a sampler outside of what
     it wraps, or give it ``broadcast_buffers=False``, and each rank a seed of its own.
     """
@@ -41,6 +62,9 @@ class MarkovChains(nn.Module, ABC):
         super().__init__()
         self.energy = check_energy(energy)
         self.num_chains = check_positive_int("num_chains", num_chains)
+        if energy.bias.device.type == "cpu":
+            check_memory("num_chains", _BYTES_PER_SPIN * num_chains * energy.num_units, "Use fewer chains.")
+        self._lock = threading.RLock()
         self._key = key_to_seed(seed)
         self.seed = seed
         self.sweep = 0
@@ -50,6 +74,13 @@ class MarkovChains(nn.Module, ABC):
             object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._lock = threading.RLock()
 
     def extra_repr(self) -> str:
         """The sizes."""
@@ -87,12 +118,14 @@ class MarkovChains(nn.Module, ABC):
 
         return super()._apply(keep_dtype, recurse)
 
+    @one_at_a_time
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         for name, value in self._state().items():
             destination[prefix + name] = value
         for name, value in self._integers().items():  # 64 bits, signed as torch has them
             destination[prefix + name] = torch.tensor(value - (value >> 63 << 64), device="cpu")
 
+    @one_at_a_time
     def _load_from_state_dict(
         self,
         state_dict: Mapping[str, Any],

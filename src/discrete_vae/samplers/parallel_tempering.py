@@ -12,7 +12,7 @@ from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import key_to_seed
-from discrete_vae.samplers.chains import MarkovChains
+from discrete_vae.samplers.chains import MarkovChains, one_at_a_time
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.samplers.ladder import check_ladder, retuned_ladder, start_ladder
@@ -125,6 +125,7 @@ class ParallelTempering(MarkovChains):
         """Mean exchange probability of neighbors since the last reset, (replica - 1,); NaN before a sweep."""
         return self._swap_sum / (self.num_chains * self.measured) if self.measured else self._swap_sum / 0
 
+    @one_at_a_time
     def start_from(self, z: Tensor) -> None:
         """Put all replicas of the first chains into given states.
 
@@ -141,6 +142,7 @@ class ParallelTempering(MarkovChains):
         self.walkers = self.walkers.clone()
         self.walkers[: len(z)] = z.to(self.walkers)[:, None]
 
+    @one_at_a_time
     def reset_statistics(self) -> None:
         """Forget the measured exchange rates and round trips."""
         self.measured = 0
@@ -150,6 +152,7 @@ class ParallelTempering(MarkovChains):
             _last_end=torch.zeros(self.num_chains, self.num_replicas, dtype=torch.uint8),
         )
 
+    @one_at_a_time
     def step(self, num_sweeps: int) -> Tensor:
         """Run sweeps on all replicas, with exchanges after each.
 
@@ -169,6 +172,7 @@ class ParallelTempering(MarkovChains):
                 self.retune()
         return self.z
 
+    @one_at_a_time
     def retune(self) -> bool:
         """Place the replicas anew from the measured rates; resets the statistics.
 

@@ -16,7 +16,7 @@ from discrete_vae.checks import check_positive_int, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.noise import keyed_generator
 from discrete_vae.samplers.bennett_ratio import weighted_ratio
-from discrete_vae.samplers.chains import MarkovChains
+from discrete_vae.samplers.chains import MarkovChains, one_at_a_time
 from discrete_vae.samplers.frozen_machines import flat_parameters, parameter_vector, reduced_energy
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import check_logits, run_sweeps
@@ -122,6 +122,7 @@ class TrajectoryTempering(MarkovChains):
         """Machines of the ladder."""
         return len(self.rungs)
 
+    @one_at_a_time
     @torch.no_grad()
     def step(self, num_sweeps: int) -> Tensor:
         """Go on from members of the reservoir where that is accepted, then run sweeps on all chains.
@@ -150,6 +151,7 @@ class TrajectoryTempering(MarkovChains):
         self._packed, self._free = pack_bits(z), reduced_energy(self.energy, z)
         return z
 
+    @one_at_a_time
     @torch.no_grad()
     def log_partition(self) -> LogPartition:
         """log Z of the machine as it is now: that of the last rung and Bennett's ratio between it and the chains.

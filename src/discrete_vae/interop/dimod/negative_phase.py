@@ -19,7 +19,7 @@ from discrete_vae.interop.dimod.ask import Solver, ask, open_solver
 from discrete_vae.interop.dimod.bqm_form import BQMForm
 from discrete_vae.noise import key_to_seed
 from discrete_vae.samplers.block_gibbs import BlockGibbs
-from discrete_vae.samplers.chains import MarkovChains, check_entry
+from discrete_vae.samplers.chains import MarkovChains, check_entry, one_at_a_time
 from discrete_vae.samplers.kernels.philox import fair_coins
 from discrete_vae.samplers.kernels.sweeps import run_sweeps
 from discrete_vae.samplers.packing import pack_bits, unpack_bits
@@ -138,6 +138,7 @@ class DimodSampler(MarkovChains):
         opened = self._open()
         ask(opened.solver, opened.form.fill(1.0), opened.form.labels, 1, num_sweeps=2, seed=0)
 
+    @one_at_a_time
     def step(self, num_sweeps: int) -> Tensor:
         """Ask the solver for a sample per chain.
 
@@ -225,7 +226,7 @@ class DimodSampler(MarkovChains):
             warnings.warn(message, stacklevel=3)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_opened": None}
+        return super().__getstate__() | {"_opened": None}
 
     def extra_repr(self) -> str:
         """The sizes."""
