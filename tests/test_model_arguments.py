@@ -199,6 +199,11 @@ def repeats(first, second):
 
 
 class TestWrongObjects:
+    def test_one_axis_is_no_row_of_zeta(self):
+        model = build()
+        with pytest.raises(InvalidInputError, match="zeta must have shape"):
+            model.decode(torch.zeros(model.prior.num_units))
+
     @pytest.mark.parametrize(
         "use", [exact_log_partition, annealed_log_partition, lambda energy: RunningMoments(energy, 5)]
     )

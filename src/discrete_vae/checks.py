@@ -92,6 +92,9 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
         raise InvalidInputError(
             name, "must have a floating-point dtype", value.dtype, f"Convert it with {name}.float()."
         )
+    if value.dtype.itemsize < 2:  # torch has no arithmetic for float8
+        rule = "must have a floating-point dtype of 16 bits or more"
+        raise InvalidInputError(name, rule, value.dtype, f"Convert it with {name}.float().")
     open_front = len(shape) > 0 and shape[0] is Ellipsis
     axes = [axis for axis in shape if axis is not Ellipsis]
     got = tuple(value.shape)
@@ -213,6 +216,8 @@ def check_log_partition(value: object) -> Tensor | float:
             raise InvalidInputError(
                 "log_partition", rule, received, "The prior has one log Z: give one number."
             )
+        if value.is_complex() or (value.is_floating_point() and value.dtype.itemsize < 2):
+            raise InvalidInputError("log_partition", rule, value.dtype, repair)
         ends = None if value.requires_grad else extremes(value)
         if ends is None or math.isfinite(ends[0]):
             return value.reshape(())

@@ -86,7 +86,7 @@ class GenerativeModel(nn.Module, ABC):
         """E[x | zeta, h], or what else of p(x | zeta, h) is asked for, with running statistics.
 
         Args:
-            zeta: (..., unit), in the smoothing's domain; of any floating-point dtype, as h.
+            zeta: (..., row, unit), in the smoothing's domain; of any floating-point dtype, as h.
             h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew:
                 rows that repeat one zeta then differ in their continuous layers alone.
             statistic: "mean" is E[x | zeta, h], which for bits are probabilities, and which codes, being names, do not
@@ -104,7 +104,7 @@ class GenerativeModel(nn.Module, ABC):
                 finite.
         """
         check_statistic(statistic)
-        zeta = self.smoothing.check_zeta(zeta, (..., self.prior.num_units)).to(self.dtype)
+        zeta = self.smoothing.check_zeta(zeta, (..., "row", self.prior.num_units)).to(self.dtype)
         generator = one_source(seed, generator, zeta.device)
         if h is not None:
             shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)

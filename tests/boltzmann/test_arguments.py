@@ -5,7 +5,17 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, LatentGroup, kl_to_boltzmann
+from discrete_vae import (
+    RBM,
+    BlockGibbs,
+    FactorialBernoulli,
+    GraphBoltzmann,
+    HierarchicalPosterior,
+    LatentGroup,
+    ParallelTempering,
+    SpikeExponential,
+    kl_to_boltzmann,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.surrogate import log_partition_surrogate
 
@@ -132,3 +142,40 @@ def test_energies_compile_in_one_graph(machine):
     torch.testing.assert_close(
         torch.compile(machine.energy, fullgraph=True, backend="eager")(z), machine.energy(z)
     )
+
+
+HUGE = 10**18
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RBM(HUGE, HUGE),
+        lambda: RBM(10**12, 10**12),
+        lambda: FactorialBernoulli(HUGE),
+        lambda: GraphBoltzmann(HUGE, "complete"),
+        lambda: GraphBoltzmann(HUGE, [[0, 1]]),
+        lambda: BlockGibbs(RBM(2, 2), HUGE),
+        lambda: ParallelTempering(RBM(2, 2), HUGE),
+        lambda: HierarchicalPosterior(HUGE, [[0], [1]], (), SpikeExponential()),
+        lambda: HierarchicalPosterior(5, [[0], [1]], (HUGE,), SpikeExponential()),
+    ],
+)
+def test_sizes_that_no_machine_holds_are_refused(make):
+    with pytest.raises(InvalidInputError, match="must fit this machine's memory"):
+        make()
+
+
+def test_float8_states_are_refused():
+    with pytest.raises(InvalidInputError, match=r"z must have a floating-point dtype of 16 bits or more"):
+        RBM(2, 3).energy(torch.ones(1, 5).to(torch.float8_e4m3fn))
+
+
+def test_a_complex_log_z_and_groups_of_unequal_batches_are_refused():
+    def group(batch):
+        return LatentGroup(logits=torch.zeros(batch, 2), zeta=torch.ones(batch, 2), bits=torch.ones(batch, 2))
+
+    with pytest.raises(InvalidInputError, match="log_partition must be a finite number"):
+        kl_to_boltzmann(FactorialBernoulli(2), [group(3)], torch.tensor(1 + 1j))
+    with pytest.raises(InvalidInputError, match="groups must all have one batch"):
+        kl_to_boltzmann(FactorialBernoulli(4), [group(3), group(2)], 1.0)

@@ -1,5 +1,6 @@
 """Machines on graphs against enumeration and against the RBM, with wrong ones that must be rejected."""
 
+import io
 import pickle
 import time
 
@@ -218,3 +219,23 @@ def test_a_hundred_thousand_units_and_a_million_edges():
     pairs = (z[:, first] * z[:, second]).mean(0)
     assert machine.weight.grad[:3].tolist() != pairs.tolist()  # the negative phase is in it
     assert time.perf_counter() - begin < 120
+
+
+def test_weights_of_other_edges_are_refused():
+    """As many edges, so that the shapes fit."""
+    first, other = GraphBoltzmann(4, [[0, 1], [1, 2]]), GraphBoltzmann(4, [[0, 1], [2, 3]])
+    module = torch.nn.Sequential(first)
+    for load, machine in (
+        (other.load_state_dict, first),
+        (torch.nn.Sequential(other).load_state_dict, module),
+    ):
+        with pytest.raises(InvalidInputError, match="state_dict must be of a machine with these edges"):
+            load(machine.state_dict())
+    turned = GraphBoltzmann(4, [[1, 0], [2, 1]])
+    file = io.BytesIO()
+    torch.save(randomize(first).state_dict(), file)
+    file.seek(0)
+    turned.load_state_dict(torch.load(file, weights_only=True))
+    assert torch.equal(turned.weight, first.weight)
+    other.load_state_dict(dict(first.state_dict()))  # of before, or from a file without metadata
+    assert torch.equal(other.weight, first.weight)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.checks import check_positive_int
+from discrete_vae.memory import allocating
 
 
 class FactorialBernoulli(BoltzmannMachine):
@@ -34,8 +35,9 @@ class FactorialBernoulli(BoltzmannMachine):
     def __init__(self, num_units: int) -> None:
         super().__init__()
         self.num_units = check_positive_int("num_units", num_units)
-        self.bias = nn.Parameter(torch.zeros(num_units))
-        self.blocks = (torch.arange(num_units),)
+        with allocating("num_units", "Use fewer units."):
+            self.bias = nn.Parameter(torch.zeros(num_units))
+            self.blocks = (torch.arange(num_units),)
 
     def extra_repr(self) -> str:
         """The size."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,8 +17,11 @@ from discrete_vae.boltzmann.ising import Array, IsingModel, set_from_ising_, to_
 from discrete_vae.boltzmann.machine import BoltzmannMachine
 from discrete_vae.boltzmann.sparse_products import product_at, sampled_product, sparse_product
 from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.memory import check_memory
 
 _DENSE = 8  # a whole matrix of so many times the edges is had sooner than its entries one by one
+_PER_UNIT, _PER_EDGE = 48, 120  # bytes of the constants, at least
 Edges = str | Sequence[Sequence[int]] | np.ndarray | Tensor
 
 
@@ -73,6 +78,8 @@ class GraphBoltzmann(BoltzmannMachine):
     def __init__(self, num_units: int, edges: Edges, nodes: Sequence[int] | None = None) -> None:
         super().__init__()
         self.num_units = check_positive_int("num_units", num_units)
+        num_edges = num_units * (num_units - 1) // 2 if isinstance(edges, str) and edges == "complete" else 0
+        check_memory("num_units", _PER_UNIT * num_units + _PER_EDGE * num_edges, "Use fewer units.")
         with torch.device("cpu"):  # NumPy works the graph out, wherever the weights are wanted
             pairs = check_edges(num_units, edges)
         self.nodes = check_nodes(num_units, nodes, edges)
@@ -108,6 +115,32 @@ class GraphBoltzmann(BoltzmannMachine):
     def extra_repr(self) -> str:
         """The sizes."""
         return f"num_units={self.num_units}, num_edges={len(self.edges)}"
+
+    def _edges_digest(self) -> str:
+        """SHA-256 of the edges in their order, whichever end comes first."""
+        return hashlib.sha256(self.edges.sort(1).values.cpu().numpy().tobytes()).hexdigest()
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata = getattr(destination, "_metadata", None)
+        if metadata is not None:
+            metadata[prefix[:-1]]["edges"] = self._edges_digest()
+
+    def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
+    ) -> None:
+        """Take weights of the same edges; a state_dict that does not tell its edges is believed.
+
+        Raises:
+            InvalidInputError: If they are weights of other edges, or of the same ones in another order.
+        """
+        if local_metadata.get("edges", digest := self._edges_digest()) != digest:
+            rule, repair = (
+                "must be of a machine with these edges, in their order",
+                "Build it with the same edges.",
+            )
+            raise InvalidInputError("state_dict", rule, "weights of other edges", repair)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     @classmethod
     def from_ising(

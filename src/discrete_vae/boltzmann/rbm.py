@@ -11,6 +11,7 @@ from discrete_vae.boltzmann.rbm_gradients import ExpectedEnergy, NegativePhase, 
 from discrete_vae.boltzmann.temperature import check_temperature
 from discrete_vae.checks import check_positive_int, check_states
 from discrete_vae.full_precision import full_precision
+from discrete_vae.memory import allocating
 from discrete_vae.noise import open_uniform
 
 
@@ -46,9 +47,10 @@ class RBM(BoltzmannMachine):
         self.num_left = check_positive_int("num_left", num_left)
         self.num_right = check_positive_int("num_right", num_right)
         self.num_units = num_left + num_right
-        self.weight = nn.Parameter(torch.zeros(num_left, num_right))
-        self.bias = nn.Parameter(torch.zeros(self.num_units))
-        self.blocks = (torch.arange(num_left), torch.arange(num_left, self.num_units))
+        with allocating("num_left, num_right", "Use fewer units."):
+            self.weight = nn.Parameter(torch.zeros(num_left, num_right))
+            self.bias = nn.Parameter(torch.zeros(self.num_units))
+            self.blocks = (torch.arange(num_left), torch.arange(num_left, self.num_units))
 
     def extra_repr(self) -> str:
         """The sizes."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.compiled.choice import are_plain, is_ordinary
+from discrete_vae.memory import allocating
 from discrete_vae.nets.kernels.choice import has_hooks, works
 from discrete_vae.nets.l1_batch_norm import L1BatchNorm
 from discrete_vae.nets.mlp_parts import MLPParts
@@ -97,12 +98,13 @@ class MLP(nn.Module):
             check_positive_int(f"hidden[{index}]", size)
         self.input_sizes = tuple(input_sizes)
         sizes, layers = list(input_sizes), []
-        for width in hidden:
-            layers.append(ConcatLinear(sizes, width, bias=False))
-            layers.append(L1BatchNorm(width))
-            sizes = [width]
-        self.layers = nn.ModuleList(layers)
-        self.output = ConcatLinear(sizes, num_outputs, bias=bias)
+        with allocating("input_sizes, hidden, num_outputs", "Use narrower layers."):
+            for width in hidden:
+                layers.append(ConcatLinear(sizes, width, bias=False))
+                layers.append(L1BatchNorm(width))
+                sizes = [width]
+            self.layers = nn.ModuleList(layers)
+            self.output = ConcatLinear(sizes, num_outputs, bias=bias)
         self.folded: Callable[..., Tensor] | None = None
 
     def forward(self, *inputs: Tensor, centred: bool = False) -> Tensor:

@@ -88,6 +88,10 @@ def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tens
         raise InvalidInputError(
             "groups", "must hold at least one LatentGroup", "an empty list", "Add the groups."
         )
+    shapes = {tuple(part.shape[:-1]) for group in groups for part in (group.logits, group.bits)}
+    if len(shapes) > 1:
+        repair = "Sample all groups for the same batch."
+        raise InvalidInputError("groups", "must all have one batch", sorted(shapes), repair)
     sizes = [group.logits.shape[-1] for group in groups]
     if sum(sizes) != num_units:
         repair = "Every unit of the prior belongs to exactly one group."
