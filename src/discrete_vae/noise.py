@@ -54,6 +54,9 @@ def key_to_seed(seed: int, *key: int) -> int:
 def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") -> torch.Generator:
     """Return a generator whose draws depend on the seed and the key alone.
 
+    On a CPU torch's generator reads the low 32 bits of the two mixed, so two keys share a stream once in 2^32 pairs.
+    Markov chains and compiled draws have streams of their own, with 64 bits.
+
     Args:
         seed: Integer from 0 to 2^64 - 1.
         key: Further integers, for example the training step.

@@ -170,7 +170,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """log p(x) of each row by importance sampling, a low value where the model finds the row strange.
 
         The noise is a function of random_state and of the row's values, so a row has one score whatever rows stand
-        beside it. Of a row with gaps it is the probability of what is there.
+        beside it, but for the rounding of products, which depends on how many rows there are. Of a row with gaps it is
+        the probability of what is there.
 
         Args:
             X: (row, feature); values that the likelihood can draw: of probabilities of bits there is no likelihood.
