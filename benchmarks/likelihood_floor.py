@@ -45,12 +45,12 @@ def products_of(model: DiscreteVAE, num_samples: int) -> list[Product]:
     features = torch.zeros(1, model.posterior.num_features)
 
     def draw() -> None:
-        sample = model.posterior.rsample(features, num_samples=num_samples)
-        below = model.hierarchy.rsample(features, sample.zeta)
-        model.decoder(below.decoder_input.flatten(0, 1))
+        sample = still.posterior.rsample(features, num_samples=num_samples)
+        below = still.hierarchy.rsample(features, sample.zeta)
+        still.decoder(below.decoder_input.flatten(0, 1))
 
-    with eval_mode(model):
-        found = watched(model, _of_network, draw)
+    with eval_mode(model) as still:
+        found = watched(still, _of_network, draw)
     return [*found, Product((num_samples, prior.num_left, prior.num_right), energy=True)]
 
 

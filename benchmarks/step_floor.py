@@ -56,7 +56,7 @@ def products_of(state: TrainingState, step: Callable[[], object]) -> list[Produc
     prior = state.model.prior
     if not isinstance(prior, RBM):
         raise SystemExit(f"The floor is known for bipartite priors, not for {type(prior).__name__}.")
-    state.recorded.functions.stop("its networks are watched")
+    state.recorded.functions.reason = "its networks are watched"
     found = watched(state.model, _of_network, step)
     rows = found[0].shape[0]
     found.extend(_of_energy(prior, rows, state.chains.num_chains))

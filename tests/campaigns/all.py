@@ -11,7 +11,9 @@ from tests.campaigns import (
     links,
     names,
     processes,
+    recorded_steps,
     run_folders,
+    threads,
 )
 
 CAMPAIGNS = {
@@ -28,5 +30,7 @@ CAMPAIGNS = {
         arrays,
         command_lines,
         api_calls,
+        recorded_steps,
+        threads,
     )
 }

@@ -135,7 +135,8 @@ def as_one_vector(model):
 def other_decoder(model):
     model.decoder = copy.deepcopy(model.decoder)
     with torch.no_grad():
-        model.decoder.network.output.weight.mul_(0.5)
+        for parameter in model.decoder.parameters():
+            parameter.mul_(0.5)
 
 
 def patched(model):

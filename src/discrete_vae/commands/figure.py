@@ -72,7 +72,8 @@ def run_figure(
     check_writable(picture, repair=_REPAIR)
     table = None if is_stream(picture) else picture.with_suffix(".csv")
     if table is not None:
-        table = asked[0].place(table) if out is None and len(asked) == 1 else table
+        if out is None and len(asked) == 1 and pretrained is None:
+            table = asked[0].place(table)
         check_writable(table, repair=_REPAIR)
         for each in asked:
             check_replaces_none(table, each.sources, argument=f"--out {picture}, whose table is {table},")

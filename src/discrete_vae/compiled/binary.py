@@ -25,8 +25,8 @@ def mean_and_entropy(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Returns:
         q, (..., unit); the sum, (...), nats; and q (1 - q), the derivative of q by l, (..., unit).
     """
-    mean, slope = (torch.empty(logits.shape, device="cpu") for _ in range(2))
-    entropy = torch.empty(logits.shape[:-1], device="cpu")
+    mean, slope = (torch.empty(logits.shape, dtype=torch.float32, device="cpu") for _ in range(2))
+    entropy = torch.empty(logits.shape[:-1], dtype=torch.float32, device="cpu")
     _ENTROPY([as_rows(logits)], outputs=[mean, slope], sums=[entropy])
     return mean, entropy, slope
 
@@ -56,8 +56,12 @@ def log_prob(value: Tensor, logits: Tensor, *, differentiable: bool) -> tuple[Te
     Returns:
         (...), nats; and, if it is wanted, the derivative by the logits, z - q, (..., feature).
     """
-    found = torch.empty(logits.shape[:-1], device="cpu")
-    slope = torch.empty(logits.shape, device="cpu") if differentiable else unread(logits.shape, 1)[0]
+    found = torch.empty(logits.shape[:-1], dtype=torch.float32, device="cpu")
+    slope = (
+        torch.empty(logits.shape, dtype=torch.float32, device="cpu")
+        if differentiable
+        else unread(logits.shape, 1)[0]
+    )
     _LOG_PROB([as_rows(value), as_rows(logits)], outputs=[slope], sums=[found])
     return found, slope
 
@@ -72,7 +76,7 @@ def joint_log_prob(value: Tensor, logits: Tensor) -> Tensor:
     Returns:
         (sample, example), nats, float32.
     """
-    found = torch.zeros(logits.shape[:-1], device="cpu")
+    found = torch.zeros(logits.shape[:-1], dtype=torch.float32, device="cpu")
     _JOINT[logits.dtype]([value.expand(logits.shape), logits], total=found)
     return found
 

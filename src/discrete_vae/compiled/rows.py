@@ -153,7 +153,10 @@ def as_numbers(value: Tensor) -> Tensor:
 
 def unread(shape: Sequence[int], count: int) -> list[Tensor]:
     """Tensors (..., element) for outputs that nobody reads: all rows write to the same place."""
-    return [place.expand(shape) for place in torch.empty(count, shape[-1], device="cpu").unbind()]
+    return [
+        place.expand(shape)
+        for place in torch.empty(count, shape[-1], dtype=torch.float32, device="cpu").unbind()
+    ]
 
 
 def _distance(value: Tensor) -> int | None:

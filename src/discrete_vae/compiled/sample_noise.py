@@ -39,8 +39,8 @@ def draw_normals(shape: tuple[int, int, int], keys: Keys) -> Tensor:
 
 
 def _drawn(run: SamplePass, shape: tuple[int, int, int], keys: Keys) -> Tensor:
-    found = torch.empty(shape, device="cpu")
-    run([found], [found], total=torch.zeros(shape[:2], device="cpu"), keys=keys)
+    found = torch.empty(shape, dtype=torch.float32, device="cpu")
+    run([found], [found], total=torch.zeros(shape[:2], dtype=torch.float32, device="cpu"), keys=keys)
     return found
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache, wraps
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from discrete_vae.compiled.recording import unrecorded
 from discrete_vae.errors import KernelWarning
@@ -28,7 +30,7 @@ def tried(what: str, instead: str) -> Callable[[Callable[[], None]], Callable[[]
         @wraps(trial)
         def works() -> bool:
             try:
-                with unrecorded(), torch.device("cpu"), torch.no_grad():
+                with unrecorded(), torch.device("cpu"), _Float32(), torch.no_grad():
                     trial()
             except Warning:  # the user made warnings errors
                 raise
@@ -40,6 +42,18 @@ def tried(what: str, instead: str) -> Callable[[Callable[[], None]], Callable[[]
         return works
 
     return of
+
+
+class _Float32(TorchFunctionMode):
+    """A block that makes float32 tensors, whatever torch's default dtype is."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        return (
+            result.float() if isinstance(result, torch.Tensor) and result.dtype == torch.float64 else result
+        )
 
 
 def check_close(*pairs: tuple[torch.Tensor, torch.Tensor], tolerance: float = 1e-5) -> None:

@@ -129,9 +129,7 @@ class RecordedStep:
 
     def _look_for_changes(self) -> None:
         """Record anew if the model is another than it was, and not at all if it may do more than torch sees."""
-        hooks, leaves = RemovableHandle.next_id, self._optimizer.gradient_leaves()
-        frozen = len(leaves) != len(self._leaves) or not all(map(is_, leaves, self._leaves))
-        same = not frozen and self._structure.holds()
+        hooks, same = RemovableHandle.next_id, self._structure.holds()
         if same and hooks == self._num_hooks:
             return
         self._num_hooks = hooks  # somebody has registered one somewhere
@@ -237,8 +235,8 @@ class _Structure:
         return [*chain.from_iterable(map(dict.values, self._holders))]
 
     def _now(self, tensors: Sequence[Tensor | None]) -> tuple[list[Any], ...]:
-        """Places in memory, settings, how many attributes there are, and the methods."""
-        places = [each.data_ptr() for each in tensors if each is not None]
+        """Places in memory, what is frozen, settings, how many attributes there are, and the methods."""
+        places = [(each.data_ptr(), each.requires_grad) for each in tensors if each is not None]
         settings = [get(attributes) for get, attributes in zip(self._settings, self._attributes, strict=True)]
         return places, settings, [*map(len, self._attributes)], [each.forward for each in self._classes]
 

@@ -32,9 +32,11 @@ def divergence(
         sign, other_log_std; that by other_mean is minus the first.
     """
     elements = [as_rows(value) for value in (mean, log_std, other_mean, other_log_std)]
-    found = torch.empty(mean.shape[:-1], device="cpu")
+    found = torch.empty(mean.shape[:-1], dtype=torch.float32, device="cpu")
     slopes = (
-        [torch.empty(mean.shape, device="cpu") for _ in range(3)] if differentiable else unread(mean.shape, 3)
+        [torch.empty(mean.shape, dtype=torch.float32, device="cpu") for _ in range(3)]
+        if differentiable
+        else unread(mean.shape, 3)
     )
     _FORWARD(elements, outputs=slopes, sums=[found])
     return found, (slopes[0], slopes[1], slopes[2])

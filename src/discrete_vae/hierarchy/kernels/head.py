@@ -31,7 +31,7 @@ def head(
         m, s, h, each (..., unit), then ds/du, None without a bound, and dh/ds, None without noise.
     """
     mean, raw = output.chunk(2, -1)
-    found = [torch.empty(mean.shape, device="cpu") for _ in range(2)]
+    found = [torch.empty(mean.shape, dtype=torch.float32, device="cpu") for _ in range(2)]
     slope = None if bound is None else torch.empty_like(found[0])
     h, spread = (None, None) if noise is None else (torch.empty_like(found[0]), torch.empty_like(found[0]))
     outputs = [value for value in (*found, slope, h, spread) if value is not None]
@@ -78,7 +78,7 @@ def head_backward(
     gradients = (of_mean, of_log_std, of_h)
     like = next(gradient for gradient in gradients if gradient is not None)
     given = [*gradients, slope, None if of_h is None else spread]
-    out = torch.empty(*like.shape[:-1], 2 * like.shape[-1], device="cpu")
+    out = torch.empty(*like.shape[:-1], 2 * like.shape[-1], dtype=torch.float32, device="cpu")
     elements = [as_rows(value) for value in given if value is not None]
     _backward(tuple(value is not None for value in given))(elements, outputs=out.chunk(2, -1))
     return out

@@ -39,7 +39,7 @@ def normalize(
     Returns:
         Mean and mean absolute deviation of the batch, (2, feature).
     """
-    statistics = torch.empty(2, x.shape[1], device="cpu")
+    statistics = torch.empty(2, x.shape[1], dtype=torch.float32, device="cpu")
     _normalize(x, out, *parameters, statistics, *running, form)
     return statistics
 

@@ -18,7 +18,9 @@ def add_shared_(rows: Tensor, shared: Tensor, *, rectify: bool) -> None:
         shared: (example, feature), float32.
         rectify: Whether numbers below 0 become 0; NaN stays NaN.
     """
-    total = torch.empty((), device="cpu").expand(rows.shape[:2])  # nothing is added to it
+    total = torch.empty((), dtype=torch.float32, device="cpu").expand(
+        rows.shape[:2]
+    )  # nothing is added to it
     _PASSES[rows.dtype, rectify]([rows, shared.expand(rows.shape)], [rows], total=total)
 
 

@@ -90,7 +90,7 @@ def draw(
         logits, of the bits by the logits, and of zeta by beta.
     """
     rho, logits = as_rows(rho), as_rows(logits)
-    zeta, bits = (torch.empty(rho.shape, device="cpu") for _ in range(2))
+    zeta, bits = (torch.empty(rho.shape, dtype=torch.float32, device="cpu") for _ in range(2))
     slopes = [torch.empty_like(zeta) for _ in range(3)] if differentiable else unread(rho.shape, 3)
     _DRAW((rho, logits), (beta, *_used(bounds, beta)), (zeta, bits, *slopes))
     return zeta, bits, (slopes[0], slopes[1], slopes[2])

@@ -1,0 +1,94 @@
+"""Several threads of a process train, fit and evaluate at once; each gets what it gets alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from discrete_vae import BlockGibbs, DiscreteVAE
+from discrete_vae.interop.sklearn import DiscreteVAETransformer
+from discrete_vae.noise import keyed_generator
+from discrete_vae.training.loop import training_step
+from discrete_vae.training.state import TrainingState
+from tests.campaigns.engine import Campaign, Finding, Outcome
+from tests.training.test_recorded_step import CASES, config_of
+
+_Model = tuple[DiscreteVAE, torch.Tensor]
+
+
+def prepare(_folder: Path) -> _Model:
+    """A model in training mode, which the threads share, and rows for it."""
+    rows = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
+    return TrainingState.initial(config_of("layers"), rows).model.train(), rows
+
+
+def case(shared: _Model, chosen: random.Random, _number: int, _folder: Path) -> Finding:
+    """Give two to eight threads a piece of work each, after it was done alone."""
+    works = [_work(shared, chosen) for _ in range(chosen.randint(2, 8))]
+    alone = [work() for work in works]
+    before = [tensor.clone() for tensor in shared[0].state_dict().values()]
+    with ThreadPoolExecutor(len(works)) as pool:
+        beside = [job.result() for job in [pool.submit(work) for work in works]]
+    for work, mine, other in zip(works, alone, beside, strict=True):
+        if not all(np.array_equal(one, two, equal_nan=True) for one, two in zip(mine, other, strict=True)):
+            return Finding(
+                Outcome.WRONG, f"{work.func.__name__}{work.args[1:]} beside {len(works) - 1} others"
+            )
+    if not all(map(torch.equal, before, shared[0].state_dict().values())):
+        return Finding(Outcome.LOST, "the model that was evaluated is another one")
+    return Finding(Outcome.EQUAL)
+
+
+def _work(shared: _Model, chosen: random.Random) -> partial[list[Any]]:
+    kind: Callable[..., list[Any]] = chosen.choice([_train, _train, _fit, _evaluate, _sample])
+    return partial(
+        kind, shared, chosen.randint(0, 3), chosen.choice([name for name in CASES if name != "missing"])
+    )
+
+
+def _train(_shared: _Model, seed: int, name: str) -> list[Any]:
+    config = config_of(name).model_copy(update={"seed": seed})
+    rows = torch.bernoulli(torch.full((40, 64), 0.3), generator=torch.Generator().manual_seed(seed))
+    state = TrainingState.initial(config, rows)
+    for step in range(5):
+        training_step(state, config, rows[: 20 + seed], step / 5, step / 5)
+        state.step += 1
+    return [tensor.numpy() for tensor in state.capture()[0].values() if tensor.dtype != torch.bfloat16]
+
+
+def _fit(_shared: _Model, seed: int, _name: str) -> list[Any]:
+    rows = np.random.default_rng(seed).random((60, 10)) < 0.4
+    coder = DiscreteVAETransformer(num_left=2, num_right=2, hidden=(6,), num_epochs=2, random_state=seed)
+    return [coder.fit_transform(rows.astype(float)), coder.score_samples(rows.astype(float))]
+
+
+def _evaluate(shared: _Model, seed: int, _name: str) -> list[Any]:
+    model, rows = shared
+    found = model.log_likelihood(rows, num_samples=10, log_partition=0.0, generator=keyed_generator(seed))
+    with torch.no_grad():
+        codes = model.encode(rows, generator=keyed_generator(seed))
+    return [found.value.numpy(), codes.z.numpy()]
+
+
+def _sample(shared: _Model, seed: int, _name: str) -> list[Any]:
+    return [
+        BlockGibbs(shared[0].prior, 50, seed=seed).step(20).numpy(),
+        shared[0].sample(5, seed=seed).mean.numpy(),
+    ]
+
+
+CAMPAIGN = Campaign(
+    name="threads",
+    what="two to eight threads that train, fit, evaluate and sample at once",
+    bounded=3,
+    long=200,
+    prepare=prepare,
+    case=case,
+)
