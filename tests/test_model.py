@@ -251,7 +251,7 @@ class TestErrors:
             model.sample(2, z=torch.full((2, 7), 0.5))
 
     def test_decode(self, model):
-        with pytest.raises(InvalidInputError, match=r"zeta must have shape \(\.\.\., 7\)"):
+        with pytest.raises(InvalidInputError, match="zeta must have shape"):
             model.decode(torch.zeros(2, 6))
 
     def test_parts_must_fit(self):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,7 +64,7 @@ def check_memory(argument: str, needed: int, repair: str, *, what: str = "") -> 
 
 @contextmanager
 def allocating(argument: str, repair: str) -> Iterator[None]:
-    """Turn a failed allocation of the block into the house's form.
+    """Turn a failed allocation of the block into the house's form, but for torch's meta device, where only sizes count.
 
     Raises:
         InvalidInputError: In place of Python's, NumPy's or torch's own error.
@@ -71,7 +72,9 @@ def allocating(argument: str, repair: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not is_allocation_failure(error):
+        torch = sys.modules.get("torch")
+        on_meta = torch is not None and torch.get_default_device().type == "meta"
+        if on_meta or not is_allocation_failure(error):
             raise
         raise out_of_memory(argument, repair) from None
 

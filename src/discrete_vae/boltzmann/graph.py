@@ -104,6 +104,8 @@ class GraphBoltzmann(BoltzmannMachine):
         }.items():
             value = value if isinstance(value, Tensor) else torch.from_numpy(value)
             self.register_buffer(name, value.to(on), persistent=False)
+        # of the edges in their order, whichever end comes first
+        self._edges_sum = hashlib.sha256(np.sort(pairs.numpy(), axis=1).tobytes()).hexdigest()
         ends = np.cumsum([len(block) for block in blocks])
         cuts = [0, *rows.start[ends].tolist()]
         self._entries = [slice(a, b) for a, b in pairwise(cuts)]
@@ -116,15 +118,11 @@ class GraphBoltzmann(BoltzmannMachine):
         """The sizes."""
         return f"num_units={self.num_units}, num_edges={len(self.edges)}"
 
-    def _edges_digest(self) -> str:
-        """SHA-256 of the edges in their order, whichever end comes first."""
-        return hashlib.sha256(self.edges.sort(1).values.cpu().numpy().tobytes()).hexdigest()
-
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         metadata = getattr(destination, "_metadata", None)
         if metadata is not None:
-            metadata[prefix[:-1]]["edges"] = self._edges_digest()
+            metadata[prefix[:-1]]["edges"] = self._edges_sum
 
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, state_dict: dict[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
@@ -134,7 +132,7 @@ class GraphBoltzmann(BoltzmannMachine):
         Raises:
             InvalidInputError: If they are weights of other edges, or of the same ones in another order.
         """
-        if local_metadata.get("edges", digest := self._edges_digest()) != digest:
+        if local_metadata.get("edges", self._edges_sum) != self._edges_sum:
             rule, repair = (
                 "must be of a machine with these edges, in their order",
                 "Build it with the same edges.",
