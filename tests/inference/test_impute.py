@@ -251,11 +251,13 @@ def test_chains_that_have_not_forgotten_their_start_state_it_in_their_error():
         for parameter in [*model.prior.parameters(), *model.decoder.parameters()]:
             parameter.copy_(3 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
     settings = ImputationSettings(method="chains", num_draws=300, num_steps=50)
-    found, gaps = impute(model, x, settings=settings), x.isnan()
-    off = (torch.from_numpy(found.filled) - exact(model, x)).abs()[gaps]
-    error = torch.from_numpy(found.std_error)[gaps]
-    assert float((off / error).max()) < 4
-    assert float(found.effective_samples.max()) < 1500
+    right, gaps, effective = exact(model, x), x.isnan(), []
+    for seed in range(4):
+        found = impute(model, x, settings=settings, seed=seed)
+        off = (torch.from_numpy(found.filled) - right).abs()[gaps]
+        assert float((off / torch.from_numpy(found.std_error)[gaps]).max()) < 4
+        effective.append(torch.from_numpy(found.effective_samples))
+    assert float(torch.stack(effective).median(0).values.max()) < 1500  # one may be right by luck
 
 
 def test_an_example_is_filled_alike_whatever_the_others():
