@@ -71,8 +71,9 @@ demo: $(STAMP) ## Train on scikit-learn's digits, evaluate with exact log Z, dra
 	$(BIN)/dvae evaluate runs/demo
 	$(BIN)/dvae sample runs/demo --num-rows 8
 
+# A process per core, each on one thread: teams of threads that spin for the same cores take ten times as long.
 test: lint ## Run lint, then the tests and docstring examples (PYTEST_ARGS="-k name" to select).
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## Run the tests that are too long for the default run.
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)

@@ -146,7 +146,11 @@ def test_python_blocks_run(name):
 
 @pytest.mark.parametrize(
     ("name", "need"),
-    [(name, need) for name in DOCUMENTS for need in {need for need, _ in blocks_with_needs(name)} if need],
+    [
+        (name, need)
+        for name in DOCUMENTS
+        for need in sorted({need for need, _ in blocks_with_needs(name) if need})
+    ],
 )
 def test_blocks_that_need_a_package_run_where_it_is(name, need):
     pytest.importorskip(
