@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -71,9 +73,19 @@ def test_the_same_request_finds_its_result_and_another_one_is_refused(cli, refus
     words = ["refit", trained, "--out", tmp_path / "new", *QUICK]
     _, first, _ = cli(*words)
     before = snapshot(tmp_path)
-    status, again, err = cli(*words)  # as after a kill between the folder's name and the last line
+    # as after a kill between the folder's name and the last line
+    code = (
+        "import os, pathlib, sys\n"
+        "from discrete_vae.runs.atomic import publish_directory\n"
+        "with publish_directory(pathlib.Path(sys.argv[1])):\n"
+        "    os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "new")], check=True)
+    assert list(tmp_path.glob(".tmp-*"))
+    status, again, err = cli(*words)
     assert status == 0, err
     assert snapshot(tmp_path) == before
+    assert not list(tmp_path.glob(".tmp-*"))
     assert [line for line in again.splitlines() if line not in first] == [f"It was there: {tmp_path / 'new'}"]
     assert "--out must be a new or empty folder" in refused(*words, "--seed", "1")
     (tmp_path / "new" / "config.json").unlink()

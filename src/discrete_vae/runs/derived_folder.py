@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.paths import unicode_path, without_links
+from discrete_vae.runs.atomic import remove_temporaries
 from discrete_vae.runs.json_files import read_json
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import check_writable
@@ -24,10 +25,10 @@ def check_derived_folder(
     asked: Mapping[str, Any],
     read: Callable[[Mapping[str, Any]], Made],
 ) -> tuple[Path, Made | None]:
-    """The folder that a run made of another may be written to, and the result if it is there; touches nothing.
+    """The folder that a run made of another may be written to, and the result if it is there.
 
     A command that is killed after its folder has got its name may be given again: the folder then holds what the
-    command asks for.
+    command asks for. What the killed one left beside it is removed.
 
     Args:
         out: A new or empty folder, or one that the same request has filled; ``~`` is the home directory.
@@ -44,7 +45,9 @@ def check_derived_folder(
         said = read_json(folder / record)
         if asked.items() <= said.items():
             try:
-                return folder, read(said)
+                made = read(said)
+                remove_temporaries(folder.parent, of_others=True)
+                return folder, made
             except (KeyError, TypeError):
                 pass  # another version wrote it
     RunDirectory.check_new(folder, argument=OUT)
