@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -75,7 +76,7 @@ def alter_json(content: bytes, chosen: random.Random) -> bytes:
         return (
             b"[" * 100_000
             if chosen.random() < 0.5
-            else json.dumps(record).encode().replace(b"0", b"9" * 5000, 1)
+            else re.sub(rb"\d", b"9" * 5000, json.dumps(record).encode(), count=1)
         )
     elif kind < 0.6 and isinstance(old, (int, float)) and not isinstance(old, bool):
         place[key] = chosen.choice([old + 1, -old, old * 10 + 1, str(old), [old]])

@@ -79,7 +79,11 @@ def forget_results(run: Path) -> Path:
 def without_times(value: Any) -> Any:
     """Values of a JSON file but those of time."""
     if isinstance(value, dict):
-        timed = {*TIME_METRICS, "sha256"}  # a result's own sum is over its times too
+        timed = {
+            *TIME_METRICS,
+            "sha256",
+            "checkpoint_sha256",
+        }  # sums over times, and over moments that no reader needs
         return {name: without_times(part) for name, part in value.items() if name not in timed}
     return [without_times(part) for part in value] if isinstance(value, list) else value
 

@@ -114,6 +114,12 @@ def test_the_environment_names_seed_device_and_data(trained, data_file):
     assert len(environment["data"]["sha256"]) == 64
 
 
+def test_a_precision_that_there_is_not_is_refused_with_its_file(refused, trained):
+    environment = json.loads((trained / "environment.json").read_text())
+    (trained / "environment.json").write_text(json.dumps(environment | {"precision": ""}))
+    assert str(trained / "environment.json") in refused("train", "--resume", "--run-dir", trained)
+
+
 @pytest.mark.parametrize(
     ("save", "dynamic"),
     [

@@ -67,10 +67,6 @@ def test_a_run_goes_on_in_the_precision_that_it_began_with(fast):
     begun = {"precision": "bfloat16"}
     assert choose_precision(config_in("auto"), device="cpu", begun=begun).name == "bfloat16"
     assert choose_precision(config_in("auto", WIDE), device="cpu", begun={"seed": 1}).name == "float32"
-    with pytest.raises(
-        InvalidInputError, match="precision must be one of float32, bfloat16; received 'half'"
-    ):
-        choose_precision(config_in("auto"), device="cpu", begun={"precision": "half"})
 
 
 def test_the_folder_names_it(tmp_path, fast):
@@ -78,7 +74,7 @@ def test_the_folder_names_it(tmp_path, fast):
     run = RunDirectory.open(tmp_path / "run")
     assert run.read_environment()["precision"] == ("bfloat16" if fast else "float32")
     write_json(run.environment_path, run.read_environment() | {"precision": 5})
-    with pytest.raises(InvalidInputError, match="precision must be one of"):
+    with pytest.raises(InvalidInputError, match="environment.json, field 'precision'"):
         train(config_in("auto", WIDE), load_dataset("digits"), tmp_path / "run", stop=lambda: True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -300,3 +300,4 @@ class EnvironmentSchema(Schema):
     device: _Device = _Device()
     platform: _Platform = _Platform()
     data: _Data = _Data()
+    precision: Literal["float32", "bfloat16"] = "float32"  # what runs had before there was a choice

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import DTYPES, gains_by_bfloat16, has_fast_bfloat16
 
@@ -47,9 +46,6 @@ def choose_precision(
         config: The experiment.
         device: Where it computes.
         begun: The ``environment.json`` of a run that has begun; empty or None for a new run.
-
-    Raises:
-        InvalidInputError: If the run's environment names no such precision.
     """
     asked = config.training.precision
     fast = has_fast_bfloat16(device)
@@ -58,9 +54,6 @@ def choose_precision(
         return Precision(asked, "as asked for" + (", though this processor is slow at it" if slow else ""))
     if begun:
         name = begun.get(KEY, "float32")  # what runs had before there was a choice
-        if not isinstance(name, str) or name not in DTYPES:
-            repair = "Restore environment.json from a copy."
-            raise InvalidInputError(KEY, f"must be one of {', '.join(DTYPES)}", f"{name!r}"[:80], repair)
         return Precision(name, "as the run began")
     if not fast:
         return Precision("float32", "this processor has no instructions for bfloat16")
