@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,9 @@ from discrete_vae.bounds import project_
 from discrete_vae.checks import check_number, values_are_known
 from discrete_vae.compiled.choice import fuses
 from discrete_vae.smoothing.parameter import OneParameterSmoothing
-from discrete_vae.smoothing.sharp_limit import SharpLimit
+
+if TYPE_CHECKING:
+    from discrete_vae.smoothing.sharp_limit import SharpLimit
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
 
@@ -54,6 +57,8 @@ class BetaSmoothing(OneParameterSmoothing):
 
     def sharp_limit(self) -> SharpLimit:
         """zeta = z, where beta is infinite."""
+        from discrete_vae.smoothing.sharp_limit import SharpLimit  # here, since it is a transformation itself
+
         return SharpLimit()
 
     def bound_sharpness_(self, limit: float) -> None:
