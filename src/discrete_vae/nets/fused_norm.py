@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.nets.kernels import norm as kernel
-from discrete_vae.nets.kernels.norm import Form
+from discrete_vae.nets.kernels.form import Form
 from discrete_vae.numerics import differentiable_once
 
 if TYPE_CHECKING:
