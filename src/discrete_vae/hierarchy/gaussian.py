@@ -77,9 +77,9 @@ class Gaussian(ShowsShapes):
         """
         tensors = (self.mean, self.log_std, other.mean, other.log_std)
         if len({tensor.shape for tensor in tensors}) == 1 and fuses(*tensors):
-            from discrete_vae.hierarchy.kernels import divergence
+            from discrete_vae.hierarchy.kernels.divergence import works
 
-            if divergence.works():
+            if works():
                 return _JointKL.apply(*(tensor.flatten(-num_axes) for tensor in tensors))
         return self.kl_to(other).sum(tuple(range(-num_axes, 0)))
 

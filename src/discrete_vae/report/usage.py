@@ -81,11 +81,11 @@ def _layers(source: ReportSource) -> Markup | None:
     shown_layers = ranked[:4] if len(ranked) > 4 else ranked
 
     def draw(frame: Frame) -> Iterator[Markup]:
-        for number, values in enumerate(shown_layers):
-            yield line(frame, np.arange(1, len(values) + 1), values, _LAYER_KINDS[number])
+        for layer, values in enumerate(shown_layers):
+            yield line(frame, np.arange(1, len(values) + 1), values, _LAYER_KINDS[layer])
 
     dead, count = source.usage.num_dead_layer_units, kl.numel()
-    legend = [(kind, f"layer {number + 1}") for number, kind in enumerate(_LAYER_KINDS[: len(shown_layers)])]
+    legend = [(kind, f"layer {layer + 1}") for layer, kind in enumerate(_LAYER_KINDS[: len(shown_layers)])]
     only = f" The first {len(shown_layers)} of {len(ranked)} layers are drawn." * (
         len(ranked) > len(shown_layers)
     )
