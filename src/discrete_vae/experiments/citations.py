@@ -8,9 +8,8 @@ from functools import cache
 from importlib.resources import files
 
 from discrete_vae._version import __version__
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.config import ExperimentConfig, FactorialBernoulliConfig
 from discrete_vae.config.base import ComponentConfig, Record
-from discrete_vae.config import FactorialBernoulliConfig
 
 LIBRARY = f"""% This library
 @software{{discrete-vae,

@@ -31,8 +31,7 @@ from discrete_vae.runs.results import is_of, kept_evaluations, which
 from discrete_vae.runs.rounded_weights import rounded_weights
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import unwritable
-from discrete_vae.training.load import LoadedRun, load_run
-from discrete_vae.training.state import CHAINS_PREFIX
+from discrete_vae.training.load import CHAINS_PREFIX, LoadedRun, load_run
 
 Precision = Literal["bfloat16", "float32"]
 

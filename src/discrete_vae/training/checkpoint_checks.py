@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_number
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.saved_weights import OTHER_MODEL, check_like, check_weights, described
-from discrete_vae.samplers.protocol import Sampler
 from discrete_vae.training.averaging import RAW_PREFIX
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -51,23 +50,6 @@ def check_raw_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, averag
     elif foreign := sorted(name for name in tensors if name.startswith(RAW_PREFIX)):
         repair = "The run was trained with averaged weights: put training.averaging.decay back."
         raise InvalidInputError(foreign[0], "must not be there", described(tensors[foreign[0]]), repair)
-
-
-def check_chains(chains: Sampler, state: Mapping[str, Any]) -> None:
-    """Check that a saved state of chains has the entries and types of a sampler's; it checks sizes itself.
-
-    Raises:
-        InvalidInputError: If it does not.
-    """
-    for name, fresh in chains.state_dict().items():
-        value, argument = state.get(name), f"chains/{name}"
-        if isinstance(fresh, Tensor):
-            if not isinstance(value, Tensor) or value.dtype != fresh.dtype or value.ndim != fresh.ndim:
-                rule = f"must be {fresh.dtype} with {fresh.ndim} axes"
-                raise InvalidInputError(argument, rule, described(value), OTHER_MODEL)
-        elif type(value) is not type(fresh):
-            rule = f"must be a value of type {type(fresh).__name__}"
-            raise InvalidInputError(argument, rule, f"{value!r}"[:80], OTHER_MODEL)
 
 
 def check_step(meta: Mapping[str, Any]) -> int:

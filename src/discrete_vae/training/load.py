@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.devices import check_device
-from discrete_vae.errors import naming
+from discrete_vae.distributed import own_share, world_size
+from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.memory import allocating
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.saved_weights import load_weights
+from discrete_vae.nets.saved_weights import OTHER_MODEL, described, load_weights
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.runs.changed_config import ConfigChange, check_config
 from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
@@ -22,7 +25,8 @@ from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.shipped import shipped_folder
 from discrete_vae.samplers.protocol import Sampler, UsesSolver
 from discrete_vae.training.initial import initial_model
-from discrete_vae.training.state import load_chains
+
+CHAINS_PREFIX = "chains/"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,3 +117,50 @@ def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedR
         torch.Size([20, 1, 8, 8])
     """
     return load_run(shipped_folder(name), device=device)
+
+
+def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], *, divided: bool = False) -> None:
+    """Bring chains to where a checkpoint left them.
+
+    Args:
+        chains: All of the checkpoint's, or this process's share.
+        tensors: The checkpoint's.
+        divided: Whether they are a share.
+
+    Raises:
+        InvalidInputError: If it was made for other chains, or is damaged.
+    """
+    state = {
+        name.removeprefix(CHAINS_PREFIX): value
+        for name, value in tensors.items()
+        if name.startswith(CHAINS_PREFIX)
+    }
+    if divided:
+        state = _own_state(state)
+    _check_chains(chains, state)
+    chains.load_state_dict(state)
+
+
+def _check_chains(chains: Sampler, state: Mapping[str, Any]) -> None:
+    """Check that a saved state of chains has the entries and types of a sampler's; it checks sizes itself.
+
+    Raises:
+        InvalidInputError: If it does not.
+    """
+    for name, fresh in chains.state_dict().items():
+        value, argument = state.get(name), f"chains/{name}"
+        if isinstance(fresh, Tensor):
+            if not isinstance(value, Tensor) or value.dtype != fresh.dtype or value.ndim != fresh.ndim:
+                rule = f"must be {fresh.dtype} with {fresh.ndim} axes"
+                raise InvalidInputError(argument, rule, described(value), OTHER_MODEL)
+        elif type(value) is not type(fresh):
+            rule = f"must be a value of type {type(fresh).__name__}"
+            raise InvalidInputError(argument, rule, f"{value!r}"[:80], OTHER_MODEL)
+
+
+def _own_state(state: dict[str, Any]) -> dict[str, Any]:
+    """This process's share of the state of all chains."""
+    if world_size() == 1:
+        return state
+    shared = {name: value for name, value in state.items() if isinstance(value, Tensor) and value.ndim > 0}
+    return state | {name: value[own_share(len(value))] for name, value in shared.items()}

@@ -22,11 +22,10 @@ from discrete_vae.runs.json_files import write_json
 from discrete_vae.runs.regular_files import read_regular
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.runs.writable import unwritable
-from discrete_vae.training.load import LoadedRun
+from discrete_vae.training.load import CHAINS_PREFIX, LoadedRun
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.refit import LEARNING_RATE, MODEL_SHARE, Refit, check_refit, refit_posterior
 from discrete_vae.training.run_checkpoints import best_entry
-from discrete_vae.training.state import CHAINS_PREFIX
 
 NUM_STEPS = 2000
 

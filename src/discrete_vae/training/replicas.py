@@ -67,14 +67,6 @@ def whole_state(chains: Sampler) -> dict[str, Any]:
     return state if world_size() == 1 else {name: _whole(value) for name, value in state.items()}
 
 
-def own_state(state: dict[str, Any]) -> dict[str, Any]:
-    """This process's share of the state of all chains."""
-    if world_size() == 1:
-        return state
-    shared = {name: value for name, value in state.items() if isinstance(value, Tensor) and value.ndim > 0}
-    return state | {name: value[own_share(len(value))] for name, value in shared.items()}
-
-
 def _whole(value: Any) -> Any:
     """A tensor whose first axis are chains, of all processes; others are the same everywhere."""
     return gather_shares(value) if isinstance(value, Tensor) and value.ndim > 0 else value

@@ -26,7 +26,6 @@ from discrete_vae.training.adam import Adam
 from discrete_vae.training.averaging import RAW_PREFIX, AveragedWeights
 from discrete_vae.training.checkpoint_checks import (
     MOMENTS,
-    check_chains,
     check_log_partition,
     check_moments,
     check_raw_weights,
@@ -35,18 +34,18 @@ from discrete_vae.training.checkpoint_checks import (
 from discrete_vae.training.compiled_loss import CompiledLoss
 from discrete_vae.training.elbo_sums import ElboSums
 from discrete_vae.training.initial import initial_gradient, initial_model
+from discrete_vae.training.load import CHAINS_PREFIX, load_chains
 from discrete_vae.training.parameter_groups import parameter_groups
 from discrete_vae.training.precision import choose_precision
 from discrete_vae.training.recorded_step import RecordedStep
 from discrete_vae.training.replicas import (
     Replicas,
     own_chains,
-    own_state,
     whole_state,
 )
 from discrete_vae.training.step_times import StepTimes
 
-CHAINS_PREFIX, GRADIENT_PREFIX = "chains/", "gradient/"
+GRADIENT_PREFIX = "gradient/"
 """What stands before the names of the sampler's state, and of the gradient's, among a checkpoint's tensors."""
 
 _LOG_Z_STREAM, _AVERAGED_LOG_Z_STREAM = 0x6C6F677A, 0x61766C6F677A
@@ -244,25 +243,3 @@ class TrainingState:
         self.__post_init__()
         self.step, self.sums = step, sums
         self.log_partition, self.log_partition_std_error = log_partition, std_error
-
-
-def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], *, divided: bool = False) -> None:
-    """Bring chains to where a checkpoint left them.
-
-    Args:
-        chains: All of the checkpoint's, or this process's share.
-        tensors: The checkpoint's.
-        divided: Whether they are a share.
-
-    Raises:
-        InvalidInputError: If it was made for other chains, or is damaged.
-    """
-    state = {
-        name.removeprefix(CHAINS_PREFIX): value
-        for name, value in tensors.items()
-        if name.startswith(CHAINS_PREFIX)
-    }
-    if divided:
-        state = own_state(state)
-    check_chains(chains, state)
-    chains.load_state_dict(state)
