@@ -60,7 +60,7 @@ class OwnArrays:
             if values.shape[1:] != first.shape[1:]:
                 rule = f"must have examples of shape {first.shape[1:]}, as {next(iter(self.examples))!r} has"
                 repair = "Give all parts the same features."
-                raise InvalidInputError(name, rule, f"shape {values.shape[1:]}", repair)
+                raise InvalidInputError(name, rule, f"shape {array.shape[1:]}", repair)
         shape = first.shape[1:]
         return (1, *shape) if len(shape) == 2 else shape
 
@@ -78,7 +78,7 @@ def read_own_arrays(file: Path, without: NoFeatures | None = None) -> OwnArrays:
     """
     if file.suffix.lower() not in _ENDINGS:
         check_is_file(file)
-        repair = "Save the values with numpy.save, or the table as CSV."
+        repair = "Save the array with numpy.save, or the table as CSV."
         if file.suffix.lower() in _TEXTS:
             repair = f"A table in text is read by the name {file.with_suffix('.csv').name}."
         rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
@@ -112,12 +112,12 @@ def _read_npz(file: Path) -> OwnArrays:
         of_part, labels = {WHOLE: whole[0]} if len(whole) == 1 else {}, {WHOLE: _WHOLE_LABELS}
     found = {part: key for part in of_part for key in labels[part] if key in arrays and key != of_part[part]}
     if not of_part or {*of_part.values(), *found.values()} != set(arrays):
-        rule = "must hold train, valid and test, or train and test, or one values, and besides only labels"
+        rule = "must hold train, valid and test, or train and test, or one array, and besides only labels"
         repair = "Call labels y_train, y_valid and y_test, or y; rename the other arrays, or save one of them alone."
         raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
-    named = {part: f"{file}, values {shown_key(key)}," for part, key in of_part.items()}
+    named = {part: f"{file}, array {shown_key(key)}," for part, key in of_part.items()}
     for part, key in found.items():
-        _check_labels(f"{file}, values {shown_key(key)},", arrays[key], arrays[of_part[part]])
+        _check_labels(f"{file}, array {shown_key(key)},", arrays[key], arrays[of_part[part]])
     return OwnArrays(
         {part: arrays[key] for part, key in of_part.items()},
         named,
