@@ -60,7 +60,7 @@ class OwnArrays:
             if values.shape[1:] != first.shape[1:]:
                 rule = f"must have examples of shape {first.shape[1:]}, as {next(iter(self.examples))!r} has"
                 repair = "Give all parts the same features."
-                raise InvalidInputError(name, rule, f"shape {array.shape[1:]}", repair)
+                raise InvalidInputError(name, rule, f"shape {values.shape[1:]}", repair)
         shape = first.shape[1:]
         return (1, *shape) if len(shape) == 2 else shape
 
