@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("triton") else ["src/discrete_vae/samplers/kernels/triton_bipartite.py"]
+collect_ignore = [] if find_spec("triton") else ["src/discrete_vae/kernels/gibbs_triton.py"]

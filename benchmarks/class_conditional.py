@@ -18,13 +18,11 @@ import torch
 from sklearn.neural_network import MLPClassifier
 
 from discrete_vae import load_run
-from discrete_vae.data.folder import data_folder
-from discrete_vae.figures.new_examples import draw_new_examples
-from discrete_vae.figures.saving import save_figure
-from discrete_vae.inference.class_model import fit_class_model
+from discrete_vae.data.download import data_folder
+from discrete_vae.figures.results import draw_new_examples
+from discrete_vae.figures.style import save_figure
 from discrete_vae.inference.encode import encode_rows
-from discrete_vae.inference.generate import generate, latents_of_classes
-from discrete_vae.inference.prior_states import PriorStates
+from discrete_vae.inference.generate import PriorStates, fit_class_model, generate, latents_of_classes
 
 
 def share(right: np.ndarray) -> str:

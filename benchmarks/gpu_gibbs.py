@@ -15,9 +15,9 @@ from results import describe_machine, table, write_section
 from worker import machine
 
 from discrete_vae import RBM
-from discrete_vae.samplers.kernels import torch_device
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+from discrete_vae.kernels import gibbs_torch
+from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs_torch import fair_coins
 
 CASES = [
     Case(num_left, num_left, num_chains=num_chains)
@@ -54,12 +54,16 @@ def measure(case: Case) -> list[str]:
     chosen = choose_kernel(rbm)
     times: dict[str, list[float]] = {"chosen": [], "torch": []}
     for round_ in range(ROUNDS + 1):  # the first compiles
-        for name, kernel in (("chosen", chosen), ("torch", torch_device.run)):
+        for name, kernel in (("chosen", chosen), ("torch", gibbs_torch.run_on_device)):
             spent = milliseconds(kernel, rbm, z, case.num_sweeps)
             if round_:
                 times[name].append(spent)
     updates = case.num_sweeps * case.num_chains * rbm.num_units
-    row = [case.label, str(case.num_chains), "plain torch" if chosen is torch_device.run else "one launch"]
+    row = [
+        case.label,
+        str(case.num_chains),
+        "plain torch" if chosen is gibbs_torch.run_on_device else "one launch",
+    ]
     row += [f"{1e3 * updates / take(times['chosen']) / 1e9:.2f}" for take in (min, statistics.median)]
     row += [f"{take(times['torch']) / take(times['chosen']):.1f}" for take in (min, statistics.median)]
     return row

@@ -32,15 +32,12 @@ from torch import Tensor
 
 from discrete_vae import load_run
 from discrete_vae.config import instantiate
-from discrete_vae.data.chosen import chosen_test_examples
-from discrete_vae.figures.image_grid import GridText, draw_image_grid
-from discrete_vae.figures.saving import save_figure
-from discrete_vae.importance_sampling import Weigher
-from discrete_vae.inference.conditional_draws import GappedRow, Proposals
+from discrete_vae.data.splits import chosen_test_examples
+from discrete_vae.figures.style import GridText, draw_image_grid, save_figure
+from discrete_vae.inference.impute import GappedRow, Proposals, WeightedMoments, truncated
 from discrete_vae.inference.neighbors import nearest_codes
-from discrete_vae.inference.weighted_moments import WeightedMoments, truncated
-from discrete_vae.model import DiscreteVAE
-from discrete_vae.noise import key_to_seed
+from discrete_vae.model import DiscreteVAE, Weigher
+from discrete_vae.rng import key_to_seed
 
 KS = (1, 5, 10, 20, 50, 100)
 SHOWN = 16

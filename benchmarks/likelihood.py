@@ -23,12 +23,12 @@ from products import DTYPES
 from results import describe_machine, table, write_section
 
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.contention import yielding_threads
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
-from discrete_vae.experiments import load_experiment
-from discrete_vae.experiments.overrides import apply_overrides, split_overrides
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import precision_of_products
+from discrete_vae.overrides import apply_overrides, split_overrides
+from discrete_vae.presets import load_experiment
+from discrete_vae.system import yielding_threads
 
 CASES = [  # experiment, samples per image, images per call
     ("mnist-static", 10_000, 8),

@@ -24,18 +24,17 @@ import torch
 from results import describe_machine, table, write_section
 
 from discrete_vae import bennett_log_partition, exact_log_partition, load_run, train
-from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.dataset import DataSplits
-from discrete_vae.evaluation.elbo import evaluate_elbo
-from discrete_vae.experiments import Size, load_experiment
-from discrete_vae.experiments.overrides import apply_overrides
+from discrete_vae.data.splits import DataSplits
+from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.log_partition.estimate import quick_log_partition
 from discrete_vae.log_partition.exact import num_enumerated_units
-from discrete_vae.runs.json_files import write_json
+from discrete_vae.overrides import apply_overrides
+from discrete_vae.presets import Size, load_experiment
+from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.samplers.protocol import TellsLogPartition
+from discrete_vae.samplers.gibbs import TellsLogPartition
 
 HERE = Path(__file__).parent
 PLAIN = "block-gibbs"

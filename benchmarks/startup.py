@@ -13,7 +13,7 @@ from results import table
 CODE = """
 import json, time, torch
 from discrete_vae import RBM
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.kernels.gibbs import run_sweeps
 
 def first(**options):
     wall, cpu = time.perf_counter(), time.process_time()

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from discrete_vae import load_dataset, load_run
 from discrete_vae.config import instantiate
-from discrete_vae.data.chosen import chosen_test_examples
-from discrete_vae.inference.detection import roc_area
-from discrete_vae.inference.log_partition import log_partition_of_run
-from discrete_vae.inference.score import Scores, elbo_rows, score_rows
+from discrete_vae.data.splits import chosen_test_examples
+from discrete_vae.inference.evaluate_run import log_partition_of_run
+from discrete_vae.inference.score import Scores, elbo_rows, roc_area, score_rows
 from discrete_vae.runs.run_directory import RunDirectory
 
 

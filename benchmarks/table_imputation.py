@@ -34,12 +34,11 @@ from torch import Tensor
 
 from discrete_vae import load_run
 from discrete_vae.cli import main as dvae
-from discrete_vae.data.from_file import shuffled_rows
-from discrete_vae.importance_sampling import Weigher
-from discrete_vae.inference.conditional_draws import GappedRow
-from discrete_vae.likelihoods.gaussian import GaussianLikelihood
-from discrete_vae.model import DiscreteVAE
-from discrete_vae.noise import key_to_seed
+from discrete_vae.data.rows import shuffled_rows
+from discrete_vae.inference.impute import GappedRow
+from discrete_vae.likelihoods.families import GaussianLikelihood
+from discrete_vae.model import DiscreteVAE, Weigher
+from discrete_vae.rng import key_to_seed
 
 ROWS, COLUMNS, LONG, KINDS, FACTORS = 5000, 45, 12, 8, 4
 TEST = VALID = ROWS // 10

@@ -29,12 +29,12 @@ from results import describe_machine, table, write_section
 from step_floor import optimizer_pass, products_of
 
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.contention import yielding_threads
-from discrete_vae.experiments import load_experiment
-from discrete_vae.experiments.overrides import apply_overrides, split_overrides
+from discrete_vae.overrides import apply_overrides, split_overrides
+from discrete_vae.presets import load_experiment
+from discrete_vae.system import yielding_threads
 from discrete_vae.training.loop import training_step
+from discrete_vae.training.preflight import training_threads
 from discrete_vae.training.state import TrainingState
-from discrete_vae.training.threads import training_threads
 
 EXPERIMENTS = ["digits", "mnist-static-rbm128", "mnist-static"]
 CONTENDERS = {"discrete-vae": "ours", "plain PyTorch": "plain"}

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from discrete_vae import importance_sampling
+from discrete_vae import model as model_module
 from discrete_vae.boltzmann.graph import GraphBoltzmann
+from discrete_vae.kernels import norm
+from discrete_vae.kernels.adam import Adam
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.nets import mlp
-from discrete_vae.nets.kernels import norm
 from discrete_vae.nets.mlp import ConcatLinear
 from discrete_vae.nets.precision import set_precision
 from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.training.adam import Adam
-from discrete_vae.training.compiled_loss import CompiledLoss
-from discrete_vae.training.recorded_step import RecordedStep
+from discrete_vae.training.step import CompiledLoss, RecordedStep
 from tests.compilers import TRACED, needs_compiler
 
 NEVER = 10**9
@@ -57,19 +56,19 @@ class Path:
             yield model
             return
         threads, smallest = torch.get_num_threads(), (mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED)
-        passes = importance_sampling.compiled_draws
+        passes = model_module.compiled_draws
         twin = copy.deepcopy(model).float()
         set_precision(twin, self.dtype)
         try:
             torch.set_num_threads(self.threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = self.smallest_fused, 0
             if not self.draws:
-                importance_sampling.compiled_draws = lambda *_: None
+                model_module.compiled_draws = lambda *_: None
             with twin.weigher(0.0) as weigher:
                 assert weigher.takes_batches is self.draws
             yield twin
         finally:
-            importance_sampling.compiled_draws = passes
+            model_module.compiled_draws = passes
             torch.set_num_threads(threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = smallest
 

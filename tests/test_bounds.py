@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from discrete_vae.bounds import bounded, project_
+from discrete_vae.numerics import bounded, project_
 
 
 def test_bounded_stays_inside_and_lets_the_gradient_lead_back():

@@ -105,18 +105,18 @@ def test_usage_errors_are_one_line_in_the_houses_form(words, message, capsys):
     ],
 )
 def test_exit_statuses(monkeypatch, capsys, error, status, message):
-    from discrete_vae.commands import listing
+    from discrete_vae.cli import train
 
     def fail():
         raise error
 
-    monkeypatch.setattr(listing.run_list, "callback", fail)
+    monkeypatch.setattr(train.run_list, "callback", fail)
     assert cli.main(["list"]) == status
     assert message in capsys.readouterr().err
 
 
 def test_warnings_are_one_line(monkeypatch, capsys):
-    from discrete_vae.commands import listing
+    from discrete_vae.cli import train
 
     def warn():
         with warnings.catch_warnings():
@@ -124,7 +124,7 @@ def test_warnings_are_one_line(monkeypatch, capsys):
             warnings.warn("the chains may not know all modes.", UserWarning, stacklevel=1)
         return 0
 
-    monkeypatch.setattr(listing.run_list, "callback", warn)
+    monkeypatch.setattr(train.run_list, "callback", warn)
     assert cli.main(["list"]) == 0
     assert capsys.readouterr().err == "warning: the chains may not know all modes.\n"
 
@@ -164,10 +164,10 @@ def test_the_script_of_the_package_is_the_entry_point():
 @pytest.fixture
 def listing_does(monkeypatch):
     """Let `dvae list` do something else."""
-    from discrete_vae.commands import listing
+    from discrete_vae.cli import train
 
     def install(action):
-        monkeypatch.setattr(listing.run_list, "callback", action)
+        monkeypatch.setattr(train.run_list, "callback", action)
 
     return install
 

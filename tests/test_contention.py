@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from discrete_vae import contention
-from discrete_vae.contention import _Holders, _Judge, _Watch, yielding_threads
+from discrete_vae import system
+from discrete_vae.system import _Holders, _Judge, _Watch, yielding_threads
 
 
 class Recorder:
@@ -57,7 +57,7 @@ def test_contention_that_comes_back_holds_longer():
 
 
 def test_the_watch_holds_while_threads_wait_and_frees_at_its_end(monkeypatch):
-    monkeypatch.setattr(contention, "_PERIOD", 0.005)
+    monkeypatch.setattr(system, "_PERIOD", 0.005)
     waited, recorder = [0.0], Recorder()
 
     def read():
@@ -93,8 +93,8 @@ def test_blocks_may_be_nested():
     with yielding_threads():
         with yielding_threads():
             inside = len(watches())
-        assert contention._watch is not None
-    assert contention._watch is None
+        assert system._watch is not None
+    assert system._watch is None
     assert inside <= before + 1
 
 
@@ -114,7 +114,7 @@ def test_torch_is_left_to_the_main_thread(monkeypatch, state):
 
 _SPIN = """
 import sys, time, torch
-from discrete_vae.contention import _Holders
+from discrete_vae.system import _Holders
 holders, x = _Holders(), torch.ones(1 << 18)
 
 def share():

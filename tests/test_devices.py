@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE, load_dataset, load_experiment, load_run, train
-from discrete_vae.devices import check_device, computing_on
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.system import check_device, computing_on
 
 
 @pytest.mark.parametrize("name", ["cpu", "cpu:0", torch.device("cpu")])

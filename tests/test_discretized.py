@@ -17,10 +17,10 @@ from discrete_vae.config import EvaluationConfig, ModelConfig, RBMConfig, SharpL
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_model
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
-from discrete_vae.experiments import load_experiment
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.precision import set_precision
-from discrete_vae.smoothing.sharp_limit import SharpLimit
+from discrete_vae.presets import load_experiment
+from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.transformations import SMOOTHINGS

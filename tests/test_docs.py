@@ -182,7 +182,7 @@ def test_the_commands_of_the_command_line_page_run(tmp_path, monkeypatch, capsys
 
 
 def test_the_command_line_page_names_every_verb_and_exit_status(capsys):
-    from discrete_vae.commands.verbs import VERBS
+    from discrete_vae.cli.options import VERBS
 
     page = (ROOT / "docs/command-line.md").read_text()
     assert set(re.findall(r"^\| `dvae ([a-z-]+)", page, re.MULTILINE)) == set(VERBS)

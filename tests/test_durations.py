@@ -1,6 +1,6 @@
 import pytest
 
-from discrete_vae.durations import in_words
+from discrete_vae.system import in_words
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ import discrete_vae
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE, RunningMoments, load_experiment
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig, RBMConfig
-from discrete_vae.data.dataset import DatasetDescription, DataSplits
+from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, PeerLostError
+from discrete_vae.kernels.gibbs_torch import SweepCall
+from discrete_vae.load import LoadedRun
 from discrete_vae.reproduction.campaign import FailedRunError
-from discrete_vae.runs.checkpoint_files import Checkpoint
-from discrete_vae.samplers.kernels.torch_reference import SweepCall
-from discrete_vae.training.load import LoadedRun
+from discrete_vae.runs.checkpoints import Checkpoint
 
 WAYS = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),

@@ -12,7 +12,8 @@ import json, os, signal, sys
 import torch
 import discrete_vae as d
 from discrete_vae.config import ModelConfig, RBMConfig, HierarchicalPosteriorConfig, MLPDecoderConfig
-from discrete_vae.compiled import team, threads
+from discrete_vae.kernels import openmp as team
+from discrete_vae.kernels import registry as threads
 
 threads.SMALLEST_SHARED = 0
 torch.set_num_threads(2)

@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from discrete_vae import full_precision
+from discrete_vae import numerics
 
 
 def test_tf32_is_off_inside_and_back_outside():
@@ -13,7 +13,7 @@ def test_tf32_is_off_inside_and_back_outside():
     before = products.fp32_precision
     try:
         products.fp32_precision = "bf16"
-        with full_precision.full_precision(torch.zeros(1)):
+        with numerics.full_precision(torch.zeros(1)):
             assert products.fp32_precision == "ieee"
         assert products.fp32_precision == "bf16"
     finally:
@@ -27,7 +27,7 @@ def test_a_compiled_graph_says_that_its_products_are_rounded(rounding):
 
     @torch.compile(fullgraph=True, backend="aot_eager")
     def energy(z):
-        with full_precision.full_precision(z):
+        with numerics.full_precision(z):
             return z @ weight
 
     torch._dynamo.reset()
@@ -39,7 +39,7 @@ def test_a_compiled_graph_says_that_its_products_are_rounded(rounding):
                 energy(torch.ones(2, 3))
     finally:
         products.fp32_precision = before
-    found = [each for each in caught if each.category is full_precision.RoundedProductsWarning]
+    found = [each for each in caught if each.category is numerics.RoundedProductsWarning]
     assert len(found) == (rounding == "bf16")
     if found:
         assert "on cpu, and a compiled graph cannot switch that off" in str(found[0].message)

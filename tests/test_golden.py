@@ -26,7 +26,7 @@ import discrete_vae
 from discrete_vae import load_pretrained, load_run, pretrained_names, train
 from discrete_vae.cli import main
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.runs.environment import describe_environment
+from discrete_vae.runs.run_directory import describe_environment
 
 GOLDEN = Path(__file__).with_name("golden.json")
 _HIERARCHY = {

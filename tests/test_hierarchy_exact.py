@@ -15,10 +15,9 @@ from discrete_vae import (
     SpikeExponential,
     exact_log_partition,
 )
-from discrete_vae.hierarchy.base import HierarchySample
-from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.hierarchy.gaussian import Gaussian, HierarchySample
+from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.quadrature import joint_nodes, normal_nodes, posterior_quadrature

@@ -36,9 +36,10 @@ def described_layers():
 
 def test_the_described_layers_are_the_enforced_ones():
     described, enforced = described_layers(), enforced_layers()
-    assert described[0] == enforced[0] | enforced[1]  # __main__ only calls cli
-    assert described[1:] == enforced[2:]
+    assert described[0] == enforced[0] | {"__main__"}  # which only calls cli
+    assert described[1:] == enforced[1:]
 
 
 def test_nothing_may_import_the_oracles():
-    assert {name.removeprefix("discrete_vae.") for name in contracts()[1]["source_modules"]} == modules()
+    named = {name.removeprefix("discrete_vae.") for name in contracts()[1]["source_modules"]}
+    assert named == modules()

@@ -26,18 +26,15 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.elbo import evaluate_elbo
-from discrete_vae.evaluation.latent_usage import latent_usage
-from discrete_vae.hierarchy.base import NoHierarchy
-from discrete_vae.inference.denoise import denoise_rows
-from discrete_vae.inference.encode import encode_rows
-from discrete_vae.inference.imputation_settings import ImputationSettings
-from discrete_vae.inference.impute import impute
+from discrete_vae.evaluation.evaluate import evaluate_elbo
+from discrete_vae.evaluation.latents import latent_usage
+from discrete_vae.hierarchy.gaussian import NoHierarchy
+from discrete_vae.inference.encode import denoise_rows, encode_rows, reconstruct_rows
+from discrete_vae.inference.impute import ImputationSettings, impute
 from discrete_vae.inference.interpolate import interpolate
-from discrete_vae.inference.reconstruct import reconstruct_rows
 from discrete_vae.inference.score import elbo_rows
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.nets.mlp_decoder import MLPDecoder
+from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.objectives.importance import importance_weighted
 
 CONFIG = ModelConfig(

@@ -28,11 +28,10 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.elbo import evaluate_elbo
-from discrete_vae.evaluation.flip_effects import flip_effects
-from discrete_vae.evaluation.latent_usage import latent_usage
+from discrete_vae.evaluation.evaluate import evaluate_elbo
+from discrete_vae.evaluation.latents import flip_effects, latent_usage
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
-from discrete_vae.log_partition.surrogate import log_partition_surrogate
+from discrete_vae.log_partition.bridge import log_partition_surrogate
 from discrete_vae.objectives.importance import importance_weighted
 
 CONFIG = ModelConfig(

@@ -14,10 +14,9 @@ from discrete_vae import (
     SpikeGaussian,
     SpikeSlab,
 )
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
-from discrete_vae.nets.mlp_decoder import MLPDecoder
+from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.quadrature import exact_kl, joint_nodes, posterior_quadrature

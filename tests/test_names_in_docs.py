@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from discrete_vae.commands.verbs import VERBS
-from discrete_vae.experiments.settings import settings, slots
+from discrete_vae.cli.options import VERBS
+from discrete_vae.overrides import settings, slots
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/discrete_vae"
@@ -113,7 +113,7 @@ def options():
     found = {f"--{path}" for path in [*settings(), *slots()]} | FOREIGN_OPTIONS
     for place, _ in VERBS.values():
         module, _, function = place.partition(":")
-        command = getattr(importlib.import_module(f"discrete_vae.commands.{module}"), function)
+        command = getattr(importlib.import_module(f"discrete_vae.cli.{module}"), function)
         found.update(word for option in command.params for word in option.opts)
     return found
 

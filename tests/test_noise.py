@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.noise import (
+from discrete_vae.rng import (
     check_generator,
     draw_key,
     generator_of,

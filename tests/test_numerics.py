@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import numerics
-from discrete_vae.compiled import binary
+from discrete_vae.kernels import bernoulli
 
 GRID = torch.linspace(-40, 40, 4001)
 
@@ -156,9 +156,9 @@ def test_a_failing_trial_leaves_plain_torch(monkeypatch):
     logits = wide_logits(4, 20)
     mean, entropy = numerics.mean_and_entropy(logits)
     joint = numerics.joint_bernoulli_log_prob(torch.zeros(4, 20), logits, 1)
-    monkeypatch.setattr(binary, "works", lambda: False)
-    monkeypatch.setattr(binary, "log_prob", None)
-    monkeypatch.setattr(binary, "mean_and_entropy", None)
+    monkeypatch.setattr(bernoulli, "works", lambda: False)
+    monkeypatch.setattr(bernoulli, "log_prob", None)
+    monkeypatch.setattr(bernoulli, "mean_and_entropy", None)
     plain = (
         *numerics.mean_and_entropy(logits),
         numerics.joint_bernoulli_log_prob(torch.zeros(4, 20), logits, 1),

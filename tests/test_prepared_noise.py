@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.noise import keyed_generator, open_uniform, standard_normal
-from discrete_vae.prepared_noise import DrawnNoise, NotedNoise
+from discrete_vae.rng import DrawnNoise, NotedNoise, keyed_generator, open_uniform, standard_normal
 
 
 def draw_both(source):

@@ -21,8 +21,7 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.checksums import sha256_bytes, sha256_file
-from discrete_vae.runs.json_files import to_json
+from discrete_vae.runs.io import sha256_bytes, sha256_file, to_json
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.training.tiny import CONFIG as TINY
 from tests.training.tiny import start_run, train_quietly

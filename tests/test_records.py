@@ -22,10 +22,10 @@ from discrete_vae import (
     load_dataset,
 )
 from discrete_vae.config import ModelConfig, RBMConfig
-from discrete_vae.experiments import load_experiment
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.load import LoadedRun
+from discrete_vae.nets.mlp import L1BatchNorm
+from discrete_vae.presets import load_experiment
 from discrete_vae.records import ShowsTable
-from discrete_vae.training.load import LoadedRun
 
 MODEL = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
 X = torch.zeros(3, 6)

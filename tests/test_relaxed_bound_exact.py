@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
-from discrete_vae.objectives import relaxed_bound
-from discrete_vae.objectives.bound import Batch, bound_parts
-from discrete_vae.objectives.mean_field import mean_field_bound
-from discrete_vae.posteriors.logit_paths import LogitPaths
+from discrete_vae.objectives import importance
+from discrete_vae.objectives.elbo import mean_field_bound
+from discrete_vae.objectives.importance import Batch, bound_parts
+from discrete_vae.posterior import LogitPaths
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.exact_paths import flat_gradient
@@ -146,7 +146,7 @@ def test_mean_field_starts_at_the_elbo():
 def test_value_and_every_gradient_are_unbiased(kind, weight, monkeypatch):
     """With the exact sum for log Z(b + g)."""
     model, _ = build(kind)
-    monkeypatch.setattr(relaxed_bound, "mean_field_bound", exact_sum)
+    monkeypatch.setattr(importance, "mean_field_bound", exact_sum)
     right = expected(model, weight)
     right[0] = exact_bound(model, 2).detach()
     check_mean(torch.stack(list(estimates(model, weight))), right, resolution=0.05)
@@ -154,13 +154,13 @@ def test_value_and_every_gradient_are_unbiased(kind, weight, monkeypatch):
 
 def test_mean_field_that_has_converged_has_the_gradient_of_its_value(monkeypatch):
     model, _ = build("overlapping-exponential")
-    monkeypatch.setattr(relaxed_bound, "mean_field_bound", converged)
+    monkeypatch.setattr(importance, "mean_field_bound", converged)
     check_mean(torch.stack(list(estimates(model))), expected(model, of_log_z=converged), resolution=0.05)
 
 
 def plain_weights(monkeypatch):
     """A fault: the path through zeta has the weights of the parameters, without the square."""
-    monkeypatch.setattr(relaxed_bound, "path_weights", lambda weights, weight: torch.ones_like(weights))
+    monkeypatch.setattr(importance, "path_weights", lambda weights, weight: torch.ones_like(weights))
 
 
 def no_paths(monkeypatch):
@@ -180,7 +180,7 @@ def no_density(monkeypatch):
 
 def squares_without_warm_up(monkeypatch):
     """A fault: v^2 whatever the weight of the KL."""
-    monkeypatch.setattr(relaxed_bound, "path_weights", lambda weights, weight: weights)
+    monkeypatch.setattr(importance, "path_weights", lambda weights, weight: weights)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def squares_without_warm_up(monkeypatch):
 )
 def test_planted_faults_are_rejected(fault, weight, monkeypatch):
     model, _ = build("overlapping-exponential")
-    monkeypatch.setattr(relaxed_bound, "mean_field_bound", exact_sum)
+    monkeypatch.setattr(importance, "mean_field_bound", exact_sum)
     right = expected(model, weight)
     right[0] = exact_bound(model, 2).detach()
     fault(monkeypatch)

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from discrete_vae.config import ExperimentConfig, GaussianHierarchyConfig, NoSharingConfig, RBMConfig
-from discrete_vae.posteriors.groups import contiguous_groups
+from discrete_vae.posterior import contiguous_groups
 
 NAME = "plain PyTorch"
 PACKAGE = "torch"

@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from discrete_vae.durations import in_words
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, PeerLostError
+from discrete_vae.system import in_words
 
 T = TypeVar("T")
 MEETING = 300.0

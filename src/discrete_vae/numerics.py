@@ -1,16 +1,23 @@
-"""Elementary functions that stay accurate in float32 over the whole range of logits."""
+"""Stable functions with gradients, parameters kept between bounds, and products in full precision."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
 
-from discrete_vae.compiled.choice import are_plain, fuses
+from discrete_vae.kernels.capture import is_recording
+
+# Elementary functions that stay accurate in float32 over the whole range of logits.
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -102,9 +109,9 @@ class _MeanAndEntropy(torch.autograd.Function):
         """H = softplus(-|l|) + |l| sigmoid(-|l|), whose last factor is the smaller one of q and p."""
         ctx.set_materialize_grads(False)
         if logits.dim() and _fuses(logits):
-            from discrete_vae.compiled import binary
+            from discrete_vae.kernels import bernoulli
 
-            mean, entropy, slope = binary.mean_and_entropy(logits)
+            mean, entropy, slope = bernoulli.mean_and_entropy(logits)
             ctx.save_for_backward(logits, slope)
             return mean, entropy
         mean, other, magnitude = torch.sigmoid(logits), torch.sigmoid(-logits), logits.abs()
@@ -121,9 +128,9 @@ class _MeanAndEntropy(torch.autograd.Function):
         logits, slope = ctx.saved_tensors
         of_mean, of_entropy = gradients
         if of_mean is not None and of_entropy is not None and _fuses(logits, slope, of_mean, of_entropy):
-            from discrete_vae.compiled import binary
+            from discrete_vae.kernels import bernoulli
 
-            return binary.mean_and_entropy_backward(of_mean, of_entropy, logits, slope)
+            return bernoulli.mean_and_entropy_backward(of_mean, of_entropy, logits, slope)
         total = torch.zeros_like(logits) if of_mean is None else of_mean
         if of_entropy is not None:
             total = torch.addcmul(total, logits, of_entropy.unsqueeze(-1), value=-1)
@@ -163,10 +170,10 @@ def joint_bernoulli_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Te
         tensor([-2.0794, -2.0794])
     """
     if _sums_samples(value, logits, num_axes):
-        from discrete_vae.compiled import binary
+        from discrete_vae.kernels import bernoulli
 
         rows = value.flatten(-num_axes).flatten(0, -2)
-        return binary.joint_log_prob(rows, logits.reshape(-1, *rows.shape)).view(logits.shape[:-num_axes])
+        return bernoulli.joint_log_prob(rows, logits.reshape(-1, *rows.shape)).view(logits.shape[:-num_axes])
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if not value.requires_grad and _fuses(value, logits):
         value, logits = torch.broadcast_tensors(value, logits)
@@ -190,10 +197,10 @@ class _JointLogProb(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, logits: Tensor) -> Tensor:
         """The sums over the last axis, and the derivative z - q."""
-        from discrete_vae.compiled import binary
+        from discrete_vae.kernels import bernoulli
 
         differentiable = any(ctx.needs_input_grad)
-        found, slope = binary.log_prob(value, logits, differentiable=differentiable)
+        found, slope = bernoulli.log_prob(value, logits, differentiable=differentiable)
         if differentiable:
             ctx.save_for_backward(slope, value, logits)
         return found
@@ -213,9 +220,9 @@ def _fuses(*tensors: Tensor) -> bool:
     """Whether the compiled passes of binary variables take these tensors."""
     if not fuses(*tensors):
         return False
-    from discrete_vae.compiled import binary  # takes a while
+    from discrete_vae.kernels import bernoulli  # takes a while
 
-    return binary.works()
+    return bernoulli.works()
 
 
 def replace_gradient(value: Tensor, surrogate: Tensor) -> Tensor:
@@ -235,3 +242,245 @@ def replace_gradient(value: Tensor, surrogate: Tensor) -> Tensor:
         (1.0, 2.0)
     """
     return value.detach() + (surrogate - surrogate.detach())
+
+
+# Parameters that are kept between bounds, whatever steps an optimizer takes.
+
+
+def bounded(value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+    """A parameter kept between bounds: the nearest value inside, whatever the parameter itself is.
+
+    The gradient reaches the parameter unless it would push one that lies outside still further out. So bounds hold
+    although nobody projects the parameter after a step, and it comes back as soon as the gradient turns.
+
+    A parameter that is not finite has no nearest value inside: NaN comes out, so that a diverged step is found.
+
+    Args:
+        value: Any shape.
+        low: Lower bound, which broadcasts to value; no gradient reaches it.
+        high: Upper bound, likewise; at least low.
+
+    Returns:
+        A tensor of the shape of value.
+
+    Examples:
+        >>> x = torch.tensor([1.0, 2.5, 4.0], requires_grad=True)
+        >>> y = bounded(x, 2.0, 3.0)
+        >>> y.tolist(), torch.autograd.grad(y.sum(), x)[0].tolist()  # descent moves x down: away from 2
+        ([2.0, 2.5, 3.0], [0.0, 1.0, 1.0])
+    """
+    return _Bounded.apply(value, low, high)
+
+
+@torch.no_grad()
+def project_(value: Tensor, low: Tensor | float, high: Tensor | float) -> None:
+    """Bring a parameter between bounds in place; what is not finite stays, so that a diverged step is found.
+
+    Args:
+        value: Any shape.
+        low: As in `bounded`.
+        high: As in `bounded`.
+
+    Examples:
+        >>> x = torch.tensor([1.0, 2.5, torch.inf])
+        >>> project_(x, 2.0, 3.0)
+        >>> x
+        tensor([2.0000, 2.5000,    inf])
+    """
+    inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    value.copy_(torch.where(value.abs() == math.inf, value, inside))
+
+
+class _Bounded(torch.autograd.Function):
+    """See `bounded`."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
+        """Clamp."""
+        inside, excess = clamped(value, low, high)
+        ctx.save_for_backward(excess)
+        return inside
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Descent moves against the gradient: outward where it has the sign that the excess has not."""
+        (excess,) = ctx.saved_tensors
+        (gradient,) = gradients
+        return not_outward(gradient, excess), None, None
+
+
+def clamped(value: Tensor, low: Tensor | float, high: Tensor | float) -> tuple[Tensor, Tensor]:
+    """What `bounded` gives, without gradient, and by how much the value exceeds it."""
+    inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    excess = value - inside
+    return (
+        inside + 0 * excess,
+        excess,
+    )  # NaN where the excess is infinite, or the value and its bound both are
+
+
+def not_outward(gradient: Tensor, excess: Tensor) -> Tensor:
+    """The gradient of `bounded`: 0 where descent along it would push a parameter further out.
+
+    Args:
+        gradient: By the bounded value.
+        excess: The parameter less the bounded value.
+    """
+    return gradient.masked_fill(excess * gradient < 0, 0)
+
+
+# Products of matrices that neither autocast nor a setting of torch rounds.
+
+
+class RoundedProductsWarning(UserWarning):
+    """A compiled graph computes energies with products that torch rounds."""
+
+
+def full_precision(like: Tensor) -> AbstractContextManager[object]:
+    """A block in which neither autocast nor TF32 rounds products: energies of tens of nats need their digits.
+
+    It costs next to nothing where neither is on. Autocast is switched off inside compiled graphs too. TF32 and
+    bfloat16 products (`torch.set_float32_matmul_precision`) are a setting of the process, read when a product runs,
+    which no graph can switch: if they are on while the block is compiled, a warning says so; if they are put on later,
+    nothing does.
+
+    Args:
+        like: A tensor on the device where they are computed.
+
+    Examples:
+        >>> ones = torch.ones(1, 1)
+        >>> with torch.autocast("cpu", torch.bfloat16), full_precision(ones):
+        ...     (ones @ ones).dtype
+        torch.float32
+    """
+    device = like.device.type
+    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    if torch.compiler.is_compiling():
+        _warn_of_rounding(device)
+        rounds = False
+    else:
+        rounds = rounds_products(device)
+    return _full_precision(device, autocast, rounds) if autocast or rounds else nullcontext()
+
+
+def guard_products(cls: type, names: Iterable[str]) -> None:
+    """Let methods of a class compute in `full_precision` for their first argument, as far as it defines them itself.
+
+    Args:
+        cls: The class.
+        names: Names of the methods.
+    """
+    for name in names:
+        method = cls.__dict__.get(name)
+        if method is not None:
+            setattr(cls, name, _in_full_precision(method))
+
+
+def _in_full_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The method with products as its first argument's dtype says."""
+
+    @wraps(method)
+    def guarded(self: object, z: Tensor, *arguments: Any) -> Tensor:
+        with full_precision(z):
+            return method(self, z, *arguments)
+
+    return guarded
+
+
+@contextmanager
+def _full_precision(device: str, autocast: bool, rounds: bool) -> Iterator[None]:
+    """`full_precision` where something is to be switched off; what was on is on again afterwards."""
+    with (
+        torch.autocast(device, enabled=False) if autocast else nullcontext(),
+        _unrounded(device) if rounds else nullcontext(),
+    ):
+        yield
+
+
+@contextmanager
+def _unrounded(device: str) -> Iterator[None]:
+    """Switch rounding off for the whole process, until the last of the threads that are inside leaves."""
+    products = _products(device)
+    with _lock:
+        inside, before = _inside.get(device, (0, ""))
+        _inside[device] = inside + 1, before if inside else products.fp32_precision
+        products.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        with _lock:
+            inside, before = _inside.pop(device)
+            if inside == 1:
+                products.fp32_precision = before
+            else:
+                _inside[device] = inside - 1, before
+
+
+_lock = threading.Lock()
+_inside: dict[str, tuple[int, str]] = {}  # threads in `_unrounded`, and what is on again afterwards
+
+
+def rounds_products(device: str) -> bool:
+    """Whether torch's settings round float32 products, though some thread may just have switched that off.
+
+    Args:
+        device: The kind of device.
+    """
+    return device in _inside or _products(device).fp32_precision in ("tf32", "bf16")
+
+
+def _warn_of_rounding(device: str) -> None:
+    """Warn while a graph is compiled, which is when this runs; the graph keeps nothing of it."""
+    if rounds_products(device):
+        warnings.warn(
+            f"torch rounds float32 products on {device}, and a compiled graph cannot switch that off for the energies: "
+            "they lose digits, a relative 1e-3 (TF32) to 1e-2 (bfloat16) of each product. Call "
+            "torch.set_float32_matmul_precision('highest') before the compiled function is called, or call it "
+            "uncompiled, where energies are exact.",
+            RoundedProductsWarning,
+            stacklevel=2,
+        )
+
+
+# what torch.compiler.assume_constant_result does, without the seconds that its import takes
+_warn_of_rounding._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def _products(device: str) -> Any:
+    """Torch's settings of matrix products on a device."""
+    backend: Any = torch.backends.cuda if device == "cuda" else torch.backends.mkldnn
+    return backend.matmul
+
+
+# Whether compiled loops may take the place of plain torch: nothing but torch's plain arithmetic is asked for.
+
+
+_PLAIN = (Tensor, nn.Parameter)
+_DTYPES = (torch.float32, torch.bfloat16)
+_FLOAT32 = (torch.float32,)
+
+
+def is_ordinary() -> bool:
+    """Whether torch computes as it stands: nothing compiles, traces, transforms, intercepts or casts operations."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or torch.is_autocast_enabled("cpu")
+        or torch._C._are_functorch_transforms_active()
+        or (torch._C._len_torch_dispatch_stack() and not is_recording())
+        or forward_ad._current_level >= 0
+    )
+
+
+def are_plain(tensors: Iterable[Tensor], dtypes: Sequence[torch.dtype] = _DTYPES) -> bool:
+    """Whether all are ordinary tensors on the CPU, of one of these types."""
+    # a plain loop is three times as fast as all() of a generator, and this runs at every step
+    for value in tensors:  # noqa: SIM110
+        if type(value) not in _PLAIN or value.dtype not in dtypes or not value.is_cpu:
+            return False
+    return True
+
+
+def fuses(*tensors: Tensor) -> bool:
+    """Whether a compiled pass over rows can read all of them: ordinary, float32, none of them empty."""
+    return is_ordinary() and are_plain(tensors, _FLOAT32) and all(map(Tensor.numel, tensors))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from discrete_vae import load_experiment
-from discrete_vae.experiments.overrides import apply_overrides
+from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.run_directory import RunDirectory
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"

@@ -9,8 +9,8 @@ import torch
 from scipy import stats
 
 from discrete_vae.config import HierarchicalPosteriorConfig, MLPDecoderConfig, ModelConfig, RBMConfig
-from discrete_vae.config.likelihood import GaussianLikelihoodConfig
-from discrete_vae.likelihoods.gaussian import GaussianLikelihood
+from discrete_vae.config.model import GaussianLikelihoodConfig
+from discrete_vae.likelihoods.families import GaussianLikelihood
 from discrete_vae.model import DiscreteVAE
 from tests.benchmarks.test_training_step import benchmarks_on_path  # noqa: F401 (a fixture)
 

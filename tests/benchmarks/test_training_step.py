@@ -15,7 +15,7 @@ from discrete_vae.config import (
     ModelConfig,
     RBMConfig,
 )
-from discrete_vae.experiments import load_experiment
+from discrete_vae.presets import load_experiment
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 

@@ -17,7 +17,7 @@ from discrete_vae import (
     kl_to_boltzmann,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.surrogate import log_partition_surrogate
+from discrete_vae.log_partition.bridge import log_partition_surrogate
 
 MACHINES = {
     "rbm": lambda: RBM(2, 3),

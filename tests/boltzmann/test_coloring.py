@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from discrete_vae.boltzmann.coloring import adjacency, color_blocks, greedy_coloring
-from discrete_vae.boltzmann.edges import check_edges
+from discrete_vae.boltzmann.graph import adjacency, check_edges, color_blocks, greedy_coloring
 
 
 def random_edges(num_units, num_edges, seed):

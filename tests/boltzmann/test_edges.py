@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from discrete_vae import GraphBoltzmann
-from discrete_vae.boltzmann.edges import TOPOLOGIES, check_edges
+from discrete_vae.boltzmann.graph import TOPOLOGIES, check_edges
 from discrete_vae.config import GraphBoltzmannConfig
 from discrete_vae.errors import InvalidInputError
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli
-from discrete_vae.boltzmann.effective_temperature import fit_inverse_temperature
+from discrete_vae.boltzmann.ising import fit_inverse_temperature
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.enumeration import all_states
 from tests.boltzmann.graphs import randomize, small_graph

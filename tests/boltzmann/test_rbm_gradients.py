@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM
-from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.base import BoltzmannMachine
 
 ORDERS = {
     "left first": [0, 0, 0, 1, 1],

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from discrete_vae.boltzmann import sparse_products
-from discrete_vae.boltzmann.sparse_products import sparse_product
+from discrete_vae.boltzmann import graph
+from discrete_vae.boltzmann.graph import sparse_product
 
 ROWS = torch.tensor([0, 0, 2, 3, 3, 1])
 COLUMNS = torch.tensor([1, 4, 0, 2, 1, 1])
@@ -30,7 +30,7 @@ def test_value_equals_the_dense_product(lead):
 
 @pytest.mark.parametrize("part", [1 << 24, 7])
 def test_derivatives_of_first_and_second_order(part, monkeypatch):
-    monkeypatch.setattr(sparse_products, "_LARGEST_PART", part)
+    monkeypatch.setattr(graph, "_LARGEST_PART", part)
     values, z = arguments()
     torch.autograd.gradcheck(product, (values, z))
     torch.autograd.gradgradcheck(product, (values, z))

@@ -142,7 +142,7 @@ def _put_before(verb: str, run: Path, folder: Path, chosen: random.Random) -> di
 
 def _is_whole(folder: Path, before: dict[str, bytes], after: dict[str, Any]) -> bool:
     """Whether the earlier result is there or the new one, after what a load brings back."""
-    from discrete_vae.runs.atomic import remove_temporaries
+    from discrete_vae.runs.io import remove_temporaries
 
     remove_temporaries(folder, of_others=True)
     written = _written(folder)

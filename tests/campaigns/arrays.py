@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from discrete_vae.data.from_file import load_file
+from discrete_vae.data.rows import load_file
 from discrete_vae.errors import InvalidInputError
 from tests.campaigns import damage
 from tests.campaigns.engine import Campaign, Finding, Outcome

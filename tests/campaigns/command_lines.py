@@ -12,9 +12,9 @@ import click
 import numpy as np
 
 from discrete_vae.cli import dvae
-from discrete_vae.commands.verbs import VERBS
-from discrete_vae.experiments.settings import Setting, Slot, settings, slots
+from discrete_vae.cli.options import VERBS
 from discrete_vae.figures.registry import FIGURES
+from discrete_vae.overrides import Setting, Slot, settings, slots
 from tests.campaigns.engine import Campaign, Finding, Outcome
 from tests.campaigns.forked import call, refusal_fault
 from tests.campaigns.tiny_runs import Stage, prepare, snapshot

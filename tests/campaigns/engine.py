@@ -189,11 +189,8 @@ def warm_up() -> None:
     from discrete_vae import RBM, BlockGibbs
 
     for name in (
-        *(
-            f"commands.{verb}"
-            for verb in ("train", "evaluate", "sample", "log_partition", "validate", "listing")
-        ),
-        *("training.loop", "evaluation.evaluate", "evaluation.chain_health", "figures.training_curves"),
+        *("cli.train", "cli.runs", "training.loop"),
+        *("evaluation.evaluate", "evaluation.diagnostics", "figures.curves"),
     ):
         importlib.import_module(f"discrete_vae.{name}")
     for name in ("torch._dynamo", "matplotlib.pyplot", "matplotlib.backends.backend_agg"):

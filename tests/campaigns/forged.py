@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from discrete_vae.runs.checkpoint_files import read_checkpoint, write_checkpoint
+from discrete_vae.runs.checkpoints import read_checkpoint, write_checkpoint
 
 _STRANGE = (None, -1, 1.5, 10**30, "1", [], {}, [[1]], True, "x" * 300)
 

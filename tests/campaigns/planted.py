@@ -24,9 +24,9 @@ EXPECTED = [
 
 
 def _break_the_parser() -> None:
-    from discrete_vae.commands import verbs
+    from discrete_vae.cli import options
 
-    verbs.VERBS["list"] = ("listing:no_such_function", "")
+    options.VERBS["list"] = ("listing:no_such_function", "")
 
 
 def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:

@@ -14,7 +14,7 @@ import torch
 
 from discrete_vae import BlockGibbs, DiscreteVAE
 from discrete_vae.interop.sklearn import DiscreteVAETransformer
-from discrete_vae.noise import keyed_generator
+from discrete_vae.rng import keyed_generator
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from tests.campaigns.engine import Campaign, Finding, Outcome

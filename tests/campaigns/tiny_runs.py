@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from discrete_vae.runs.metrics import MetricsLog
-from discrete_vae.training.step_times import TIME_METRICS
+from discrete_vae.runs.run_directory import MetricsLog
+from discrete_vae.training.state import TIME_METRICS
 from tests.campaigns.forked import Ended, call
 from tests.commands.conftest import TINY
 

@@ -2,7 +2,7 @@
 
 from discrete_vae import load_experiment
 from discrete_vae.cli import main
-from discrete_vae.experiments.citations import cite
+from discrete_vae.presets import cite
 
 
 def test_an_experiment(capsys):

@@ -8,9 +8,9 @@ import sys
 import pytest
 import torch
 
-from discrete_vae.commands.device import choose_device
-from discrete_vae.devices import computing_on
+from discrete_vae.cli.options import choose_device
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.system import computing_on
 from tests.commands.conftest import TINY
 from tests.commands.test_train import forget_after
 

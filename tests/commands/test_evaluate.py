@@ -7,10 +7,10 @@ import re
 import pytest
 import torch
 
-from discrete_vae.commands.device import computing_on
+from discrete_vae.cli.options import computing_on
+from discrete_vae.load import load_run
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.load import load_run
 from tests.commands.test_forged_checkpoint import forge
 
 
@@ -223,9 +223,7 @@ def test_a_new_best_checkpoint_is_not_hidden_by_the_old_ones_evaluation(cli, tra
     assert cli("evaluate", trained)[0] == 0
     before = evaluation(trained)
     newer = next(step for step in (6, 4) if step != before["step"])
-    monkeypatch.setattr(
-        "discrete_vae.runs.checkpoint_store.CheckpointStore.best", lambda store: {"step": newer}
-    )
+    monkeypatch.setattr("discrete_vae.runs.checkpoints.CheckpointStore.best", lambda store: {"step": newer})
     assert cli("evaluate", trained, "--checkpoint", newer, "--num-examples", 2)[0] == 0
     assert evaluation(trained)["step"] == newer
     assert kept(trained)[before["step"], 20, None, 0] == before
@@ -250,7 +248,7 @@ def test_the_table_stands_where_nothing_can_be_written_any_more(cli, trained, mo
     def full(path, fields):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("discrete_vae.runs.kept_results.write_json", full)
+    monkeypatch.setattr("discrete_vae.runs.results.write_json", full)
     per_example = trained.parent / "rows.csv"
     status, out, err = cli("evaluate", trained, "--per-example", per_example)
     assert status == 2

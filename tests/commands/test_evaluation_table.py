@@ -1,7 +1,7 @@
 import pytest
 
-from discrete_vae.commands.evaluation_table import below_baseline
-from discrete_vae.evaluation.independent_features import IndependentFeatures
+from discrete_vae.cli.summaries import below_baseline
+from discrete_vae.evaluation.evaluate import IndependentFeatures
 
 
 @pytest.mark.parametrize(("value", "told"), [(-27.1, True), (-26.9, False)])

@@ -6,8 +6,7 @@ import math
 import pytest
 import torch
 
-from discrete_vae.runs.checkpoint_files import read_checkpoint, write_checkpoint
-from discrete_vae.runs.checkpoint_record import RECORD_FILE, CheckpointRecord
+from discrete_vae.runs.checkpoints import RECORD_FILE, CheckpointRecord, read_checkpoint, write_checkpoint
 from tests.commands.test_train import forget_after
 
 WEIGHT, MOMENT = "model/prior.weight", "optimizer/prior.weight/exp_avg"

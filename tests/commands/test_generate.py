@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discrete_vae import load_run
-from discrete_vae.inference.run_rows import rows_of_run
+from discrete_vae.inference.rows import rows_of_run
 from discrete_vae.runs.run_directory import RunDirectory
 
 

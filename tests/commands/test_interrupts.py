@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from discrete_vae.commands.interrupts import ended_by_interrupts, stop_on_signals
-from discrete_vae.runs.metrics import MetricsLog
-from discrete_vae.training.progress import TrainingProgress
+from discrete_vae.cli import ended_by_interrupts, stop_on_signals
+from discrete_vae.runs.run_directory import MetricsLog
+from discrete_vae.training.logging import TrainingProgress
 from tests.commands.conftest import TINY, snapshot
 from tests.training.tiny import without_times
 
@@ -174,7 +174,7 @@ def test_a_signal_while_torch_is_imported_ends_at_once(number, status):
     """An exception would meet C++ inside the import, which aborts."""
     code = (
         "import os, sys, types\n"
-        "from discrete_vae.commands.interrupts import ended_by_interrupts, ended_by_sigterm\n"
+        "from discrete_vae.cli import ended_by_interrupts, ended_by_sigterm\n"
         "with ended_by_interrupts(), ended_by_sigterm():\n"
         "    sys.modules['torch'] = types.SimpleNamespace(__spec__=types.SimpleNamespace(_initializing=True))\n"
         "    try:\n"

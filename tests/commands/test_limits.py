@@ -9,7 +9,7 @@ import pytest
 
 from discrete_vae.cli import main
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.training.load import load_run
+from discrete_vae.load import load_run
 from tests.commands.conftest import TINY
 
 FEW = np.random.default_rng(0).integers(0, 2, (10, 12)).astype(bool)
@@ -85,7 +85,7 @@ def test_every_seed_up_to_the_bound_works(cli, tmp_path, data_file, seed):
 def test_a_model_that_needs_more_than_is_free_is_refused_with_the_need(
     refused, tmp_path, data_file, monkeypatch
 ):
-    monkeypatch.setattr("discrete_vae.memory.available_memory", lambda: 2**20)
+    monkeypatch.setattr("discrete_vae.system.available_memory", lambda: 2**20)
     error = refused(
         "train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--model.posterior.hidden", 9999
     )
@@ -141,7 +141,7 @@ def test_pictures_that_cannot_be_are_refused(refused, trained_on_images, words, 
 
 
 def test_chains_that_do_not_fit_are_refused(refused, trained, monkeypatch):
-    from discrete_vae.samplers.block_gibbs import BlockGibbs
+    from discrete_vae.samplers.gibbs import BlockGibbs
 
     build = BlockGibbs.__init__
 

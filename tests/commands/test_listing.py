@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from discrete_vae.experiments import experiment_names
-from discrete_vae.experiments.settings import slots
 from discrete_vae.figures.registry import FIGURES
+from discrete_vae.overrides import slots
+from discrete_vae.presets import experiment_names
 
 
 def too_long(out, columns=80):

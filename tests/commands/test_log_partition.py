@@ -6,7 +6,7 @@ import pytest
 
 from discrete_vae import exact_log_partition
 from discrete_vae.cli import main
-from discrete_vae.training.load import load_run
+from discrete_vae.load import load_run
 from tests.training.tiny import start_run, train_quietly
 
 QUICK = ["--std-error", "0.05", "--health-sweeps", "200"]

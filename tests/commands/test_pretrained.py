@@ -8,11 +8,11 @@ import pytest
 
 from discrete_vae import load_dataset, load_run, pretrained_names, train
 from discrete_vae.cli import dvae
-from discrete_vae.commands.verbs import VERBS
+from discrete_vae.cli.options import VERBS
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.hub import shipped_folder
+from discrete_vae.runs.io import read_json
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.runs.shipped import shipped_folder
 from tests.commands.conftest import snapshot
 from tests.training.tiny import CONFIG, QuietProgress
 
@@ -33,7 +33,7 @@ def no_data(monkeypatch):
     def missing(**_):
         raise InvalidInputError("digits", "must be there", "nothing", "Fetch them.")
 
-    monkeypatch.setattr("discrete_vae.data.digits.load_digits", missing)
+    monkeypatch.setattr("discrete_vae.data.datasets.load_digits", missing)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from discrete_vae import distributed
-from discrete_vae.commands.verbs import VERBS
+from discrete_vae.cli.options import VERBS
 from discrete_vae.distributed import process_group
 from discrete_vae.errors import InvalidInputError, PeerLostError
 from tests.campaigns.engine import warm_up

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from discrete_vae.training.load import load_run
-from discrete_vae.training.refit_run import RunRefit
+from discrete_vae.load import load_run
+from discrete_vae.training.refit import RunRefit
 from tests.commands.conftest import snapshot
 
 QUICK = ("--num-steps", "4", "--batch-size", "10")
@@ -76,7 +76,7 @@ def test_the_same_request_finds_its_result_and_another_one_is_refused(cli, refus
     # as after a kill between the folder's name and the last line
     code = (
         "import os, pathlib, sys\n"
-        "from discrete_vae.runs.atomic import publish_directory\n"
+        "from discrete_vae.runs.io import publish_directory\n"
         "with publish_directory(pathlib.Path(sys.argv[1])):\n"
         "    os._exit(0)\n"
     )
@@ -132,7 +132,7 @@ def test_wrong_input_is_refused(refused, trained, tmp_path, options, message):
 
 
 def test_damage_is_found_before_the_work(refused, trained, monkeypatch):
-    monkeypatch.setattr("discrete_vae.training.refit_run.refit_posterior", None)
+    monkeypatch.setattr("discrete_vae.training.refit.refit_posterior", None)
     log = trained / "metrics.jsonl"
     log.write_text("{\n" + log.read_text())
     assert "line 1, must be a JSON object with a step" in refused("refit", trained, *QUICK)
@@ -163,7 +163,7 @@ def test_a_worse_posterior_is_said(cli, trained, tmp_path):
 
 
 def test_a_folder_that_was_filled_meanwhile_stays(trained, tmp_path):
-    from discrete_vae.data.load import load_dataset
+    from discrete_vae.data.datasets import load_dataset
     from discrete_vae.errors import InvalidInputError
     from discrete_vae.runs.run_directory import RunDirectory
 
@@ -185,7 +185,7 @@ def test_a_disk_that_refuses_leaves_nothing(cli, trained, tmp_path, monkeypatch)
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("discrete_vae.training.refit_run.write_checkpoint", full)
+    monkeypatch.setattr("discrete_vae.training.refit.write_checkpoint", full)
     status, _, err = cli("refit", trained, "--out", tmp_path / "new", *QUICK)
     assert status == 2
     assert "must be writable; received No space left on device. Free space or check permissions" in err

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from discrete_vae.training.load import load_run
+from discrete_vae.load import load_run
 from tests.commands.conftest import snapshot
 
 WORDS = ("--license", "mit", "--precision", "float32")  # four validation examples of a tiny run tell little

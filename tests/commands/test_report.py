@@ -46,7 +46,7 @@ def test_wrong_input_costs_nothing(refused, trained, tmp_path, monkeypatch, word
     def made(*_):
         raise AssertionError("made before the check")
 
-    monkeypatch.setattr("discrete_vae.report.samples.generated_examples", made)
+    monkeypatch.setattr("discrete_vae.report.latents.generated_examples", made)
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "few.npy", np.zeros(3))
     np.save(tmp_path / "wide.npy", np.zeros((60, 2)))
@@ -62,7 +62,7 @@ def test_a_disk_that_fails_leaves_the_page_that_was_there(cli, trained, monkeypa
     def fails(path, fill):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("discrete_vae.runs.output_file.write_stream", fails)
+    monkeypatch.setattr("discrete_vae.runs.output.write_stream", fails)
     status, out, err = cli("report", trained)
     assert (status, out) == (2, "")
     assert "report.html must be writable; received No space left on device" in err

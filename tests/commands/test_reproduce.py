@@ -8,12 +8,12 @@ import warnings
 
 import pytest
 
-from discrete_vae.data.load import load_dataset
+from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import NonFiniteLossError
 from discrete_vae.reproduction import campaign, registry, simplified_models
 from discrete_vae.reproduction.registry import REPRODUCTIONS, ReproductionEntry
 from discrete_vae.reproduction.simplified_models import SIMPLIFIED_REPRODUCTION
-from discrete_vae.training.progress import TrainingProgress
+from discrete_vae.training.logging import TrainingProgress
 from tests.reproduction import made_up
 from tests.reproduction.made_up import NUM_STEPS, tiny
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae.commands.request import Request
+from discrete_vae.cli.train import Request
 from discrete_vae.config import instantiate
-from discrete_vae.data import from_file
+from discrete_vae.data import rows
 
 RANDOM = np.random.default_rng(0)
 VALUES = {"bits": RANDOM.random((60, 12)) < 0.3, "probabilities": RANDOM.random((60, 12))}
@@ -22,10 +22,8 @@ def request(path, overrides):
 @pytest.fixture
 def reads(monkeypatch):
     """Counts how often a file is read."""
-    count, read = [], from_file.read_own_arrays
-    monkeypatch.setattr(
-        from_file, "read_own_arrays", lambda file, *more: count.append(file) or read(file, *more)
-    )
+    count, read = [], rows.read_own_arrays
+    monkeypatch.setattr(rows, "read_own_arrays", lambda file, *more: count.append(file) or read(file, *more))
     return count
 
 

@@ -11,10 +11,9 @@ from dataclasses import replace
 import pytest
 
 from discrete_vae.cli import main
-from discrete_vae.runs import atomic, regular_files
-from discrete_vae.runs.checkpoint_files import STATE_FILE
-from discrete_vae.runs.metrics import MetricsLog
-from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs import io
+from discrete_vae.runs.checkpoints import STATE_FILE
+from discrete_vae.runs.run_directory import MetricsLog, RunDirectory
 from discrete_vae.training import loop
 from tests.commands.conftest import TINY, snapshot
 from tests.commands.test_forged_checkpoint import forge
@@ -217,7 +216,7 @@ def test_what_may_not_be_read_is_not_called_damaged(cli, trained, monkeypatch, n
         return original(path, flags, *more, **keywords)
 
     original = os.open
-    monkeypatch.setattr(regular_files.os, "open", denied)
+    monkeypatch.setattr(io.os, "open", denied)
     status, _, err = cli(*verb, trained)
     assert status == 2
     assert "Permission denied" in err
@@ -231,7 +230,7 @@ def test_a_full_disk_at_the_first_file_is_named(cli, tmp_path, data_file, monkey
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(atomic.os, "fsync", full)
+    monkeypatch.setattr(io.os, "fsync", full)
     status, _, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
     assert status == 2
     assert err.startswith(
@@ -247,18 +246,18 @@ def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, traine
         os._exit(0)
     os.waitpid(dead, 0)
     token, other = "0123456789abcdef", "00000000"
-    assert other != atomic._machine()
+    assert other != io._machine()
     gone = [
-        trained / f".tmp-config.json-{atomic._machine()}-{dead}-{token}",
-        trained / "figures" / f".tmp-samples.png-{atomic._machine()}-{dead}-{token}",
-        trained / "checkpoints" / f".tmp-step-8-{atomic._machine()}-{os.getpid()}-{token}",
+        trained / f".tmp-config.json-{io._machine()}-{dead}-{token}",
+        trained / "figures" / f".tmp-samples.png-{io._machine()}-{dead}-{token}",
+        trained / "checkpoints" / f".tmp-step-8-{io._machine()}-{os.getpid()}-{token}",
         trained / f".tmp-old-{other}-{os.getpid()}-{token}",
-        trained / f".tmp-older-{atomic._machine()}-{os.getpid()}-{token}",
+        trained / f".tmp-older-{io._machine()}-{os.getpid()}-{token}",
     ]
     kept = [
-        trained / f".tmp-evaluation.json-{atomic._machine()}-{os.getpid()}-{token}",
+        trained / f".tmp-evaluation.json-{io._machine()}-{os.getpid()}-{token}",
         trained / "figures" / f".tmp-samples.png-{other}-{dead}-{token}",
-        tmp_path / "linked" / f".tmp-x-{atomic._machine()}-{dead}-{token}",
+        tmp_path / "linked" / f".tmp-x-{io._machine()}-{dead}-{token}",
         trained / ".tmp-of-the-user",
     ]
     (tmp_path / "linked").mkdir()
@@ -292,7 +291,7 @@ def test_a_link_out_of_a_run_writes_nothing_there(cli, trained, tmp_path, place,
     if path.exists():
         path.unlink() if path.is_file() else shutil.rmtree(path)
     if outside.is_dir():
-        (outside / f".tmp-x-{atomic._machine()}-{os.getpid()}-0123456789abcdef").touch()
+        (outside / f".tmp-x-{io._machine()}-{os.getpid()}-0123456789abcdef").touch()
     path.symlink_to(outside)
     before = snapshot(tmp_path / "outside") if outside.is_dir() else outside.exists() and outside.read_bytes()
     for words in (

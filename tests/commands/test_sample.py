@@ -52,16 +52,16 @@ def test_the_same_seed_gives_the_same_file(trained, tmp_path):
 def test_chains_start_at_given_states(trained, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "discrete_vae.figures.evolution.evolution_table",
+        "discrete_vae.figures.run.evolution_table",
         lambda model, chains, **_: seen.append(chains.state_dict()["z"]),
     )
-    monkeypatch.setattr("discrete_vae.figures.evolution.draw_evolution", lambda *_, **__: None)
+    monkeypatch.setattr("discrete_vae.figures.run.draw_evolution", lambda *_, **__: None)
     monkeypatch.setattr("discrete_vae.figures.save_figure", lambda *_, **__: None)
     states = np.random.default_rng(0).integers(0, 2, (3, 9))
     np.save(tmp_path / "states.npy", states)
     words = ["--start", str(tmp_path / "states.npy"), "--out", str(tmp_path / "x.png")]
     assert main(["sample", str(trained.path), *words]) == 0
-    from discrete_vae.samplers.packing import unpack_bits
+    from discrete_vae.samplers.gibbs import unpack_bits
 
     assert (unpack_bits(seen[0], 9).numpy() == states).all()
 
@@ -108,7 +108,7 @@ def test_a_picture_that_cannot_be_written_costs_no_drawing(trained, tmp_path, ca
     def drawn(*_, **__):
         raise AssertionError("drawn before the check")
 
-    monkeypatch.setattr("discrete_vae.figures.evolution.evolution_table", drawn)
+    monkeypatch.setattr("discrete_vae.figures.run.evolution_table", drawn)
     taken = tmp_path / "grid.png"
     taken.mkdir()
     assert main(["sample", str(trained.path), *SMALL, "--out", str(taken)]) == 2

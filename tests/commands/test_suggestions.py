@@ -2,7 +2,7 @@
 
 import pytest
 
-from discrete_vae.experiments.suggestions import suggest_setting
+from discrete_vae.overrides import suggest_setting
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import shutil
 
 import torch
 
-from discrete_vae.training import threads
+from discrete_vae.training import preflight
 from tests.commands.conftest import TINY
 
 
@@ -20,7 +20,7 @@ def test_the_run_records_its_number_and_is_resumed_with_it(cli, data_file, tmp_p
     last = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name.removeprefix("step-")))
     shutil.rmtree(last)
     seen = []
-    choose = threads._choose
-    monkeypatch.setattr(threads, "_choose", lambda *arguments: seen.append(choose(*arguments)) or seen[-1])
+    choose = preflight._choose
+    monkeypatch.setattr(preflight, "_choose", lambda *arguments: seen.append(choose(*arguments)) or seen[-1])
     assert cli("train", "--resume", "--run-dir", run)[0] == 0
     assert seen == [1]

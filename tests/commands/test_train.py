@@ -10,10 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from discrete_vae.runs.checkpoint_files import STATE_FILE
-from discrete_vae.runs.lock import sole_writer
-from discrete_vae.runs.metrics import MetricsLog
-from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs.checkpoints import STATE_FILE
+from discrete_vae.runs.run_directory import MetricsLog, RunDirectory, sole_writer
 from tests.commands.conftest import NUM_STEPS, TINY, snapshot
 
 
@@ -290,7 +288,7 @@ def test_a_second_process_in_a_run_is_refused(refused, trained):
 
 
 def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, trained_once, monkeypatch):
-    import discrete_vae.runs.checkpoint_store as store
+    from discrete_vae.runs import checkpoints as store
 
     original = store.write_checkpoint
 
@@ -357,7 +355,7 @@ def test_a_disk_that_is_really_full(cli, tmp_path, data_file):
 
 
 def test_an_interrupt_says_how_to_go_on(cli, trained, trained_once, monkeypatch):
-    from discrete_vae.training.progress import TrainingProgress
+    from discrete_vae.training.logging import TrainingProgress
 
     def interrupt(self, step):
         if step == 5:

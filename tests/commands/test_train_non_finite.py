@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training import recorded_step
+from discrete_vae.training import step as step_module
 from tests.commands.conftest import TINY
 
 
@@ -28,7 +28,7 @@ def assert_checkpoints_are_good(run):
 def test_a_planted_nan_is_named_with_step_term_and_last_checkpoint(
     cli, tmp_path, data_file, monkeypatch, when
 ):
-    monkeypatch.setattr(recorded_step, "_why_not", lambda *modules: "the test counts calls")
+    monkeypatch.setattr(step_module, "_why_not", lambda *modules: "the test counts calls")
     calls, original = {True: 0, False: 0}, BernoulliLikelihood.log_prob
 
     def broken(self, parameters, x, observed=None):

@@ -4,8 +4,8 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.cli import main
-from discrete_vae.experiments import experiment_names, load_experiment
-from discrete_vae.training.parameter_table import parameter_rows
+from discrete_vae.presets import experiment_names, load_experiment
+from discrete_vae.training.describe import parameter_rows
 
 
 def test_every_parameter_is_counted_once():

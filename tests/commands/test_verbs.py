@@ -9,9 +9,8 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.cli import dvae
-from discrete_vae.commands.options import number, size, whole_number
-from discrete_vae.commands.verbs import VERBS
-from discrete_vae.data import from_file
+from discrete_vae.cli.options import VERBS, number, size, whole_number
+from discrete_vae.data import rows
 from discrete_vae.errors import InvalidInputError
 from tests.commands.conftest import TINY
 
@@ -112,13 +111,13 @@ def test_readers_name_the_option(read, word):
 @pytest.fixture
 def times_read(monkeypatch):
     """How often a file of data is read."""
-    read, paths = from_file.load_file, []
+    read, paths = rows.load_file, []
 
     def count(path, **keywords):
         paths.append(path)
         return read(path=path, **keywords)
 
-    monkeypatch.setattr(from_file, "load_file", count)
+    monkeypatch.setattr(rows, "load_file", count)
     return paths
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae.compiled import elementary
-from discrete_vae.compiled.rows import RowPass
+from discrete_vae.kernels import codegen
+from discrete_vae.kernels.rows import RowPass
 
 EXACT = {
     "exp": np.exp,
@@ -34,7 +34,7 @@ SPECIAL = [
 
 
 def compiled(name, x):
-    function, found = getattr(elementary, name), torch.empty_like(x)
+    function, found = getattr(codegen, name), torch.empty_like(x)
     run = RowPass(
         f"test-{name}", lambda elements, _per_row: ([function(elements[0])], []), elements=1, outputs=1
     )
@@ -67,7 +67,7 @@ def test_cosine_and_sine(part):
         torch.empty(len(x)),
         RowPass(
             f"test-turn {part}",
-            lambda elements, _per_row: ([elementary.cos_and_sin(elements[0])[part]], []),
+            lambda elements, _per_row: ([codegen.cos_and_sin(elements[0])[part]], []),
             elements=1,
             outputs=1,
         ),

@@ -15,9 +15,9 @@ from numba.core import caching
 from numba.core.bytecode import FunctionIdentity
 
 import discrete_vae
-from discrete_vae.compiled import loops
-from discrete_vae.compiled.loops import ChunkLoop
 from discrete_vae.errors import KernelWarning
+from discrete_vae.kernels import registry
+from discrete_vae.kernels.registry import ChunkLoop
 
 
 def make(chunks):
@@ -35,10 +35,10 @@ def make(chunks):
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """numba's cache in a folder of its own; warnings come anew."""
-    loops._warn_without_cache.cache_clear()
+    registry._warn_without_cache.cache_clear()
     monkeypatch.setattr(caching.config, "CACHE_DIR", str(tmp_path))
     yield tmp_path
-    loops._warn_without_cache.cache_clear()
+    registry._warn_without_cache.cache_clear()
 
 
 def files(folder, ending):
@@ -137,7 +137,8 @@ def test_a_cache_that_others_can_write_is_not_read(tmp_path, monkeypatch, above,
 
 IMPORT = """
 import discrete_vae
-from discrete_vae.samplers.kernels import numba_bipartite, numba_graph
+from discrete_vae.kernels import gibbs_rbm as numba_bipartite
+from discrete_vae.kernels import gibbs_graph as numba_graph
 print(discrete_vae.__file__)
 """
 SAMPLE = """
@@ -156,7 +157,7 @@ def test_kernels_work_where_nothing_can_be_written(tmp_path, code):
         tmp_path / "discrete_vae",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    (package / "samplers" / "kernels" / "__pycache__").touch()
+    (package / "kernels" / "__pycache__").touch()
     home = tmp_path / "home"
     home.touch()
     environment = {

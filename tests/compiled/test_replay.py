@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from discrete_vae.compiled.recording import Recorder, ReplayError, recordable
-from discrete_vae.compiled.replay import Replay
-from discrete_vae.compiled.replayed import ReplayedFunctions
 from discrete_vae.errors import KernelWarning
+from discrete_vae.kernels.capture import Recorder, ReplayError, recordable
+from discrete_vae.kernels.lowering import Replay, ReplayedFunctions
 
 
 def replay_of(function, *inputs, state=()):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from discrete_vae.compiled import rows
-from discrete_vae.compiled.rows import RowPass, as_numbers, as_rows, unread
+from discrete_vae.kernels import rows
+from discrete_vae.kernels.rows import RowPass, as_numbers, as_rows, unread
 
 
 def _body(elements, per_row):

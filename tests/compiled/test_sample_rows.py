@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 
-from discrete_vae.compiled import sample_rows
-from discrete_vae.compiled.sample_noise import draw_normals, draw_uniforms
-from discrete_vae.compiled.sample_rows import KEY, Keys, Made, SamplePass
-from discrete_vae.compiled.vector_ir import FLOAT32, concatenate
-from discrete_vae.samplers.kernels.philox import philox4x32, uniforms
+from discrete_vae.kernels import rows as rows_module
+from discrete_vae.kernels.codegen import FLOAT32, concatenate
+from discrete_vae.kernels.gibbs_torch import philox4x32, uniforms
+from discrete_vae.kernels.rows import KEY, Keys, Made, SamplePass, draw_normals, draw_uniforms
 
 
 def _body(elements, numbers, _words):
@@ -120,7 +119,7 @@ def test_normal_numbers():
 def test_threads_change_nothing(monkeypatch):
     found = []
     for threads in (1, 2):
-        monkeypatch.setattr(sample_rows, "threads_for", lambda *_, threads=threads: threads)
+        monkeypatch.setattr(rows_module, "threads_for", lambda *_, threads=threads: threads)
         for examples in (1, 3, 20):
             found.append(draw_normals((101, examples, 50), Keys(torch.arange(examples), 0, 0)))
     for one, two in zip(found[:3], found[3:], strict=True):

@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pytest
 
-from discrete_vae.compiled import team
-from discrete_vae.compiled.loops import ChunkLoop
+from discrete_vae.kernels import openmp
+from discrete_vae.kernels.registry import ChunkLoop
 
-needs_team = pytest.mark.skipif(not team.has_team(), reason="torch has no OpenMP of GNU's kind here")
+needs_team = pytest.mark.skipif(not openmp.has_team(), reason="torch has no OpenMP of GNU's kind here")
 
 
 def _make(chunks):
@@ -49,10 +49,11 @@ import pathlib, threading
 import torch
 torch.set_num_threads(2)
 from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.compiled import team, threads
-from discrete_vae.samplers.kernels import torch_reference
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.kernels import openmp as team
+from discrete_vae.kernels import registry as threads
+from discrete_vae.kernels import gibbs_torch as torch_reference
+from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.gibbs import run_sweeps
 assert team.has_team()
 threads.SMALLEST_SHARED = 0
 start = fair_coins(40, 8, key=1)

@@ -6,9 +6,9 @@ import sys
 import pytest
 import torch
 
-from discrete_vae.compiled.recording import Recorder
-from discrete_vae.compiled.trial import check_close, tried
 from discrete_vae.errors import KernelWarning
+from discrete_vae.kernels.capture import Recorder
+from discrete_vae.kernels.registry import check_close, tried
 
 
 def test_a_trial_that_fails_is_said_once():
@@ -41,7 +41,7 @@ FIRST_USE_IN_FLOAT64 = """
 import warnings
 import torch
 warnings.simplefilter("error")
-from discrete_vae.noise import keyed_generator
+from discrete_vae.rng import keyed_generator
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from tests.training.test_recorded_step import config_of

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from discrete_vae.data.amat_files import read_amat
+from discrete_vae.data.datasets import read_amat
 from discrete_vae.errors import InvalidInputError
 
 

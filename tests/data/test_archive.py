@@ -4,9 +4,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from discrete_vae.data import archive as archive_module
-from discrete_vae.data.archive import Archive, ArrayRule, fetch_archive
-from discrete_vae.data.download import DownloadError, Mirror, RemoteFile
+from discrete_vae.data import download as archive_module
+from discrete_vae.data.download import Archive, ArrayRule, DownloadError, Mirror, RemoteFile, fetch_archive
 from discrete_vae.errors import InvalidInputError
 
 CONTENT = bytes(range(12))

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from discrete_vae.data.batches import TrainingBatches, batch_indices, binarize
-from discrete_vae.data.dataset import DatasetDescription, DataSplits
+from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.noise import keyed_generator
+from discrete_vae.rng import keyed_generator
 
 
 def dataset(train: torch.Tensor, *, dynamic: bool) -> DataSplits:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from discrete_vae.config import TrainingConfig
-from discrete_vae.data.chosen import chosen_examples
-from discrete_vae.data.load import load_dataset
+from discrete_vae.data.datasets import load_dataset
+from discrete_vae.data.splits import chosen_examples
 from discrete_vae.errors import InvalidInputError
 
 

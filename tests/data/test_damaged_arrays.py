@@ -7,8 +7,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from discrete_vae.data.from_file import load_file
-from discrete_vae.data.read_arrays import read_npy, read_npz, shown_keys
+from discrete_vae.data.arrays import read_npy, read_npz, shown_keys
+from discrete_vae.data.rows import load_file
 from discrete_vae.errors import InvalidInputError
 
 BITS = np.random.default_rng(0).integers(0, 2, (60, 12))
@@ -167,10 +167,10 @@ def test_every_width_and_byte_order_of_numbers_is_read(tmp_path, dtype):
 
 def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.zeros((100, 1000), bool))
-    monkeypatch.setattr("discrete_vae.memory.available_memory", lambda: 200_000)
+    monkeypatch.setattr("discrete_vae.system.available_memory", lambda: 200_000)
     with pytest.raises(InvalidInputError, match="must fit this machine's memory.*for its values in float32"):
         load_file(path=tmp_path / "x.npy")
-    monkeypatch.setattr("discrete_vae.memory.available_memory", lambda: 20_000)
+    monkeypatch.setattr("discrete_vae.system.available_memory", lambda: 20_000)
     with pytest.raises(InvalidInputError, match="must fit this machine's memory.*Use a smaller array"):
         load_file(path=tmp_path / "x.npy")
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from discrete_vae.data.digits import load_digits
+from discrete_vae.data.datasets import load_digits
 from discrete_vae.errors import InvalidInputError
 
 

@@ -3,7 +3,7 @@ import subprocess
 
 import pytest
 
-from discrete_vae.data import caltech101, mnist_dynamic, mnist_static, omniglot
+from discrete_vae.data import datasets
 from discrete_vae.data.download import DownloadError, Mirror, RemoteFile, fetch_files, git_blob_id
 
 CONTENT = bytes(range(256)) * 40
@@ -13,7 +13,7 @@ CHECKSUMS = {
 }
 
 
-ARCHIVES = [module.ARCHIVE for module in (caltech101, mnist_dynamic, mnist_static, omniglot)]
+ARCHIVES = [datasets.CALTECH101, datasets.MNIST_DYNAMIC, datasets.MNIST_STATIC, datasets.OMNIGLOT]
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_what_is_larger_than_it_should_be_is_not_read_to_its_end(site, into, fol
 def test_each_published_file_has_its_sum_and_its_size(archive):
     for file in archive.mirror.files:
         algorithm, _, digits = file.checksum.partition(":")
-        known = {"sha256": 64} | ({"git-blob": 40} if archive is omniglot.ARCHIVE else {})
+        known = {"sha256": 64} | ({"git-blob": 40} if archive is datasets.OMNIGLOT else {})
         assert len(bytes.fromhex(digits)) * 2 == known[algorithm]
         assert 0 < file.max_size <= 100_000_000
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from discrete_vae.data.csv_table import read_csv
-from discrete_vae.data.filled_csv import filled_csv
+from discrete_vae.data.tables import filled_csv, read_csv
 from discrete_vae.errors import InvalidInputError
 
 TABLES = {

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from discrete_vae.data.fixed_draws import fixed_bits, fixed_permutation
+from discrete_vae.data.splits import fixed_bits, fixed_permutation
 from discrete_vae.errors import InvalidInputError
 
 

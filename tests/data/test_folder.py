@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from discrete_vae.data.folder import check_data_dir, data_folder
+from discrete_vae.data.download import check_data_dir, data_folder
 from discrete_vae.errors import InvalidInputError
 
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
+from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.float32 import as_float32
-from discrete_vae.data.from_file import load_file
+from discrete_vae.data.rows import load_file
 from discrete_vae.errors import InvalidInputError
 
 

@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from discrete_vae.data.idx_files import read_idx
+from discrete_vae.data.datasets import read_idx
 from discrete_vae.errors import InvalidInputError
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from discrete_vae.config import DigitsConfig, FileDataConfig
-from discrete_vae.data.digits import load_digits
-from discrete_vae.data.from_file import load_file
-from discrete_vae.data.label_file import labels_of_part, read_label_file
+from discrete_vae.data.datasets import load_digits
+from discrete_vae.data.rows import labels_of_part, load_file, read_label_file
 from discrete_vae.errors import InvalidInputError
 
 

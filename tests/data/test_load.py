@@ -8,7 +8,7 @@ import torch
 
 import discrete_vae
 from discrete_vae.config import DataConfig, DigitsConfig, FileDataConfig, instantiate, members
-from discrete_vae.data.load import load_dataset
+from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import InvalidInputError
 
 

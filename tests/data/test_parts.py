@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae.data.parts import as_rows, check_leaves_examples, evaluation_part, training_part
+from discrete_vae.data.splits import as_rows, check_leaves_examples, evaluation_part, training_part
 from discrete_vae.errors import InvalidInputError
 
 

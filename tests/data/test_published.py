@@ -8,13 +8,14 @@ import pytest
 import torch
 from scipy.io import savemat
 
-from discrete_vae.data import caltech101, mnist_dynamic, mnist_static, omniglot
-from discrete_vae.data.archive import Archive
-from discrete_vae.data.caltech101 import load_caltech101_silhouettes
-from discrete_vae.data.download import Mirror, RemoteFile, git_blob_id
-from discrete_vae.data.mnist_dynamic import load_mnist_dynamic
-from discrete_vae.data.mnist_static import load_mnist_static
-from discrete_vae.data.omniglot import load_omniglot
+from discrete_vae.data import datasets
+from discrete_vae.data.datasets import (
+    load_caltech101_silhouettes,
+    load_mnist_dynamic,
+    load_mnist_static,
+    load_omniglot,
+)
+from discrete_vae.data.download import Archive, Mirror, RemoteFile, git_blob_id
 from discrete_vae.errors import InvalidInputError
 
 
@@ -60,12 +61,10 @@ def same_rows(part: torch.Tensor, rows: np.ndarray) -> bool:
 def test_mnist_dynamic(site, folder, images, idx):
     labels = np.arange(9, dtype=np.uint8)
     for key, array in {"train_images": images[:6], "test_images": images[6:]}.items():
-        (site[0] / mnist_dynamic._FILES[key]).write_bytes(idx(array))
-        (site[0] / mnist_dynamic._FILES[key.replace("images", "labels")]).write_bytes(
-            idx(labels[: len(array)])
-        )
+        (site[0] / datasets._FILES[key]).write_bytes(idx(array))
+        (site[0] / datasets._FILES[key.replace("images", "labels")]).write_bytes(idx(labels[: len(array)]))
     lengths = {"train_images": 6, "test_images": 3, "train_labels": 6, "test_labels": 3}
-    archive = served(mnist_dynamic.ARCHIVE, site, lengths)
+    archive = served(datasets.MNIST_DYNAMIC, site, lengths)
     data = load_mnist_dynamic(num_valid=2, data_dir=folder, archive=archive)
     assert data.labels["train"].tolist() == [0, 1, 2, 3]
     for part, first in {"valid": 4, "test": 0}.items():
@@ -95,7 +94,7 @@ def test_mnist_static(site, folder, bits):
     for part, values in rows.items():
         text = "".join(" ".join(map(str, row)) + "\n" for row in values)
         (site[0] / f"binarized_mnist_{part}.amat").write_text(text)
-    archive = served(mnist_static.ARCHIVE, site, {part: len(values) for part, values in rows.items()})
+    archive = served(datasets.MNIST_STATIC, site, {part: len(values) for part, values in rows.items()})
     data = load_mnist_static(data_dir=folder, archive=archive)
     np.testing.assert_array_equal(data.train.numpy(), rows["train"])
     assert same_rows(data.valid, rows["valid"])
@@ -116,7 +115,7 @@ def test_omniglot(site, folder, images):
         site[0] / "chardata.mat",
         {"data": reals[:, :6], "testdata": reals[:, 6:], "target": np.zeros((50, 6))},
     )
-    archive = served(omniglot.ARCHIVE, site, {"train": 6, "test": 3})
+    archive = served(datasets.OMNIGLOT, site, {"train": 6, "test": 3})
     data = load_omniglot(num_valid=2, data_dir=folder, archive=archive)
     assert data.description.version == "chardata.mat"
     rows = torch.from_numpy(images.reshape(9, 784)) / 255
@@ -130,7 +129,7 @@ def test_omniglot(site, folder, images):
 
 
 def test_omniglot_says_which_form_it_read(folder, images):
-    archive = resized(omniglot.ARCHIVE, {"train": 6, "test": 3, "train_drawer": 6})
+    archive = resized(datasets.OMNIGLOT, {"train": 6, "test": 3, "train_drawer": 6})
     parts = {"train": images[:6], "test": images[6:]}
     np.savez(folder / "omniglot.npz", **parts, train_drawer=np.ones(6, np.uint8))
     assert load_omniglot(num_valid=2, data_dir=folder, archive=archive).description.version == "rebuilt"
@@ -149,7 +148,7 @@ def test_omniglot_says_which_form_it_read(folder, images):
 def test_omniglot_refuses_another_original(site, folder, content, message):
     savemat(site[0] / "chardata.mat", content)
     with pytest.raises(InvalidInputError, match=message):
-        load_omniglot(data_dir=folder, archive=served(omniglot.ARCHIVE, site, {"train": 6, "test": 3}))
+        load_omniglot(data_dir=folder, archive=served(datasets.OMNIGLOT, site, {"train": 6, "test": 3}))
     assert list(folder.iterdir()) == []
 
 
@@ -163,7 +162,7 @@ def test_caltech101(site, folder, bits):
     savemat(site[0] / "caltech101_silhouettes_28_split1.mat", content)
     lengths = {"train": 4, "valid": 2, "test": 3, "classnames": 9}
     lengths |= {f"{part}_labels": lengths[part] for part in ("train", "valid", "test")}
-    archive = served(caltech101.ARCHIVE, site, lengths)
+    archive = served(datasets.CALTECH101, site, lengths)
     data = load_caltech101_silhouettes(data_dir=folder, archive=archive)
     np.testing.assert_array_equal(data.train.numpy(), bits[:4])
     assert same_rows(data.valid, bits[4:6])
@@ -181,4 +180,4 @@ def test_caltech101(site, folder, bits):
 def test_caltech101_refuses_another_original(site, folder):
     savemat(site[0] / "caltech101_silhouettes_28_split1.mat", {"X": np.zeros((2, 784))})
     with pytest.raises(InvalidInputError, match=r"must hold 'train_data'; received .*X"):
-        load_caltech101_silhouettes(data_dir=folder, archive=served(caltech101.ARCHIVE, site, {}))
+        load_caltech101_silhouettes(data_dir=folder, archive=served(datasets.CALTECH101, site, {}))

@@ -4,7 +4,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from discrete_vae.data.read_arrays import read_npy, read_npz
+from discrete_vae.data.arrays import read_npy, read_npz
 from discrete_vae.errors import InvalidInputError
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from discrete_vae.checks import ValueSummary
 from discrete_vae.config import (
     BernoulliLikelihoodConfig,
     CategoricalLikelihoodConfig,
@@ -14,9 +15,7 @@ from discrete_vae.config import (
     instantiate,
     members,
 )
-from discrete_vae.data.from_file import load_file
-from discrete_vae.data.readable import check_kind, check_readable
-from discrete_vae.domains import ValueSummary
+from discrete_vae.data.rows import check_kind, check_readable, load_file
 from discrete_vae.errors import InvalidInputError
 
 PROBE = torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 300.0, torch.inf, -torch.inf, torch.nan])

@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-from discrete_vae.data.load import load_dataset
+from discrete_vae.data.datasets import load_dataset
 
 SHAPES = {
     "mnist-dynamic": (50000, 10000, 10000),

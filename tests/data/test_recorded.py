@@ -5,11 +5,10 @@ import json
 import pytest
 import torch
 
-from discrete_vae.data.dataset import DatasetDescription, DataSplits
-from discrete_vae.data.load import load_dataset
-from discrete_vae.data.recorded import RecordedData, describe_data
+from discrete_vae.data.datasets import load_dataset
+from discrete_vae.data.splits import DatasetDescription, DataSplits, RecordedData, describe_data
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.json_files import EnvironmentSchema, check_fields
+from discrete_vae.runs.io import EnvironmentSchema, check_fields
 
 
 def dataset(test, shape=(4,)):

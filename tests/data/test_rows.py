@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig, RBMConfig
-from discrete_vae.data.load import load_dataset
+from discrete_vae.data.datasets import load_dataset
 from discrete_vae.data.rows import read_rows, rows_of_part
-from discrete_vae.data.table import NoFeatures
+from discrete_vae.data.tables import NoFeatures
 from discrete_vae.errors import InvalidInputError
 
 BITS = ModelConfig(num_features=3, prior=RBMConfig())

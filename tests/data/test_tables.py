@@ -8,17 +8,12 @@ import numpy as np
 import pytest
 
 from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig, instantiate
-from discrete_vae.data import parquet_table
-from discrete_vae.data.csv_table import read_csv
-from discrete_vae.data.filled_csv import filled_csv
-from discrete_vae.data.from_file import load_file
-from discrete_vae.data.label_file import read_label_file
-from discrete_vae.data.parquet_table import read_parquet
-from discrete_vae.data.rows import read_rows
-from discrete_vae.data.table import NoFeatures, check_columns
+from discrete_vae.data import tables
+from discrete_vae.data.rows import load_file, read_label_file, read_rows
+from discrete_vae.data.tables import NoFeatures, check_columns, filled_csv, read_csv, read_parquet
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments.own_experiment import own_experiment
-from discrete_vae.runs.output_file import OutputFile
+from discrete_vae.own_data import own_experiment
+from discrete_vae.runs.output import OutputFile
 
 
 def write(tmp_path, text, encoding="utf-8"):
@@ -341,7 +336,7 @@ def test_what_pandas_writes_as_parquet_is_read(tmp_path, pandas, library, monkey
     frame.index = [7, 3, 5]  # as of rows that were chosen; it has no name, and is no feature
     frame.to_parquet(tmp_path / "x.parquet")
     if library == "pandas":  # as where pyarrow.parquet cannot be had
-        monkeypatch.setattr(parquet_table, "_READERS", parquet_table._READERS[1:])
+        monkeypatch.setattr(tables, "_READERS", tables._READERS[1:])
     table = read_parquet(tmp_path / "x.parquet", NoFeatures("kind"))
     np.testing.assert_array_equal(table.values, [[1.5, 1], [np.nan, np.nan], [3, 0]])
     assert table.labels.tolist() == ["x", "", "z"]

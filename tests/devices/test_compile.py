@@ -37,7 +37,7 @@ def test_loss_and_backward_compile_without_a_break(name):
 
 def test_it_computes_the_same(monkeypatch):
     """With fixed noise, since a compiled graph draws its own."""
-    import discrete_vae.smoothing.base as smoothing
+    from discrete_vae.smoothing import base as smoothing
 
     monkeypatch.setattr(smoothing, "open_uniform", lambda like, generator=None: torch.full_like(like, 0.4))
     model = build("a group across both sides")

@@ -16,8 +16,8 @@ from discrete_vae import (
     bennett_log_partition,
     exact_log_partition,
 )
-from discrete_vae.full_precision import full_precision
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.kernels.gibbs import run_sweeps
+from discrete_vae.numerics import full_precision
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.transitions import check_sweeps
 from tests.boltzmann.graphs import randomize
@@ -61,8 +61,8 @@ def test_a_training_step_waits_for_nothing(name):
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_objective_and_its_gradient_are_those_of_the_cpu(name, monkeypatch):
-    import discrete_vae.smoothing.base as smoothing
     from discrete_vae.hierarchy.gaussian import Gaussian
+    from discrete_vae.smoothing import base as smoothing
 
     # devices draw other numbers from one seed: constants stand in for the noise
     monkeypatch.setattr(smoothing, "open_uniform", lambda like, generator=None: torch.full_like(like, 0.4))

@@ -5,7 +5,7 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
-from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.base import BoltzmannMachine
 from tests.devices.models import CHANGES, build, data, empty_twin
 
 

@@ -7,7 +7,7 @@ import torch
 
 from discrete_vae import RBM, BlockGibbs, ParallelTempering
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.chain_health import ChainHealthWarning, chain_health
+from discrete_vae.evaluation.diagnostics import ChainHealthWarning, chain_health
 from tests.log_partition.machines import random_rbm
 
 

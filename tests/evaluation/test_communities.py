@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from discrete_vae.evaluation.communities import communities
+from discrete_vae.evaluation.diagnostics import communities
 
 
 def test_groups_that_nothing_joins_stay_apart_whatever_their_sizes():

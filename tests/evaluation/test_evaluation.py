@@ -15,8 +15,7 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.elbo import evaluate_elbo
-from discrete_vae.evaluation.evaluate import UnevenWeightsWarning, evaluate_model
+from discrete_vae.evaluation.evaluate import UnevenWeightsWarning, evaluate_elbo, evaluate_model
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.log_partition.estimate import (
     AnnealingDisagreementWarning,

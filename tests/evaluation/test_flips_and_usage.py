@@ -8,8 +8,7 @@ from torch import nn
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, RBMConfig
-from discrete_vae.evaluation.flip_effects import flip_effects
-from discrete_vae.evaluation.latent_usage import latent_usage
+from discrete_vae.evaluation.latents import flip_effects, latent_usage
 
 
 def model_with(decoder=None, **more):

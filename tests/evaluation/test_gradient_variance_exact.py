@@ -23,7 +23,7 @@ from discrete_vae import (
     SpikeSlab,
 )
 from discrete_vae.evaluation.gradient_variance import gradient_variance
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.likelihoods.families import BernoulliLikelihood
 
 X = np.array([1.0, 0.0, 1.0])
 LOGITS = np.array([0.6, -0.9])

@@ -8,11 +8,13 @@ import scipy.stats
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.independent_features import independent_features
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.likelihoods.categorical import CategoricalLikelihood
-from discrete_vae.likelihoods.gaussian import GaussianLikelihood
-from discrete_vae.likelihoods.negative_binomial import NegativeBinomialLikelihood
+from discrete_vae.evaluation.evaluate import independent_features
+from discrete_vae.likelihoods.families import (
+    BernoulliLikelihood,
+    CategoricalLikelihood,
+    GaussianLikelihood,
+    NegativeBinomialLikelihood,
+)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

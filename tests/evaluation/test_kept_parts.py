@@ -11,13 +11,12 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE
-from discrete_vae.boltzmann.log_partition import LogPartition
+from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import EvaluationConfig, ModelConfig, RBMConfig
 from discrete_vae.evaluation import evaluate
-from discrete_vae.evaluation.evaluate import evaluate_model
-from discrete_vae.evaluation.kept_parts import KeptParts
+from discrete_vae.evaluation.evaluate import KeptParts, evaluate_model
 from discrete_vae.evaluation.log_likelihood import ExampleLogLikelihoods, MeanLogLikelihood
-from discrete_vae.log_partition.bennett import LogPartitionWarning
+from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import AnnealingDisagreementWarning, CheckedLogPartition
 from tests.campaigns import damage
 

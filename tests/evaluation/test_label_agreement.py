@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.label_agreement import label_agreement
+from discrete_vae.evaluation.latents import label_agreement
 
 
 def test_groups_that_are_the_labels_under_other_names():

@@ -5,7 +5,7 @@ import torch
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.prior_modes import find_prior_modes
+from discrete_vae.evaluation.diagnostics import find_prior_modes
 
 
 def wells(share=0.5):
@@ -58,7 +58,7 @@ def test_a_graph_and_one_chain_do():
 
 
 def test_more_maxima_than_are_grouped_belong_to_the_nearest(monkeypatch):
-    monkeypatch.setattr("discrete_vae.evaluation.prior_modes._MAX_MAXIMA", 1)
+    monkeypatch.setattr("discrete_vae.evaluation.diagnostics._MAX_MAXIMA", 1)
     rbm, start = wells(0.7)
     modes = find_prior_modes(rbm, start)
     assert len(modes) == 1

@@ -4,7 +4,7 @@ import pytest
 
 from discrete_vae import LogPartition
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.repeats import repeat_log_partition
+from discrete_vae.evaluation.evaluate import repeat_log_partition
 
 
 def test_mean_spread_and_stated_error():

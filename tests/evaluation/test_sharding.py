@@ -18,8 +18,12 @@ from discrete_vae.distributed import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_model
-from discrete_vae.evaluation.log_likelihood import PART_SIZE, evaluate_log_likelihood, join_log_likelihoods
-from discrete_vae.evaluation.memory import samples_in_memory
+from discrete_vae.evaluation.log_likelihood import (
+    PART_SIZE,
+    evaluate_log_likelihood,
+    join_log_likelihoods,
+    samples_in_memory,
+)
 from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.score import elbo_rows
 from tests.processes import plain_processes, start, torchrun

@@ -7,9 +7,8 @@ import pytest
 
 from discrete_vae import config, load_experiment
 from discrete_vae.config.base import ComponentConfig
-from discrete_vae.experiments.citations import cite, cited_keys, references
-from discrete_vae.experiments.overrides import apply_overrides
-from discrete_vae.experiments.settings import slots
+from discrete_vae.overrides import apply_overrides, slots
+from discrete_vae.presets import cite, cited_keys, references
 
 
 def components():
@@ -18,9 +17,7 @@ def components():
 
 def test_every_key_has_its_entry_and_every_entry_is_used():
     named = {key for member in components() for key in member.references}
-    named |= {
-        key for member in get_args(get_args(config.gradient.BaselineConfig)[0]) for key in member.references
-    }
+    named |= {key for member in get_args(get_args(config.BaselineConfig)[0]) for key in member.references}
     assert named <= references().keys()
     of_settings = {"rolfe2017", "kingma2015", "polyak1992", "tucker2019", "burda2016", "bennett1976"}
     assert references().keys() == named | of_settings

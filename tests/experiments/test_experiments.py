@@ -8,7 +8,7 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments import SIZES, experiment_function, experiment_names, load_experiment
+from discrete_vae.presets import SIZES, experiment_function, experiment_names, load_experiment
 
 
 @pytest.mark.parametrize("name", experiment_names())

@@ -3,9 +3,8 @@
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments import load_experiment
-from discrete_vae.experiments.overrides import apply_overrides, split_overrides
-from discrete_vae.experiments.settings import slots
+from discrete_vae.overrides import apply_overrides, slots, split_overrides
+from discrete_vae.presets import load_experiment
 
 HIERARCHY = ["--model.hierarchy", "gaussian", "--model.hierarchy.num-layers", "4"]
 

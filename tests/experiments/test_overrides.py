@@ -8,9 +8,16 @@ from pydantic import Field, create_model
 
 from discrete_vae.config import SpikeSlabConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments import load_experiment
-from discrete_vae.experiments.overrides import apply_overrides, read_value, settings_of, split_overrides
-from discrete_vae.experiments.settings import Setting, settings, slots
+from discrete_vae.overrides import (
+    Setting,
+    apply_overrides,
+    read_value,
+    settings,
+    settings_of,
+    slots,
+    split_overrides,
+)
+from discrete_vae.presets import load_experiment
 
 DIGITS = load_experiment("digits")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from discrete_vae.experiments.own_data import own_data
+from discrete_vae.presets import own_data
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from discrete_vae.config import (
     WarmUpConfig,
 )
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.evaluation.elbo import evaluate_elbo
-from discrete_vae.experiments import load_experiment
+from discrete_vae.evaluation.evaluate import evaluate_elbo
+from discrete_vae.presets import load_experiment
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 

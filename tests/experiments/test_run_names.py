@@ -5,7 +5,7 @@ import re
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments.run_names import _short_names, run_name
+from discrete_vae.presets import _short_names, run_name
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,12 @@ import pytest
 from rich.console import Console
 
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.experiments import SIZES, load_experiment
-from discrete_vae.experiments.overrides import apply_overrides
-from discrete_vae.experiments.own_data import own_data
-from discrete_vae.experiments.settings import Setting, slots, walk
-from discrete_vae.experiments.swapped_sizes import RULES
+from discrete_vae.load import initial_model
+from discrete_vae.overrides import RULES, Setting, apply_overrides, slots, walk
+from discrete_vae.presets import SIZES, load_experiment, own_data
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.initial import initial_model
+from discrete_vae.training.logging import TrainingProgress
 from discrete_vae.training.loop import run_steps
-from discrete_vae.training.progress import TrainingProgress
 
 MAX_GROWTH = 3  # a swapped model has at most so many times the parameters
 SLOTS = {path: slot for path, slot in slots().items() if path != "data"}

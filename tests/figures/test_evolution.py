@@ -6,8 +6,8 @@ import torch
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE
 from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.evolution import draw_evolution, evolution_table
-from discrete_vae.figures.saving import save_figure
+from discrete_vae.figures.run import draw_evolution, evolution_table
+from discrete_vae.figures.style import save_figure
 
 
 def fresh(model, num_chains=3):

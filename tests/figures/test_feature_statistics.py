@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.feature_statistics import draw_feature_statistics, feature_statistics_table
-from discrete_vae.figures.saving import save_figure
+from discrete_vae.figures.run import draw_feature_statistics, feature_statistics_table
+from discrete_vae.figures.style import save_figure
 
 NUM_FEATURES = 30
 

@@ -53,13 +53,14 @@ def figure(request):
 
 
 def test_every_figure_is_tested():
-    modules = Path(figures.__file__).parent.glob("*.py")
+    modules = [path.stem for path in Path(figures.__file__).parent.glob("*.py") if path.stem != "__init__"]
     drawn = {
-        path.stem
-        for path in modules
-        if hasattr(importlib.import_module(f"discrete_vae.figures.{path.stem}"), f"draw_{path.stem}")
+        name.removeprefix("draw_")
+        for module in modules
+        for name in vars(importlib.import_module(f"discrete_vae.figures.{module}"))
+        if name.startswith("draw_")
     }
-    assert drawn - WITHOUT_TABLE == set(MAKERS)
+    assert drawn - WITHOUT_TABLE - {"log_partition_histograms", "scores"} == set(MAKERS)
 
 
 def test_the_table_is_a_frozen_record_that_can_be_written(figure, model, tmp_path):

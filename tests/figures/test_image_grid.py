@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.image_grid import GridText, draw_image_grid
-from discrete_vae.figures.pixels import cell_shape
-from discrete_vae.figures.saving import save_figure
+from discrete_vae.figures.style import GridText, cell_shape, draw_image_grid, save_figure
 
 TEXT = GridText("A caption.")
 INK, GAP = torch.tensor(0.0), torch.tensor([205, 218, 234]) / 255

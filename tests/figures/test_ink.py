@@ -2,7 +2,7 @@
 
 import torch
 
-from discrete_vae.figures.ink import ink_for
+from discrete_vae.figures.style import ink_for
 
 NAN = torch.nan
 

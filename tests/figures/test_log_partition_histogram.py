@@ -2,11 +2,8 @@ import numpy as np
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.log_partition_histogram import (
-    draw_log_partition_histogram,
-    log_partition_histogram_table,
-)
-from discrete_vae.figures.saving import save_figure
+from discrete_vae.figures.curves import draw_log_partition_histogram, log_partition_histogram_table
+from discrete_vae.figures.style import save_figure
 
 
 @pytest.mark.parametrize("exact", [None, 40.006])

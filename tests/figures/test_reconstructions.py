@@ -6,12 +6,8 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.reconstructions import (
-    ReconstructionTable,
-    draw_reconstructions,
-    reconstructions_table,
-)
-from discrete_vae.figures.saving import save_figure
+from discrete_vae.figures.run import ReconstructionTable, draw_reconstructions, reconstructions_table
+from discrete_vae.figures.style import save_figure
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ import torch
 from matplotlib.figure import Figure
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.codes import draw_codes
-from discrete_vae.figures.feature_statistics import draw_feature_statistics, feature_statistics_table
-from discrete_vae.figures.image_grid import GridText, draw_image_grid
-from discrete_vae.figures.log_partition_histogram import (
+from discrete_vae.figures.curves import (
     draw_log_partition_histogram,
+    draw_training_curves,
     log_partition_histogram_table,
+    training_curves_table,
 )
-from discrete_vae.figures.saving import picture_file, save_figure
-from discrete_vae.figures.training_curves import draw_training_curves, training_curves_table
+from discrete_vae.figures.results import draw_codes
+from discrete_vae.figures.run import draw_feature_statistics, feature_statistics_table
+from discrete_vae.figures.style import GridText, draw_image_grid, picture_file, save_figure
 from discrete_vae.inference.encode import Codes
 
 

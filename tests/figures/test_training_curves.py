@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.saving import save_figure
-from discrete_vae.figures.training_curves import (
+from discrete_vae.figures.curves import (
     Curve,
     _epochs_shown,
     _limits,
     draw_training_curves,
     training_curves_table,
 )
+from discrete_vae.figures.style import save_figure
 
 
 def metrics(count=30, *, beta=True, validation=True, kl_continuous=0.0):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.mlp import L1BatchNorm
 
 
 @pytest.fixture

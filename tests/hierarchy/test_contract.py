@@ -13,13 +13,8 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.base import HierarchySample
-from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.testing.hierarchy_contracts import (
-    check_closed_form_kl,
-    check_gaussian_prior,
-    check_normalized,
-)
+from discrete_vae.hierarchy.gaussian import Gaussian, HierarchySample
+from discrete_vae.testing.contracts import check_closed_form_kl, check_gaussian_prior, check_normalized
 
 SIZES = {"num_latents": 5, "num_layers": 4, "num_units": 3}
 X = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 0.0], dtype=torch.float64)

@@ -18,19 +18,15 @@ from discrete_vae import (
     SpikeSlab,
     exact_log_partition,
 )
-from discrete_vae import importance_sampling as sampling
-from discrete_vae.compiled import sample_rows
-from discrete_vae.compiled.sample_noise import draw_normals, draw_uniforms
-from discrete_vae.compiled.sample_rows import Keys
-from discrete_vae.importance.compiled_draws import CompiledDraws, compiled_draws
-from discrete_vae.importance.draws import draw
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.nets.folded_mlp import folded_networks
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
-from discrete_vae.nets.mlp_decoder import MLPDecoder
+from discrete_vae import model as sampling
+from discrete_vae.kernels import rows as rows_module
+from discrete_vae.kernels.importance import CompiledDraws, compiled_draws, draw
+from discrete_vae.kernels.rows import Keys, draw_normals, draw_uniforms
+from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder, folded_networks
 from discrete_vae.nets.precision import precision_of_products
-from discrete_vae.prepared_noise import DrawnNoise
-from discrete_vae.smoothing.sharp_limit import SharpLimit
+from discrete_vae.rng import DrawnNoise
+from discrete_vae.smoothing.spike import SharpLimit
 from tests import test_hierarchy_exact, test_model_exact
 
 NUM_FEATURES = 9
@@ -159,7 +155,7 @@ def test_a_draw_depends_on_its_key_and_its_number_alone(monkeypatch):
         for rows, first, count in (([1], 0, 12), ([2, 0], 3, 7)):
             for mine, all_of_them in zip(drawn(rows, first, count), whole, strict=True):
                 torch.testing.assert_close(mine, all_of_them[first : first + count, rows])
-        monkeypatch.setattr(sample_rows, "threads_for", lambda *_: 2)
+        monkeypatch.setattr(rows_module, "threads_for", lambda *_: 2)
         for mine, one_thread in zip(drawn([0, 1, 2], 0, 12), whole, strict=True):
             assert torch.equal(mine, one_thread)
 
@@ -213,7 +209,7 @@ def test_planted_faults_are_rejected(fault, monkeypatch):
 
     monkeypatch.setattr(CompiledDraws, "__call__", wrong)
     if fault == "the noise of one layer in two":
-        from discrete_vae.importance import compiled_draws as place
+        from discrete_vae.kernels import importance as place
 
         monkeypatch.setattr(place, "Keys", lambda keys, first, _: Keys(keys, first, 0))
     with pytest.raises(AssertionError):

@@ -5,9 +5,8 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference.batches import in_batches
-from discrete_vae.inference.row_noise import CentralNoise, RowNoise
-from discrete_vae.noise import open_uniform, standard_normal
+from discrete_vae.inference.rows import CentralNoise, RowNoise, in_batches
+from discrete_vae.rng import open_uniform, standard_normal
 from tests.inference.models import small_model, some_bits
 
 

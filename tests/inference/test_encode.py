@@ -6,7 +6,7 @@ import torch
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.encode import encode_rows
-from discrete_vae.posteriors.base import Posterior
+from discrete_vae.posterior import Posterior
 from discrete_vae.testing.enumeration import all_states
 from tests.inference.models import small_model, some_bits
 

@@ -6,10 +6,8 @@ import torch
 
 from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPosterior, SpikeExponential
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference.class_model import ClassModel, fit_class_model, place_of
-from discrete_vae.inference.generate import generate
-from discrete_vae.inference.prior_states import PriorStates
-from discrete_vae.samplers.block_gibbs import BlockGibbs
+from discrete_vae.inference.generate import ClassModel, PriorStates, fit_class_model, generate, place_of
+from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
 

@@ -18,12 +18,16 @@ from discrete_vae import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference import impute as impute_module
-from discrete_vae.inference.conditional_draws import GappedRow, Proposals
-from discrete_vae.inference.imputation_settings import ImputationSettings
-from discrete_vae.inference.impute import impute
-from discrete_vae.inference.iterated_resampling import IteratedResampling
-from discrete_vae.inference.resampled import Resampled
-from discrete_vae.inference.weighted_moments import WeightedMoments, truncated
+from discrete_vae.inference.impute import (
+    GappedRow,
+    ImputationSettings,
+    IteratedResampling,
+    Proposals,
+    Resampled,
+    WeightedMoments,
+    impute,
+    truncated,
+)
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies, check_mean
 from discrete_vae.testing.quadrature import joint_nodes, normal_nodes

@@ -8,10 +8,8 @@ import torch
 
 from discrete_vae import RBM
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference.encode import encode_rows
-from discrete_vae.inference.flips import order_of_flips
-from discrete_vae.inference.interpolate import interpolate
-from discrete_vae.inference.reconstruct import reconstruct_rows
+from discrete_vae.inference.encode import encode_rows, reconstruct_rows
+from discrete_vae.inference.interpolate import interpolate, order_of_flips
 from tests.inference.models import small_model, some_bits
 
 

@@ -7,10 +7,8 @@ import torch
 from discrete_vae import DiscreteVAE, exact_log_partition
 from discrete_vae.config import GaussianLikelihoodConfig, LikelihoodConfig, ModelConfig, RBMConfig, members
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference.denoise import denoise_rows, flip_bits
-from discrete_vae.inference.encode import encode_rows
-from discrete_vae.inference.guess_error import guess_error
-from discrete_vae.inference.reconstruct import reconstruct_rows
+from discrete_vae.inference.encode import denoise_rows, encode_rows, flip_bits, reconstruct_rows
+from discrete_vae.inference.score import guess_error
 from discrete_vae.testing.enumeration import all_states
 from tests.inference.models import small_model, some_bits
 

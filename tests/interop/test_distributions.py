@@ -8,7 +8,7 @@ from torch.distributions import Bernoulli, Independent, constraints, kl_divergen
 from discrete_vae import MixtureOfRamps, SpikeExponential, SpikeGaussian, SpikeSlab
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.distributions import SmoothedBernoulli
-from discrete_vae.smoothing.sharp_limit import SharpLimit
+from discrete_vae.smoothing.spike import SharpLimit
 from tests.transformations import OVERLAPPING, SMOOTHINGS
 
 LOGITS = torch.tensor([-2.0, 0.0, 1.5], dtype=torch.float64)

@@ -15,7 +15,7 @@ from discrete_vae.cli import main
 from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.hub import push_to_hub, save_for_hub
-from discrete_vae.runs.hub_snapshot import is_hub_name
+from discrete_vae.runs.hub import is_hub_name
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.training.tiny import start_run, train_quietly
 

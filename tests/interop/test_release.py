@@ -12,11 +12,10 @@ from discrete_vae.cli import main
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.interop import release
-from discrete_vae.interop.hub import save_for_hub
-from discrete_vae.interop.model_card import card_of_run
+from discrete_vae.interop.hub import card_of_run, save_for_hub
 from discrete_vae.interop.release import release_run, thinned
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.runs.checkpoint_files import STATE_FILE, load_tensors
+from discrete_vae.runs.checkpoints import STATE_FILE, load_tensors
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.training.tiny import CONFIG, QuietProgress
 

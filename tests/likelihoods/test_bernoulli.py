@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.numerics import bernoulli_log_prob
 
 

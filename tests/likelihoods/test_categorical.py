@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.categorical import CategoricalLikelihood
+from discrete_vae.likelihoods.families import CategoricalLikelihood
 
 
 def test_one_hot_and_logits_share_their_layout():

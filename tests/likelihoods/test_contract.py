@@ -7,15 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from discrete_vae.domains import FINITE
+from discrete_vae.checks import FINITE
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.likelihoods.categorical import CategoricalLikelihood
-from discrete_vae.likelihoods.gaussian import GaussianLikelihood
-from discrete_vae.likelihoods.negative_binomial import NegativeBinomialLikelihood
-from discrete_vae.testing import likelihood_contracts as contracts
-from discrete_vae.testing import likelihood_module_contracts as module_contracts
-from discrete_vae.testing.likelihood_contracts import Support
+from discrete_vae.likelihoods.families import (
+    BernoulliLikelihood,
+    CategoricalLikelihood,
+    GaussianLikelihood,
+    NegativeBinomialLikelihood,
+)
+from discrete_vae.testing import likelihoods as contracts
+from discrete_vae.testing import likelihoods as module_contracts
+from discrete_vae.testing.likelihoods import Support
 
 
 @dataclass

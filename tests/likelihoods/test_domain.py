@@ -6,10 +6,12 @@ from torch._subclasses import FakeTensorMode
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.likelihoods.categorical import CategoricalLikelihood
-from discrete_vae.likelihoods.gaussian import GaussianLikelihood
-from discrete_vae.likelihoods.negative_binomial import NegativeBinomialLikelihood
+from discrete_vae.likelihoods.families import (
+    BernoulliLikelihood,
+    CategoricalLikelihood,
+    GaussianLikelihood,
+    NegativeBinomialLikelihood,
+)
 
 BERNOULLI, GAUSSIAN = BernoulliLikelihood((2,)), GaussianLikelihood((2,))
 CATEGORICAL, COUNTS = CategoricalLikelihood((2,), 3), NegativeBinomialLikelihood((2,))

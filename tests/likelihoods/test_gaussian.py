@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.gaussian import GaussianLikelihood
+from discrete_vae.likelihoods.families import GaussianLikelihood
 
 
 def test_the_density_of_a_feature_stays_bounded():

@@ -1,13 +1,13 @@
 import numpy as np
 import torch
 
-from discrete_vae.likelihoods import moments
-from discrete_vae.likelihoods.moments import feature_moments
-from discrete_vae.likelihoods.standardizer import Standardizer
+from discrete_vae.likelihoods import base
+from discrete_vae.likelihoods.base import feature_moments
+from discrete_vae.likelihoods.scaling import Standardizer
 
 
 def test_moments_of_observed_entries(monkeypatch):
-    monkeypatch.setattr(moments, "_ROWS", 7)  # several blocks, the last one short
+    monkeypatch.setattr(base, "_ROWS", 7)  # several blocks, the last one short
     x = 1e4 + torch.randn(50, 2, 3, generator=torch.Generator().manual_seed(0))
     observed = torch.rand(50, 2, 3, generator=torch.Generator().manual_seed(1)) < 0.6
     masked = np.ma.masked_array(x.double().numpy(), ~observed.numpy())

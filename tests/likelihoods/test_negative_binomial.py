@@ -4,7 +4,7 @@ import mpmath
 import pytest
 import torch
 
-from discrete_vae.likelihoods.negative_binomial import (
+from discrete_vae.likelihoods.families import (
     NegativeBinomialLikelihood,
     negative_binomial_log_prob,
     stirling_error,

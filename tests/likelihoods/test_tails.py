@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from discrete_vae.likelihoods.gaussian import GaussianLikelihood
-from discrete_vae.likelihoods.tails import Tails, long_tails
-from discrete_vae.testing import likelihood_contracts as contracts
-from discrete_vae.testing import likelihood_module_contracts as module_contracts
+from discrete_vae.likelihoods.base import Tails, long_tails
+from discrete_vae.likelihoods.families import GaussianLikelihood
+from discrete_vae.testing import likelihoods as contracts
+from discrete_vae.testing import likelihoods as module_contracts
 from tests.likelihoods.test_contract import data, outputs
 
 

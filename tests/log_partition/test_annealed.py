@@ -8,10 +8,10 @@ import torch
 
 from discrete_vae import RBM, FactorialBernoulli, annealed_log_partition, exact_log_partition
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels.gibbs import run_sweeps
+from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.log_partition.annealed import annealed_weights
-from discrete_vae.log_partition.work import tempered_work
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.log_partition.bridge import tempered_work
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.boltzmann.graphs import small_graph

@@ -8,9 +8,9 @@ import torch
 
 from discrete_vae import RBM, FactorialBernoulli, bennett_log_partition, exact_log_partition
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition import bennett
+from discrete_vae.log_partition import bridge
 from discrete_vae.log_partition.annealed import annealed_log_partition
-from discrete_vae.log_partition.bennett import LogPartitionWarning
+from discrete_vae.log_partition.bridge import LogPartitionWarning
 from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode
 
 
@@ -124,7 +124,7 @@ def test_a_deep_mode_that_annealing_misses():
 
 def test_a_deep_mode_that_walkers_do_not_find_is_not_overlooked(monkeypatch):
     """From coins alone all chains agree on the wide mode, 3 nats too low; those that start low disagree."""
-    monkeypatch.setattr(bennett, "_MODES", 1)  # no jumps between modes
+    monkeypatch.setattr(bridge, "_MODES", 1)  # no jumps between modes
     rbm = wide_and_deep_mode(10, 16, 2.0, 14.0)
     with pytest.warns(LogPartitionWarning, match="mix slowly and the stated error may be too small"):
         estimate = error_of(rbm, num_chains=100, std_error=1.0, max_sweeps=400)[1]

@@ -5,7 +5,7 @@ import torch
 
 from discrete_vae import BlockGibbs
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.surrogate import log_partition_surrogate
+from discrete_vae.log_partition.bridge import log_partition_surrogate
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.log_partition.machines import random_rbm

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from discrete_vae.log_partition.work import tempered_work
+from discrete_vae.log_partition.bridge import tempered_work
 from tests.log_partition.machines import random_rbm
 
 

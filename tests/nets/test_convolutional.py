@@ -3,9 +3,9 @@ import torch
 from torch import nn
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels.adam import Adam
 from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from discrete_vae.nets.precision import set_precision
-from discrete_vae.training.adam import Adam
 
 WIDTHS = (4, 6)
 shapes = pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 14), (2, 5, 4)], ids=str)

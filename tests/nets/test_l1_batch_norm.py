@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
+from discrete_vae.nets.mlp import L1BatchNorm
 
 
 def test_training_formula():
@@ -87,7 +87,7 @@ def test_the_compiled_projection_is_the_plain_one(width, monkeypatch):
     scale[0], offset[-1] = torch.inf, torch.nan
     for compiled in (True, False):
         if not compiled:
-            monkeypatch.setattr("discrete_vae.nets.kernels.projection.works", lambda: False)
+            monkeypatch.setattr("discrete_vae.kernels.mlp.projection_works", lambda: False)
         norm = L1BatchNorm(width, bounded=True)
         with torch.no_grad():
             norm.scale.copy_(scale)

@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from discrete_vae.nets import row_products as module
+from discrete_vae.nets import weights as module
 from discrete_vae.nets.mlp import ConcatLinear
-from discrete_vae.nets.row_products import row_products
+from discrete_vae.nets.weights import row_products
 
 # on processors without AVX-512 torch's own products depend on places
 SIZES = [(6, 5), (5, 5), (7, 11), (5, 1), (784, 50)]

@@ -6,7 +6,7 @@ import torch
 from discrete_vae import DiscreteVAE
 from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, NoHierarchyConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.base import NoHierarchy
+from discrete_vae.hierarchy.gaussian import NoHierarchy
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.precision import set_precision
 

@@ -15,9 +15,9 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.objectives.mean_field import mean_field_bound
-from discrete_vae.objectives.relaxed_bound import relaxed_bound
-from discrete_vae.posteriors.base import PosteriorSample
+from discrete_vae.objectives.elbo import mean_field_bound
+from discrete_vae.objectives.importance import relaxed_bound
+from discrete_vae.posterior import PosteriorSample
 from discrete_vae.testing.enumeration import enumerate_machine
 from tests.transformations import OVERLAPPING, SMOOTHINGS
 

@@ -11,7 +11,7 @@ from discrete_vae.config import (
     ModelConfig,
     RBMConfig,
 )
-from discrete_vae.posteriors.groups import check_groups, color_groups
+from discrete_vae.posterior import check_groups, color_groups
 
 PRIORS = {
     "rbm": (RBMConfig(num_left=3, num_right=2), 2),

@@ -7,8 +7,8 @@ import torch
 
 from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeGaussian
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.posteriors.base import Posterior, PosteriorSample
-from discrete_vae.testing import posterior_contracts as contracts
+from discrete_vae.posterior import Posterior, PosteriorSample
+from discrete_vae.testing import contracts
 from tests.transformations import SMOOTHINGS
 
 FEATURES = torch.linspace(-1, 1, 20, dtype=torch.float64).reshape(4, 5)

@@ -3,7 +3,7 @@
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.posteriors.groups import check_groups, contiguous_groups
+from discrete_vae.posterior import check_groups, contiguous_groups
 
 
 def test_four_groups_of_the_papers_machine_are_two_on_each_side():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from discrete_vae.figures.training_curves import training_curves_table
-from discrete_vae.report.course import _verdict
+from discrete_vae.figures.curves import training_curves_table
+from discrete_vae.report.results import _verdict
 
 
 def verdict(values, scores=None):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from discrete_vae.report import make_report
-from discrete_vae.report.sections import SECTIONS
+from discrete_vae.report.make import SECTIONS
 from tests.report.conftest import STRANGE, page_of
 
 ALL = [

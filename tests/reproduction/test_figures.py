@@ -6,11 +6,8 @@ import warnings
 
 import pytest
 
-from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.figures.log_partition_histogram import (
-    draw_log_partition_histograms,
-    log_partition_histogram_table,
-)
+from discrete_vae.boltzmann.base import LogPartition
+from discrete_vae.figures.curves import draw_log_partition_histograms, log_partition_histogram_table
 from discrete_vae.reproduction import log_partition_figure, sample_figures
 from discrete_vae.reproduction.campaign import Places, StoppedError
 from discrete_vae.reproduction.log_partition_figure import FIGURE_10

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from discrete_vae.experiments import SIZES
+from discrete_vae.presets import SIZES
 from discrete_vae.reproduction.record import RecordStore
 from discrete_vae.reproduction.registry import REPRODUCTIONS
 from discrete_vae.reproduction.wanted import Wanted
-from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs.io import read_json
 
 FOLDER = Path(__file__).parents[2] / "reproductions" / "runs"
 RECORDS = [path for path in sorted(FOLDER.glob("*.json")) if not path.stem.endswith("-log-partition")]

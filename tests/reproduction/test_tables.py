@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments import SIZES, load_experiment
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.presets import SIZES, load_experiment
 from discrete_vae.reproduction import paper_values
 from discrete_vae.reproduction.estimates import mean_log_likelihood, paired_difference, spread
 from discrete_vae.reproduction.record import StoredRun

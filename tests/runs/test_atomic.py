@@ -8,13 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from discrete_vae.runs.atomic import (
-    is_temporary,
-    publish_directory,
-    remove_temporaries,
-    write_bytes,
-    write_text,
-)
+from discrete_vae.runs.io import is_temporary, publish_directory, remove_temporaries, write_bytes, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -104,7 +98,7 @@ def test_a_failed_replacement_puts_the_old_folder_back(tmp_path, monkeypatch):
 KILLED = """
 import ctypes, os, signal, sys
 from pathlib import Path
-from discrete_vae.runs.atomic import publish_directory, write_text
+from discrete_vae.runs.io import publish_directory, write_text
 
 def hook(event, arguments):
     global left

@@ -4,14 +4,16 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.checkpoint_files import STATE_FILE, read_checkpoint, verify_checkpoint
-from discrete_vae.runs.checkpoint_files import write_checkpoint as write
-from discrete_vae.runs.checkpoint_record import (
+from discrete_vae.runs.checkpoints import (
     FORMAT,
     RECORD_FILE,
+    STATE_FILE,
     CheckpointRecord,
     DamagedCheckpointError,
+    read_checkpoint,
+    verify_checkpoint,
 )
+from discrete_vae.runs.checkpoints import write_checkpoint as write
 
 META = {"epoch": 2, "rate": 0.1 + 0.2, "sizes": [1, 2], "none": None}
 

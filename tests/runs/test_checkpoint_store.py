@@ -6,10 +6,14 @@ import torch
 from safetensors import SafetensorError
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs import checkpoint_files
-from discrete_vae.runs.checkpoint_files import STATE_FILE
-from discrete_vae.runs.checkpoint_record import RECORD_FILE, DamagedCheckpointError
-from discrete_vae.runs.checkpoint_store import CheckpointStore, CheckpointWriteError
+from discrete_vae.runs import checkpoints
+from discrete_vae.runs.checkpoints import (
+    RECORD_FILE,
+    STATE_FILE,
+    CheckpointStore,
+    CheckpointWriteError,
+    DamagedCheckpointError,
+)
 
 
 def state(step: int) -> dict[str, torch.Tensor]:
@@ -172,11 +176,11 @@ def test_a_step_before_the_newest_is_refused(filled):
 
 @pytest.mark.parametrize("which", ["best", "last"])
 def test_a_checkpoint_that_is_removed_while_it_is_read_is_chosen_anew(tmp_path, monkeypatch, which):
-    from discrete_vae.runs import checkpoint_store
+    from discrete_vae.runs import checkpoints
 
     store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
     store.save(10, state(10), {}, best={"elbo": -80.0})
-    original, calls = checkpoint_store.read_checkpoint, []
+    original, calls = checkpoints.read_checkpoint, []
 
     def slow(folder, step):
         calls.append(step)
@@ -184,7 +188,7 @@ def test_a_checkpoint_that_is_removed_while_it_is_read_is_chosen_anew(tmp_path, 
             store.save(20, state(20), {}, best={"elbo": -70.0})
         return original(folder, step)
 
-    monkeypatch.setattr(checkpoint_store, "read_checkpoint", slow)
+    monkeypatch.setattr(checkpoints, "read_checkpoint", slow)
     assert store.load(which).step == 20
     assert calls == [10, 20]
     with pytest.raises(InvalidInputError, match="There are: 20"):
@@ -192,19 +196,19 @@ def test_a_checkpoint_that_is_removed_while_it_is_read_is_chosen_anew(tmp_path, 
 
 
 def test_a_record_that_is_removed_while_it_is_read_is_chosen_anew(tmp_path, monkeypatch):
-    from discrete_vae.runs import checkpoint_store
+    from discrete_vae.runs import checkpoints
 
     store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
     store.save(10, state(10), {}, best={"elbo": -80.0})
-    original = checkpoint_store.read_record
+    original = checkpoints.read_record
 
     def slow(folder, step):
         monkeypatch.undo()
         store.save(20, state(20), {}, best={"elbo": -70.0})
         return original(folder, step)
 
-    monkeypatch.setattr(checkpoint_store, "read_record", slow)
-    assert store.newest() == checkpoint_store.CheckpointRecord(20, {}, {"step": 20, "elbo": -70.0})
+    monkeypatch.setattr(checkpoints, "read_record", slow)
+    assert store.newest() == checkpoints.CheckpointRecord(20, {}, {"step": 20, "elbo": -70.0})
 
 
 def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_offered(filled):
@@ -266,7 +270,7 @@ def test_a_full_disk_leaves_the_checkpoints_before_intact(filled, monkeypatch, e
         path.write_bytes(b"half a file")
         raise error
 
-    monkeypatch.setattr(checkpoint_files, "save_file", full)
+    monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(
         CheckpointWriteError, match=r"step-40 must be written.*No space left.*step 30, the last before it"
     ):
@@ -282,7 +286,7 @@ def test_a_full_disk_at_the_first_save(store, monkeypatch):
     def full(tensors, path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint_files, "save_file", full)
+    monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(CheckpointWriteError, match="there is none before it"):
         store.save(1, state(1), {})
     assert store.steps() == ()
@@ -292,7 +296,7 @@ def test_an_interrupt_while_saving_leaves_no_half_checkpoint(filled, monkeypatch
     def interrupted(tensors, path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoint_files, "save_file", interrupted)
+    monkeypatch.setattr(checkpoints, "save_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         filled.save(40, state(40), {})
     assert names(filled) == ["step-10", "step-20", "step-30"]

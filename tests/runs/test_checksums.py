@@ -1,6 +1,6 @@
 import hashlib
 
-from discrete_vae.runs.checksums import sha256_bytes, sha256_file
+from discrete_vae.runs.io import sha256_bytes, sha256_file
 
 
 def test_the_sum_is_that_of_the_content(tmp_path):

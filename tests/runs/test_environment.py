@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 
 import discrete_vae
-from discrete_vae.runs import environment
-from discrete_vae.runs.environment import describe_environment
+from discrete_vae.runs import run_directory
+from discrete_vae.runs.run_directory import describe_environment
 
 
 def test_it_holds_versions_seed_and_device():
@@ -30,7 +30,7 @@ def test_the_processor_has_a_name(monkeypatch):
     monkeypatch.setattr(Path, "read_text", unreadable)
     monkeypatch.setattr("platform.processor", lambda: "")
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    assert environment._processor() == "x86_64"
+    assert run_directory._processor() == "x86_64"
 
 
 def git(folder, *arguments):
@@ -40,16 +40,18 @@ def git(folder, *arguments):
 
 
 def test_the_commit_is_that_of_the_checkout_that_tracks_the_package(tmp_path):
-    file = tmp_path / Path(environment.__file__).name
+    file = tmp_path / Path(run_directory.__file__).name
     file.write_text("1")
     git(tmp_path, "init", "-q")
-    assert environment._commit(tmp_path) is None  # not tracked: the package lies in somebody else's checkout
+    assert (
+        run_directory._commit(tmp_path) is None
+    )  # not tracked: the package lies in somebody else's checkout
     git(tmp_path, "add", file.name)
     git(tmp_path, "commit", "-qm", "one")
     head = git(tmp_path, "rev-parse", "HEAD")
-    assert environment._commit(tmp_path) == {"hash": head, "modified": False}
+    assert run_directory._commit(tmp_path) == {"hash": head, "modified": False}
     file.write_text("2")
-    assert environment._commit(tmp_path) == {"hash": head, "modified": True}
+    assert run_directory._commit(tmp_path) == {"hash": head, "modified": True}
 
 
 def test_without_git_there_is_no_commit(tmp_path, monkeypatch):

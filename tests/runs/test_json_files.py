@@ -1,7 +1,7 @@
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.json_files import read_json, write_json
+from discrete_vae.runs.io import read_json, write_json
 
 
 def test_what_is_written_is_read(tmp_path):

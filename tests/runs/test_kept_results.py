@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.json_files import Schema, read_json, write_json
-from discrete_vae.runs.kept_results import KeptResults, digest
+from discrete_vae.runs.io import Schema, read_json, write_json
+from discrete_vae.runs.results import KeptResults, digest
 
 
 class Result(Schema):
@@ -99,7 +99,7 @@ def test_a_disk_that_refuses_is_one_error_and_loses_nothing(kept, monkeypatch):
     def full(path, fields):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("discrete_vae.runs.kept_results.write_json", full)
+    monkeypatch.setattr("discrete_vae.runs.results.write_json", full)
     with pytest.raises(
         InvalidInputError, match=r"n-2-by-0\.json must be writable; received No space left on device"
     ):

@@ -7,9 +7,8 @@ import sys
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs import lock
-from discrete_vae.runs.lock import sole_writer
-from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs import run_directory
+from discrete_vae.runs.run_directory import RunDirectory, sole_writer
 
 
 def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path):
@@ -24,7 +23,7 @@ def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path):
 
 def test_a_killed_writer_holds_nothing(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from discrete_vae.runs.lock import sole_writer\n"
+        "import sys; from pathlib import Path; from discrete_vae.runs.run_directory import sole_writer\n"
         "with sole_writer(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
@@ -38,7 +37,7 @@ def test_a_killed_writer_holds_nothing(tmp_path):
 
 
 def test_the_file_that_a_killed_writer_leaves_is_in_nobodys_way(tmp_path):
-    (tmp_path / lock.LOCK_NAME).touch()
+    (tmp_path / run_directory.LOCK_NAME).touch()
     assert RunDirectory.check_new(tmp_path) == tmp_path  # killed before the config was written
     with sole_writer(tmp_path):
         pass
@@ -48,7 +47,7 @@ def test_the_file_that_a_killed_writer_leaves_is_in_nobodys_way(tmp_path):
 def test_a_writer_that_comes_as_another_leaves_holds_the_folder(tmp_path):
     """The file that the first one removes guards nothing, though the second one may have it open."""
     with sole_writer(tmp_path):
-        (tmp_path / lock.LOCK_NAME).unlink()  # as the first does before it lets go
+        (tmp_path / run_directory.LOCK_NAME).unlink()  # as the first does before it lets go
         with (
             sole_writer(tmp_path),
             pytest.raises(InvalidInputError, match="must not be in use"),
@@ -59,11 +58,11 @@ def test_a_writer_that_comes_as_another_leaves_holds_the_folder(tmp_path):
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.EROFS, errno.ENOLCK])
 def test_where_nothing_can_be_locked_nothing_is_held(tmp_path, monkeypatch, number):
-    class NoLock(lock.FileLock):
+    class NoLock(run_directory.FileLock):
         def _acquire(self):
             raise OSError(number, "no locks here")
 
-    monkeypatch.setattr(lock, "FileLock", NoLock)
+    monkeypatch.setattr(run_directory, "FileLock", NoLock)
     with sole_writer(tmp_path):
         (tmp_path / "written").touch()
     assert [path.name for path in tmp_path.iterdir()] == ["written"]

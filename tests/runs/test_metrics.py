@@ -1,7 +1,7 @@
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.metrics import MetricsLog
+from discrete_vae.runs.run_directory import MetricsLog
 
 
 @pytest.fixture

@@ -4,10 +4,16 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.nets.saved_weights import check_weights
-from discrete_vae.runs.checkpoint_files import STATE_FILE, load_tensors, read_checkpoint, write_checkpoint
-from discrete_vae.runs.checkpoint_record import CheckpointRecord
-from discrete_vae.runs.rounded_weights import rounded_weights, widened_weights
+from discrete_vae.nets.precision import check_weights
+from discrete_vae.runs.checkpoints import (
+    STATE_FILE,
+    CheckpointRecord,
+    load_tensors,
+    read_checkpoint,
+    rounded_weights,
+    widened_weights,
+    write_checkpoint,
+)
 
 LAYER = torch.nn.Linear(70, 30)
 TENSORS = {name: value.detach() for name, value in LAYER.state_dict().items()}

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from discrete_vae import load_pretrained, pretrained_names
-from discrete_vae.data.recorded import RecordedData
+from discrete_vae.data.splits import RecordedData
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs import shipped
-from discrete_vae.runs.json_files import read_json
+from discrete_vae.runs import hub
+from discrete_vae.runs.io import read_json
 from discrete_vae.runs.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ def test_each_folder_is_a_model():
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_a_model_is_small_and_complete(name):
-    folder = shipped.shipped_folder(name)
+    folder = hub.shipped_folder(name)
     assert folder == MODELS / name
     assert size(folder) <= LARGEST
     run, loaded = RunDirectory.open(folder), load_pretrained(name)
@@ -47,7 +47,7 @@ def test_a_model_is_small_and_complete(name):
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_the_page_has_the_figures_of_the_folder(name):
-    folder, page = shipped.shipped_folder(name), (ROOT / "docs" / "pretrained.md").read_text()
+    folder, page = hub.shipped_folder(name), (ROOT / "docs" / "pretrained.md").read_text()
     found = read_json(folder / "evaluation.json")["log_likelihood"]
     (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
     assert f"| {found['value']:.2f} ± {found['std_error']:.2f} | {size(folder) / 1000:.0f} kB |" in row
@@ -76,7 +76,7 @@ def test_another_name_lists_those_there_are(name, message):
 
 
 def test_a_copy_without_models_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(shipped, "FOLDERS", (tmp_path / "none",))
+    monkeypatch.setattr(hub, "FOLDERS", (tmp_path / "none",))
     assert pretrained_names() == ()
     with pytest.raises(InvalidInputError, match="name must name a model that comes with the library"):
         load_pretrained("digits")
@@ -86,7 +86,7 @@ def test_what_a_killed_release_leaves_is_no_model(monkeypatch, tmp_path):
     for name in (".tmp-a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").touch()
-    monkeypatch.setattr(shipped, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(hub, "FOLDERS", (tmp_path,))
     assert pretrained_names() == ("b",)
 
 

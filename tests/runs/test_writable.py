@@ -4,7 +4,7 @@ from collections import namedtuple
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.writable import check_writable
+from discrete_vae.runs.io import check_writable
 
 
 def test_what_can_be_written_is_left_as_it_is(tmp_path):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from discrete_vae.samplers.bennett_ratio import bridge_term, solve_gaps, weighted_ratio
+from discrete_vae.log_partition.bridge import bridge_term, solve_gaps, weighted_ratio
 from discrete_vae.testing.goodness_of_fit import check_mean
 
 

@@ -4,8 +4,8 @@ import torch
 from discrete_vae import RBM, BlockGibbs, FactorialBernoulli
 from discrete_vae.config import BlockGibbsConfig, instantiate
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
-from discrete_vae.samplers.protocol import Sampler
+from discrete_vae.kernels.gibbs import run_sweeps
+from discrete_vae.samplers.gibbs import Sampler
 
 
 def make_rbm(num_left: int = 5, num_right: int = 4) -> RBM:
@@ -184,7 +184,7 @@ def test_independent_units_take_one_sweep_and_end_where_all_would(monkeypatch, c
         return run_sweeps(machine, z, num_sweeps, **rest)
 
     before = run_sweeps(energy, whole.z, 30, key=whole._key, first_sweep=1, clamped=whole.clamped)
-    monkeypatch.setattr("discrete_vae.samplers.block_gibbs.run_sweeps", counted)
+    monkeypatch.setattr("discrete_vae.samplers.gibbs.run_sweeps", counted)
     found = whole.step(30)
     assert asked == [1]
     assert torch.equal(found, before)

@@ -17,12 +17,11 @@ from discrete_vae import (
     ParallelTempering,
     RunningMoments,
 )
-from discrete_vae.boltzmann import sparse_products
+from discrete_vae.boltzmann import graph
+from discrete_vae.kernels import gibbs_torch
 from discrete_vae.log_partition.annealed import annealed_weights
-from discrete_vae.log_partition.bridge import bridge_terms
-from discrete_vae.log_partition.work import tempered_work
-from discrete_vae.samplers.kernels import torch_device
-from discrete_vae.samplers.mode_jumps import ModeJumps
+from discrete_vae.log_partition.bridge import bridge_terms, tempered_work
+from discrete_vae.samplers.tempering import ModeJumps
 from tests.boltzmann.graphs import randomize
 
 MACHINES = {
@@ -39,13 +38,13 @@ def fake(monkeypatch):
     A build without CUDA has no generators for it, so the noise's source is the CPU's; and fake tensors know no sparse
     products, so a dense one with the same tensors stands in.
     """
-    monkeypatch.setattr(torch_device, "keyed_generator", lambda *key, device: torch.Generator())
+    monkeypatch.setattr(gibbs_torch, "keyed_generator", lambda *key, device: torch.Generator())
 
     def product(values, z, places, num_rows, coalesced):
         terms = values[:, None] * z.index_select(0, places[1])
         return z.new_zeros(num_rows, z.shape[1]).index_add(0, places[0], terms)
 
-    monkeypatch.setattr(sparse_products, "_multiply", product)
+    monkeypatch.setattr(graph, "_multiply", product)
     with FakeTensorMode(allow_non_fake_inputs=True):
         yield
 

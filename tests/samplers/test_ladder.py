@@ -5,7 +5,7 @@ import torch
 from scipy import special
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.ladder import MAX_REPLICAS, check_ladder, retuned_ladder, start_ladder
+from discrete_vae.samplers.tempering import MAX_REPLICAS, check_ladder, retuned_ladder, start_ladder
 
 
 def normal_rates(ladder, deviation):

@@ -6,8 +6,8 @@ import torch
 from discrete_vae import RBM, FactorialBernoulli, ParallelTempering
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import softplus_sum
-from discrete_vae.samplers.mode_jumps import ModeJumps
-from discrete_vae.samplers.quench import quenched_states
+from discrete_vae.samplers.modes import quenched_states
+from discrete_vae.samplers.tempering import ModeJumps
 from discrete_vae.testing.enumeration import all_states
 from discrete_vae.testing.transitions import check_transitions, invariance_error, sweep_matrix
 from tests.log_partition.machines import random_rbm, two_far_modes

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from discrete_vae.samplers import packing
-from discrete_vae.samplers.packing import pack_bits, unpack_bits
+from discrete_vae.samplers import gibbs
+from discrete_vae.samplers.gibbs import pack_bits, unpack_bits
 
 
 @pytest.mark.parametrize("num_units", [1, 7, 8, 9, 61, 128])
@@ -23,7 +23,7 @@ def test_bit_order_is_fixed():
 @pytest.mark.parametrize("num_units", [1, 7, 8, 9, 128])
 def test_other_devices_pack_as_the_cpu_does(num_units):
     z = torch.randint(2, (5, num_units), generator=torch.Generator().manual_seed(0)).float()
-    packed = packing._pack_anywhere(z)
-    assert torch.equal(packed, packing.pack_bits(z))
-    assert torch.equal(packing._unpack_anywhere(packed, num_units), z)
-    assert torch.equal(packing.unpack_bits(packed, num_units), z)
+    packed = gibbs._pack_anywhere(z)
+    assert torch.equal(packed, gibbs.pack_bits(z))
+    assert torch.equal(gibbs._unpack_anywhere(packed, num_units), z)
+    assert torch.equal(gibbs.unpack_bits(packed, num_units), z)

@@ -6,8 +6,7 @@ import torch
 from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, ParallelTempering
 from discrete_vae.config import ParallelTemperingConfig, instantiate
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.packing import pack_bits
-from discrete_vae.samplers.protocol import Sampler
+from discrete_vae.samplers.gibbs import Sampler, pack_bits
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
 from discrete_vae.testing.replica_exchange import joint_swap_matrix, joint_sweep_matrix

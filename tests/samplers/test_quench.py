@@ -3,7 +3,7 @@
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli
-from discrete_vae.samplers.quench import quenched_states
+from discrete_vae.samplers.modes import quenched_states
 from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode
 
 

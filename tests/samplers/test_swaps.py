@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM
-from discrete_vae.samplers.swaps import exchanged_order, swap_probabilities
+from discrete_vae.samplers.tempering import exchanged_order, swap_probabilities
 from discrete_vae.testing.replica_exchange import joint_law, joint_swap_matrix, joint_sweep_matrix
 from discrete_vae.testing.transitions import invariance_error
 

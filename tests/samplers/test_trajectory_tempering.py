@@ -10,11 +10,14 @@ from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann, Pa
 from discrete_vae.config import TrajectoryTemperingConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import exact_log_partition
-from discrete_vae.samplers import reservoir, rungs, trajectory_tempering
-from discrete_vae.samplers.frozen_machines import exchange_probabilities, reduced_energy
-from discrete_vae.samplers.packing import pack_bits
-from discrete_vae.samplers.protocol import Sampler, TellsLogPartition
-from discrete_vae.samplers.trajectory_tempering import TrajectoryTempering, TrajectoryWarning
+from discrete_vae.samplers import trajectory
+from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition, pack_bits
+from discrete_vae.samplers.trajectory import (
+    TrajectoryTempering,
+    TrajectoryWarning,
+    exchange_probabilities,
+    reduced_energy,
+)
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
 from discrete_vae.testing.transitions import check_transitions, invariance_error, sweep_matrix
@@ -102,7 +105,7 @@ def test_transitions_of_the_sampler_against_the_exact_matrix(monkeypatch):
     matrix = renewal_matrix(machine, RBM(2, 2))
     check_transitions(lambda z: renewed(machine, z), matrix, 4, repeats=4000)
     monkeypatch.setattr(
-        reservoir,
+        trajectory,
         "exchange_probabilities",
         lambda here, there: exchange_probabilities(there, here),
     )
@@ -158,21 +161,21 @@ def test_the_stated_error_of_log_z_is_the_spread_over_seeds():
 @pytest.mark.parametrize("fault", ["chains", "rungs"])
 def test_bennett_s_ratio_the_wrong_way_round_is_a_fault_that_is_caught(monkeypatch, fault):
     if fault == "chains":
-        right = trajectory_tempering.weighted_ratio
+        right = trajectory.weighted_ratio
 
         def reversed_ratio(*args, **kwargs):
             value, *rest = right(*args, **kwargs)
             return -value, *rest
 
-        monkeypatch.setattr(trajectory_tempering, "weighted_ratio", reversed_ratio)
+        monkeypatch.setattr(trajectory, "weighted_ratio", reversed_ratio)
     else:
-        gaps = rungs.solve_gaps
+        gaps = trajectory.solve_gaps
 
         def reversed_gaps(*args):
             values, influence = gaps(*args)
             return -values, influence
 
-        monkeypatch.setattr(rungs, "solve_gaps", reversed_gaps)
+        monkeypatch.setattr(trajectory, "solve_gaps", reversed_gaps)
     assert not covers(z_scores(10)[0])
 
 
@@ -185,7 +188,7 @@ def two_modes_that_change(monkeypatch, trade=False):
     """
     chains = grown(modes_of_odds(1 / 9), 4000, steps=30, sweeps=5)
     with monkeypatch.context() as patch:
-        patch.setattr(trajectory_tempering, "LOW_RATE", 2.0)  # freezes at once
+        patch.setattr(trajectory, "LOW_RATE", 2.0)  # freezes at once
         chains.log_partition()
     if trade:
         make_traded(chains)
@@ -242,7 +245,7 @@ def test_a_jump_of_the_weights_is_followed_with_a_warning():
 
 
 def test_a_machine_out_of_reach_is_an_error_that_leaves_the_chains(monkeypatch):
-    monkeypatch.setattr(trajectory_tempering, "MAX_RUNGS", 2)
+    monkeypatch.setattr(trajectory, "MAX_RUNGS", 2)
     chains = TrajectoryTempering(random_rbm(6, 6, 4.0, seed=2), 50, seed=1)
     with pytest.raises(InvalidInputError, match="energy must be within reach over 2 rungs"):
         chains.step(1)

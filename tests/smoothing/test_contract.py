@@ -8,10 +8,10 @@ import torch
 from discrete_vae import SpikeExponential, SpikeSmoothing
 from discrete_vae.config import SmoothingConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.noise import open_uniform
 from discrete_vae.numerics import softplus
+from discrete_vae.rng import open_uniform
 from discrete_vae.smoothing.base import SmoothedDraw, Smoothing
-from discrete_vae.smoothing.sharp_limit import SharpLimit
+from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing import contracts
 from tests.transformations import SMOOTHINGS, of_prior
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import SpikeExponential
-from discrete_vae.smoothing import fused_spike_exponential
+from discrete_vae.smoothing import spike
 
 BETAS = [0.01, 1.0, 3.0, 30.0, 200.0]
 EPS = 2.0**-24
@@ -123,7 +123,7 @@ def test_threads_change_nothing(monkeypatch):
     rho, logits = noise_and_logits(300, 200)
     found = []
     for smallest in (1, 10**9):
-        monkeypatch.setattr("discrete_vae.compiled.rows.SMALLEST_SHARED", smallest)
+        monkeypatch.setattr("discrete_vae.kernels.rows.SMALLEST_SHARED", smallest)
         monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
         found.append(draw_twice(3.0, rho, logits)[0])
     for a, b in zip(*found, strict=True):
@@ -131,7 +131,7 @@ def test_threads_change_nothing(monkeypatch):
 
 
 def test_a_failing_trial_leaves_plain_torch(monkeypatch):
-    monkeypatch.setattr(fused_spike_exponential, "works", lambda: False)
+    monkeypatch.setattr(spike, "works", lambda: False)
     logits = torch.zeros(4, requires_grad=True)
     drawn = SpikeExponential(3.0).draw(torch.full((4,), 0.7), logits)
     assert type(drawn.zeta.grad_fn).__name__ == "PlainDrawBackward"

@@ -7,7 +7,7 @@ import torch
 
 from discrete_vae import MixtureOfRamps, OverlappingExponential, OverlappingPower
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.prepared_noise import DrawnNoise
+from discrete_vae.rng import DrawnNoise
 from tests.transformations import OVERLAPPING, SMOOTHINGS, of_prior
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import SpikeExponential, SpikeSlab
-from discrete_vae.smoothing.sharp_limit import SharpLimit
+from discrete_vae.smoothing.spike import SharpLimit
 
 SMOOTHINGS = {
     "exponential": lambda: SpikeExponential(beta=3.0).double(),

@@ -7,7 +7,7 @@ import torch
 
 from discrete_vae import SpikeExponential, SpikeSlab
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.smoothing.sharp_limit import SharpLimit
+from discrete_vae.smoothing.spike import SharpLimit
 
 
 def published_icdf(rho, logits, beta):

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from discrete_vae.config import BlockGibbsConfig
-from discrete_vae.data.load import load_dataset
+from discrete_vae.data.datasets import load_dataset
 from discrete_vae.distributed import (
     average_,
     compute_on_rank_zero,
@@ -21,11 +21,11 @@ from discrete_vae.distributed import (
     world_size,
 )
 from discrete_vae.errors import InvalidInputError, PeerLostError
-from discrete_vae.objectives.gradients.reparameterized import Reparameterized
-from discrete_vae.prepared_noise import NoiseSource
+from discrete_vae.objectives.gradients import Reparameterized
+from discrete_vae.rng import NoiseSource
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.experiment_check import check_experiment
 from discrete_vae.training.loop import run_steps
+from discrete_vae.training.preflight import check_experiment
 from discrete_vae.training.run import train
 from discrete_vae.training.state import TrainingState
 from tests.training.tiny import CONFIG, QuietProgress, start_run

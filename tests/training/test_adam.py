@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from discrete_vae.compiled import team
-from discrete_vae.nets.working_weight import WorkingWeight
-from discrete_vae.training import adam, address_table
-from discrete_vae.training.adam import Adam
+from discrete_vae.kernels import adam, openmp
+from discrete_vae.kernels.adam import Adam
+from discrete_vae.nets.weights import WorkingWeight
 
 SHAPES = [(130, 300), (), (1,), (31,), (33,), (64, 3), (0,), (16_500,)]
 TOLERANCE = 4 * 2.0**-24  # of numbers near 1: a few roundings a step
@@ -110,12 +109,12 @@ def test_copies_are_rounded_to_nearest_even_and_nan_stays():
     )  # a wrong rounding would be seen
 
 
-@pytest.mark.skipif(not team.has_team(), reason="torch has no OpenMP of GNU's kind here")
+@pytest.mark.skipif(not openmp.has_team(), reason="torch has no OpenMP of GNU's kind here")
 def test_the_result_does_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(address_table, "SMALLEST_SHARED", 0)
+    monkeypatch.setattr(adam, "SMALLEST_SHARED", 0)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(address_table, "threads_for", lambda *arguments, threads=threads: threads)
+        monkeypatch.setattr(adam, "threads_for", lambda *arguments, threads=threads: threads)
         mine = parameters()
         optimizer = Adam(mine)
         for step in range(3):

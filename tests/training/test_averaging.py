@@ -6,13 +6,11 @@ import torch
 from discrete_vae import exact_log_partition, load_dataset
 from discrete_vae.config import AveragingConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.elbo import evaluate_elbo
-from discrete_vae.noise import key_to_seed
-from discrete_vae.training.averaging import AveragedWeights
-from discrete_vae.training.initial import initial_model
-from discrete_vae.training.load import load_run
+from discrete_vae.evaluation.evaluate import evaluate_elbo
+from discrete_vae.load import initial_model, load_run
+from discrete_vae.rng import key_to_seed
 from discrete_vae.training.loop import _VALIDATION_STREAM
-from discrete_vae.training.state import TrainingState
+from discrete_vae.training.state import AveragedWeights, TrainingState
 from tests.training.test_loop import assert_same_state, final_state
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
 

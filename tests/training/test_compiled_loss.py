@@ -5,14 +5,14 @@ import torch
 from torch._inductor import config as inductor
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.nets.precision import set_precision
-from discrete_vae.noise import keyed_generator
-from discrete_vae.training import compiled_loss
-from discrete_vae.training.compiled_loss import CompiledLoss, check_compiler
-from discrete_vae.training.experiment_check import check_experiment
+from discrete_vae.overrides import apply_overrides
+from discrete_vae.rng import keyed_generator
+from discrete_vae.training import step as step_module
 from discrete_vae.training.loop import training_step
+from discrete_vae.training.preflight import check_experiment
 from discrete_vae.training.state import TrainingState
+from discrete_vae.training.step import CompiledLoss, check_compiler
 from tests.compilers import TRACED, needs_compiler
 from tests.devices.models import build, data
 from tests.training.test_loop import assert_same_state, final_state
@@ -35,8 +35,8 @@ def fresh():
 @pytest.fixture
 def traced(monkeypatch):
     """Runs compile with the backend that takes no compiler."""
-    monkeypatch.setattr(compiled_loss, "check_compiler", lambda: None)
-    monkeypatch.setattr("discrete_vae.training.experiment_check.check_compiler", lambda: None)
+    monkeypatch.setattr(step_module, "check_compiler", lambda: None)
+    monkeypatch.setattr("discrete_vae.training.preflight.check_compiler", lambda: None)
     monkeypatch.setattr(
         "discrete_vae.training.state.CompiledLoss",
         lambda model, working: CompiledLoss(model, working, backend=TRACED),
@@ -175,7 +175,7 @@ def test_steps_with_importance_samples_run_uncompiled(tmp_path, traced):
 
 
 def test_without_a_compiler_it_is_refused_before_anything_starts(tmp_path, monkeypatch):
-    from discrete_vae.data.load import load_dataset
+    from discrete_vae.data.datasets import load_dataset
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(inductor.cpp, "cxx", (None, "no-such-compiler"))

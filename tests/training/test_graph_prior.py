@@ -5,7 +5,7 @@ import math
 import torch
 
 from discrete_vae.config import GraphBoltzmannConfig
-from discrete_vae.training.load import load_run
+from discrete_vae.load import load_run
 from tests.training.tiny import CONFIG, start_run, train_quietly
 
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from discrete_vae import exact_log_partition
-from discrete_vae.boltzmann.log_partition import LogPartition
+from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
-from discrete_vae.runs.checkpoint_store import CheckpointWriteError
-from discrete_vae.training import recorded_step
-from discrete_vae.training.elbo_sums import ElboSums
-from discrete_vae.training.load import load_run
+from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.load import load_run
+from discrete_vae.runs.checkpoints import CheckpointWriteError
+from discrete_vae.training import step as step_module
+from discrete_vae.training.state import ElboSums
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
 
 
@@ -158,7 +158,7 @@ def test_load_run(unbroken):
 @pytest.mark.parametrize("term", ["reconstruction", "kl_discrete"])
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch, term):
     run = start_run(tmp_path / "run")
-    monkeypatch.setattr(recorded_step, "_why_not", lambda *parts: "the test counts calls")
+    monkeypatch.setattr(step_module, "_why_not", lambda *parts: "the test counts calls")
     calls = {"count": 0}
     original = BernoulliLikelihood.log_prob
 
@@ -169,11 +169,11 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch, term):
 
     monkeypatch.setattr(BernoulliLikelihood, "log_prob", broken)
     if term == "kl_discrete":
-        from discrete_vae.objectives import bound
+        from discrete_vae.objectives import importance
 
-        kl = bound.kl_without_log_partition
+        kl = importance.kl_without_log_partition
         monkeypatch.setattr(
-            bound,
+            importance,
             "kl_without_log_partition",
             lambda *a, **k: kl(*a, **k) * (math.inf if calls["count"] == 10 else 1),
         )
@@ -211,7 +211,7 @@ def test_a_full_disk_during_a_checkpoint_loses_nothing(tmp_path, monkeypatch):
     run = start_run(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
         train_quietly(run, stop_at=8)
-    import discrete_vae.runs.checkpoint_store as store
+    from discrete_vae.runs import checkpoints as store
 
     def full(*arguments, **keywords):
         raise OSError(28, "No space left on device")

@@ -3,9 +3,9 @@
 import torch
 
 from discrete_vae.config import ParallelTemperingConfig
-from discrete_vae.experiments.overrides import apply_overrides
-from discrete_vae.samplers.parallel_tempering import ParallelTempering
-from discrete_vae.training.load import load_run
+from discrete_vae.load import load_run
+from discrete_vae.overrides import apply_overrides
+from discrete_vae.samplers.tempering import ParallelTempering
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
 
 TEMPERED = apply_overrides(

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from discrete_vae.experiments.overrides import apply_overrides
-from discrete_vae.training.initial import initial_model
+from discrete_vae.load import initial_model
+from discrete_vae.overrides import apply_overrides
 from discrete_vae.training.loop import training_step
-from discrete_vae.training.parameter_groups import decay_weights, parameter_groups
-from discrete_vae.training.state import TrainingState
+from discrete_vae.training.state import TrainingState, decay_weights, parameter_groups
 from tests.training.test_loop import assert_same_state, final_state
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
 

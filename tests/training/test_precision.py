@@ -10,11 +10,11 @@ from discrete_vae import load_dataset, train
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.mlp import ConcatLinear
 from discrete_vae.nets.precision import gains_by_bfloat16
-from discrete_vae.runs.json_files import write_json
+from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training import precision
-from discrete_vae.training.precision import choose_precision
+from discrete_vae.training import step
 from discrete_vae.training.state import TrainingState
+from discrete_vae.training.step import choose_precision
 from tests.training.tiny import CONFIG, start_run, train_quietly
 
 WIDE = CONFIG.model.model_copy(
@@ -29,7 +29,7 @@ def config_in(name, model=CONFIG.model):
 
 @pytest.fixture(params=[True, False], ids=["fast", "slow"])
 def fast(request, monkeypatch):
-    monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device: request.param)
+    monkeypatch.setattr(step, "has_fast_bfloat16", lambda device: request.param)
     return request.param
 
 
@@ -41,7 +41,7 @@ def test_auto_takes_bfloat16_where_processor_and_networks_gain(fast):
 
 
 def test_auto_counts_the_multiplications_of_a_product(monkeypatch):
-    monkeypatch.setattr(precision, "has_fast_bfloat16", lambda device: True)
+    monkeypatch.setattr(step, "has_fast_bfloat16", lambda device: True)
     sizes = [400 * 784, 10 * 400]
     network = nn.Sequential(ConcatLinear([784], 400), ConcatLinear([400], 10))
     enough = math.ceil(2e6 * len(sizes) / sum(sizes))

@@ -10,14 +10,13 @@ import torch
 from torch import nn
 
 from discrete_vae.errors import InvalidInputError, KernelWarning
-from discrete_vae.experiments import load_experiment
-from discrete_vae.experiments.overrides import apply_overrides
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
-from discrete_vae.nets.mlp import MLP
+from discrete_vae.nets.mlp import MLP, L1BatchNorm
 from discrete_vae.objectives.elbo import Elbo, loss_gradients
+from discrete_vae.overrides import apply_overrides
+from discrete_vae.presets import load_experiment
 from discrete_vae.training.loop import training_step
-from discrete_vae.training.recorded_step import RecordedStep, _why_not
 from discrete_vae.training.state import TrainingState
+from discrete_vae.training.step import RecordedStep, _why_not
 from tests.transformations import SMOOTHINGS
 
 STEPS = 6

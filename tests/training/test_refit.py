@@ -5,9 +5,8 @@ import torch
 
 from discrete_vae import exact_log_partition, load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.samplers.block_gibbs import BlockGibbs
-from discrete_vae.training.initial import initial_model
-from discrete_vae.training.load import load_run
+from discrete_vae.load import initial_model, load_run
+from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.training.refit import refit_posterior
 from tests.training.test_parameter_groups import LAYERS
 from tests.training.tiny import start_run, train_quietly

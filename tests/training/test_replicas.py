@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from discrete_vae.data.load import load_dataset
+from discrete_vae.data.datasets import load_dataset
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.run import train
 from tests.processes import plain_processes, start, torchrun

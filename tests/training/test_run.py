@@ -11,8 +11,7 @@ from discrete_vae import DiscreteVAE, load_dataset, load_run
 from discrete_vae.cli import main
 from discrete_vae.config import FileDataConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.lock import sole_writer
-from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs.run_directory import RunDirectory, sole_writer
 from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress
 
 

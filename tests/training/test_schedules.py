@@ -14,7 +14,7 @@ from discrete_vae.config import (
     WarmUpConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments.overrides import apply_overrides
+from discrete_vae.overrides import apply_overrides
 from discrete_vae.training import schedules
 
 

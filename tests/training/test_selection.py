@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
-from discrete_vae.boltzmann.log_partition import LogPartition
+from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import GaussianHierarchyConfig
-from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
+from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
 from discrete_vae.log_partition.estimate import comparable_log_partition
-from discrete_vae.training.selection import validation_score
+from discrete_vae.training.loop import validation_score
 from tests.log_partition.machines import random_rbm, wide_and_deep_mode
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
 

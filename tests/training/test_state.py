@@ -7,8 +7,8 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments.overrides import apply_overrides
-from discrete_vae.training.initial import initial_model
+from discrete_vae.load import initial_model
+from discrete_vae.overrides import apply_overrides
 from discrete_vae.training.state import TrainingState
 from tests.training.tiny import CONFIG
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from discrete_vae.training import step_times
-from discrete_vae.training.step_times import PARTS, TIME_METRICS, StepTimes
+from discrete_vae.training import state
+from discrete_vae.training.state import PARTS, TIME_METRICS, StepTimes
 from tests.training.tiny import start_run, train_quietly
 
 
@@ -12,7 +12,7 @@ from tests.training.tiny import start_run, train_quietly
 def clock(monkeypatch):
     """A clock that goes on when it is told to."""
     now = [100.0]
-    monkeypatch.setattr(step_times.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(state.time, "perf_counter", lambda: now[0])
 
     def pass_(seconds):
         now[0] += seconds

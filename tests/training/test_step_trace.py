@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.training.step_trace import WARM_UP, StepTrace
+from discrete_vae.training.logging import WARM_UP, StepTrace
 from tests.training.test_loop import assert_same_state, final_state
 from tests.training.tiny import start_run, train_quietly
 
@@ -34,7 +34,7 @@ def test_a_run_that_stops_on_the_way_leaves_the_steps_that_it_has(tmp_path):
 
 
 def test_a_step_that_fails_ends_the_profile(tmp_path, monkeypatch):
-    import discrete_vae.training.loop as loop
+    from discrete_vae.training import loop as loop
 
     run = start_run(tmp_path / "run")
     original = loop.training_step

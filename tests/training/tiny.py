@@ -11,11 +11,11 @@ from discrete_vae.config import (
     RBMConfig,
     TrainingConfig,
 )
-from discrete_vae.data.load import load_dataset
+from discrete_vae.data.datasets import load_dataset
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.logging import TrainingProgress
 from discrete_vae.training.loop import run_steps
-from discrete_vae.training.progress import TrainingProgress
-from discrete_vae.training.step_times import TIME_METRICS
+from discrete_vae.training.state import TIME_METRICS
 
 CONFIG = ExperimentConfig(
     name="tiny",

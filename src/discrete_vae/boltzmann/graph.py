@@ -1,9 +1,12 @@
-"""The Boltzmann machine on any graph."""
+"""The Boltzmann machine on any graph: edges, coloring, sparse products."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import heapq
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -11,14 +14,357 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.coloring import adjacency, color_blocks
-from discrete_vae.boltzmann.edges import check_edges, check_nodes
+from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.boltzmann.ising import Array, IsingModel, set_from_ising_, to_ising
-from discrete_vae.boltzmann.machine import BoltzmannMachine
-from discrete_vae.boltzmann.sparse_products import product_at, sampled_product, sparse_product
-from discrete_vae.checks import check_positive_int
+from discrete_vae.boltzmann.topologies import chimera_edges, pegasus_edges, pegasus_nodes, zephyr_edges
+from discrete_vae.checks import check_positive_int, values_are_readable
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.memory import check_memory
+from discrete_vae.kernels.capture import recordable
+from discrete_vae.system import check_memory
+
+# Lists of edges: named graphs, and the check of a list that the user gives.
+
+
+_RULE = "must be pairs of two different units, each pair once"
+_EXAMPLE = "For a triangle: [[0, 1], [1, 2], [0, 2]]."
+
+
+def check_edges(num_units: int, edges: str | Sequence[Sequence[int]] | np.ndarray | Tensor) -> Tensor:
+    """Return the edges of a graph as a tensor.
+
+    Args:
+        num_units: Number of units.
+        edges: The name of a graph of `TOPOLOGIES`, or pairs of units, in any order.
+
+    Returns:
+        (edge, 2) int64, as given.
+
+    Raises:
+        InvalidInputError: If the name is unknown, or a pair is not made of two different units from 0 to
+            num_units - 1 or is there twice; names the first such pair.
+
+    Examples:
+        >>> check_edges(3, "complete").tolist()
+        [[0, 1], [0, 2], [1, 2]]
+    """
+    if isinstance(edges, str):
+        if edges not in TOPOLOGIES:
+            known = f"must be pairs of units or one of {', '.join(map(repr, TOPOLOGIES))}"
+            raise InvalidInputError("edges", known, repr(edges), _EXAMPLE)
+        return TOPOLOGIES[edges](num_units)
+    pairs = _as_array(edges)
+    _refuse((pairs < 0) | (pairs >= num_units), pairs, f"must hold units from 0 to {num_units - 1}")
+    _refuse(pairs[:, :1] == pairs[:, 1:], pairs, "must join two different units")
+    codes = pairs.min(1) * num_units + pairs.max(1)
+    first = np.unique(codes, return_index=True)[1]
+    again = np.ones((len(pairs), 1), bool)
+    again[first] = False
+    _refuse(again, pairs, "must join units that no earlier edge joins")
+    return torch.from_numpy(pairs)
+
+
+def complete_edges(num_units: int) -> Tensor:
+    """Every pair of units, (edge, 2): the general Boltzmann machine of eq. RBM-distribution."""
+    return torch.triu_indices(num_units, num_units, 1).T.contiguous()
+
+
+TOPOLOGIES: dict[str, Callable[[int], Tensor]] = {
+    "chimera": chimera_edges,
+    "complete": complete_edges,
+    "pegasus": pegasus_edges,
+    "zephyr": zephyr_edges,
+}
+"""Graphs that have a name, as functions of the number of units."""
+
+
+def check_nodes(
+    num_units: int, nodes: Sequence[int] | None, edges: str | Sequence[Sequence[int]] | np.ndarray | Tensor
+) -> tuple[int, ...]:
+    """The number of each unit's node in a larger graph.
+
+    Args:
+        num_units: Number of units.
+        nodes: The numbers; None means those that the maker of a named graph gives its nodes, else 0, 1, ...
+        edges: As in `check_edges`.
+
+    Raises:
+        InvalidInputError: If they are not one number of at least 0 for each unit, all different.
+
+    Examples:
+        >>> check_nodes(2, [30, 31], [[0, 1]]), check_nodes(2, None, [[0, 1]])
+        ((30, 31), (0, 1))
+    """
+    if nodes is None:
+        return (
+            pegasus_nodes(num_units)
+            if isinstance(edges, str) and edges == "pegasus"
+            else tuple(range(num_units))
+        )
+    rule = f"must be {num_units} different whole numbers of at least 0, one for each unit"
+    try:
+        found = tuple(operator.index(node) for node in nodes)
+    except TypeError:
+        raise InvalidInputError("nodes", rule, repr(nodes)[:80], "Leave them out for 0, 1, ...") from None
+    if len(found) != num_units or len(set(found)) != num_units or min(found) < 0:
+        received = f"{len(found)} numbers, {len(set(found))} of them different"
+        raise InvalidInputError("nodes", rule, received, "Leave them out for 0, 1, ...")
+    return found
+
+
+def _as_array(edges: Sequence[Sequence[int]] | np.ndarray | Tensor) -> np.ndarray:
+    """A new array (edge, 2) int64."""
+    try:
+        array = np.asarray(edges.cpu() if isinstance(edges, Tensor) else edges)
+    except (ValueError, TypeError):  # ragged
+        raise InvalidInputError("edges", _RULE, "entries of several lengths", _EXAMPLE) from None
+    if array.shape == (0,):
+        return np.empty((0, 2), np.int64)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        received = f"an array of {array.dtype} and shape {array.shape}"
+        raise InvalidInputError("edges", _RULE, received, _EXAMPLE)
+    return array.astype(np.int64)
+
+
+def _refuse(wrong: np.ndarray, pairs: np.ndarray, rule: str) -> None:
+    """Name the first wrong pair, if there is one; wrong is (edge, 1 or 2)."""
+    found = np.flatnonzero(wrong.any(1))
+    if len(found):
+        index = int(found[0])
+        more = f" ({len(found) - 1} more such edges follow.)" if len(found) > 1 else ""
+        raise InvalidInputError(f"edges[{index}]", rule, pairs[index].tolist(), f"Change the edge.{more}")
+
+
+# Coloring of graphs: units of one color are never neighbors, so block Gibbs may draw them together.
+
+
+@dataclass(frozen=True, eq=False)
+class Adjacency:
+    """The neighbors of each row's unit, one row after another (compressed sparse rows).
+
+    Attributes:
+        start: (row + 1,) int64, the entries of row r are start[r] to start[r + 1] - 1.
+        neighbor: (entry,) int64, a unit.
+        edge: (entry,) int64, the edge that joins the two.
+    """
+
+    start: np.ndarray
+    neighbor: np.ndarray
+    edge: np.ndarray
+
+
+def adjacency(order: np.ndarray, edges: np.ndarray) -> Adjacency:
+    """List the neighbors of each unit in ascending order.
+
+    Args:
+        order: (unit,) int64, the unit of each row, a permutation.
+        edges: (edge, 2) int64.
+
+    Examples:
+        >>> adjacency(np.arange(3), np.array([[0, 1], [2, 1]])).neighbor.tolist()
+        [1, 0, 2, 1]
+    """
+    row_of = np.empty_like(order)
+    row_of[order] = np.arange(len(order))
+    rows = row_of[edges.T].reshape(-1)
+    neighbor = edges.T[::-1].reshape(-1)
+    entries = np.lexsort((neighbor, rows))
+    start = np.concatenate([[0], np.bincount(rows, minlength=len(order)).cumsum()])
+    return Adjacency(start, neighbor[entries], entries % max(1, len(edges)))
+
+
+def greedy_coloring(num_units: int, edges: np.ndarray) -> np.ndarray:
+    """Color a graph by saturation degree; deterministic, and with two colors where these suffice.
+
+    The next unit is the one whose neighbors have the most colors so far, then the one with the most neighbors,
+    then the first; it takes the lowest color that none of its neighbors has. Time grows as
+    (units + edges) log(units + edges).
+
+    Source: Brelaz 1979, "New methods to color the vertices of a graph" (DSATUR).
+
+    Args:
+        num_units: Number of units.
+        edges: (edge, 2) int64, without loops.
+
+    Returns:
+        (unit,) int64, colors from 0.
+
+    Examples:
+        >>> greedy_coloring(4, np.array([[0, 1], [1, 2], [2, 3], [3, 0]])).tolist()
+        [0, 1, 0, 1]
+    """
+    lists = adjacency(np.arange(num_units), edges)
+    start, neighbor = lists.start.tolist(), lists.neighbor.tolist()
+    degree = np.diff(lists.start)
+    # one integer per unit that sorts by saturation, then degree (both descending), then index
+    step = num_units * (int(degree.max()) + 1)
+    queue = (num_units * (degree.max() - degree) + np.arange(num_units)).tolist()
+    priority = queue.copy()
+    heapq.heapify(queue)
+    colors = [-1] * num_units
+    seen = [0] * num_units  # bit c: a neighbor has color c
+    while queue:
+        unit = heapq.heappop(queue) % num_units
+        if colors[unit] >= 0:  # an entry from before its saturation rose
+            continue
+        bit = ~seen[unit] & (seen[unit] + 1)
+        colors[unit] = bit.bit_length() - 1
+        for other in neighbor[start[unit] : start[unit + 1]]:
+            if colors[other] < 0 and not seen[other] & bit:
+                seen[other] |= bit
+                priority[other] -= step
+                heapq.heappush(queue, priority[other])
+    return np.array(colors)
+
+
+def color_blocks(num_units: int, edges: np.ndarray) -> list[np.ndarray]:
+    """The units of each color in ascending order, blocks in the order of their first units.
+
+    A graph with the edges of an RBM so gets the RBM's blocks, the left side first.
+
+    Args:
+        num_units: Number of units.
+        edges: (edge, 2) int64, without loops.
+    """
+    colors = greedy_coloring(num_units, edges)
+    first = np.unique(colors, return_index=True)[1]
+    return [np.flatnonzero(colors == colors[unit]) for unit in np.sort(first)]
+
+
+# Products of states with sparse matrices, with gradients of any order in the memory of the states.
+#
+# torch's own product of a sparse and a dense matrix forms a dense gradient for the sparse one. The two
+# operations here are each other's derivatives and never leave the entries that are there.
+
+
+_LARGEST_PART = 1 << 24  # numbers that a product of gathered states holds at a time
+
+
+def sparse_product(values: Tensor, z: Tensor, rows: Tensor, columns: Tensor, num_rows: int) -> Tensor:
+    """y_r = sum over the entries (r, c, v) of v z_c.
+
+    Args:
+        values: (entry,), of the dtype of z.
+        z: (..., column).
+        rows: (entry,) int64.
+        columns: (entry,) int64.
+        num_rows: Length of the result's last axis.
+
+    Returns:
+        (..., row).
+
+    Examples:
+        >>> place = torch.tensor([0, 1])
+        >>> sparse_product(torch.tensor([2.0, 3.0]), torch.tensor([[1.0, 10.0]]), place, 1 - place, 2)
+        tensor([[20.,  3.]])
+    """
+    return product_at(values, z, torch.stack([rows, columns]), num_rows)
+
+
+def product_at(
+    values: Tensor, z: Tensor, places: Tensor, num_rows: int, *, coalesced: bool = False
+) -> Tensor:
+    """`sparse_product` with constant places, which need not be sorted at each call.
+
+    Args:
+        values: (entry,), of the dtype of z.
+        z: (..., column).
+        places: (2, entry) int64, rows and columns.
+        num_rows: Length of the result's last axis.
+        coalesced: Whether the rows ascend, and the columns within a row.
+
+    Returns:
+        (..., row).
+    """
+    flat = z.reshape(-1, z.shape[-1]).T.contiguous()
+    return _SparseProduct.apply(values, flat, places, num_rows, coalesced).T.reshape(*z.shape[:-1], num_rows)  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def sampled_product(left: Tensor, right: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """sum over the batch of left_r right_c for each entry (r, c), in parts of at most 2^24 numbers.
+
+    Args:
+        left: (row, batch).
+        right: (column, batch).
+        rows: (entry,) int64.
+        columns: (entry,) int64.
+
+    Returns:
+        (entry,).
+    """
+    return _SampledProduct.apply(left, right, rows, columns)  # pyright: ignore[reportReturnType]
+
+
+def _multiply(values: Tensor, z: Tensor, places: Tensor, num_rows: int, coalesced: bool) -> Tensor:
+    if values_are_readable(z):
+        result = z.new_empty(num_rows, z.shape[1])
+        _multiply_into(result, values, z, places, coalesced)
+        return result
+    # an accelerator would sort the entries in each call, and a compiled graph knows no sparse tensors
+    result = z.new_zeros(num_rows, z.shape[1])
+    size = max(1, _LARGEST_PART // max(1, z.shape[1]))
+    for v, r, c in zip(values.split(size), *(place.split(size) for place in places), strict=True):
+        result = result.index_add(0, r, z.index_select(0, c) * v[:, None])
+    return result
+
+
+@recordable(only_read=("values", "z", "places"))
+def _multiply_into(
+    result: Tensor, values: Tensor, z: Tensor, places: Tensor, coalesced: bool
+) -> Callable[[], object]:
+    """torch's product, as one operation of a recording, which holds no sparse tensors."""
+    matrix = torch.sparse_coo_tensor(
+        places, values, (len(result), len(z)), check_invariants=False, is_coalesced=coalesced
+    )
+    return lambda: result.copy_(torch.sparse.mm(matrix, z))
+
+
+class _SparseProduct(torch.autograd.Function):
+    """values (entry,), z (column, batch) -> (row, batch)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, z: Tensor, places: Tensor, num_rows: int, coalesced: bool
+    ) -> Tensor:
+        ctx.save_for_backward(values, z, places)
+        return _multiply(values, z, places, num_rows, coalesced)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        values, z, places = ctx.saved_tensors
+        grad = grad.contiguous()
+        of_values = _SampledProduct.apply(grad, z, *places) if ctx.needs_input_grad[0] else None
+        of_z = None
+        if ctx.needs_input_grad[1]:
+            of_z = _SparseProduct.apply(values, grad, places.flip(0), len(z), False)
+        return of_values, of_z, None, None, None
+
+
+class _SampledProduct(torch.autograd.Function):
+    """left (row, batch), right (column, batch) -> sum over the batch of left_r right_c for each entry."""
+
+    @staticmethod
+    def forward(ctx: Any, left: Tensor, right: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(left, right, rows, columns)
+        size = max(1, _LARGEST_PART // max(1, left.shape[1]))
+        parts = [
+            (left.index_select(0, r) * right.index_select(0, c)).sum(-1)
+            for r, c in zip(rows.split(size), columns.split(size), strict=True)
+        ]
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        left, right, rows, columns = ctx.saved_tensors
+        of_left = of_right = None
+        if ctx.needs_input_grad[0]:
+            of_left = _SparseProduct.apply(grad, right, torch.stack([rows, columns]), len(left), False)
+        if ctx.needs_input_grad[1]:
+            of_right = _SparseProduct.apply(grad, left, torch.stack([columns, rows]), len(right), False)
+        return of_left, of_right, None, None
+
+
+# The Boltzmann machine on any graph.
+
 
 _DENSE = 8  # a whole matrix of so many times the edges is had sooner than its entries one by one
 _PER_UNIT, _PER_EDGE = 48, 120  # bytes of the constants, at least

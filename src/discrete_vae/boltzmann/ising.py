@@ -1,7 +1,8 @@
-"""Boltzmann machines over bits as Ising models over spins, and back."""
+"""Boltzmann machines over bits as Ising models over spins, and the temperature of samples."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,9 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import Axis, check_finite, check_tensor
+from discrete_vae.boltzmann.base import BoltzmannMachine, check_energy
+from discrete_vae.checks import Axis, check_binary, check_finite, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
+
+# Boltzmann machines over bits as Ising models over spins, and back.
+
 
 Array = Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 
@@ -92,3 +97,95 @@ def finite_numbers(name: str, value: Array, shape: Sequence[Axis]) -> Tensor:
         raise InvalidInputError(name, "must hold numbers", f"a {type(value).__name__}", repair) from None
     repair = "Remove NaN and infinities."
     return check_finite(name, check_tensor(name, numbers, shape), repair=repair)
+
+
+# The temperature at which samples of unknown making have most likely been drawn.
+
+
+_LIMIT, _TOLERANCE = 20.0, 1e-9
+
+
+@dataclass(frozen=True)
+class InverseTemperature:
+    """An estimate of the t of samples from p^t, renormalized.
+
+    Attributes:
+        value: t; NaN where the machine gives no state a preference, plus or minus 20 where the samples lie beyond.
+        std_error: Its standard error over samples; infinite in both cases.
+    """
+
+    value: float
+    std_error: float
+
+
+@torch.no_grad()
+def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTemperature:
+    """The t whose conditionals sigmoid(t logit_i) make samples most probable (maximum pseudo-likelihood).
+
+    It looks at each unit given all others, so it is the temperature of single flips: consistent for samples of p^t, and
+    blind to what share of the samples each mode has. Of a sampler that is in equilibrium at no temperature it gives the
+    local one.
+
+    Source: Besag 1975 for the pseudo-likelihood; Raymond, Yarkoni & Andriyash 2016, "Global warming: temperature
+    estimation in annealers", for its use.
+
+    Args:
+        energy: The machine.
+        z: Samples, (sample, unit) in {0,1}; at least 2, independent of each other.
+
+    Returns:
+        t and its standard error, which holds if a model with the wrong shape is fitted too.
+
+    Raises:
+        InvalidInputError: If energy is no machine, or z has another shape, other values or fewer than 2 samples.
+
+    Examples:
+        >>> from discrete_vae import RBM, BlockGibbs
+        >>> rbm = RBM(3, 3)
+        >>> with torch.no_grad():
+        ...     _ = rbm.weight.fill_(1.0), rbm.bias.fill_(-1.0)
+        >>> z = BlockGibbs(rbm, 2000, inverse_temperature=0.7, seed=0).step(50)
+        >>> found = fit_inverse_temperature(rbm, z)
+        >>> abs(found.value - 0.7) < 4 * found.std_error, found.std_error < 0.04
+        (True, True)
+    """
+    check_energy(energy)
+    z = check_binary("z", check_tensor("z", z, ("sample", energy.num_units))).double()
+    if len(z) < 2:
+        raise InvalidInputError(
+            "z", "must hold at least 2 samples", len(z), "Their spread is the standard error."
+        )
+    logits = torch.cat([energy.compute_block_logits(z, block) for block in range(len(energy.blocks))], 1)
+    signs = torch.cat([2 * z[:, energy.block_place(block)] - 1 for block in range(len(energy.blocks))], 1)
+    margins = logits * signs  # of the states that were drawn over their flips, at t = 1
+    if not bool((margins != 0).any()):
+        return InverseTemperature(math.nan, math.inf)
+    if bool((margins >= 0).all()) or _derivatives(margins, _LIMIT)[0] > 0:
+        return InverseTemperature(_LIMIT, math.inf)
+    if bool((margins <= 0).all()) or _derivatives(margins, -_LIMIT)[0] < 0:
+        return InverseTemperature(-_LIMIT, math.inf)
+    t = _root(margins)
+    scores = (margins * torch.sigmoid(-t * margins)).sum(1)
+    return InverseTemperature(t, float(scores.square().sum().sqrt()) / _derivatives(margins, t)[1])
+
+
+def _derivatives(margins: Tensor, t: float) -> tuple[float, float]:
+    """The slope of the log-pseudo-likelihood at t, which falls, and minus its second derivative."""
+    wrong = torch.sigmoid(-t * margins)
+    return float((margins * wrong).sum()), float((margins.square() * wrong * (1 - wrong)).sum())
+
+
+def _root(margins: Tensor) -> float:
+    """Where the slope is 0, between its values of other signs at the limits: Newton's steps, or else halves."""
+    low, high, t, last = -_LIMIT, _LIMIT, 1.0, math.inf
+    while high - low > _TOLERANCE:
+        slope, curvature = _derivatives(margins, t)
+        if slope == 0:
+            return t
+        low, high = (t, high) if slope > 0 else (low, t)
+        newton = t + slope / curvature if curvature > 0 else math.inf
+        slow = abs(slope) > last / 2  # as where nearly all margins are large
+        before, t, last = t, (low + high) / 2 if slow or not low < newton < high else newton, abs(slope)
+        if abs(t - before) < _TOLERANCE:
+            return t
+    return t

@@ -16,70 +16,35 @@ from discrete_vae.config.data import (
     OmniglotConfig,
 )
 from discrete_vae.config.experiment import ExperimentConfig
-from discrete_vae.config.gradient import (
-    BaselineConfig,
-    DisARMConfig,
-    GradientConfig,
-    LearnedBaselineConfig,
-    LeaveOneOutConfig,
-    NaiveKLConfig,
-    NoBaselineConfig,
-    ReinforceConfig,
-    ReparameterizedConfig,
-    RunningMeanConfig,
-)
-from discrete_vae.config.hierarchy import (
-    CompleteSharingConfig,
-    GaussianHierarchyConfig,
-    GroupSharingConfig,
-    HierarchyConfig,
-    NoHierarchyConfig,
-    NoSharingConfig,
-    SharingConfig,
-)
-from discrete_vae.config.likelihood import (
+from discrete_vae.config.model import (
     BernoulliLikelihoodConfig,
     CategoricalLikelihoodConfig,
-    GaussianLikelihoodConfig,
-    LikelihoodConfig,
-    NegativeBinomialLikelihoodConfig,
-)
-from discrete_vae.config.model import ModelConfig
-from discrete_vae.config.networks import (
+    CompleteSharingConfig,
     ConvolutionalDecoderConfig,
     ConvolutionalEncoderConfig,
     DecoderConfig,
     EncoderConfig,
-    FlattenEncoderConfig,
-    MLPDecoderConfig,
-)
-from discrete_vae.config.optimizer import (
-    AveragingConfig,
-    ConstantRateConfig,
-    CosineRateConfig,
-    ExponentialRateConfig,
-    OptimizerConfig,
-    RateConfig,
-    StepRateConfig,
-)
-from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
-from discrete_vae.config.prior import (
     FactorialBernoulliConfig,
+    FlattenEncoderConfig,
+    GaussianHierarchyConfig,
+    GaussianLikelihoodConfig,
     GraphBoltzmannConfig,
-    PriorConfig,
-    RBMConfig,
-)
-from discrete_vae.config.sampler import (
-    BlockGibbsConfig,
-    DimodSamplerConfig,
-    ParallelTemperingConfig,
-    SamplerConfig,
-    TrajectoryTemperingConfig,
-)
-from discrete_vae.config.smoothing import (
+    GroupSharingConfig,
+    HierarchicalPosteriorConfig,
+    HierarchyConfig,
+    LikelihoodConfig,
     MixtureOfRampsConfig,
+    MLPDecoderConfig,
+    ModelConfig,
+    NegativeBinomialLikelihoodConfig,
+    NoHierarchyConfig,
+    NoSharingConfig,
     OverlappingExponentialConfig,
     OverlappingPowerConfig,
+    PosteriorConfig,
+    PriorConfig,
+    RBMConfig,
+    SharingConfig,
     SharpLimitConfig,
     SmoothingConfig,
     SpikeExponentialConfig,
@@ -87,9 +52,31 @@ from discrete_vae.config.smoothing import (
     SpikeSlabConfig,
 )
 from discrete_vae.config.training import (
+    AveragingConfig,
+    BaselineConfig,
     BetaBoundConfig,
+    BlockGibbsConfig,
+    ConstantRateConfig,
+    CosineRateConfig,
+    DimodSamplerConfig,
+    DisARMConfig,
     EvaluationConfig,
+    ExponentialRateConfig,
+    GradientConfig,
+    LearnedBaselineConfig,
+    LeaveOneOutConfig,
+    NaiveKLConfig,
+    NoBaselineConfig,
+    OptimizerConfig,
+    ParallelTemperingConfig,
+    RateConfig,
+    ReinforceConfig,
+    ReparameterizedConfig,
+    RunningMeanConfig,
+    SamplerConfig,
+    StepRateConfig,
     TrainingConfig,
+    TrajectoryTemperingConfig,
     WarmUpConfig,
 )
 

@@ -5,12 +5,74 @@ from __future__ import annotations
 import importlib
 import json
 from contextvars import ContextVar
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
-from discrete_vae.config.messages import rule_of
 from discrete_vae.errors import InvalidInputError
+
+# Kinds of numbers that configs hold, with the bounds beyond which no part of the library could use them.
+
+
+Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]
+"""What `discrete_vae.rng` takes."""
+
+Count = Annotated[int, Field(gt=0, le=10**12)]
+"""How many there are of something; what fits the memory is found later, with all numbers at hand."""
+
+Interval = Annotated[int, Field(gt=0, le=2**63 - 1)]
+"""Steps between two events; larger than the run means never."""
+
+Repetitions = Annotated[int, Field(gt=0, le=10**9)]
+"""How often something is done in a row; products of two such numbers are still counted exactly."""
+
+Factor = Annotated[float, Field(le=1e30)]
+"""A number that float32 still holds after some multiplications."""
+
+
+# Pydantic's findings in the words of this house.
+
+
+_RULES = {
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of fewer digits",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "string_type": "must be text",
+    "model_type": "must be an object",
+    "dict_type": "must be an object",
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+}
+
+
+def rule_of(finding: ErrorDetails) -> str:
+    """The rule that a value breaks, as the end of a sentence that starts with the field's name.
+
+    Examples:
+        >>> rule_of({"type": "greater_than", "msg": "Input should be greater than 0", "ctx": {"gt": 0}})
+        'must be greater than 0'
+        >>> rule_of({"type": "url_parsing", "msg": "Input should be a URL"})
+        'must be a URL'
+    """
+    if finding["type"] in _RULES:
+        return _RULES[finding["type"]].format(**finding.get("ctx", {}))
+    words = finding["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    return words.replace("should", "must", 1)
+
+
+# Frozen configuration records and the one function that builds what they describe.
+
 
 _inside_a_record: ContextVar[bool] = ContextVar("_inside_a_record", default=False)
 _of_file: ContextVar[bool] = ContextVar("_of_file", default=False)
@@ -97,7 +159,7 @@ class ComponentConfig(Record):
     trains: ClassVar[bool] = True
     """Whether a model with it can be trained; what cannot is the part of a model that was trained with another."""
     references: ClassVar[tuple[str, ...]] = ()
-    """Keys in `experiments/references.bib` of what to cite for it beyond the paper of the discrete VAE."""
+    """Keys in `references.bib` of what to cite for it beyond the paper of the discrete VAE."""
 
 
 def instantiate(config: ComponentConfig, **context: Any) -> Any:

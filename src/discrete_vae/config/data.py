@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from discrete_vae.config.base import ComponentConfig
-from discrete_vae.config.numbers import Count, Seed
-from discrete_vae.paths import unicode_path
+from discrete_vae.config.base import ComponentConfig, Count, Seed
+from discrete_vae.system import unicode_path
 
 BinarizationSeed = Annotated[
     Seed,
@@ -21,7 +20,7 @@ SplitSeed = Annotated[Seed, Field(description="Seed of the shuffle before the pa
 class DigitsConfig(ComponentConfig):
     """The 1797 handwritten digits of 8x8 pixels that come with scikit-learn; nothing to download."""
 
-    target: ClassVar[str] = "discrete_vae.data.digits:load_digits"
+    target: ClassVar[str] = "discrete_vae.data.datasets:load_digits"
     references: ClassVar[tuple[str, ...]] = ("alpaydin1998",)
     kind: Literal["digits"] = "digits"
     num_valid: Count = Field(default=250, description="Examples held out for validation.")
@@ -33,7 +32,7 @@ class DigitsConfig(ComponentConfig):
 class MNISTDynamicConfig(ComponentConfig):
     """MNIST, 28x28, binarized afresh in each training step (Salakhutdinov and Murray, 2008)."""
 
-    target: ClassVar[str] = "discrete_vae.data.mnist_dynamic:load_mnist_dynamic"
+    target: ClassVar[str] = "discrete_vae.data.datasets:load_mnist_dynamic"
     references: ClassVar[tuple[str, ...]] = ("lecun1998",)
     kind: Literal["mnist-dynamic"] = "mnist-dynamic"
     num_valid: Count = Field(
@@ -45,7 +44,7 @@ class MNISTDynamicConfig(ComponentConfig):
 class MNISTStaticConfig(ComponentConfig):
     """MNIST, 28x28, in the one published binarization (Salakhutdinov and Murray, 2008)."""
 
-    target: ClassVar[str] = "discrete_vae.data.mnist_static:load_mnist_static"
+    target: ClassVar[str] = "discrete_vae.data.datasets:load_mnist_static"
     references: ClassVar[tuple[str, ...]] = ("lecun1998", "larochelle2011")
     kind: Literal["mnist-static"] = "mnist-static"
 
@@ -53,7 +52,7 @@ class MNISTStaticConfig(ComponentConfig):
 class OmniglotConfig(ComponentConfig):
     """Omniglot, 28x28, in the partition of Burda et al. (2016), binarized afresh in each training step."""
 
-    target: ClassVar[str] = "discrete_vae.data.omniglot:load_omniglot"
+    target: ClassVar[str] = "discrete_vae.data.datasets:load_omniglot"
     references: ClassVar[tuple[str, ...]] = ("lake2015", "burda2016")
     kind: Literal["omniglot"] = "omniglot"
     num_valid: Count = Field(
@@ -66,7 +65,7 @@ class OmniglotConfig(ComponentConfig):
 class Caltech101SilhouettesConfig(ComponentConfig):
     """Caltech-101 Silhouettes, 28x28, official split (Marlin et al., 2010)."""
 
-    target: ClassVar[str] = "discrete_vae.data.caltech101:load_caltech101_silhouettes"
+    target: ClassVar[str] = "discrete_vae.data.datasets:load_caltech101_silhouettes"
     references: ClassVar[tuple[str, ...]] = ("marlin2010",)
     kind: Literal["caltech101-silhouettes"] = "caltech101-silhouettes"
 
@@ -74,7 +73,7 @@ class Caltech101SilhouettesConfig(ComponentConfig):
 class FileDataConfig(ComponentConfig):
     """The user's own array or table in a .npy, .npz, .csv or .parquet file."""
 
-    target: ClassVar[str] = "discrete_vae.data.from_file:load_file"
+    target: ClassVar[str] = "discrete_vae.data.rows:load_file"
     kind: Literal["file"] = "file"
     path: Path = Field(description="The file; kept as an absolute path.")
     label_column: str | None = Field(

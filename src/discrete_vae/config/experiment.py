@@ -6,12 +6,9 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from discrete_vae.config.base import ComponentConfig, Record
+from discrete_vae.config.base import ComponentConfig, Record, Seed
 from discrete_vae.config.data import DataConfig
-from discrete_vae.config.hierarchy import NoHierarchyConfig
-from discrete_vae.config.model import ModelConfig
-from discrete_vae.config.numbers import Seed
-from discrete_vae.config.smoothing import OVERLAPPING
+from discrete_vae.config.model import OVERLAPPING, ModelConfig, NoHierarchyConfig
 from discrete_vae.config.training import EvaluationConfig, TrainingConfig
 from discrete_vae.errors import InvalidInputError
 

@@ -1,21 +1,407 @@
-"""The config of a whole model."""
+"""Configs of a model and its parts."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self, TypeAlias
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
-from discrete_vae.config.base import Record, is_read_from_file
-from discrete_vae.config.hierarchy import HierarchyConfig, NoHierarchyConfig
-from discrete_vae.config.likelihood import BernoulliLikelihoodConfig, LikelihoodConfig
-from discrete_vae.config.networks import DecoderConfig, EncoderConfig, FlattenEncoderConfig, MLPDecoderConfig
-from discrete_vae.config.numbers import Count
-from discrete_vae.config.posterior import HierarchicalPosteriorConfig, PosteriorConfig
-from discrete_vae.config.prior import PriorConfig, RBMConfig
-from discrete_vae.config.smoothing import SmoothingConfig, SpikeExponentialConfig
+from discrete_vae.checks import BINARY, COUNTS, FINITE, UNIT_INTERVAL, Domain, ValueSummary, categories
+from discrete_vae.config.base import ComponentConfig, Count, Factor, Record, is_read_from_file
 from discrete_vae.errors import InvalidInputError
+
+# Configs of the smoothing transformations r(zeta|z).
+
+
+class SpikeExponentialConfig(ComponentConfig):
+    """Spike-and-exponential smoothing (paper section spike-and-exponential)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.spike:SpikeExponential"
+    kind: Literal["spike-exponential"] = "spike-exponential"
+    beta: Factor = Field(
+        default=3.0, ge=0.01, description="Inverse width of the smoothing at the start of training."
+    )
+    trainable: bool = Field(default=True, description="Whether the smoothing's beta is learned.")
+
+
+class SpikeSlabConfig(ComponentConfig):
+    """Spike-and-slab smoothing (paper appendix spike-and-slab)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.spike:SpikeSlab"
+    kind: Literal["spike-slab"] = "spike-slab"
+
+
+class MixtureOfRampsConfig(ComponentConfig):
+    """Mixture of ramps (paper appendix two-sided-mixture); nothing to set."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.overlapping:MixtureOfRamps"
+    kind: Literal["ramps"] = "ramps"
+
+
+class OverlappingExponentialConfig(ComponentConfig):
+    """Two overlapping exponentials (DVAE++)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.overlapping:OverlappingExponential"
+    references: ClassVar[tuple[str, ...]] = ("vahdat2018a",)
+    kind: Literal["overlapping-exponential"] = "overlapping-exponential"
+    beta: Factor = Field(
+        default=8.0, ge=0.01, description="Inverse width of both exponentials at the start of training."
+    )
+    trainable: bool = Field(
+        default=False,
+        description="Whether the exponentials' beta is learned; it then stays below training.beta_bound.",
+    )
+
+
+class OverlappingPowerConfig(ComponentConfig):
+    """Two overlapping power functions (DVAE#)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.overlapping:OverlappingPower"
+    references: ClassVar[tuple[str, ...]] = ("vahdat2018b",)
+    kind: Literal["overlapping-power"] = "overlapping-power"
+    b: float = Field(
+        default=30.0,
+        gt=1.0,
+        le=100.0,
+        description="Exponent: the power functions are zeta^(1/b - 1)/b and its mirror image.",
+    )
+
+
+class SpikeGaussianConfig(ComponentConfig):
+    """Spike-and-Gaussian smoothing, which depends on x (paper section sec:spike-and-gaussian)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.spike:SpikeGaussian"
+    kind: Literal["spike-gaussian"] = "spike-gaussian"
+    prior_loc: Factor = Field(default=0.0, ge=-10, description="Mean of the prior's Gaussian.")
+    max_ratio: Factor = Field(
+        default=3.0,
+        gt=0,
+        le=10,
+        description="Bound on mean over standard deviation of the posterior's Gaussians.",
+    )
+    log_scale_bound: Factor = Field(
+        default=5.0,
+        gt=0,
+        le=20,
+        description="Bound on the log standard deviation of the posterior's Gaussians.",
+    )
+    shifted: bool = Field(
+        default=False, description="Whether to use the paper's shifted form, whose gradients are biased."
+    )
+
+
+class SharpLimitConfig(ComponentConfig):
+    """zeta = z, in a model that was trained with another transformation (paper section spike-and-exponential)."""
+
+    target: ClassVar[str] = "discrete_vae.smoothing.spike:SharpLimit"
+    trains: ClassVar[bool] = False
+    kind: Literal["sharp"] = "sharp"
+
+
+OVERLAPPING = (MixtureOfRampsConfig, OverlappingExponentialConfig, OverlappingPowerConfig)
+"""Those without a spike, whose zeta can be weighted by importance."""
+
+SmoothingConfig = Annotated[
+    SpikeExponentialConfig
+    | SpikeSlabConfig
+    | MixtureOfRampsConfig
+    | OverlappingExponentialConfig
+    | OverlappingPowerConfig
+    | SpikeGaussianConfig
+    | SharpLimitConfig,
+    Field(discriminator="kind"),
+]
+
+
+# Configs of the priors over the binary latents.
+
+
+class RBMConfig(ComponentConfig):
+    """A restricted Boltzmann machine (paper eq. RBM-distribution)."""
+
+    target: ClassVar[str] = "discrete_vae.boltzmann.rbm:RBM"
+    kind: Literal["rbm"] = "rbm"
+    num_left: Count = Field(default=64, description="Binary units of the RBM's left side.")
+    num_right: Count = Field(default=64, description="Binary units of the RBM's right side.")
+
+    @property
+    def num_units(self) -> int:
+        """Units of both sides."""
+        return self.num_left + self.num_right
+
+
+class FactorialBernoulliConfig(ComponentConfig):
+    """Independent binary units: the RBM without its connections (paper section supplementary-results)."""
+
+    target: ClassVar[str] = "discrete_vae.boltzmann.base:FactorialBernoulli"
+    kind: Literal["factorial"] = "factorial"
+    num_units: Count = Field(default=200, description="Binary units of the prior.")
+
+
+class GraphBoltzmannConfig(ComponentConfig):
+    """A Boltzmann machine on any graph (paper eq. RBM-distribution, with the weights that the graph has)."""
+
+    target: ClassVar[str] = "discrete_vae.boltzmann.graph:GraphBoltzmann"
+    kind: Literal["graph"] = "graph"
+    num_units: Count = Field(
+        default=128,
+        description="Binary units of the prior; 8 m^2 for a Chimera graph, 8 (m - 1) (3 m - 1) for a Pegasus graph, "
+        "16 m (2 m + 1) for a Zephyr graph.",
+    )
+    edges: Literal["chimera", "complete", "pegasus", "zephyr"] | tuple[tuple[int, int], ...] = Field(
+        default="chimera", description="A graph's name, or the pairs of units that are joined."
+    )
+    nodes: tuple[int, ...] | None = Field(
+        default=None,
+        description="Number of each unit's node in a larger graph, such as a qubit of an annealer; none means those of "
+        "a named graph, else 0, 1, ....",
+    )
+
+
+PriorConfig = Annotated[
+    RBMConfig | FactorialBernoulliConfig | GraphBoltzmannConfig, Field(discriminator="kind")
+]
+
+
+# Configs of the approximating posteriors over the binary latents.
+
+
+class HierarchicalPosteriorConfig(ComponentConfig):
+    """A hierarchy of groups of units (paper eq. approx-post-dist); one group is the factorial posterior."""
+
+    target: ClassVar[str] = "discrete_vae.posterior:HierarchicalPosterior"
+    kind: Literal["hierarchical"] = "hierarchical"
+    groups: Count | Literal["colors"] | tuple[tuple[int, ...], ...] = Field(
+        default=4,
+        description="Groups of the posterior, which split the units in order, left side first; or colors, one group "
+        "per color of the prior's graph; or the units of each.",
+    )
+    hidden: tuple[Count, ...] = Field(
+        default=(2000, 2000), description="Widths of the hidden layers of each group's posterior network."
+    )
+
+
+PosteriorConfig = Annotated[HierarchicalPosteriorConfig, Field()]
+
+
+# Configs of the continuous layers below the binary latents.
+
+
+class NoSharingConfig(ComponentConfig):
+    """Each layer's prior has a network of its own (paper section architecture, dynamic MNIST)."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.sharing:NoSharing"
+    kind: Literal["none"] = "none"
+
+
+class GroupSharingConfig(ComponentConfig):
+    """Groups of consecutive layers share one prior network each (paper section architecture, static MNIST)."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.sharing:GroupSharing"
+    kind: Literal["groups"] = "groups"
+    num_groups: Count = Field(
+        default=2,
+        description="Groups of layers that share a prior network; their number divides that of the layers.",
+    )
+
+
+class CompleteSharingConfig(ComponentConfig):
+    """All layers share one prior network (paper section architecture, Caltech-101 Silhouettes)."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.sharing:CompleteSharing"
+    kind: Literal["complete"] = "complete"
+
+
+SharingConfig = Annotated[
+    NoSharingConfig | GroupSharingConfig | CompleteSharingConfig, Field(discriminator="kind")
+]
+
+
+class NoHierarchyConfig(ComponentConfig):
+    """No continuous layers: the decoder reads zeta alone."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.gaussian:NoHierarchy"
+    kind: Literal["none"] = "none"
+
+
+class GaussianHierarchyConfig(ComponentConfig):
+    """Autoregressive layers of Gaussian latents (paper section continuous-hierarchy)."""
+
+    target: ClassVar[str] = "discrete_vae.hierarchy.gaussian:build_gaussian_hierarchy"
+    references: ClassVar[tuple[str, ...]] = ("kingma2014",)
+    kind: Literal["gaussian"] = "gaussian"
+    num_layers: Count = Field(default=10, description="Layers of Gaussian latents.")
+    num_units: Count = Field(default=64, description="Units of each layer of Gaussian latents.")
+    posterior_hidden: tuple[Count, ...] = Field(
+        default=(2000, 2000),
+        description="Widths of the hidden layers of each Gaussian layer's posterior network.",
+    )
+    prior_hidden: tuple[Count, ...] = Field(
+        default=(1000,), description="Widths of the hidden layers of a prior network of the Gaussian layers."
+    )
+    sharing: SharingConfig = Field(
+        default=NoSharingConfig(), description="Which Gaussian layers share a prior network."
+    )
+    log_std_bound: Annotated[Factor, Field(gt=0, ge=1e-30)] | None = Field(
+        default=5.0,
+        description="Bound of the Gaussian layers' log standard deviations, by tanh; none is no bound.",
+    )
+
+
+HierarchyConfig = Annotated[NoHierarchyConfig | GaussianHierarchyConfig, Field(discriminator="kind")]
+
+
+# Configs of the likelihoods p(x|zeta, h).
+
+
+_MAX_CATEGORIES = 256  # that are taken from data unasked: a decoder has an output for each of every feature
+
+
+class BaseLikelihoodConfig(ComponentConfig, ABC):
+    """What every likelihood's config knows of the data that it reads.
+
+    Attributes:
+        reads: What it reads, in words that go on "needs ...".
+    """
+
+    reads: ClassVar[str]
+
+    @abstractmethod
+    def domain(self, *, exact: bool = False) -> Domain:
+        """The likelihood's `domain`, without building it."""
+
+    @classmethod
+    def for_values(cls, values: ValueSummary) -> Self:
+        """The config for given data: its defaults, with what only the data can tell."""
+        del values
+        return cls()
+
+
+class BernoulliLikelihoodConfig(BaseLikelihoodConfig):
+    """Bits, or probabilities of bits that are drawn anew in each step (paper eq. final-decoder)."""
+
+    target: ClassVar[str] = "discrete_vae.likelihoods.families:BernoulliLikelihood"
+    reads: ClassVar[str] = "values in [0, 1]"
+    kind: Literal["bernoulli"] = "bernoulli"
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        """[0, 1]; {0, 1} if exact."""
+        return BINARY if exact else UNIT_INTERVAL
+
+
+class GaussianLikelihoodConfig(BaseLikelihoodConfig):
+    """Real values, each feature with a learned scale."""
+
+    target: ClassVar[str] = "discrete_vae.likelihoods.families:GaussianLikelihood"
+    reads: ClassVar[str] = "finite values"
+    kind: Literal["gaussian"] = "gaussian"
+    min_scale: PositiveFloat = Field(
+        default=1e-3, description="Smallest scale of a feature, in standard deviations of the training data."
+    )
+    shorten_tails: bool = Field(
+        default=False,
+        description="Whether features with long tails are read on a scale of asinh that is fitted to them, as if their "
+        "logarithms were taken.",
+    )
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        """Finite numbers."""
+        del exact
+        return FINITE
+
+
+class CategoricalLikelihoodConfig(BaseLikelihoodConfig):
+    """Codes 0, 1, ..., the same number of categories for every feature."""
+
+    target: ClassVar[str] = "discrete_vae.likelihoods.families:CategoricalLikelihood"
+    reads: ClassVar[str] = f"whole numbers from 0 to {_MAX_CATEGORIES - 1}"
+    kind: Literal["categorical"] = "categorical"
+    num_categories: Count = Field(default=2, ge=2, description="Categories of each feature.")
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        """The codes 0, ..., K - 1."""
+        del exact
+        return categories(self.num_categories)
+
+    @classmethod
+    def for_values(cls, values: ValueSummary) -> Self:
+        """As many categories as the largest code asks for, up to 256."""
+        if not (values.whole and values.low >= 0 and 1 < values.high < _MAX_CATEGORIES):
+            return cls()
+        return cls(num_categories=int(values.high) + 1)
+
+
+class NegativeBinomialLikelihoodConfig(BaseLikelihoodConfig):
+    """Counts, each feature with a learned dispersion."""
+
+    target: ClassVar[str] = "discrete_vae.likelihoods.families:NegativeBinomialLikelihood"
+    reads: ClassVar[str] = "whole numbers of at least 0"
+    kind: Literal["negative-binomial"] = "negative-binomial"
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        """Whole numbers of at least 0."""
+        del exact
+        return COUNTS
+
+
+LikelihoodConfig = Annotated[
+    BernoulliLikelihoodConfig
+    | GaussianLikelihoodConfig
+    | CategoricalLikelihoodConfig
+    | NegativeBinomialLikelihoodConfig,
+    Field(discriminator="kind"),
+]
+
+
+# Configs of the encoder, which reads x, and of the decoder, which gives the likelihood's parameters.
+
+
+class FlattenEncoderConfig(ComponentConfig):
+    """The values of x in one row, as in the paper: the networks of the posterior read x itself."""
+
+    target: ClassVar[str] = "discrete_vae.nets.convolutional:FlattenEncoder"
+    kind: Literal["flatten"] = "flatten"
+
+
+class ConvolutionalEncoderConfig(ComponentConfig):
+    """A small residual convolutional network for images (channel, row, column)."""
+
+    target: ClassVar[str] = "discrete_vae.nets.convolutional:ConvolutionalEncoder"
+    kind: Literal["convolutional"] = "convolutional"
+    num_features: Count = Field(default=256, description="Features that the posterior reads.")
+    widths: tuple[Count, ...] = Field(
+        default=(16, 32, 64), description="Channels after each halving of the image."
+    )
+
+
+EncoderConfig = Annotated[FlattenEncoderConfig | ConvolutionalEncoderConfig, Field(discriminator="kind")]
+
+
+class MLPDecoderConfig(ComponentConfig):
+    """Fully connected; no hidden layer makes it linear, as in the paper (section architecture)."""
+
+    target: ClassVar[str] = "discrete_vae.nets.mlp:MLPDecoder"
+    kind: Literal["mlp"] = "mlp"
+    hidden: tuple[Count, ...] = Field(default=(), description="Widths of the decoder's hidden layers.")
+
+
+class ConvolutionalDecoderConfig(ComponentConfig):
+    """A small residual convolutional network for images (channel, row, column)."""
+
+    target: ClassVar[str] = "discrete_vae.nets.convolutional:ConvolutionalDecoder"
+    kind: Literal["convolutional"] = "convolutional"
+    widths: tuple[Count, ...] = Field(
+        default=(16, 32, 64), description="Channels of the images, the largest first."
+    )
+
+
+DecoderConfig = Annotated[MLPDecoderConfig | ConvolutionalDecoderConfig, Field(discriminator="kind")]
+
+
+# The config of a whole model.
+
 
 Mask: TypeAlias = Literal["gaps", "observed"]
 """What a mask has a 1 for."""

@@ -1,17 +1,273 @@
-"""Configs of training and of evaluation."""
+"""Configs of training: sampler, optimizer, gradient, evaluation."""
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from itertools import pairwise
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, model_validator
+from pydantic import Field, JsonValue, NonNegativeFloat, field_validator, model_validator
 
-from discrete_vae.config.base import Record
-from discrete_vae.config.gradient import GradientConfig, ReparameterizedConfig
-from discrete_vae.config.numbers import Count, Factor, Interval, Repetitions, Seed
-from discrete_vae.config.optimizer import AveragingConfig, OptimizerConfig
-from discrete_vae.config.sampler import BlockGibbsConfig, SamplerConfig
+from discrete_vae.config.base import ComponentConfig, Count, Factor, Interval, Record, Repetitions, Seed
 from discrete_vae.errors import InvalidInputError
+
+# Configs of the samplers that draw from a Boltzmann prior.
+
+
+class BlockGibbsConfig(ComponentConfig):
+    """Persistent block-Gibbs chains (paper section architecture)."""
+
+    target: ClassVar[str] = "discrete_vae.samplers.gibbs:BlockGibbs"
+    references: ClassVar[tuple[str, ...]] = ("tieleman2008",)
+    kind: Literal["block-gibbs"] = "block-gibbs"
+    num_chains: Count = Field(
+        default=2000, description="Persistent chains; the paper has 20 per example of the batch."
+    )
+
+
+class ParallelTemperingConfig(ComponentConfig):
+    """Persistent chains of replicas at several temperatures (paper section log-partition-function)."""
+
+    target: ClassVar[str] = "discrete_vae.samplers.tempering:ParallelTempering"
+    references: ClassVar[tuple[str, ...]] = ("swendsen1986",)
+    kind: Literal["parallel-tempering"] = "parallel-tempering"
+    num_chains: Count = Field(
+        default=200, description="Persistent chains; a sweep of one costs one sweep per replica."
+    )
+    inverse_temperatures: tuple[float, ...] | None = Field(
+        default=None,
+        description="Inverse temperatures of the replicas, rising to 1; none tunes them to exchange rates near 0.5.",
+    )
+
+
+class TrajectoryTemperingConfig(ComponentConfig):
+    """Persistent chains led by states of machines that the training has passed; tells log Z (arXiv 2607.27077)."""
+
+    target: ClassVar[str] = "discrete_vae.samplers.trajectory:TrajectoryTempering"
+    references: ClassVar[tuple[str, ...]] = ("bereux2024",)
+    kind: Literal["trajectory-tempering"] = "trajectory-tempering"
+    num_chains: Count = Field(
+        default=2000, ge=2, description="Persistent chains; their spread is the error of log Z."
+    )
+    sweeps_per_swap: Count = Field(
+        default=100,
+        description="Sweeps of a training step after which chains may change to states of the last rung once more.",
+    )
+
+
+class DimodSamplerConfig(ComponentConfig):
+    """Samples of a dimod solver, such as an annealer, corrected for its temperature (extra dwave)."""
+
+    target: ClassVar[str] = "discrete_vae.interop.dimod.negative_phase:DimodSampler"
+    references: ClassVar[tuple[str, ...]] = ("raymond2016",)
+    kind: Literal["dimod"] = "dimod"
+    solver: str = Field(
+        default="simulated-annealing",
+        description="Name of the solver: simulated-annealing, qpu, block-gibbs, parallel-tempering, or one that was "
+        "registered in Python.",
+    )
+    num_chains: Count = Field(default=500, description="Reads per training step.")
+    parameters: dict[str, JsonValue] = Field(
+        default={},
+        description="Further keywords of the solver, as a JSON object: '{\"annealing_time\": 20}'.",
+    )
+    correct_temperature: bool = Field(
+        default=True, description="Follow the solver's temperature and scale the energies that it gets by it."
+    )
+    num_gibbs_sweeps: int = Field(
+        default=0,
+        ge=0,
+        le=10**9,
+        description="Sweeps of block Gibbs that each sample makes after the solver.",
+    )
+
+
+SamplerConfig = Annotated[
+    BlockGibbsConfig | ParallelTemperingConfig | TrajectoryTemperingConfig | DimodSamplerConfig,
+    Field(discriminator="kind"),
+]
+
+
+# Configs of the optimizer, of its step size along a run, and of averaged weights.
+
+
+_FINAL_FRACTION = "Share of Adam's step size that is left at the end of training."
+
+
+class ConstantRateConfig(ComponentConfig):
+    """One step size throughout."""
+
+    target: ClassVar[str] = "discrete_vae.training.schedules:ConstantRate"
+    kind: Literal["constant"] = "constant"
+
+
+class ExponentialRateConfig(ComponentConfig):
+    """A step size that falls geometrically."""
+
+    target: ClassVar[str] = "discrete_vae.training.schedules:ExponentialRate"
+    kind: Literal["exponential"] = "exponential"
+    final_fraction: float = Field(default=0.03, gt=0.0, le=1.0, description=_FINAL_FRACTION)
+
+
+class CosineRateConfig(ComponentConfig):
+    """A step size that falls as half a cosine: slowly at first and at the end."""
+
+    target: ClassVar[str] = "discrete_vae.training.schedules:CosineRate"
+    references: ClassVar[tuple[str, ...]] = ("loshchilov2017",)
+    kind: Literal["cosine"] = "cosine"
+    final_fraction: float = Field(default=0.03, ge=0.0, le=1.0, description=_FINAL_FRACTION)
+
+
+class StepRateConfig(ComponentConfig):
+    """A step size that drops at some points of the run."""
+
+    target: ClassVar[str] = "discrete_vae.training.schedules:StepRate"
+    kind: Literal["steps"] = "steps"
+    at: tuple[float, ...] = Field(
+        default=(0.6, 0.75, 0.95), description="Shares of the run after which Adam's step size drops, rising."
+    )
+    factor: float = Field(
+        default=0.3, gt=0.0, le=1.0, description="What is left of Adam's step size after each drop."
+    )
+
+    @field_validator("at")
+    @classmethod
+    def _check_rising(cls, at: tuple[float, ...]) -> tuple[float, ...]:
+        if not all(0.0 < share < 1.0 for share in at) or not all(a < b for a, b in pairwise(at)):
+            raise InvalidInputError("at", "must rise, each between 0 and 1", at, "For example 0.6 0.75 0.95.")
+        return at
+
+
+RateConfig = Annotated[
+    ConstantRateConfig | ExponentialRateConfig | CosineRateConfig | StepRateConfig,
+    Field(discriminator="kind"),
+]
+
+
+class OptimizerConfig(Record):
+    """Adam with a decaying step size (paper section architecture)."""
+
+    learning_rate: Factor = Field(default=3e-3, gt=0.0, description="Adam's step size at its largest.")
+    rate: RateConfig = CosineRateConfig()
+    rise: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="Share of the run over which Adam's step size rises linearly from 0.",
+    )
+    prior_learning_rate_factor: Factor = Field(
+        default=1.0, gt=0.0, description="Step size of the Boltzmann machine in units of the networks'."
+    )
+    layers_weight_decay: Factor = Field(
+        default=0.0,
+        ge=0.0,
+        description="Decay of the weights of the Gaussian layers' prior networks, per step in units of the step size.",
+    )
+    decoder_weight_decay: Factor = Field(
+        default=0.0,
+        ge=0.0,
+        description="Decay of the decoder's weights, per step in units of the step size.",
+    )
+    eps: Factor = Field(default=1e-8, gt=0.0, description="Adam's epsilon, which keeps its divisions finite.")
+
+
+class AveragingConfig(Record):
+    """Averaged weights, which are validated, saved as the model and evaluated in place of those that train."""
+
+    decay: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="Decay per step of the running average of all weights that is the run's model; 0 is no average.",
+    )
+
+
+# Configs of the estimators of the bound's gradient, and of the baselines of those by the score function.
+
+
+_DECAY = "Decay per step of the running averages of the signal."
+
+
+class NoBaselineConfig(ComponentConfig):
+    """The signal as it is."""
+
+    target: ClassVar[str] = "discrete_vae.objectives.gradients:NoBaseline"
+    kind: Literal["none"] = "none"
+
+
+class RunningMeanConfig(ComponentConfig):
+    """The signal less its running mean."""
+
+    target: ClassVar[str] = "discrete_vae.objectives.gradients:RunningMean"
+    kind: Literal["running-mean"] = "running-mean"
+    decay: float = Field(default=0.9, ge=0.0, lt=1.0, description=_DECAY)
+
+
+class LearnedBaselineConfig(ComponentConfig):
+    """The signal less what networks of x and the earlier groups expect (paper eq. REINFORCE-equation)."""
+
+    target: ClassVar[str] = "discrete_vae.objectives.gradients:LearnedBaseline"
+    references: ClassVar[tuple[str, ...]] = ("mnih2014",)
+    kind: Literal["learned"] = "learned"
+    hidden: tuple[Count, ...] = Field(
+        default=(100,), description="Widths of the hidden layers of each group's baseline network."
+    )
+    decay: float = Field(default=0.9, ge=0.0, lt=1.0, description=_DECAY)
+
+
+BaselineConfig = Annotated[
+    NoBaselineConfig | RunningMeanConfig | LearnedBaselineConfig, Field(discriminator="kind")
+]
+
+
+class ReparameterizedConfig(ComponentConfig):
+    """Through zeta, as the smoothing makes it possible (paper eqs. discrete-VAE-approx-zeta, J-term-gradient)."""
+
+    target: ClassVar[str] = "discrete_vae.objectives.gradients:Reparameterized"
+    kind: Literal["reparameterized"] = "reparameterized"
+
+
+class ReinforceConfig(ComponentConfig):
+    """The score function with a baseline (paper eq. REINFORCE-equation)."""
+
+    target: ClassVar[str] = "discrete_vae.objectives.gradients:Reinforce"
+    references: ClassVar[tuple[str, ...]] = ("williams1992",)
+    kind: Literal["reinforce"] = "reinforce"
+    baseline: BaselineConfig = Field(
+        default=RunningMeanConfig(), description="What is taken away from REINFORCE's signal."
+    )
+
+
+class LeaveOneOutConfig(ComponentConfig):
+    """The score function of several draws, each with the others' mean as baseline."""
+
+    target: ClassVar[str] = "discrete_vae.objectives.gradients:LeaveOneOut"
+    references: ClassVar[tuple[str, ...]] = ("salimans2014", "kool2019")
+    kind: Literal["leave-one-out"] = "leave-one-out"
+    num_samples: Count = Field(default=2, ge=2, description="Draws per example of a leave-one-out estimate.")
+
+
+class DisARMConfig(ComponentConfig):
+    """Antithetic draws, a pair for each group of the posterior."""
+
+    target: ClassVar[str] = "discrete_vae.objectives.gradients:DisARM"
+    references: ClassVar[tuple[str, ...]] = ("dong2020",)
+    kind: Literal["disarm"] = "disarm"
+
+
+class NaiveKLConfig(ComponentConfig):
+    """The score function for the energies of pairs alone (paper eq. naive-kl-grad-reinforce)."""
+
+    target: ClassVar[str] = "discrete_vae.objectives.gradients:NaiveKL"
+    kind: Literal["naive-kl"] = "naive-kl"
+
+
+GradientConfig = Annotated[
+    ReparameterizedConfig | ReinforceConfig | LeaveOneOutConfig | DisARMConfig | NaiveKLConfig,
+    Field(discriminator="kind"),
+]
+
+
+# Configs of training and of evaluation.
 
 
 class WarmUpConfig(Record):

@@ -1,1 +1,1 @@
-"""Data sets, one per file: found or downloaded, checked, split and cut into batches."""
+"""Data sets: found or downloaded, checked, split and cut into batches."""

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.data.dataset import DataSplits
-from discrete_vae.data.fixed_draws import fixed_permutation
+from discrete_vae.data.splits import DataSplits, fixed_permutation
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.noise import keyed_generator
+from discrete_vae.rng import keyed_generator
 
 # Words that keep these streams apart from each other and from the model's noise of the same seed and step.
 _ORDER_STREAM = 0x6F72646572
@@ -85,7 +84,7 @@ class TrainingBatches:
         InvalidInputError: See `batch_indices`.
 
     Examples:
-        >>> from discrete_vae.data.load import load_dataset
+        >>> from discrete_vae.data.datasets import load_dataset
         >>> batches = TrainingBatches(load_dataset("digits"), 100, seed=0)
         >>> batches.steps_per_epoch, batches.epoch(25), batches.batch(25).shape
         (12, 2, torch.Size([100, 64]))

@@ -1,27 +1,295 @@
-"""Examples that a trained model is to be used on: a part of its data set, or a file that it has not seen."""
+"""The user's own data, and examples that a trained model is to be used on."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.config import ModelConfig
-from discrete_vae.data.dataset import PARTS, DataSplits
-from discrete_vae.data.fixed_draws import fixed_bits
-from discrete_vae.data.float32 import as_float32
-from discrete_vae.data.own_arrays import WHOLE, OwnArrays, read_own_arrays
-from discrete_vae.data.summaries import summarize
-from discrete_vae.data.table import NoFeatures, shown_names
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.memory import allocating, check_memory
-from discrete_vae.paths import user_path
+from discrete_vae.checks import FINITE, UNIT_INTERVAL, ValueSummary, check_number
+from discrete_vae.config import DataConfig, FileDataConfig, LikelihoodConfig, ModelConfig, members
+from discrete_vae.config.model import BaseLikelihoodConfig
+from discrete_vae.data.arrays import as_float32, check_is_file, read_npy
+from discrete_vae.data.download import check_data_dir
+from discrete_vae.data.splits import (
+    PARTS,
+    DatasetDescription,
+    DataSplits,
+    evaluation_part,
+    fixed_bits,
+    fixed_permutation,
+    summarize,
+)
+from discrete_vae.data.tables import WHOLE, NoFeatures, OwnArrays, read_labels, read_own_arrays, shown_names
+from discrete_vae.errors import InvalidInputError, text_of_cell
 from discrete_vae.records import ShowsShapes
+from discrete_vae.runs.io import sha256_file
+from discrete_vae.system import allocating, check_memory, user_path
+
+# The user's own data, from an array or a table in a file.
+
+
+def load_file(
+    *,
+    path: str | Path,
+    label_column: str | None = None,
+    ignored_columns: Sequence[str] = (),
+    valid_fraction: float = 0.1,
+    test_fraction: float = 0.1,
+    split_seed: int = 0,
+    binarize: bool = False,
+    binarization_seed: int = 0,
+    data_dir: str | Path | None = None,
+) -> DataSplits:
+    """Values of a .npy, .npz, .csv or .parquet file, as float32; nothing is written.
+
+    An array is (example, feature), (example, height, width) or (example, channel, height, width), of booleans, integers
+    or real numbers; NaN marks missing values. A table has a named column per feature, see
+    `discrete_vae.data.tables.read_csv`. Which values a model can read is its likelihood's business.
+
+    A .npz file holds ``train``, ``valid`` and ``test`` (or ``x_train`` and so on), whose order is kept, or only
+    ``train`` and ``test``, or a single array; beside them labels as ``y_train`` or ``train_labels`` and so on, or ``y``
+    or ``labels``. A single array is shuffled and cut: test first, validation next (each fraction of the examples,
+    rounded down), the rest is for training. Where only the validation part is missing, it is cut from the shuffled
+    training part.
+
+    Args:
+        path: The file; ``~`` is the home directory.
+        label_column: The column of a table that holds labels and is no feature; None means none does.
+        ignored_columns: Columns of a table that are not read.
+        valid_fraction: Share of the examples for validation, between 0 and 1, where the file has no such part.
+        test_fraction: Share of the examples for testing, between 0 and 1, where the file has no such part.
+        split_seed: Seed of the shuffle.
+        binarize: Whether values are probabilities of bits: of the training part, if they are not all 0 or 1, bits are
+            drawn afresh in each step; of the validation and test parts once.
+        binarization_seed: Seed of the bits that the validation and test parts keep.
+        data_dir: Not read, but refused if it does not exist, as with every other data set.
+
+    Returns:
+        A data set named after the file.
+
+    Raises:
+        InvalidInputError: If the file cannot be read or has no such columns, its arrays break a rule, there are too few
+            examples, or a value is no probability although it should be.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/mine.npy", np.linspace(-3.0, 3.0, 60).reshape(20, 3))
+        ...     mine = load_file(path=f"{folder}/mine.npy")
+        >>> mine.train.shape, mine.valid.shape, mine.event_shape
+        (torch.Size([16, 3]), torch.Size([2, 3]), (3,))
+    """
+    check_data_dir(data_dir)
+    for setting, fraction in (("valid_fraction", valid_fraction), ("test_fraction", test_fraction)):
+        check_number(setting, fraction, above=0.0, at_most=1.0, repair="Give a share such as 0.1.")
+    file = user_path("path", path)
+    repair = "Give fewer examples or features, or use a machine with more memory."
+    with allocating(str(file), repair):
+        found = read_own_arrays(file, NoFeatures(label_column, tuple(ignored_columns)))
+        # a float32 copy of all, and a second one where examples are shuffled
+        needed = 4 * sum(array.size for array in found.examples.values()) * (1 + (len(found.examples) < 3))
+        check_memory(str(file), needed, repair, what="for its values in float32")
+        event_shape = found.event_shape
+        parts = {
+            part: as_float32(found.names[part], array, found.columns)
+            for part, array in found.examples.items()
+        }
+        rows, split = _cut(
+            found, {part: len(x) for part, x in parts.items()}, valid_fraction, test_fraction, split_seed
+        )
+        examples = {
+            part: parts[of][chosen] if chosen is not None else parts[of]
+            for part, (of, chosen) in rows.items()
+        }
+        labels = {
+            part: found.labels[of][chosen] if chosen is not None else found.labels[of]
+            for part, (of, chosen) in rows.items()
+            if of in found.labels
+        }
+        if binarize:
+            for name, part in zip(found.names.values(), parts.values(), strict=True):
+                _check_probabilities(name, part)
+        dataset = DataSplits(
+            name=file.stem,
+            train=torch.from_numpy(examples["train"]),
+            valid=torch.from_numpy(examples["valid"]),
+            test=torch.from_numpy(examples["test"]),
+            event_shape=event_shape,
+            dynamic=False,
+            description=DatasetDescription(
+                source=file.name,
+                version="the user's file",
+                split=split,
+                values="as in the file",
+                sha256=sha256_file(file),
+                columns=found.columns,
+            ),
+            labels=labels,
+        )
+        return binarized(dataset, seed=binarization_seed) if binarize else dataset
+
+
+def shuffled_rows(num_examples: int, num_test: int, num_valid: int, seed: int) -> list[np.ndarray]:
+    """Which rows of an array that is cut are test, validation and training examples, in the order of these."""
+    return np.split(fixed_permutation(num_examples, seed), [num_test, num_test + num_valid])
+
+
+def _cut(
+    found: OwnArrays, sizes: dict[str, int], valid_fraction: float, test_fraction: float, seed: int
+) -> tuple[dict[str, tuple[str, np.ndarray | None]], str]:
+    """For each part, the array that it comes from and its rows there (None: all); and how it was made, in words."""
+    rows: dict[str, tuple[str, np.ndarray | None]] = {part: (part, None) for part in PARTS}
+    counts = dict(sizes)
+    words = "as in the file"
+    if set(sizes) != set(PARTS):
+        source = next(iter(sizes))  # the only array, or the one for training
+        num_examples = sizes[source]
+        # A tenth of 30 is 3, although 30 * 0.1 in floating point may fall short of it.
+        num_valid = int(num_examples * valid_fraction + 1e-9)
+        num_test = int(num_examples * test_fraction + 1e-9) if source == WHOLE else 0
+        counts = {"train": num_examples - num_valid - num_test, "valid": num_valid, "test": num_test}
+        wanted = counts if source == WHOLE else {part: counts[part] for part in ("train", "valid")}
+        if min(wanted.values()) < 1:
+            *others, last = wanted.values()
+            received = f"{num_examples} examples, cut into {', '.join(map(str, others))} and {last}"
+            repair = "Add examples, change the fractions, or save train, valid and test yourself."
+            rule = f"must have examples for each of {'three' if source == WHOLE else 'two'} parts"
+            raise InvalidInputError(found.names[source], rule, received, repair)
+        test, valid, train = shuffled_rows(num_examples, num_test, num_valid, seed)
+        rows |= {"train": (source, train), "valid": (source, valid)}
+        words = f"after a shuffle with seed {seed}"
+        if source == WHOLE:
+            rows["test"] = (source, test)
+        else:
+            counts["test"] = sizes["test"]
+            words = f"test as in the file, valid cut from train {words}"
+    return rows, f"{'/'.join(str(counts[part]) for part in PARTS)}{',' * ('file' in words)} {words}"
+
+
+def _check_probabilities(name: str, values: np.ndarray) -> None:
+    """Check that all values that are there lie in [0, 1]."""
+    outside = values[~UNIT_INTERVAL.contains(values) & ~np.isnan(values)]
+    if outside.size:
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        repair = UNIT_INTERVAL.repair(high if high > 1 else low)
+        raise InvalidInputError(name, UNIT_INTERVAL.rule, f"values from {low:g} to {high:g}", repair)
+
+
+# Labels of a run's examples from a file beside the data.
+
+
+_WORDS = {"train": "training", "valid": "validation", "test": "test"}
+
+
+def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray:
+    r"""Read one label per example.
+
+    Args:
+        path: A .npy file with an array (example,) of numbers or words, or a .csv file with one column under its name.
+        argument: What messages call it.
+
+    Returns:
+        (example,): numbers, or words; of a .csv file whole numbers where all labels are such.
+
+    Raises:
+        InvalidInputError: If the file has another ending, cannot be read, has a blank line or holds something else.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "kinds.csv")
+        ...     _ = file.write_text("kind\ncat\ndog\n")
+        ...     read_label_file(file)
+        array(['cat', 'dog'], dtype='<U3')
+    """
+    file = user_path(argument, path)
+    if file.suffix.lower() == ".npy":
+        labels = read_npy(file)
+    elif file.suffix.lower() == ".csv":
+        check_is_file(file)  # a pipe would be waited for
+        labels = _read_csv(file, argument)
+    else:
+        repair = "Save the labels with numpy.save, or as a .csv file of one column."
+        raise InvalidInputError(argument, "must name a .npy or .csv file", str(file), repair)
+    if labels.ndim != 1 or labels.dtype.kind not in "biufU":
+        rule, repair = "must hold one number or word per example", "Give an array of one axis."
+        raise InvalidInputError(argument, rule, f"shape {labels.shape} of {labels.dtype} in {file}", repair)
+    return labels
+
+
+def labels_of_part(
+    labels: np.ndarray,
+    dataset: DataSplits,
+    config: DataConfig,
+    part: str = "train",
+    *,
+    argument: str = "labels",
+) -> np.ndarray:
+    """The labels of a part of a data set.
+
+    Args:
+        labels: One per example of the part, in their order; or, where the data are a file that was cut into parts, one
+            per row of that file.
+        dataset: The data.
+        config: Where they are from.
+        part: "train", "valid" or "test".
+        argument: What messages call the labels.
+
+    Returns:
+        (example,), in the order of the part.
+
+    Raises:
+        InvalidInputError: If there are not as many.
+    """
+    sizes = {name: len(getattr(dataset, name)) for name in PARTS}
+    total = sum(sizes.values())
+    if len(labels) == sizes[part]:
+        return labels
+    rule = f"must be as many as the {sizes[part]} {_WORDS[part]} examples"
+    if isinstance(config, FileDataConfig):
+        found = read_own_arrays(Path(config.path), NoFeatures(config.label_column, config.ignored_columns))
+        if set(found.examples) == {WHOLE}:
+            if len(labels) == total:
+                test, valid, train = shuffled_rows(total, sizes["test"], sizes["valid"], config.split_seed)
+                return labels[{"test": test, "valid": valid}.get(part, train)]
+            rule += f" or the {total} rows of {config.path}"
+    raise InvalidInputError(argument, rule, len(labels), "Give one label per example, in their order.")
+
+
+def _read_csv(file: Path, argument: str) -> np.ndarray:
+    repair = "Give a text file whose first line names the column, one label per line below."
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            reader = csv.reader(lines)
+            rows = []
+            for row in reader:
+                if not row:
+                    rule, received = (
+                        "must hold a label in each line",
+                        f"a blank line {reader.line_num} in {file}",
+                    )
+                    blank = 'Write "" for an example without a label, or remove the line.'
+                    raise InvalidInputError(argument, rule, received, blank)
+                rows.append(row)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        received = f"{file} ({getattr(error, 'strerror', None) or error})"
+        raise InvalidInputError(argument, "must be a readable .csv file", received, repair) from None
+    if len(rows) < 2 or any(len(row) != 1 for row in rows):
+        received = f"{len(rows)} lines of {max(map(len, rows), default=0)} in {file}"
+        raise InvalidInputError(argument, "must hold one column under its name", received, repair)
+    return read_labels([text_of_cell(row[0].strip()) for row in rows[1:]])
+
+
+# Examples that a trained model is to be used on: a part of its data set, or a file that it has not seen.
+
 
 _BITS_KEY = 2  # that of the test part: a file of the test examples alone gives the same bits
 _REPAIR = "Give fewer examples, or use a machine with more memory."
@@ -71,7 +339,7 @@ def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
         InvalidInputError: If there is no such part.
 
     Examples:
-        >>> from discrete_vae.data.load import load_dataset
+        >>> from discrete_vae.data.datasets import load_dataset
         >>> rows_of_part(load_dataset("digits")).x.shape
         torch.Size([250, 64])
     """
@@ -105,7 +373,7 @@ def read_rows(
     likelihood takes bits, values between 0 and 1 are their probabilities, and bits are drawn once.
 
     Args:
-        path: A .npy, .npz, .csv or .parquet file, see `discrete_vae.data.from_file.load_file`.
+        path: A .npy, .npz, .csv or .parquet file, see `discrete_vae.data.rows.load_file`.
         model: The model's config: shape of an example, likelihood, whether values may be missing.
         part: Which part of a .npz file that has parts, "train", "valid" or "test"; None is test. A file without parts
             takes None alone, and is read whole.
@@ -220,3 +488,151 @@ def _bits(x: Tensor, seed: int) -> Tensor:
     values = x.numpy()
     bits = fixed_bits(values, seed, _BITS_KEY)
     return torch.from_numpy(np.where(np.isnan(values), np.float32(np.nan), bits))
+
+
+# Probabilities of bits, read from a file, as a data set of bits.
+
+
+def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
+    """Draw the bits of the validation and test parts; those of the training part are drawn afresh in each step.
+
+    Missing values stay missing, and a part of bits stays as it is.
+
+    Args:
+        dataset: Probabilities, (example, *event) or (example, feature).
+        seed: Seed of the bits that the validation and test parts keep.
+
+    Returns:
+        The data set; dynamic if there are bits to draw in training.
+    """
+    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
+    of_bits = {part: bool((torch.isnan(x) | (x == 0) | (x == 1)).all()) for part, x in parts.items()}
+    train = "as in the file" if of_bits["train"] else "binarized afresh in each step"
+    others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
+    return replace(
+        dataset,
+        valid=_drawn(dataset.valid, "valid", seed),
+        test=_drawn(dataset.test, "test", seed),
+        dynamic=not of_bits["train"],
+        description=replace(dataset.description, values=f"train {train}, valid and test {others}"),
+    )
+
+
+def _drawn(x: Tensor, part: Literal["valid", "test"], seed: int) -> Tensor:
+    values = x.numpy()
+    bits = evaluation_part(values, part, binarization_seed=seed, shuffled=False).numpy()
+    return torch.from_numpy(np.where(np.isnan(values), np.float32(np.nan), bits))
+
+
+# Whether a model can read a data set, and which likelihoods could.
+
+
+def check_readable(model: ModelConfig, dataset: DataSplits) -> None:
+    """Check that a model's likelihood reads a data set's values, and that the model takes what is missing.
+
+    Training may see more than validation and test, whose values must have a probability: probabilities of bits say.
+
+    Args:
+        model: The model.
+        dataset: The data.
+
+    Raises:
+        InvalidInputError: If it does not; the message names the likelihoods that can.
+    """
+    for part in PARTS:
+        _check_part(model.likelihood, dataset, part)
+    if model.missing:
+        return
+    for part, values in dataset.summaries.items():
+        if values.num_missing:
+            repair = "Set --model.missing true for a model that reads which values are there."
+            received = f"{values.num_missing} of {values.num_values}"
+            raise InvalidInputError(_name(dataset, part), "must have no missing values", received, repair)
+
+
+def check_kind(kind: str, dataset: DataSplits) -> LikelihoodConfig:
+    """The config of a likelihood for given data: its defaults, with what only the data can tell.
+
+    Args:
+        kind: The likelihood's name.
+        dataset: The data.
+
+    Raises:
+        InvalidInputError: If there is no such likelihood, or it cannot read the data.
+    """
+    known = _members()
+    if not isinstance(kind, str) or kind not in known:
+        names = ", ".join(known)
+        raise InvalidInputError(
+            "--model.likelihood", f"must be one of {names}", repr(kind), "Choose one of them."
+        )
+    config = known[kind].for_values(_all_values(dataset))
+    for part in PARTS:
+        _check_part(config, dataset, part, exact=False)
+    return config
+
+
+def _check_part(
+    likelihood: BaseLikelihoodConfig, dataset: DataSplits, part: str, *, exact: bool = True
+) -> None:
+    values = dataset.summaries[part]
+    domain = likelihood.domain(exact=exact and part != "train")
+    if domain.holds(values):
+        return
+    repairs = []
+    if likelihood.domain().holds(values):
+        repairs.append("If the values are probabilities of bits, draw these: --data.binarize true.")
+    repairs += [_others(likelihood, dataset)]
+    if domain.high == 1 and (repair := _scaling(values)):
+        repairs.append(repair)
+    elif domain.high != 1:
+        repairs.append(domain.repair_of(values))
+    rule = f"{domain.rule} to be read by --model.likelihood {_kind(likelihood)}"
+    raise InvalidInputError(_name(dataset, part), rule, values, " ".join(repairs))
+
+
+def _others(likelihood: BaseLikelihoodConfig, dataset: DataSplits) -> str:
+    """Which other likelihoods can read the data, and what the rest needs."""
+    values = _all_values(dataset)
+    can, cannot = [], []
+    for kind, member in _members().items():
+        if kind == _kind(likelihood):
+            continue
+        fits = member.for_values(values).domain().holds(values)
+        (can if fits else cannot).append(kind if fits else f"{kind} needs {member.reads}")
+    first = f"{_listed(can)} can read them" if can else "No likelihood can read them"
+    return "; ".join([first, *cannot]) + "."
+
+
+def _listed(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _scaling(values: ValueSummary) -> str:
+    """How values of some common kinds are repaired; empty for others."""
+    if math.isinf(values.low) or math.isinf(values.high):
+        return FINITE.repair(math.inf)
+    if values.low >= 0 and 1 < values.high <= 255 and values.whole:
+        return "Divide 0..255 intensities by 255."
+    if -1 <= values.low < 0 and values.high <= 1:
+        return "Map -1..1 to 0..1 by (x + 1) / 2."
+    return ""
+
+
+def _members() -> dict[str, Any]:
+    """The config classes by name."""
+    return {config.model_fields["kind"].default: config for config in members(LikelihoodConfig)}
+
+
+def _kind(likelihood: BaseLikelihoodConfig) -> str:
+    return type(likelihood).model_fields["kind"].default
+
+
+def _all_values(dataset: DataSplits) -> ValueSummary:
+    train, *others = dataset.summaries.values()
+    return sum(others, train)
+
+
+def _name(dataset: DataSplits, part: str) -> str:
+    return f"{dataset.description.source}, part {part!r},"

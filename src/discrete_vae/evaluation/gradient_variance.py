@@ -12,8 +12,8 @@ from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.noise import keyed_generator
 from discrete_vae.records import ShowsShapes
+from discrete_vae.rng import keyed_generator
 
 _STREAM = 0x67726164
 

@@ -1,4 +1,4 @@
-"""The importance-weighted log-likelihood over a data set."""
+"""The log-likelihood of test data by importance sampling."""
 
 from __future__ import annotations
 
@@ -8,16 +8,45 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrete_vae.checks import check_examples, check_number, check_positive_int
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.memory import samples_in_memory
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.noise import key_to_seed
+from discrete_vae.nets.mlp import MLP
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.records import ShowsShapes, ShowsTable
+from discrete_vae.rng import key_to_seed
+
+# How many importance samples fit a memory budget.
+
+
+_LARGEST_CHUNK = 5000  # fewer leave the time to the calls, more to the memory
+_LIVE = 6  # arrays as wide as the widest layer that are alive at once, at most
+
+
+def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
+    """Samples of one example that the networks' intermediate values leave room for.
+
+    Args:
+        model: The model.
+        max_memory: Budget for them, MiB; weights and data come on top.
+
+    Returns:
+        From 1 to 5000.
+    """
+    widths = [
+        layer.in_features + layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)
+    ]
+    floats = _LIVE * max([*widths, math.prod(model.likelihood.parameter_shape) + model.prior.num_units])
+    # each network beside the features has its inputs in a row
+    floats += sum(sum(part.input_sizes[1:]) for part in model.modules() if isinstance(part, MLP))
+    return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))
+
+
+# The importance-weighted log-likelihood over a data set.
+
 
 PART_SIZE = 200
 """Examples whose means are taken together, so that an evaluation in parts has the digits of one that is not."""
@@ -88,10 +117,10 @@ def evaluate_log_likelihood(
     """Average the importance-weighted log-likelihood over examples.
 
     What depends on x alone is computed once for all of its samples; norms are folded into the networks' weights
-    once for all examples (`discrete_vae.nets.folded_mlp`). The noise is keyed by (seed, index), so an example's
+    once for all examples (`discrete_vae.nets.mlp`). The noise is keyed by (seed, index), so an example's
     estimate does not depend on the others, nor on how examples are divided among the processes of torchrun. Samples
     are streamed in chunks that fit the memory budget, and where there are few of them several examples go together.
-    Where a model's parts are drawn by the modules (see `discrete_vae.importance_sampling.Weigher`) a budget so
+    Where a model's parts are drawn by the modules (see `discrete_vae.model.Weigher`) a budget so
     small that it shortens the chunks changes the noise.
 
     Source: Rolfe 2017, section results.

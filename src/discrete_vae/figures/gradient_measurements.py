@@ -21,7 +21,7 @@ from discrete_vae.figures.gradient_methods import (
     study_estimator,
     study_model,
 )
-from discrete_vae.noise import key_to_seed
+from discrete_vae.rng import key_to_seed
 
 CostUnit = Literal["evaluations", "seconds"]
 _STREAM, _DRAW_STREAM = 0x73747564, 0x64726177

@@ -38,15 +38,14 @@ from discrete_vae.config import (
     instantiate,
     members,
 )
-from discrete_vae.data.dataset import DataSplits
+from discrete_vae.data.splits import DataSplits
+from discrete_vae.load import initial_model, load_run
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.noise import DrawsFrom, key_to_seed, keyed_generator
-from discrete_vae.objectives.gradients.base import GradientEstimator
-from discrete_vae.posteriors.hierarchical import HierarchicalPosterior
-from discrete_vae.runs.kept_results import digest
-from discrete_vae.training.initial import initial_model
-from discrete_vae.training.load import load_run
-from discrete_vae.training.progress import TrainingProgress
+from discrete_vae.objectives.gradients import GradientEstimator
+from discrete_vae.posterior import HierarchicalPosterior
+from discrete_vae.rng import DrawsFrom, key_to_seed, keyed_generator
+from discrete_vae.runs.results import digest
+from discrete_vae.training.logging import TrainingProgress
 from discrete_vae.training.run import train
 
 PriorName = Literal["factorial", "rbm"]

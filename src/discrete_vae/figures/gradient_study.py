@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from discrete_vae.durations import in_words
 from discrete_vae.figures.gradient_measurements import CostUnit, GradientRow, measure_case, study_cases
 from discrete_vae.figures.gradient_methods import METHODS, OURS, PriorName, StateName, StudySettings
-from discrete_vae.figures.kept_rows import KeptRows, columns_of
-from discrete_vae.figures.request import Drawing
+from discrete_vae.figures.results import KeptRows, columns_of
+from discrete_vae.figures.style import Drawing
+from discrete_vae.system import in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from discrete_vae.figures.picture import Picture
-    from discrete_vae.figures.request import FigureRequest
+    from discrete_vae.figures.style import FigureRequest, Picture
 
 SIZES = {
     "smoke": StudySettings(
@@ -163,7 +162,7 @@ def draw_gradient_study(table: GradientStudy) -> Picture:
     Returns:
         The figure.
     """
-    from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.style import Picture
 
     settings, priors, states = table.settings, get_args(PriorName), get_args(StateName)
     figure = Picture((11.0, 6.6), layout="constrained")

@@ -11,15 +11,14 @@ import numpy as np
 import torch
 
 from discrete_vae.config import ComponentConfig, SmoothingConfig, instantiate, members
-from discrete_vae.figures.request import Drawing
+from discrete_vae.figures.style import Drawing
 from discrete_vae.smoothing.base import Smoothing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-    from discrete_vae.figures.picture import Picture
-    from discrete_vae.figures.request import FigureRequest
+    from discrete_vae.figures.style import FigureRequest, Picture
 
 _RHO = (0.2, 0.5, 0.8)
 _SHARPNESS = {"beta": (1.0, 3.0, 5.0), "b": (3.0, 10.0, 30.0)}
@@ -176,7 +175,7 @@ def draw_inverse_cdfs(table: InverseCDFs) -> Picture:
     Returns:
         The figure.
     """
-    from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.style import Picture
 
     panels = {name: list(found) for name, found in groupby(table.curves, lambda curve: curve.panel)}
     columns = min(_COLUMNS, len(panels))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from discrete_vae.figures.request import Drawing, FigureRequest
+    from discrete_vae.figures.style import Drawing, FigureRequest
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,20 @@ def _of_a_run(place: str, about: str) -> FigureEntry:
 
 FIGURES = {
     "training-curves": _of_a_run(
-        "training_curves:make_training_curves", "ELBO, KL and beta in the course of training"
+        "curves:make_training_curves", "ELBO, KL and beta in the course of training"
     ),
     "evolution": _of_a_run(
-        "evolution:make_evolution", "samples along the chains of the prior (paper: figures 5, 11, 12, 13)"
+        "run:make_evolution", "samples along the chains of the prior (paper: figures 5, 11, 12, 13)"
     ),
     "reconstructions": _of_a_run(
-        "reconstructions:make_reconstructions", "test examples beside what the model makes of them"
+        "run:make_reconstructions", "test examples beside what the model makes of them"
     ),
     "feature-statistics": _of_a_run(
-        "feature_statistics:make_feature_statistics",
+        "run:make_feature_statistics",
         "means and correlations of features, in samples against test data",
     ),
     "log-partition-histogram": _of_a_run(
-        "log_partition_histogram:make_log_partition_histogram",
+        "curves:make_log_partition_histogram",
         "spread of the estimates of log Z that dvae log-partition left (paper: figure 10)",
     ),
     "inverse-cdfs": FigureEntry(

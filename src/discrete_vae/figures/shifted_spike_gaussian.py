@@ -13,19 +13,18 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_positive_int
-from discrete_vae.figures.request import Drawing
+from discrete_vae.figures.style import Drawing
 from discrete_vae.log_partition.exact import enumerate_log_partition
-from discrete_vae.noise import keyed_generator, open_uniform
 from discrete_vae.numerics import bernoulli_log_prob
-from discrete_vae.objectives.kl_boltzmann import kl_to_boltzmann
-from discrete_vae.posteriors.latent_group import LatentGroup
-from discrete_vae.smoothing.spike_gaussian import SpikeGaussian
+from discrete_vae.objectives.elbo import kl_to_boltzmann
+from discrete_vae.posterior import LatentGroup
+from discrete_vae.rng import keyed_generator, open_uniform
+from discrete_vae.smoothing.spike import SpikeGaussian
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from discrete_vae.figures.picture import Picture
-    from discrete_vae.figures.request import FigureRequest
+    from discrete_vae.figures.style import FigureRequest, Picture
 
 _STREAM = 0x73686966
 _LOC, _SCALE = 0.5, 1.0  # of both units
@@ -178,7 +177,7 @@ def draw_shifted_spike_gaussian(table: ShiftedSpikeGaussian) -> Picture:
     Returns:
         The figure.
     """
-    from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.style import Picture
 
     figure = Picture((8.4, 5.2), layout="constrained")
     grid = figure.subplots(2, len(_TERMS), sharex=True, sharey="row", height_ratios=[1.5, 1])

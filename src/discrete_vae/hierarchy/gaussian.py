@@ -1,20 +1,391 @@
-"""Diagonal Gaussians and their divergence."""
+"""Layers of Gaussian latents below the binary ones: distribution, networks, prior, hierarchy."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from discrete_vae.compiled.choice import fuses
-from discrete_vae.noise import standard_normal
-from discrete_vae.numerics import differentiable_once
+from discrete_vae.checks import check_number, check_positive_int, check_tensor
+from discrete_vae.config import SharingConfig, instantiate
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.nets.mlp import MLP, NetworkFactory
+from discrete_vae.numerics import differentiable_once, fuses
 from discrete_vae.records import ShowsShapes
+from discrete_vae.rng import standard_normal
+
+# What every prior over the Gaussian layers offers; the kinds differ in how their networks share parameters.
+
+
+class AutoregressiveGaussianPrior(nn.Module, ABC):
+    """p(h_1, ..., h_M | zeta) = prod_m p(h_m | h_<m, zeta), each factor a diagonal Gaussian.
+
+    A kind of sharing says which networks there are, what they read, and what the decoder reads.
+
+    Source: Rolfe 2017, eq. continuous-hierarchy and section architecture.
+
+    Args:
+        num_latents: Length of the last axis of zeta.
+        num_layers: M.
+        num_units: Units of each layer.
+
+    Attributes:
+        num_latents: Length of the last axis of zeta.
+        num_layers: M.
+        num_units: Units of each layer.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer.
+    """
+
+    def __init__(self, num_latents: int, num_layers: int, num_units: int) -> None:
+        super().__init__()
+        self.num_latents = check_positive_int("num_latents", num_latents)
+        self.num_layers = check_positive_int("num_layers", num_layers)
+        self.num_units = check_positive_int("num_units", num_units)
+
+    @property
+    @abstractmethod
+    def decoder_size(self) -> int:
+        """Length of the last axis of `decoder_input`."""
+
+    @abstractmethod
+    def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
+        """What p(x | zeta, h) reads.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit), all layers.
+
+        Returns:
+            (..., decoder_size).
+        """
+
+    @abstractmethod
+    def next_layer(self, zeta: Tensor, earlier: Tensor) -> Gaussian:
+        """p(h_m | h_<m, zeta) of one layer.
+
+        Args:
+            zeta: (..., latent).
+            earlier: h_<m, (..., m - 1, unit); without a layer it asks for the first one.
+
+        Returns:
+            (..., unit).
+        """
+
+    @abstractmethod
+    def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
+        """p(h_m | h_<m, zeta) of all layers at a sample of all of them.
+
+        No layer waits for another, so kinds that share networks pass many layers through one call.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit).
+
+        Returns:
+            (..., layer, unit).
+        """
+
+    def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw layer after layer.
+
+        Args:
+            zeta: (..., latent).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            h, (..., layer, unit).
+
+        Raises:
+            InvalidInputError: If zeta has another shape or is not floating-point.
+        """
+        like = next(self.parameters())
+        zeta = check_tensor("zeta", zeta, (..., self.num_latents)).to(like.dtype)
+        h = zeta.new_zeros(*zeta.shape[:-1], 0, self.num_units)
+        for _ in range(self.num_layers):
+            drawn = self.next_layer(zeta, h).rsample(generator=generator)
+            h = torch.cat([h, drawn.unsqueeze(-2)], dim=-2)
+        return h
+
+
+# What stands between the binary latents and the decoder.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HierarchySample(ShowsShapes):
+    """A draw from q(h | zeta, x) with both distributions at it.
+
+    Attributes:
+        h: (..., batch, layer, unit).
+        posterior: q(h_m | h_<m, zeta, x), (..., batch, layer, unit).
+        prior: p(h_m | h_<m, zeta), (..., batch, layer, unit).
+        decoder_input: What p(x | zeta, h) reads, (..., batch, decoder_size).
+    """
+
+    h: Tensor
+    posterior: Gaussian
+    prior: Gaussian
+    decoder_input: Tensor
+
+    def kl(self) -> Tensor:
+        """sum_m KL[q(h_m | h_<m, zeta, x) || p(h_m | h_<m, zeta)], each in closed form, (..., batch), nats.
+
+        Its expectation over q is the KL of the whole hierarchy.
+
+        Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.
+        """
+        return self.posterior.joint_kl_to(self.prior, 2)
+
+    def log_ratio(self) -> Tensor:
+        """log p(h | zeta) - log q(h | zeta, x) at this draw, (..., batch), nats, as importance weights need it."""
+        return (self.prior.log_prob(self.h) - self.posterior.log_prob(self.h)).sum((-2, -1))
+
+
+class Hierarchy(nn.Module, ABC):
+    """Layers h of continuous latents given zeta: their prior, their posterior, and what the decoder reads of them.
+
+    Everything here reads zeta and never z.
+
+    Attributes:
+        num_latents: Length of the last axis of zeta.
+        num_features: Length of the last axis of the encoder's features.
+        num_layers: Layers of h.
+        num_units: Units of each layer.
+        decoder_size: Length of the last axis of `decoder_input`.
+    """
+
+    num_latents: int
+    num_features: int
+    num_layers: int
+    num_units: int
+    decoder_size: int
+
+    @abstractmethod
+    def rsample(
+        self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
+    ) -> HierarchySample:
+        """Draw h from q(h | zeta, x), layer after layer, and evaluate the prior at it.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            zeta: (..., batch, latent).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The sample, carrying the gradients of the reparameterization.
+        """
+
+    def rsample_many(
+        self, features: Tensor, zeta: Tensor, num_samples: int, *, generator: torch.Generator | None = None
+    ) -> ManyDraws:
+        """Draw h from q(h | zeta, x) many times for each zeta, as `discrete_vae.objectives.importance` needs it.
+
+        A hierarchy without Gaussian layers, or of another kind, leaves it out.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            zeta: (batch, latent).
+            num_samples: Draws per example.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The draws.
+
+        Raises:
+            InvalidInputError: If the hierarchy does not offer it.
+        """
+        raise _without_importance_samples(self)
+
+    def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
+        """p(h_m | h_<m, zeta) of all layers at a sample of all of them; goes with `rsample_many`.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit).
+
+        Returns:
+            (..., layer, unit).
+
+        Raises:
+            InvalidInputError: If the hierarchy does not offer it.
+        """
+        raise _without_importance_samples(self)
+
+    @abstractmethod
+    def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw h from p(h | zeta).
+
+        Args:
+            zeta: (..., latent).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            (..., layer, unit).
+        """
+
+    @abstractmethod
+    def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
+        """What p(x | zeta, h) reads.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit).
+
+        Returns:
+            (..., decoder_size).
+        """
+
+
+class NoHierarchy(Hierarchy):
+    """A hierarchy of zero layers, whose KL is 0.
+
+    Source: Rolfe 2017, section supplementary-results (the simplified models).
+
+    Args:
+        num_latents: Length of the last axis of zeta.
+        num_features: Length of the last axis of the encoder's features; nothing reads them.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer.
+    """
+
+    def __init__(self, *, num_latents: int, num_features: int) -> None:
+        super().__init__()
+        self.num_latents = check_positive_int("num_latents", num_latents)
+        self.num_features = check_positive_int("num_features", num_features)
+        self.num_layers = self.num_units = 0
+        self.decoder_size = num_latents
+
+    def rsample(
+        self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
+    ) -> HierarchySample:
+        """Nothing to draw."""
+        h = self.sample(zeta)
+        empty = Gaussian(h, h)
+        return HierarchySample(h, empty, empty, zeta)
+
+    def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """No layer, (..., 0, 0)."""
+        return zeta.new_zeros(*zeta.shape[:-1], 0, 0)
+
+    def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
+        """Zeta itself."""
+        return zeta
+
+
+def _without_importance_samples(hierarchy: Hierarchy) -> InvalidInputError:
+    """The error of a hierarchy that draws one sample at a time."""
+    name = type(hierarchy).__name__
+    if hierarchy.num_layers == 0:
+        rule = "must be 1 for a model without Gaussian layers whose transformation has a spike, which fixes z"
+        repair = "Give the model layers (--model.hierarchy gaussian), or no spike (--model.smoothing ramps)."
+    else:
+        rule = "must be 1 for a hierarchy that has no rsample_many and prior_at"
+        repair = "Leave it out, or give the hierarchy these two methods."
+    return InvalidInputError("num_importance_samples", rule, f"more, and a {name}", repair)
+
+
+# Many draws of the Gaussian layers for each state above them, with the gradients that importance weights
+# need.
+
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ManyDraws(ShowsShapes):
+    """Draws h_1, ..., h_k of all layers from q(h | zeta, x), for each example the same zeta.
+
+    Attributes:
+        h: (sample, batch, layer, unit), carrying the gradients of the reparameterization.
+        log_prob: log q(h | zeta, x), (sample, batch), nats; without gradient.
+        noise: Standard normal, (sample, batch, layer, unit), of which h is made.
+        inputs: Of each layer, what its network read beside the features: [zeta, h_1, ..., h_(m-1)].
+        layers: Of each layer, what its network gave; the first one's has no sample axis.
+    """
+
+    h: Tensor
+    log_prob: Tensor
+    noise: Tensor
+    inputs: Sequence[Tensor]
+    layers: Sequence[Gaussian]
+
+    def path_gradient(self, weights: Tensor) -> Tensor:
+        """Gradient of sum weights * log q(h | zeta, x) by h, with the parameters of q, zeta and x held fixed.
+
+        A layer h_m moves its own factor by -epsilon_m / sigma_m, and those of later layers by what their networks read
+        of it. The latter is one backward pass through each network, to its input alone.
+
+        Args:
+            weights: (sample, batch), without gradient.
+
+        Returns:
+            (sample, batch, layer, unit), without gradient; zero where h has none.
+        """
+        if not self.h.requires_grad:
+            return torch.zeros_like(self.h)
+        weights, parts = weights[..., None], []
+        for index, layer in enumerate(self.layers):
+            noise, precision = self.noise[..., index, :], torch.exp(-layer.log_std.detach())
+            pull = weights * noise * precision
+            parts.append(-pull)
+            read = self.inputs[index]
+            if index == 0 or not read.requires_grad:
+                continue
+            by_layer = (pull, weights * (noise.square() - 1))
+            (by_input,) = torch.autograd.grad((layer.mean, layer.log_std), read, by_layer, retain_graph=True)
+            earlier = by_input[..., by_input.shape[-1] - index * noise.shape[-1] :]
+            for place, share in enumerate(earlier.chunk(index, -1)):
+                parts[place] = parts[place] + share
+        return torch.stack(parts, -2)
+
+
+def draw_many(
+    networks: Sequence[nn.Module],
+    features: Tensor,
+    zeta: Tensor,
+    num_samples: int,
+    *,
+    num_units: int,
+    generator: torch.Generator | None = None,
+) -> ManyDraws:
+    """Draw from networks that each read the features and [zeta, h_1, ..., h_(m-1)].
+
+    The first network, which reads nothing that differs between the samples of an example, runs once per example.
+
+    Args:
+        networks: One per layer, giving a `Gaussian`.
+        features: (batch, feature).
+        zeta: (batch, latent).
+        num_samples: k.
+        num_units: Units of each layer.
+        generator: Source of the noise; None means torch's global generator.
+
+    Raises:
+        InvalidInputError: If the generator draws on another device.
+    """
+    shape = (num_samples, len(zeta), len(networks), num_units)
+    noise = standard_normal(zeta, shape=shape, generator=generator)
+    joint, inputs, layers, drawn = zeta, [], [], []
+    log_prob = (-0.5 * noise.square() - _HALF_LOG_TWO_PI).sum((-2, -1))
+    for network, eps in zip(networks, noise.unbind(-2), strict=True):
+        layer: Gaussian = network(features, joint)
+        h = layer.mean + layer.log_std.exp() * eps
+        log_prob = log_prob - layer.log_std.detach().sum(-1)
+        inputs.append(joint)
+        layers.append(layer)
+        drawn.append(h)
+        joint = torch.cat([joint.expand(num_samples, -1, -1), h], -1)
+    return ManyDraws(torch.stack(drawn, -2), log_prob, noise, tuple(inputs), tuple(layers))
+
+
+# Diagonal Gaussians and their divergence.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,9 +448,9 @@ class Gaussian(ShowsShapes):
         """
         tensors = (self.mean, self.log_std, other.mean, other.log_std)
         if len({tensor.shape for tensor in tensors}) == 1 and fuses(*tensors):
-            from discrete_vae.hierarchy.kernels.divergence import works
+            from discrete_vae.kernels.gaussian import divergence_works
 
-            if works():
+            if divergence_works():
                 return _JointKL.apply(*(tensor.flatten(-num_axes) for tensor in tensors))
         return self.kl_to(other).sum(tuple(range(-num_axes, 0)))
 
@@ -90,7 +461,7 @@ class _JointKL(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
         """The sums."""
-        from discrete_vae.hierarchy.kernels.divergence import divergence
+        from discrete_vae.kernels.gaussian import divergence
 
         differentiable = any(ctx.needs_input_grad)
         found, slopes = divergence(mean, log_std, other_mean, other_log_std, differentiable=differentiable)
@@ -104,7 +475,7 @@ class _JointKL(torch.autograd.Function):
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """See `_KL`."""
-        from discrete_vae.hierarchy.kernels.divergence import divergence_backward
+        from discrete_vae.kernels.gaussian import divergence_backward
 
         return divergence_backward(gradients[0], *ctx.saved_tensors)
 
@@ -138,3 +509,356 @@ class _KL(torch.autograd.Function):
         (gradient,) = gradients
         of_mean = gradient * by_mean
         return of_mean, gradient * by_log_std, -of_mean, gradient * -minus_by_other
+
+
+# The network behind one Gaussian layer.
+
+
+_HEAD_SCALE = 0.01  # of torch's start: prior and posterior begin near the standard normal, their KL near 0
+
+
+class GaussianNetwork(nn.Module):
+    """Hidden layers of linear -> L1 batch norm -> ReLU, then a linear layer for mean and log standard deviation.
+
+    Source: Rolfe 2017, section results. Deviation: the paper states no bound on the log standard deviation s; here it
+    is b tanh(s / b), near s for small s, so that a KL, which holds exp(2 s_q - 2 s_p), stays finite. The paper does not
+    say where weights start; the output's do at a hundredth of torch's, so that layers start near the standard normal.
+
+    Args:
+        input_sizes: Length of the last axis of each input.
+        hidden: Widths of the hidden layers; empty makes the network linear.
+        num_units: Units of the layer.
+        log_std_bound: b, above 0; None leaves the network's output as it is.
+        network: Makes the network, in place of the MLP that hidden describes; its output should start near 0.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer or the bound not above 0.
+    """
+
+    def __init__(
+        self,
+        input_sizes: Sequence[int],
+        hidden: Sequence[int],
+        num_units: int,
+        *,
+        log_std_bound: float | None,
+        network: NetworkFactory | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive_int("num_units", num_units)
+        if log_std_bound is not None:
+            check_number(
+                "log_std_bound", log_std_bound, above=0, repair="The default is 5; None is no bound."
+            )
+        self.log_std_bound = log_std_bound
+        if network is None:
+            self.network: nn.Module = MLP(input_sizes, 2 * num_units, hidden)
+            self.network.initialize_output_(0.0, _HEAD_SCALE)
+        else:
+            self.network = network(input_sizes, 2 * num_units)
+
+    def forward(self, *inputs: Tensor) -> Gaussian:
+        """Apply the network.
+
+        Args:
+            inputs: One tensor per input, (..., size); leading axes broadcast.
+
+        Returns:
+            The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast.
+        """
+        return self.gaussian(self.output(*inputs))
+
+    def rsample(self, *inputs: Tensor, noise: Tensor) -> tuple[Gaussian, Tensor]:
+        """Apply the network and draw h = mean + std * noise, which carries the gradient of both.
+
+        Args:
+            inputs: As in `forward`.
+            noise: Standard normal, (..., unit).
+
+        Returns:
+            The layer's Gaussian and h, (..., unit).
+        """
+        output = self.output(*inputs)
+        if torch.is_grad_enabled():
+            mean, log_std, h = _Head.apply(output, noise, self.log_std_bound)
+            return Gaussian(mean, log_std), h
+        of_layer = self.gaussian(output)
+        return of_layer, torch.exp(of_layer.log_std).mul_(noise.contiguous()).add_(of_layer.mean)
+
+    def output(self, *inputs: Tensor) -> Tensor:
+        """What the network makes of its inputs, (..., 2 unit), at least in the parameters' precision."""
+        # under autocast the output is rounded, but latents and KL terms keep the parameters' precision
+        output = self.network(*inputs)
+        return output.to(self._dtype(output.dtype))
+
+    def gaussian(self, output: Tensor) -> Gaussian:
+        """The Gaussian that an output stands for; one call serves the outputs of many layers with the same bound."""
+        if torch.is_grad_enabled():
+            mean, log_std, _ = _Head.apply(output, None, self.log_std_bound)
+            return Gaussian(mean, log_std)
+        mean, raw = output.chunk(2, -1)
+        bound = self.log_std_bound
+        return Gaussian(mean, raw if bound is None else (raw / bound).tanh_().mul_(bound))
+
+    def _dtype(self, computed: torch.dtype) -> torch.dtype:
+        """The wider of what the network computed in and its parameters."""
+        own = next(self.network.parameters(), None)
+        return computed if own is None else torch.promote_types(computed, own.dtype)
+
+
+def gaussian_networks(modules: nn.ModuleList) -> list[GaussianNetwork]:
+    """The Gaussian networks of a list of modules."""
+    return [module for module in modules if isinstance(module, GaussianNetwork)]
+
+
+class _Head(torch.autograd.Function):
+    """Mean m and log standard deviation s = b tanh(u / b) of an output [m, u], and a draw h = m + e^s noise.
+
+    ds/du = 1 - tanh(u / b)^2, dh/ds = e^s noise. It can be differentiated once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, output: Tensor, noise: Tensor | None, bound: float | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Mean, log standard deviation and, where there is noise, the draw."""
+        ctx.set_materialize_grads(False)
+        shape = (*output.shape[:-1], output.shape[-1] // 2)
+        if fuses(output) and (noise is None or (noise.shape == shape and fuses(noise))):
+            from discrete_vae.kernels import gaussian
+
+            if gaussian.works():
+                mean, log_std, h, slope, spread = gaussian.head(output, noise, bound)
+                ctx.save_for_backward(slope, spread)
+                return mean, log_std, h
+        # copies, since what a function returns must not be a view of what it was given
+        mean, raw = (part.clone(memory_format=torch.contiguous_format) for part in output.chunk(2, -1))
+        slope = spread = h = None
+        if bound is None:
+            log_std = raw
+        else:
+            bent = (raw / bound).tanh_()
+            log_std, slope = bent * bound, bent.square_().neg_().add_(1)
+        if noise is not None:
+            spread = torch.exp(log_std).mul_(noise)
+            h = mean + spread
+        ctx.save_for_backward(slope, spread)
+        return mean, log_std, h
+
+    @staticmethod
+    @differentiable_once
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor | None
+    ) -> tuple[Tensor | None, None, None]:
+        """See the class."""
+        slope, spread = ctx.saved_tensors
+        of_mean, of_log_std, of_h = gradients
+        if of_mean is None and of_log_std is None and of_h is None:
+            return None, None, None
+        if fuses(*(value for value in (*gradients, slope, spread) if value is not None)):
+            from discrete_vae.kernels import gaussian
+
+            if gaussian.works():
+                return gaussian.head_backward(of_mean, of_log_std, of_h, slope, spread), None, None
+        if of_h is not None:
+            of_mean = of_h if of_mean is None else of_mean + of_h
+            through_h = of_h * spread
+            of_log_std = through_h if of_log_std is None else through_h.add_(of_log_std)
+        if of_mean is None:
+            assert of_log_std is not None
+            of_mean = torch.zeros_like(of_log_std)
+        of_log_std = torch.zeros_like(of_mean) if of_log_std is None else of_log_std
+        return torch.cat([of_mean, of_log_std if slope is None else of_log_std * slope], -1), None, None
+
+
+# The hierarchy of Gaussian layers.
+
+
+class GaussianHierarchy(Hierarchy):
+    """Layers h_1, ..., h_M of Gaussian latents, autoregressive in the same order in prior and posterior.
+
+    q(h | zeta, x) = prod_m q(h_m | h_<m, zeta, x), each factor with a network of its own that reads the encoder's
+    features and the concatenation [zeta, h_1, ..., h_(m-1)]; there is no bottom-up pass. One pass down the posterior
+    samples all layers; the prior is then evaluated at that sample, all layers together.
+
+    Source: Rolfe 2017, section continuous-hierarchy, eq. continuous-hierarchy, and section architecture. The
+    posterior's networks are never shared.
+
+    Args:
+        num_features: Length of the last axis of the encoder's features.
+        prior: p(h | zeta), one of the kinds of parameter sharing.
+        posterior_hidden: Widths of the hidden layers of each posterior network; the paper has two of 2000.
+        log_std_bound: See `GaussianNetwork`; of the posterior's networks.
+        network: Makes the network of each posterior layer, in place of the MLPs that posterior_hidden describes.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer or the bound not above 0.
+
+    Examples:
+        >>> from discrete_vae import NoSharing
+        >>> prior = NoSharing(num_latents=4, num_layers=3, num_units=2, hidden=(8,))
+        >>> hierarchy = GaussianHierarchy(5, prior, (8,))
+        >>> sample = hierarchy.rsample(torch.zeros(10, 5), torch.rand(10, 4))
+        >>> sample.h.shape, sample.kl().shape
+        (torch.Size([10, 3, 2]), torch.Size([10]))
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        prior: AutoregressiveGaussianPrior,
+        posterior_hidden: Sequence[int],
+        *,
+        log_std_bound: float | None = 5.0,
+        network: NetworkFactory | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_features = check_positive_int("num_features", num_features)
+        self.num_latents, self.num_layers = prior.num_latents, prior.num_layers
+        self.num_units, self.decoder_size = prior.num_units, prior.decoder_size
+        self.prior = prior
+        self.posterior = nn.ModuleList(
+            GaussianNetwork(
+                [num_features, prior.num_latents + index * prior.num_units],
+                posterior_hidden,
+                prior.num_units,
+                log_std_bound=log_std_bound,
+                network=network,
+            )
+            for index in range(prior.num_layers)
+        )
+
+    def rsample(
+        self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
+    ) -> HierarchySample:
+        """Draw h from q(h | zeta, x), layer after layer, and evaluate the prior at it.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            zeta: (..., batch, latent).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The sample, carrying the gradients of the reparameterization.
+
+        Raises:
+            InvalidInputError: If features or zeta has another shape.
+        """
+        dtype = next(self.parameters()).dtype
+        features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
+        zeta = check_tensor("zeta", zeta, (..., len(features), self.num_latents)).to(dtype)
+        shape = (*zeta.shape[:-1], self.num_layers, self.num_units)
+        noise = standard_normal(zeta, shape=shape, generator=generator)
+        joint, drawn, made = zeta, [], []
+        for network, of_layer in zip(gaussian_networks(self.posterior), noise.unbind(-2), strict=True):
+            layer, h = network.rsample(features, joint, noise=of_layer)
+            joint = torch.cat([joint, h], dim=-1)
+            drawn.append(h)
+            made.append(layer)
+        h = torch.stack(drawn, dim=-2)
+        posterior = Gaussian(
+            torch.stack([layer.mean for layer in made], dim=-2),
+            torch.stack([layer.log_std for layer in made], dim=-2),
+        )
+        return HierarchySample(h, posterior, self.prior.layers(zeta, h), self.decoder_input(zeta, h))
+
+    def rsample_many(
+        self, features: Tensor, zeta: Tensor, num_samples: int, *, generator: torch.Generator | None = None
+    ) -> ManyDraws:
+        """Draw h from q(h | zeta, x) many times for each zeta.
+
+        In training the norms of all networks but the first take their statistics over the rows of all samples and
+        examples together, as importance sampling in evaluation meets them.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            zeta: (batch, latent).
+            num_samples: Draws per example.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The draws.
+
+        Raises:
+            InvalidInputError: If features or zeta has another shape, or num_samples is not a positive integer.
+        """
+        check_positive_int("num_samples", num_samples)
+        dtype = next(self.parameters()).dtype
+        features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
+        zeta = check_tensor("zeta", zeta, (len(features), self.num_latents)).to(dtype)
+        return draw_many(
+            tuple(self.posterior), features, zeta, num_samples, num_units=self.num_units, generator=generator
+        )
+
+    def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
+        """p(h_m | h_<m, zeta) of all layers at a sample of all of them.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit).
+
+        Returns:
+            (..., layer, unit).
+        """
+        return self.prior.layers(zeta, h)
+
+    def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw h from p(h | zeta), layer after layer.
+
+        Args:
+            zeta: (..., latent).
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            (..., layer, unit).
+        """
+        return self.prior.sample(zeta, generator=generator)
+
+    def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
+        """What p(x | zeta, h) reads, as the kind of sharing says.
+
+        Args:
+            zeta: (..., latent).
+            h: (..., layer, unit).
+
+        Returns:
+            (..., decoder_size).
+        """
+        return self.prior.decoder_input(zeta, h)
+
+
+def build_gaussian_hierarchy(
+    *,
+    num_features: int,
+    num_latents: int,
+    num_layers: int,
+    num_units: int,
+    posterior_hidden: Sequence[int],
+    prior_hidden: Sequence[int],
+    sharing: SharingConfig,
+    log_std_bound: float | None,
+) -> GaussianHierarchy:
+    """Build a hierarchy from its config's fields.
+
+    Args:
+        num_features: Length of the last axis of the encoder's features.
+        num_latents: Length of the last axis of zeta.
+        num_layers: Layers of h.
+        num_units: Units of each layer.
+        posterior_hidden: Widths of the hidden layers of each layer's posterior network.
+        prior_hidden: Widths of the hidden layers of a prior network.
+        sharing: Which layers share a prior network.
+        log_std_bound: Bound of the log standard deviations; None is no bound.
+
+    Raises:
+        InvalidInputError: As `GaussianHierarchy` and the sharing that is asked for.
+    """
+    prior = instantiate(
+        sharing,
+        num_latents=num_latents,
+        num_layers=num_layers,
+        num_units=num_units,
+        hidden=prior_hidden,
+        log_std_bound=log_std_bound,
+    )
+    return GaussianHierarchy(num_features, prior, posterior_hidden, log_std_bound=log_std_bound)

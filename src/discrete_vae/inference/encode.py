@@ -1,20 +1,145 @@
-"""Codes of examples."""
+"""Codes of examples, and examples as a trained model gives them back, also freed of noise."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.inference.batches import Report, in_batches
-from discrete_vae.inference.latents import drawn, most_probable
-from discrete_vae.inference.row_noise import RowNoise
-from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.eval_mode import eval_mode
+from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.inference.rows import CentralNoise, Report, RowNoise, in_batches
+from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.model import DiscreteVAE, Statistic, check_statistic
+from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.posterior import Posterior
 from discrete_vae.records import ShowsShapes
+from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform
+
+# Latents of examples: the most probable code, or draws with noise of each example's own.
+
+
+_SAMPLE_STREAM = 0x736D706C
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Latents(ShowsShapes):
+    """Latents of a batch.
+
+    Attributes:
+        z: (batch, unit), in {0,1}.
+        zeta: (batch, unit).
+        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
+        h: The continuous layers, (batch, layer, unit).
+        decoder_input: What the decoder reads of them, (batch, decoder_size).
+        layers_given_zeta: p(h_m | h_<m, zeta) at h, (batch, layer, unit).
+        log_ratio: log p(h | zeta) - log q(z, h | zeta, x), (batch,), nats: with log p(z) and log p(x | zeta, h) the
+            importance weight of a draw.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    logits: Tensor
+    h: Tensor
+    decoder_input: Tensor
+    layers_given_zeta: Gaussian
+    log_ratio: Tensor
+
+
+def most_probable(model: DiscreteVAE, features: Tensor) -> Latents:
+    """The most probable code, group after group.
+
+    Each group's bits are the most probable ones given x and the groups before it, whose zeta are the medians of
+    r(zeta|z) at their bits; among all codes this one need not be the most probable. Each Gaussian layer is the mean of
+    q(h_m | h_<m, zeta, x) at the means before it.
+
+    Args:
+        model: In evaluation mode.
+        features: What `DiscreteVAE.read` makes of x.
+
+    Raises:
+        InvalidInputError: If the posterior cannot draw bits, or a logit is not finite.
+    """
+    posterior = model.posterior
+    if type(posterior).sample_discretely is Posterior.sample_discretely:
+        repair = "Give it that method, or take draws."
+        received = type(posterior).__name__
+        raise InvalidInputError(
+            "model.posterior", "must have sample_discretely for a most probable code", received, repair
+        )
+    halves = features.new_full((1, len(features), posterior.num_units), 0.5)
+    central: Any = CentralNoise()
+    sample = posterior.sample_discretely(features, halves, generator=central)
+    return _with_layers(
+        model, features, (sample.z[0], sample.zeta[0], sample.logits[0], sample.log_prob()[0]), central
+    )
+
+
+def drawn(model: DiscreteVAE, features: Tensor, noise: NoiseSource) -> Latents:
+    """A draw of all latents from the posterior.
+
+    Args:
+        model: In evaluation mode.
+        features: What `DiscreteVAE.read` makes of x.
+        noise: Of the batch.
+
+    Raises:
+        InvalidInputError: If a logit is not finite.
+    """
+    source: Any = noise
+    sample = model.posterior.rsample(features, generator=source)
+    return _with_layers(model, features, (sample.z, sample.zeta, sample.logits, sample.log_prob()), source)
+
+
+def _with_layers(
+    model: DiscreteVAE, features: Tensor, binary: tuple[Tensor, Tensor, Tensor, Tensor], noise: Any
+) -> Latents:
+    z, zeta, logits, log_prob = binary
+    model._finite("the posterior network's logits", logits)
+    below = model.hierarchy.rsample(features, zeta, generator=noise)
+    h = model._finite("the posterior's h", below.h)
+    return Latents(z, zeta, logits, h, below.decoder_input, below.prior, below.log_ratio() - log_prob)
+
+
+def read_out(
+    model: DiscreteVAE, parameters: Tensor, statistic: Statistic, numbers: list[int], seed: int
+) -> Tensor:
+    """A statistic of p(x | zeta, h) for each example, (batch, *event).
+
+    Args:
+        model: The model.
+        parameters: What the decoder gives, (batch, *parameter_shape).
+        statistic: "mean", "mode" or "sample".
+        numbers: Numbers of the examples, which key the noise of samples.
+        seed: Its seed.
+
+    Raises:
+        InvalidInputError: If the result is not finite.
+    """
+    likelihood = model.likelihood
+    if statistic == "mean":
+        found = likelihood.mean(parameters)
+    elif statistic == "mode":
+        found = likelihood.mode(parameters)
+    else:  # on the CPU, so that it is the same on every device
+        likelihood, rows = deepcopy(likelihood).cpu(), parameters.cpu().split(1)
+        found = torch.cat(
+            [
+                likelihood.sample(row, generator=keyed_generator(seed, _SAMPLE_STREAM, number))
+                for row, number in zip(rows, numbers, strict=True)
+            ]
+        ).to(parameters.device)
+    return model._finite(f"the decoder's {statistic}", found)
+
+
+# Codes of examples.
+
 
 _STREAM = 0x656E636F
 
@@ -65,7 +190,7 @@ def encode_rows(
         x: (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
         draw: Whether to draw.
         seed: Seed of the draws.
-        numbers: As in `discrete_vae.inference.batches.in_batches`.
+        numbers: As in `discrete_vae.inference.rows.in_batches`.
         batch_size: Likewise.
         report: Likewise.
 
@@ -102,3 +227,199 @@ def encode_rows(
 
         found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
     return Codes(packed=np.packbits(found["bits"], axis=1), **found)
+
+
+# Examples as the model gives them back.
+
+
+_RECONSTRUCT_STREAM = 0x72656373
+
+
+def reconstruct_rows(
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    statistic: Statistic = "mean",
+    num_draws: int = 1,
+    code: bool = False,
+    seed: int = 0,
+    numbers: Sequence[int] | np.ndarray | None = None,
+    batch_size: int | None = None,
+    report: Report | None = None,
+) -> np.ndarray:
+    """E[x | zeta, h] of each example for latents of its own, or another statistic of p(x | zeta, h).
+
+    Args:
+        model: The model.
+        x: (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values, which are filled.
+        statistic: "mean", "mode" or "sample", see `discrete_vae.DiscreteVAE.decode`.
+        num_draws: Draws of the latents, over which means are averaged; 1 for a mode or a sample.
+        code: Whether the latents are those of the most probable code, as `encode_rows` gives them, and not drawn.
+        seed: Seed of the draws.
+        numbers: As in `discrete_vae.inference.rows.in_batches`.
+        batch_size: Likewise.
+        report: Likewise.
+
+    Returns:
+        (row, *event) float32.
+
+    Raises:
+        InvalidInputError: If the model refuses x, there is no such statistic, several draws are to be averaged for
+            another one than the mean or a code, or a result is not finite.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> reconstruct_rows(model, torch.eye(6), num_draws=3).shape
+        (6, 6)
+    """
+    check_reconstruction(statistic, num_draws, code)
+    with eval_mode(model) as model:
+
+        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+            features = model.read(*model._open(batch, None))
+            total = torch.zeros(())
+            for number in range(num_draws):
+                noise = RowNoise(rows, seed, _RECONSTRUCT_STREAM, number)
+                latents = most_probable(model, features) if code else drawn(model, features, noise)
+                parameters = model.parameters_of(latents.decoder_input)
+                total = total + read_out(model, parameters, statistic, list(rows), seed).float()
+            return {"x": total / num_draws}
+
+        return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
+
+
+def check_reconstruction(
+    statistic: object, num_draws: int, code: bool, *, argument: str = "num_draws"
+) -> None:
+    """Check what of `reconstruct_rows` can be checked without a model.
+
+    Raises:
+        InvalidInputError: If there is no such statistic, or what is not a mean of draws is to be averaged.
+    """
+    check_statistic(statistic)
+    if check_positive_int(argument, num_draws) > 1 and (statistic != "mean" or code):
+        what = "a code, which is not drawn" if code else f"a {statistic}: those of several draws have no mean"
+        raise InvalidInputError(argument, f"must be 1 for {what}", num_draws, "Leave it out.")
+
+
+# Examples freed of noise.
+
+
+_DENOISE_STREAM, _FLIPS = 0x64656E6F, 0x666C6970
+_REPAIR = "Give the share of bits that are flipped, 0.1 say."
+
+
+def flip_bits(x: Tensor, share: float, *, seed: int = 0, numbers: Sequence[int] | None = None) -> Tensor:
+    """Flip each bit with a probability; missing values stay missing.
+
+    Args:
+        x: (row, feature), bits.
+        share: The probability, from 0 to 1/2.
+        seed: Seed of the noise.
+        numbers: Numbers of the rows, which key it; None means from 0.
+
+    Raises:
+        InvalidInputError: If the probability is none.
+
+    Examples:
+        >>> flip_bits(torch.zeros(1, 5), 0.0)
+        tensor([[0., 0., 0., 0., 0.]])
+    """
+    check_number("share", share, at_least=0.0, at_most=0.5, repair=_REPAIR)
+    rows = range(len(x)) if numbers is None else [int(number) for number in numbers]
+    noise = RowNoise(rows, seed, _FLIPS)
+    flipped = open_uniform(x, generator=noise) < share  # pyright: ignore[reportArgumentType]
+    return torch.where(flipped, 1 - x, x)
+
+
+def denoise_rows(
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    noise: float | None = None,
+    num_draws: int = 20,
+    seed: int = 0,
+    numbers: Sequence[int] | np.ndarray | None = None,
+    batch_size: int | None = None,
+    report: Report | None = None,
+) -> np.ndarray:
+    """The mean of clean examples given noisy ones.
+
+    Without a probability of flips it is E[x | zeta, h], averaged over draws of the latents from the posterior of the
+    noisy example: the reconstruction, which is the cleaner the less the posterior heeds the noise.
+
+    With one it is Bayes' rule for bits y_i = x_i that were each flipped with probability f. Draws are weighted by
+    p(y | zeta, h) p(z, h | zeta) / q(z, h | zeta, y), where p(y_i | zeta, h) has the flips in it, and each gives
+    E[x_i | y_i, zeta, h]: what the latents say of a bit, and what was seen of it, each by its reliability.
+
+    Args:
+        model: The model.
+        x: Noisy examples, (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
+        noise: Probability f that a bit is flipped, above 0 and at most 1/2; None does not know it.
+        num_draws: Draws of the latents per example.
+        seed: Seed of the draws.
+        numbers: As in `discrete_vae.inference.rows.in_batches`.
+        batch_size: Likewise.
+        report: Likewise.
+
+    Returns:
+        (row, *event) float32.
+
+    Raises:
+        InvalidInputError: If the model refuses x or a number breaks its rule; if noise is given for a model of other
+            values than bits.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> denoise_rows(model, torch.eye(6), noise=0.1).shape
+        (6, 6)
+    """
+    check_positive_int("num_draws", num_draws)
+    if noise is not None:
+        check_flips(model, noise)
+    with eval_mode(model) as model:
+
+        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+            opened, observed = model._open(batch, None, exact=noise is not None)
+            features = model.read(opened, observed)
+            means, weights = [], []
+            for number in range(num_draws):
+                latents = drawn(model, features, RowNoise(rows, seed, _DENOISE_STREAM, number))
+                mean = model.likelihood.mean(model.parameters_of(latents.decoder_input))
+                weight = torch.zeros(len(opened), dtype=torch.float64, device=opened.device)
+                if noise is not None:
+                    mean, of_noisy = _clean(mean, opened, observed, noise)
+                    of_latents = latents.log_ratio - model.prior.compute_energy(latents.z)
+                    weight = of_noisy.double() + of_latents.double()
+                means.append(model._finite("the decoder's mean", mean).float())
+                weights.append(weight)
+            shares = torch.stack(weights).softmax(0).float()
+            shares = shares.reshape(*shares.shape, *[1] * len(model.event_shape))
+            return {"x": (shares * torch.stack(means)).sum(0)}
+
+        return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
+
+
+def check_flips(model: DiscreteVAE, share: float, *, argument: str = "noise") -> None:
+    """Check the probability of flips for a model.
+
+    Raises:
+        InvalidInputError: If it is none, or the model is one of other values than bits.
+    """
+    check_number(argument, share, above=0.0, at_most=0.5, repair=_REPAIR)
+    if not isinstance(model.likelihood, BernoulliLikelihood):
+        rule = "must be left out for a model of other values than bits"
+        raise InvalidInputError(argument, rule, f"{share:g}", "Give noisy examples alone.")
+
+
+def _clean(mean: Tensor, y: Tensor, observed: Tensor | None, flips: float) -> tuple[Tensor, Tensor]:
+    """E[x_i | y_i, zeta, h] and log p(y | zeta, h) over the observed bits."""
+    seen = y if observed is None else torch.where(observed, y, 0.0)
+    if_one = torch.where(seen == 1, 1 - flips, flips)  # p(y_i | x_i = 1)
+    of_bit = mean * if_one + (1 - mean) * (1 - if_one)
+    cleaned, logs = mean * if_one / of_bit, of_bit.log()
+    if observed is not None:
+        cleaned, logs = torch.where(observed, cleaned, mean), logs.masked_fill(~observed, 0.0)
+    return cleaned, logs.flatten(1).sum(1)

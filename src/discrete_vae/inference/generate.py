@@ -1,25 +1,226 @@
-"""New examples of a trained model."""
+"""New examples: of the prior, with units or fields set, or of classes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int
+from discrete_vae.boltzmann.base import BoltzmannMachine
+from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.generative import GenerativeModel, Statistic, check_statistic
-from discrete_vae.inference.class_model import ClassModel
-from discrete_vae.inference.prior_states import PriorStates
-from discrete_vae.memory import check_memory
-from discrete_vae.nets.eval_mode import eval_mode
-from discrete_vae.noise import keyed_generator
+from discrete_vae.model import GenerativeModel, Statistic, check_statistic
+from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.records import ShowsShapes
+from discrete_vae.rng import key_to_seed, keyed_generator
+from discrete_vae.samplers.gibbs import BlockGibbs
+from discrete_vae.system import check_memory
 
-_STREAM = 0x67656E65
+# States of a prior with some of its units set and with fields added to others.
+
+
+_STREAM = 0x70726973
+
+
+class PriorStates:
+    """Chains whose law is p(z | units that are set) with p(z) proportional to exp(-E(z) + field^T z).
+
+    A field is added to the machine's biases; a unit that is set keeps its value while block Gibbs draws the others, so
+    the stationary law is exactly that one. Chains start at given states of p(z), picked with probabilities proportional
+    to exp(field^T z) among those that have the wanted units most nearly as wanted: a start that belongs to all modes
+    by their weights, as far as those states do, since sweeps alone may not cross between modes.
+
+    Args:
+        prior: The machine; it is not changed.
+        pool: States of p(z) to start from, (state, unit), such as those of the chains of training.
+        clamped: Values, 0 or 1, by unit.
+        field: What is added to the biases, (unit,); None adds nothing.
+        num_chains: Chains.
+        seed: Seed of the noise.
+
+    Raises:
+        InvalidInputError: If a unit does not exist, a value is neither 0 nor 1, or a shape does not fit.
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> states = PriorStates(RBM(2, 1), torch.zeros(4, 3), {1: 1}, num_chains=5)
+        >>> states.step(10)[:, 1].tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        prior: BoltzmannMachine,
+        pool: Tensor,
+        clamped: Mapping[int, int] | None = None,
+        field: Tensor | None = None,
+        *,
+        num_chains: int,
+        seed: int = 0,
+    ) -> None:
+        clamped = {} if clamped is None else clamped
+        check_states("pool", pool, ("state", prior.num_units))
+        check_positive_int("num_chains", num_chains)
+        check_clamps(clamped, prior.num_units)
+        machine = prior
+        fields = prior.bias.new_zeros(prior.num_units)
+        if field is not None:
+            fields = check_tensor("field", field, (prior.num_units,)).to(prior.bias)
+            machine = deepcopy(prior)
+            with torch.no_grad():
+                machine.bias.add_(fields)
+        units = torch.tensor(sorted(clamped), dtype=torch.long, device=pool.device)
+        values = torch.tensor([float(clamped[unit]) for unit in sorted(clamped)], device=pool.device)
+        missed = (pool[:, units] != values).sum(1)
+        log_weights = (pool.double() @ fields.double().to(pool.device)).masked_fill(
+            missed > missed.min(), -torch.inf
+        )
+        noise = keyed_generator(seed, _STREAM, device=pool.device)
+        picked = torch.softmax(log_weights, 0).multinomial(num_chains, replacement=True, generator=noise)
+        start = pool[picked].clone()
+        start[:, units] = values
+        mask = torch.zeros(prior.num_units, dtype=torch.bool, device=pool.device)
+        mask[units] = True
+        self.chains = BlockGibbs(
+            machine,
+            num_chains,
+            seed=key_to_seed(seed, _STREAM),
+            start=start.to(prior.bias.device),
+            clamped=mask.to(prior.bias.device) if clamped else None,
+        )
+
+    def step(self, num_sweeps: int) -> Tensor:
+        """Go on; returns the states, (chain, unit) float32 in {0,1}.
+
+        Args:
+            num_sweeps: Sweeps of block Gibbs, at least 1.
+        """
+        return self.chains.step(num_sweeps)
+
+
+def check_clamps(clamped: Mapping[int, int], num_units: int, *, argument: str = "clamped") -> None:
+    """Check values of units.
+
+    Args:
+        clamped: Values by unit.
+        num_units: Units that there are.
+        argument: What messages call them.
+
+    Raises:
+        InvalidInputError: If a unit does not exist, all are set, or a value is neither 0 nor 1.
+    """
+    for unit, value in clamped.items():
+        if not 0 <= unit < num_units:
+            rule = f"must name units from 0 to {num_units - 1}"
+            raise InvalidInputError(argument, rule, unit, "Give another unit.")
+        if value not in (0, 1):
+            raise InvalidInputError(
+                argument, "must set units to 0 or 1", f"{value} for unit {unit}", "Give 0 or 1."
+            )
+    if len(clamped) == num_units:
+        rule, repair = "must leave at least one unit free", "Set fewer, or decode the state itself."
+        raise InvalidInputError(argument, rule, f"all {num_units} units", repair)
+
+
+# What class an example is of, read off its latents.
+
+
+_REGULARIZATION = 0.1  # inverse strength, in units of standardized latents
+_HELD_OUT = 0.2
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassModel(ShowsShapes):
+    """p(class | latents) = softmax(W latents + b), a multinomial logistic regression.
+
+    Attributes:
+        classes: Labels in ascending order, (class,).
+        weight: W, (class, latent) float32.
+        bias: b, (class,) float32.
+        accuracy: Share of labeled examples that were held out whose class it finds.
+    """
+
+    classes: np.ndarray
+    weight: Tensor
+    bias: Tensor
+    accuracy: float
+
+    def probabilities(self, latents: Tensor) -> Tensor:
+        """p(class | latents), (row, class).
+
+        Args:
+            latents: (row, latent).
+        """
+        weight, bias = self.weight.to(latents), self.bias.to(latents)
+        return torch.softmax(latents @ weight.T + bias, 1)
+
+
+def place_of(label: str, classes: np.ndarray) -> int:
+    """The place of a class among all.
+
+    Args:
+        label: As a command line has it, "3".
+        classes: Labels, each once.
+
+    Raises:
+        InvalidInputError: If there is no such class.
+    """
+    words = [str(name) for name in classes]
+    if label not in words:
+        shown = ", ".join(words[:20]) + ", ..." * (len(words) > 20)
+        rule = f"must be among the labels, {shown}"
+        raise InvalidInputError("--label", rule, repr(label)[:80], "Give one.")
+    return words.index(label)
+
+
+def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -> ClassModel:
+    """Fit classes to latents of labeled examples.
+
+    A fifth of the examples, chosen at random, is held out and tells the accuracy; the others are fitted.
+
+    Args:
+        latents: (row, latent), draws from the posterior: states of the prior are alike.
+        labels: (row,) numbers or words.
+        seed: Seed of the choice.
+
+    Raises:
+        InvalidInputError: If there is not a label per row, or the examples that are fitted are all of one class.
+
+    Examples:
+        >>> codes = np.repeat(np.eye(2), 50, axis=0)
+        >>> fitted = fit_class_model(codes, np.repeat(["cat", "dog"], 50))
+        >>> fitted.classes.tolist(), fitted.accuracy
+        (['cat', 'dog'], 1.0)
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    if labels.shape != (len(latents),):
+        rule = f"must be a label for each of the {len(latents)} examples"
+        raise InvalidInputError("labels", rule, f"shape {labels.shape}", "Give one per example.")
+    order = np.random.default_rng(seed).permutation(len(labels))
+    held_out, fitted = np.split(order, [max(1, int(_HELD_OUT * len(labels)))])
+    if len(np.unique(labels[fitted])) < 2:
+        rule, repair = "must name at least two classes", "Give labels of several classes."
+        raise InvalidInputError("labels", rule, f"{len(np.unique(labels))} in {len(labels)} examples", repair)
+    mean, scale = latents.mean(0), np.maximum(latents.std(0), 1e-3)
+    model = LogisticRegression(C=_REGULARIZATION, max_iter=1000)
+    model.fit((latents[fitted] - mean) / scale, labels[fitted])
+    accuracy = model.score((latents[held_out] - mean) / scale, labels[held_out])
+    weight, bias = model.coef_ / scale, model.intercept_ - model.coef_ @ (mean / scale)
+    if len(weight) == 1:  # two classes: the log-odds of the second
+        weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
+    tensors = (torch.from_numpy(values.astype(np.float32)) for values in (weight, bias))
+    return ClassModel(model.classes_, *tensors, accuracy=float(accuracy))
+
+
+# New examples of a trained model.
+
+
+_GENERATE_STREAM = 0x67656E65
 _BLOCK = 256  # states that are decoded together
 
 
@@ -92,7 +293,7 @@ def generate(
         looked_at += len(z)
         for first in range(0, len(z), _BLOCK):
             block = z[first : first + _BLOCK].to(model.dtype)
-            noise = keyed_generator(seed, _STREAM, number, first, device=block.device)
+            noise = keyed_generator(seed, _GENERATE_STREAM, number, first, device=block.device)
             zeta = model.smoothing.sample_zeta(block, generator=noise)
             with eval_mode(model) as still:
                 h = still.hierarchy.sample(zeta, generator=noise)

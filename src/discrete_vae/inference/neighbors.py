@@ -10,11 +10,10 @@ import numpy as np
 from numba import int64, uint64
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.compiled.loops import ChunkLoop
-from discrete_vae.compiled.threads import threads_for
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.memory import check_memory
+from discrete_vae.kernels.registry import ChunkLoop, threads_for
 from discrete_vae.records import ShowsShapes
+from discrete_vae.system import check_memory
 
 _WORD = 8  # bytes
 _BLOCK = 4096  # codes that stay in the cache while all queries pass over them

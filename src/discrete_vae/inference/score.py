@@ -1,4 +1,4 @@
-"""How probable the model finds each example: log p(x) or the ELBO, and p-values of either."""
+"""How probable a trained model finds each example, and how well that tells anomalies."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.stats import rankdata
 from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
-from discrete_vae.inference.batches import Report, check_numbers, in_batches
-from discrete_vae.inference.row_noise import RowNoise
+from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.eval_mode import eval_mode
-from discrete_vae.objectives.bound import Batch, bound_parts
+from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.objectives.importance import Batch, bound_parts
+from discrete_vae.records import with_error
+
+# How probable the model finds each example: log p(x) or the ELBO, and p-values of either.
+
 
 _STREAM = 0x73636F72
 _REPAIR = "Give log Z in nats, from estimate_log_partition."
@@ -130,7 +134,7 @@ def elbo_rows(
         log_partition: Likewise.
         num_samples: Draws per example, which are averaged.
         seed: Seed of the draws.
-        numbers: As in `discrete_vae.inference.batches.in_batches`.
+        numbers: As in `discrete_vae.inference.rows.in_batches`.
         batch_size: Likewise.
         report: Likewise.
 
@@ -206,3 +210,121 @@ def _checked(name: str, values: np.ndarray) -> np.ndarray:
 def reference_numbers(index: np.ndarray) -> np.ndarray:
     """Numbers of reference rows, whose noise is then not that of the rows that they judge."""
     return index + _REFERENCE
+
+
+# How well scores tell two kinds of examples apart.
+
+
+@dataclass(frozen=True)
+class RocArea:
+    """The area under a ROC curve.
+
+    Attributes:
+        value: The probability that a strange example has a lower score than a familiar one, ties counted by half: 1
+            tells all apart, 1/2 none.
+        std_error: Its standard error over both kinds of examples; NaN where there is but one of a kind.
+    """
+
+    value: float
+    std_error: float
+
+
+def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
+    """The area under the ROC curve of low scores as a sign of what is strange.
+
+    Source: DeLong, DeLong & Clarke-Pearson 1988, by ranks as in Sun & Xu 2014.
+
+    Args:
+        familiar: Scores of examples like those of training, (row,).
+        strange: Scores of the others, (row,).
+
+    Raises:
+        InvalidInputError: If there is none of a kind, or a score is NaN.
+
+    Examples:
+        >>> roc_area(np.array([-1.0, -2.0, -3.0]), np.array([-2.5, -4.0])).value
+        0.8333333333333334
+    """
+    for name, scores in (("familiar", familiar), ("strange", strange)):
+        if np.ndim(scores) != 1 or len(scores) == 0 or np.isnan(scores).any():
+            rule = "must be (row,) numbers of at least one example, none of them NaN"
+            raise InvalidInputError(name, rule, f"shape {np.shape(scores)}", "Score some examples for it.")
+    many, few = len(familiar), len(strange)
+    both = rankdata(np.concatenate([familiar, strange]))
+    # of each example, the share of the other kind that it is told apart from
+    of_familiar = (both[:many] - rankdata(familiar)) / few
+    of_strange = 1 - (both[many:] - rankdata(strange)) / many
+    error = math.nan
+    if min(many, few) > 1:
+        error = math.sqrt(of_familiar.var(ddof=1) / many + of_strange.var(ddof=1) / few)
+    return RocArea(float(of_familiar.mean()), error)
+
+
+# How far guesses are from the truth, per observed value.
+
+
+@dataclass(frozen=True)
+class GuessError:
+    """A mean error over examples.
+
+    Attributes:
+        value: The share of wrong values; or the root mean square error, in standard deviations of each feature.
+        std_error: Its standard error over examples; NaN for one.
+        is_share: Whether it is a share of wrong values.
+    """
+
+    value: float
+    std_error: float
+    is_share: bool
+
+    def __str__(self) -> str:
+        """For the output of verbs.
+
+        Examples:
+            >>> str(GuessError(0.1, 0.002, True))
+            '10.00 % +- 0.20 % of the values are wrong'
+        """
+        if self.is_share:
+            return f"{with_error(100 * self.value, 100 * self.std_error, 2, ' %')} of the values are wrong"
+        found = with_error(self.value, self.std_error, 4)
+        return f"{found} standard deviations of a feature (root mean square)"
+
+
+def guess_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> GuessError:
+    """Compare guesses with what was observed.
+
+    Args:
+        truth: (row, feature) or (row, *event); NaN marks missing values, which do not count.
+        guess: Of as many values.
+        is_share: Whether values are names, such as bits, which are right or wrong: means of bits are rounded.
+
+    Raises:
+        InvalidInputError: If there are not as many guesses as values, or no value is observed.
+
+    Examples:
+        >>> guess_error(np.array([[0.0, 1.0], [1.0, np.nan]]), np.array([[0.2, 0.3], [0.9, 0.0]]), is_share=True).value
+        0.3333333333333333
+    """
+    if truth.shape[:1] != guess.shape[:1] or truth.size != guess.size or np.isnan(truth).all():
+        received = f"shapes {truth.shape} and {guess.shape}"
+        raise InvalidInputError("guess", "must be of the truth's shape", received, "Give one per value.")
+    flat = truth.reshape(len(truth), -1).astype(np.float64)
+    seen, guesses = ~np.isnan(flat), guess.reshape(len(guess), -1)
+    if is_share:
+        losses = np.rint(guesses) != flat
+    else:
+        known = np.where(seen, flat, 0.0)
+        count = np.maximum(seen.sum(0), 1)
+        mean = known.sum(0) / count
+        scale = np.sqrt((np.where(seen, flat - mean, 0.0) ** 2).sum(0) / count)
+        losses = ((guesses - flat) / np.where(scale > 0, scale, 1.0)) ** 2
+    per_row, weights = np.where(seen, losses, 0.0).sum(1), seen.sum(1)
+    value = per_row.sum() / weights.sum()
+    # of a ratio of sums over rows
+    rows = len(flat)
+    error = math.sqrt(((per_row - value * weights) ** 2).sum() / max(rows - 1, 1) * rows) / weights.sum()
+    error = error if rows > 1 else math.nan
+    if is_share:
+        return GuessError(float(value), float(error), True)
+    root = math.sqrt(value)
+    return GuessError(root, float(error / (2 * root)) if root > 0 else 0.0, False)

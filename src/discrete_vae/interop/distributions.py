@@ -12,12 +12,8 @@ from torch.distributions import Bernoulli, Distribution, Normal, constraints, kl
 
 from discrete_vae.checks import check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.smoothing.base import Smoothing
-from discrete_vae.smoothing.conditional_moments import truncated_exponential
-from discrete_vae.smoothing.sharp_limit import SharpLimit
-from discrete_vae.smoothing.spike_exponential import SpikeExponential
-from discrete_vae.smoothing.spike_gaussian import SpikeGaussian
-from discrete_vae.smoothing.spike_slab import SpikeSlab
+from discrete_vae.smoothing.base import Smoothing, truncated_exponential
+from discrete_vae.smoothing.spike import SharpLimit, SpikeExponential, SpikeGaussian, SpikeSlab
 
 _CONSTRAINTS = {"scale": constraints.positive}  # parameters of others are real numbers
 

@@ -11,27 +11,31 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from discrete_vae.data.chosen import chosen_examples
-from discrete_vae.data.dataset import DataSplits
-from discrete_vae.data.recorded import describe_data
+from discrete_vae.data.splits import DataSplits, chosen_examples, describe_data
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference.batches import Report
-from discrete_vae.inference.log_partition import log_partition_of_run
+from discrete_vae.inference.evaluate_run import log_partition_of_run
+from discrete_vae.inference.rows import Report
 from discrete_vae.inference.score import elbo_rows
-from discrete_vae.interop.model_card import CARD_FILE, EVALUATED, card_of_run
-from discrete_vae.runs.atomic import publish_directory, write_bytes, write_text
-from discrete_vae.runs.changed_config import CONFIG_SUM
-from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, RELEASED_FROM, write_checkpoint
-from discrete_vae.runs.checkpoint_record import CheckpointRecord
-from discrete_vae.runs.checksums import sha256_file
-from discrete_vae.runs.derived_folder import OUT, REPAIR, check_derived_folder
-from discrete_vae.runs.json_files import write_json
-from discrete_vae.runs.regular_files import read_regular
+from discrete_vae.interop.hub import CARD_FILE, EVALUATED, card_of_run
+from discrete_vae.load import CHAINS_PREFIX, LoadedRun, load_run
+from discrete_vae.runs.checkpoints import (
+    MODEL_PREFIX,
+    RELEASED_FROM,
+    CheckpointRecord,
+    rounded_weights,
+    write_checkpoint,
+)
+from discrete_vae.runs.io import (
+    publish_directory,
+    read_regular,
+    sha256_file,
+    unwritable,
+    write_bytes,
+    write_json,
+    write_text,
+)
 from discrete_vae.runs.results import is_of, kept_evaluations, which
-from discrete_vae.runs.rounded_weights import rounded_weights
-from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.runs.writable import unwritable
-from discrete_vae.training.load import CHAINS_PREFIX, LoadedRun, load_run
+from discrete_vae.runs.run_directory import CONFIG_SUM, OUT, REPAIR, RunDirectory, check_derived_folder
 
 Precision = Literal["bfloat16", "float32"]
 
@@ -123,7 +127,7 @@ def release_run(
     Examples:
         >>> import tempfile
         >>> from discrete_vae import load_dataset, load_pretrained
-        >>> from discrete_vae.runs.shipped import shipped_folder
+        >>> from discrete_vae.runs.hub import shipped_folder
         >>> run = RunDirectory.open(shipped_folder("digits"))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found = release_run(

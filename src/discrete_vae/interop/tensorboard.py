@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import unicode_path
+from discrete_vae.system import unicode_path
 
 
 def check_installed() -> type:

@@ -9,15 +9,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.check_machine import check_energy
-from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.work import tempered_work
-from discrete_vae.noise import key_to_seed
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import check_logits, run_sweeps
+from discrete_vae.kernels.gibbs import check_logits, run_sweeps
+from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.log_partition.bridge import tempered_work
+from discrete_vae.rng import key_to_seed
 
 
 @torch.no_grad()

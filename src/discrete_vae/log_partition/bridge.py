@@ -1,16 +1,259 @@
-"""Bennett's acceptance ratio between neighbors of a ladder, as sums that grow with the run."""
+"""log Z by Bennett's acceptance ratio along a tempered path."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.log_partition import LogPartition
+from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
+from discrete_vae.checks import (
+    check_binary,
+    check_log_partition,
+    check_number,
+    check_positive_int,
+    check_states,
+    check_tensor,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels.gibbs import check_logits
+from discrete_vae.log_partition.exact import (
+    MAX_SILENTLY_ENUMERATED_UNITS,
+    enumerate_log_partition,
+    num_enumerated_units,
+)
+from discrete_vae.numerics import softplus_sum
 from discrete_vae.records import ShowsShapes
-from discrete_vae.samplers.bennett_ratio import bridge_term, solve_gaps
+from discrete_vae.rng import key_to_seed
+from discrete_vae.samplers.modes import quenched_states
+from discrete_vae.samplers.tempering import ModeJumps, ParallelTempering
+
+# Bennett's acceptance ratio: the free energy between two machines from the work done by states of both.
+
+
+_HALVINGS = 60  # of a bracket of at most some thousand nats
+
+
+def bridge_term(up: Tensor, down: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
+    """What states of a machine 0 and of a machine 1 give to the ratio of their Z.
+
+    With w = F_1 - F_0, E_0[sigmoid(-(w + c))] = exp(log Z_1 - log Z_0 - c) E_1[sigmoid(w + c)] for every c that the
+    states had no part in; the variance is least where c is the answer.
+
+    Args:
+        up: w of states of machine 0, nats.
+        down: w of states of machine 1, nats.
+        guess: c, nats; fits both.
+
+    Returns:
+        The terms of both expectations, in (0, 1).
+    """
+    return torch.sigmoid(-(up + guess)), torch.sigmoid(down + guess)
+
+
+def solve_gaps(forward: Tensor, backward: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
+    """log Z_1 - log Z_0 from sums of terms.
+
+    Source: Bennett 1976, eq. 8.
+
+    Args:
+        forward: Sums of the first terms, times any constant, (chain, gap).
+        backward: Sums of as many second terms, times the same constant, (chain, gap).
+        guess: c, (gap,), nats.
+
+    Returns:
+        log Z_1 - log Z_0 of each gap, (gap,), nats; and what each chain adds to the deviation of their sum, (chain,),
+        nats, mean 0. Chains that are independent give the standard error by their spread, which then contains the
+        correlation along a chain and between its gaps.
+
+    Examples:
+        >>> gaps, _ = solve_gaps(torch.tensor([[2.0], [4.0]]), torch.tensor([[3.0], [3.0]]), torch.tensor([0.5]))
+        >>> gaps.tolist()
+        [0.5]
+    """
+    of_0, of_1 = forward.mean(0), backward.mean(0)
+    return guess + of_0.log() - of_1.log(), (forward / of_0 - backward / of_1).sum(1)
+
+
+def weighted_ratio(
+    up: Tensor, down: Tensor, weights: Tensor, *, num_up: float, num_down: float
+) -> tuple[float, Tensor, float]:
+    """log Z_1 - log Z_0 at the self-consistent guess, from states of machine 1 that carry weights.
+
+    Source: Bennett 1976, eqs. 8 and 12. Deviation: effective numbers stand for the counts of states.
+
+    Args:
+        up: w = F_1 - F_0 of states of machine 0, (state,), nats.
+        down: w of states of machine 1, (state,), nats.
+        weights: Of the latter, (state,), summing to 1.
+        num_up: Effective number of the former.
+        num_down: Effective number of the latter.
+
+    Returns:
+        The estimate, consistent, nats; what each state of machine 0 adds to the deviation of their mean, (state,), mean
+        0, for states that depend on each other; and the standard error that the states of machine 1 bring, as if the
+        effective number were of independent ones.
+
+    Examples:
+        >>> work = torch.full((4,), 0.25, dtype=torch.float64)
+        >>> value, influence, error = weighted_ratio(work, work, work, num_up=4, num_down=4)
+        >>> round(value, 9), influence.tolist(), round(error, 9)
+        (-0.25, [0.0, 0.0, 0.0, 0.0], 0.0)
+    """
+    shift = math.log(num_up / num_down)
+    low, high = (-torch.stack([up.max(), down.max()]).max(), -torch.stack([up.min(), down.min()]).min())
+    low, high = low - abs(shift) - 1, high + abs(shift) + 1
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        of_0, of_1 = bridge_term(up, down, middle + shift)
+        above = num_up * of_0.mean() > num_down * (weights * of_1).sum()
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    value = (low + high) / 2
+    of_0, of_1 = bridge_term(up, down, value + shift)
+    variance_1 = (weights * (of_1 / (weights * of_1).sum() - 1).square()).sum() / num_down
+    return float(value), of_0 / of_0.mean() - 1, math.sqrt(float(variance_1))
+
+
+# What it costs to move states from one inverse temperature to another, with a block of units summed out.
+
+
+@torch.no_grad()
+def tempered_work(
+    energy: BoltzmannMachine,
+    z: Tensor,
+    block: int,
+    inverse_temperatures: Sequence[float | Tensor],
+    *,
+    energies: Tensor | None = None,
+) -> list[Tensor]:
+    """F_u - F_t for neighbors t, u of some temperatures, with F_t the free energy at t of all units outside a block.
+
+    F_t = t E(z, block off) - sum_j softplus(t l_j), so one product with the weights serves all temperatures. Sums and
+    differences are taken in float64: free energies of some hundred nats, rounded to float32 one by one, would cancel.
+
+    Args:
+        energy: The machine.
+        z: (..., unit), in {0,1}.
+        block: Index of the block that is summed out.
+        inverse_temperatures: At least two, each a number or (...).
+        energies: E(z), (...), where it is known: saves a second product with machines that have pairs outside the
+            block.
+
+    Returns:
+        A float64 tensor (...) for each pair of neighbors, nats.
+
+    Examples:
+        >>> from discrete_vae import FactorialBernoulli
+        >>> down, up = tempered_work(FactorialBernoulli(2), torch.zeros(1, 2), 0, (0, 0, 1))
+        >>> down.item(), up.item()  # log Z stays at 2 log 2 whatever t
+        (0.0, 0.0)
+    """
+    logits = energy.compute_block_logits(z, block).double()
+    if energies is None:
+        off = energy.compute_energy_without(z, block).double()
+    else:
+        off = energies.double() + (z[..., energy.block_place(block)] * logits).sum(-1)
+    free = []
+    for t in inverse_temperatures:
+        scale = t.double() if isinstance(t, Tensor) else t
+        scaled = logits * (scale[..., None] if isinstance(scale, Tensor) else scale)
+        free.append(scale * off - softplus_sum(scaled))
+    return [after - before for before, after in pairwise(free)]
+
+
+# log Z with the gradient that samples of the machine give it.
+
+
+def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = math.nan) -> Tensor:
+    """A scalar whose gradient, -E_p[dE/dtheta], is that of log Z: the negative phase of samples.
+
+    The last block of the energy is summed out, which lowers the variance. The gradient is unbiased where the samples
+    are from p; the value is taken as it is.
+
+    Source: Rolfe 2017, eq. RBM-grad.
+
+    Args:
+        energy: The machine.
+        z: (chain, unit), samples of it.
+        value: log Z, nats, if it is known; it has no effect on the gradient.
+
+    Returns:
+        A scalar tensor, nats; NaN unless value is given.
+
+    Raises:
+        InvalidInputError: If z is not a floating-point tensor of that shape, in [0, 1], with one chain at least.
+
+    Examples:
+        >>> import torch
+        >>> from discrete_vae import RBM
+        >>> rbm, z = RBM(1, 1), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+        >>> log_partition_surrogate(rbm, z).backward()
+        >>> rbm.bias.grad  # of the left unit's mean, and of the right one's given the left
+        tensor([0.5000, 0.5000])
+    """
+    z = _check_chains("z", z, energy)
+    return energy.compute_negative_phase(z.detach()) + value
+
+
+def _check_chains(name: str, z: object, energy: BoltzmannMachine) -> Tensor:
+    """Return samples of a machine for its negative phase if they are (chain, unit), at least one, in [0, 1].
+
+    Raises:
+        InvalidInputError: If they are anything else.
+    """
+    states = check_states(name, z, ("chain", energy.num_units))
+    if len(states) == 0:
+        raise InvalidInputError(
+            name, "must hold at least one state", 0, "Draw some, for example chains.step(30)."
+        )
+    return states
+
+
+def gradient_and_value(
+    energy: BoltzmannMachine, negative_phase: Tensor | None, log_partition: Tensor | SupportsFloat | None
+) -> tuple[Tensor | None, Tensor | float | None]:
+    """What an objective knows of log Z.
+
+    Where neither argument is given, log Z is enumerated if at most 12 units lie outside the energy's largest block.
+
+    Args:
+        energy: The machine.
+        negative_phase: (chain, unit), samples of it, which give the gradient.
+        log_partition: The value, nats; a tensor that carries a gradient gives that too.
+
+    Returns:
+        A scalar of value 0 with the gradient of log Z, and its value; None for what is not known.
+
+    Raises:
+        InvalidInputError: If an argument breaks its rule, or both carry a gradient.
+    """
+    if negative_phase is None and log_partition is None:
+        if num_enumerated_units(energy) > MAX_SILENTLY_ENUMERATED_UNITS:
+            return None, None
+        log_partition = enumerate_log_partition(energy)
+    value = None if log_partition is None else check_log_partition(log_partition)
+    gradient = None
+    if negative_phase is not None:
+        states = _check_chains("negative_phase", negative_phase, energy)
+        gradient = energy.compute_negative_phase(states.detach())
+    if isinstance(value, Tensor) and value.requires_grad:
+        if gradient is not None:
+            repair = "Give the negative phase, or a log Z that carries a gradient, not both."
+            raise InvalidInputError("log_partition", "must carry no gradient here", "one that does", repair)
+        value, gradient = value.detach(), value - value.detach()
+    return gradient, value
+
+
+# Bennett's acceptance ratio between neighbors of a ladder, as sums that grow with the run.
+
 
 LOW_RATE = 0.3
 """An exchange rate below which the ladder is placed anew, or blamed."""
@@ -176,3 +419,263 @@ def disagreement(first: BridgeEstimate, second: BridgeEstimate) -> float:
 def _in_errors(distance: float, spread: float) -> float:
     """0 where nothing fluctuates."""
     return abs(distance) / spread if spread > 1e-7 else (0.0 if abs(distance) < 1e-4 else math.inf)
+
+
+# A run of bridge sampling: sums over blocks of sweeps, and looks at them.
+
+
+_BLOCK_SWEEPS = 12
+_STRIDES = ((4, 8.0), (2, 3.0), (1, 0.0))  # sweeps per measured state, from which autocorrelation time on
+_MIN_BLOCKS, _GROWTH, _MAX_BLOCKS = 8, 1.2, 256
+
+
+class BridgeRun:
+    """The sums of a run in blocks, of which the first half is dropped at each check."""
+
+    def __init__(self, sampler: ParallelTempering) -> None:
+        self.sampler = sampler
+        self.block, self.reference = self._choose_block()
+        self.guess = self.reference
+        self.blocks: list[BridgeSums] = []
+        self.sweeps_per_block = _BLOCK_SWEEPS
+        self.stride = 1
+        self.num_sweeps = 0
+        self._next_check = _MIN_BLOCKS * _BLOCK_SWEEPS
+
+    @property
+    def has_enough_blocks(self) -> bool:
+        """Whether there is enough to split in halves."""
+        return len(self.blocks) >= _MIN_BLOCKS
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time for a look."""
+        return self.num_sweeps >= self._next_check
+
+    def add_block(self) -> None:
+        """Run some sweeps and sum their states."""
+        trips = self.sampler.round_trips.clone()
+        terms = []
+        for _ in range(self.sweeps_per_block // self.stride):
+            self.sampler.step(self.stride)
+            down, up = self._work(self.block)
+            terms.append(bridge_terms(down, up, self.guess, self.reference))
+        self.num_sweeps += self.sweeps_per_block
+        block = reduce(BridgeSums.__add__, terms)
+        self.blocks.append(replace(block, round_trips=self.sampler.round_trips - trips))
+        if len(self.blocks) == _MAX_BLOCKS:
+            self.blocks = [a + b for a, b in zip(self.blocks[::2], self.blocks[1::2], strict=True)]
+            self.sweeps_per_block *= 2
+
+    def check(self) -> RunCheck:
+        """The estimate from what is kept, which becomes the constant of the bridges to come.
+
+        Raises:
+            InvalidInputError: If a sum is not finite, because neighbors of the ladder have no states in common.
+        """
+        self._next_check = math.ceil(self.num_sweeps * _GROWTH)
+        sampler = self.sampler
+        kept = self.blocks[len(self.blocks) // 2 :]
+        middle = len(kept) // 2
+        halves = [reduce(BridgeSums.__add__, part) for part in (kept[:middle], kept[middle:])]
+        total = reduce(BridgeSums.__add__, halves)
+        solved = solve_bridge(total, self.reference)
+        if not math.isfinite(solved.value):
+            raise _out_of_reach(sampler.energy)
+        self.guess = solved.gaps
+        correlation = sampler.num_chains * total.num_states / max(solved.effective_samples, 1.0) * self.stride
+        self.stride = next(stride for stride, least in _STRIDES if correlation >= least)
+        estimate = LogPartition(
+            value=sampler.energy.num_units * math.log(2) + solved.value,
+            std_error=solved.std_error,
+            method="bridge sampling",
+            num_samples=sampler.num_chains * sampler.num_replicas * total.num_states,
+            inverse_temperatures=tuple(sampler.inverse_temperatures.tolist()),
+            swap_rates=tuple(sampler.swap_rates.tolist()),
+            round_trips=float(total.round_trips.double().mean()),
+            effective_samples=solved.effective_samples,
+        )
+        by_time = [solve_bridge(half, self.reference) for half in halves]
+        half = sampler.num_chains // 2
+        by_start = [
+            solve_bridge(total.of_chains(chains), self.reference)
+            for chains in (slice(half), slice(half, None))
+        ]
+        return RunCheck(estimate, drift(*by_time), disagreement(*by_start))
+
+    def _work(self, block: int) -> tuple[Tensor, Tensor]:
+        """Work down and up the ladder at each replica, (chain, replica), with a block summed out."""
+        sampler = self.sampler
+        ladder = sampler.inverse_temperatures
+        place = sampler.order.argsort(1)  # replica of each walker
+        below, above = ladder[(place - 1).clamp_min(0)], ladder[(place + 1).clamp_max(len(ladder) - 1)]
+        temperatures = (below, ladder[place], above)
+        down, up = tempered_work(
+            sampler.energy, sampler.walkers, block, temperatures, energies=sampler.energies
+        )
+        return down.gather(1, sampler.order), up.gather(1, sampler.order)
+
+    def _choose_block(self) -> tuple[int, Tensor]:
+        """The block whose summing out leaves the least variance, and first guesses of log Z over the gaps."""
+        sweeps = [self._work_of_all_blocks() for _ in range(_BLOCK_SWEEPS)]
+        work = torch.stack(sweeps, 2)  # (block, direction, sweep, chain, replica)
+        forward, backward = work[:, 1, ..., :-1].flatten(1, 2), work[:, 0, ..., 1:].flatten(1, 2)
+        spread = (forward.var(1) + backward.var(1)).sum(1)
+        best = int(spread.argmin())
+        return best, -(forward[best].mean(0) + backward[best].mean(0)) / 2
+
+    def _work_of_all_blocks(self) -> Tensor:
+        self.sampler.step(1)
+        return torch.stack([torch.stack(self._work(b)) for b in range(len(self.sampler.energy.blocks))])
+
+
+def _out_of_reach(energy: BoltzmannMachine) -> InvalidInputError:
+    """The error for a machine whose sums are not finite; it names the largest parameter."""
+    name, largest = max(
+        ((name, float(parameter.detach().abs().max())) for name, parameter in energy.named_parameters()),
+        key=lambda pair: pair[1],
+    )
+    rule = "must be small enough for replicas at neighboring temperatures to overlap"
+    repair = "Look for a diverged training step and restore an earlier state."
+    return InvalidInputError(f"energy.{name}", rule, f"a largest absolute value of {largest:g}", repair)
+
+
+# log Z by bridge sampling between the replicas of parallel tempering.
+
+
+_STREAM = 0x62656E
+_MODES = 12  # low states, whose pairs make the jumps between modes
+_JUMPED = 2e-4  # jumps of the coldest replicas per sweep below which they are given up
+_TUNING_ROUNDS = 12  # each of the sampler's window; a ladder that stands still ends them early
+
+
+class LogPartitionWarning(UserWarning):
+    """log Z may be off by more than was asked for; the message has the numbers and what to do."""
+
+
+def bennett_log_partition(
+    energy: BoltzmannMachine,
+    *,
+    std_error: float = 0.003,
+    num_chains: int = 500,
+    max_sweeps: int = 50_000,
+    start: Tensor | None = None,
+    seed: int = 0,
+    report: Callable[[int, LogPartition], None] | None = None,
+) -> LogPartition:
+    """log Z by Bennett's acceptance ratio between neighboring replicas, from t = 0, where it is n log 2, to t = 1.
+
+    Replicas at p^t trade places (`ParallelTempering`); their number and places are tuned to exchange rates near 0.5
+    and then held. Of each state the block of units that helps most is summed out. The first half of the run is
+    dropped. The constant of each bridge is the estimate from the run so far, so the terms of a sweep are unbiased;
+    the estimate is a logarithm of ratios of means, hence consistent, not unbiased.
+
+    Chains that start from coins fall into wide modes and may meet a deep, narrow one too seldom to notice. So one
+    half of the chains starts from low states of the energy, or from states that the caller knows, and both halves
+    must agree; and between low states the chains jump (`ModeJumps`). The run ends when they do, the standard error,
+    taken over independent chains and therefore with all correlation inside a chain, is at most the one asked for,
+    the chains have made 10 round trips on average, and the two halves of the time that is kept agree.
+
+    Source: Rolfe 2017, section log-partition-function; Bennett 1976. Deviation: the constants are those of the
+    earlier part of the run in place of a self-consistent solution, which costs variance of second order only.
+
+    Args:
+        energy: The machine.
+        std_error: Standard error to reach, nats.
+        num_chains: Independent chains of replicas, at least 20.
+        max_sweeps: Sweeps a replica after tuning, at most.
+        start: (state, unit), states in the modes of p that are known, such as the chains of training; half of the
+            chains start there. None looks for low states (`quenched_states`).
+        seed: Integer from 0 to 2^64 - 1.
+        report: Called at each check with the sweeps done and the estimate so far.
+
+    Returns:
+        The estimate, with the ladder and the health of the chains.
+
+    Raises:
+        InvalidInputError: If a number is too small, start is no binary (state, unit) tensor, or the energy has a
+            parameter that is not finite or too large.
+
+    Warns:
+        LogPartitionWarning: If max_sweeps ended the run.
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> print(bennett_log_partition(RBM(2, 2)))  # 4 log 2
+        log Z = 2.7726 nats (+- 0.0000, bridge sampling)
+    """
+    found, last = sample_bridge(
+        energy,
+        std_error=std_error,
+        num_chains=num_chains,
+        max_sweeps=max_sweeps,
+        start=start,
+        seed=seed,
+        report=report,
+    )
+    if not found.converged:
+        warnings.warn(last.warning_text(std_error, found.num_sweeps or 0), LogPartitionWarning, stacklevel=2)
+    return found
+
+
+def sample_bridge(
+    energy: BoltzmannMachine,
+    *,
+    std_error: float,
+    num_chains: int,
+    max_sweeps: int,
+    start: Tensor | None,
+    seed: int,
+    report: Callable[[int, LogPartition], None] | None = None,
+) -> tuple[LogPartition, RunCheck]:
+    """`bennett_log_partition` without its warning; returns the last look at the run beside the estimate."""
+    begin = time.monotonic()
+    check_number("std_error", std_error, above=0, repair="Ask for a few thousandths of a nat.")
+    check_positive_int("max_sweeps", max_sweeps)
+    if check_positive_int("num_chains", num_chains) < 20:
+        repair = "The spread over chains is the standard error."
+        raise InvalidInputError("num_chains", "must be at least 20", num_chains, repair)
+    check_logits(check_energy(energy))
+    sampler = ParallelTempering(energy, num_chains, seed=key_to_seed(seed, _STREAM))
+    half = num_chains // 2
+    if start is None:
+        known = quenched_states(energy, half, seed=seed)
+    else:
+        known = check_binary("start", check_tensor("start", start, ("state", energy.num_units)))
+        if len(known) == 0:
+            raise InvalidInputError(
+                "start", "must hold a state", "none", "Leave it out to look for low states."
+            )
+    sampler.start_from(known[torch.arange(half, device=known.device) % len(known)])
+    jumps = ModeJumps(energy, quenched_states(energy, _MODES, seed=seed), seed=key_to_seed(seed, _STREAM))
+    sampler.jumps = jumps if len(jumps.masks) else None
+    for _ in range(_TUNING_ROUNDS):
+        before = sampler.inverse_temperatures
+        sampler.step(max(20, -(-2000 // num_chains)))
+        if sampler.inverse_temperatures is before:
+            break
+    sampler.adapting = False
+    if int(sampler.jumped) < _JUMPED * num_chains * sampler.sweep:
+        sampler.jumps = None  # they cost time, and chains do not take them
+    sampler.reset_statistics()
+    run, earlier = BridgeRun(sampler), 0
+    while True:
+        run.add_block()
+        num_sweeps = earlier + run.num_sweeps
+        finished = num_sweeps >= max_sweeps and run.has_enough_blocks
+        if not run.is_due and not finished:
+            continue
+        found = run.check()
+        estimate = replace(
+            found.estimate,
+            converged=found.reaches(std_error),
+            num_sweeps=num_sweeps,
+            seconds=time.monotonic() - begin,
+        )
+        if report is not None:
+            report(num_sweeps, estimate)
+        if estimate.converged or finished:
+            return estimate, found
+        # a mode may have come up that the ladder was not tuned for
+        if num_sweeps < max_sweeps // 4 and found.lowest_rate < LOW_RATE and sampler.retune():
+            run, earlier = BridgeRun(sampler), num_sweeps

@@ -10,15 +10,13 @@ from functools import partial
 
 from torch import Tensor
 
-from discrete_vae.boltzmann.check_machine import check_energy
-from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
 from discrete_vae.checks import check_binary, check_index, check_number, check_positive_int, check_tensor
 from discrete_vae.log_partition.annealed import annealed_log_partition
-from discrete_vae.log_partition.bennett import bennett_log_partition, sample_bridge
+from discrete_vae.log_partition.bridge import bennett_log_partition, sample_bridge
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
-from discrete_vae.noise import key_to_seed
 from discrete_vae.records import ShowsTable
+from discrete_vae.rng import key_to_seed
 
 AGREEMENT = 0.1
 """Nats by which annealing may differ from the estimate before a warning."""

@@ -6,9 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from discrete_vae.boltzmann.check_machine import check_energy, check_parameters
-from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy, check_parameters
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import softplus
 

@@ -1,4 +1,4 @@
-"""Small residual convolutional networks between images and vectors."""
+"""Encoders and decoders of images, and the encoder that flattens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,32 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.nets.working_weight import WorkingLayer
+from discrete_vae.nets.weights import WorkingLayer
+
+# The paper's encoder.
+
+
+class FlattenEncoder(nn.Module):
+    """The values of x in one row: nothing is computed before the networks of the posterior.
+
+    Args:
+        input_shape: Shape of what is read of one example.
+
+    Attributes:
+        num_features: Values of one example.
+    """
+
+    def __init__(self, input_shape: Sequence[int]) -> None:
+        super().__init__()
+        self.num_features = math.prod(input_shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, *input_shape) -> (batch, feature)."""
+        return x.flatten(1)
+
+
+# Small residual convolutional networks between images and vectors.
+
 
 DEFAULT_WIDTHS = (16, 32, 64)
 """Cheap enough for two cores; (32, 64, 64) takes about twice the time."""

@@ -1,21 +1,359 @@
-"""Fully connected networks of several inputs."""
+"""Fully connected networks with the L1 batch norm, and their fused forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_positive_int
-from discrete_vae.compiled.choice import are_plain, is_ordinary
-from discrete_vae.memory import allocating
-from discrete_vae.nets.kernels.choice import has_hooks, works
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
-from discrete_vae.nets.mlp_parts import MLPParts
-from discrete_vae.nets.row_products import row_products
-from discrete_vae.nets.working_weight import WorkingLayer
+from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels import norm as kernel
+from discrete_vae.kernels.mlp import SCALE_BOUNDS, Form, has_hooks, norm_form, works
+from discrete_vae.kernels.norm import add_shared_
+from discrete_vae.kernels.norm import works as shared_rows_work
+from discrete_vae.nets.weights import WorkingLayer, check_weights, row_products
+from discrete_vae.numerics import (
+    are_plain,
+    bounded,
+    differentiable_once,
+    fuses,
+    is_ordinary,
+    project_,
+    row_sum,
+)
+from discrete_vae.records import ShowsShapes
+from discrete_vae.system import allocating
+
+# What the posterior and the Gaussian layers ask of the networks inside them.
+
+
+NetworkFactory: TypeAlias = Callable[[Sequence[int], int], nn.Module]
+"""Makes a network from the lengths of its inputs' last axes and the length of its output's.
+
+The network is called with one tensor per input, (..., size), whose leading axes are equal or broadcast against each
+other: what depends on x alone is (batch, feature), what is sampled is (batch, size) in training and
+(sample, batch, size) in importance sampling. It returns (..., output) with the broadcast leading axes. The first input
+is always the encoder's features; those after it are earlier latents, in order.
+
+`discrete_vae.nets.mlp.MLP` with its hidden layers fixed is one: ``functools.partial(MLP, hidden=(200, 200))``.
+"""
+
+
+# Evaluation mode for the length of a block, in which threads do not meet.
+
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+_switching = threading.RLock()
+
+
+@contextmanager
+def eval_mode(module: ModuleT, *, copied: bool = False) -> Iterator[ModuleT]:
+    """Give a module in evaluation mode, with the same parameters and buffers; the module itself stays as it is.
+
+    In training mode what is given is a copy of the modules alone, so that threads may evaluate a model while another
+    one trains it, or they too. Parts whose copies would not compute by themselves, see `_copies`, are switched within
+    the block instead, by one thread at a time.
+
+    Args:
+        module: What to evaluate, with all of its parts.
+        copied: Whether to copy a module in evaluation mode too, for who sets its attributes.
+    """
+    if not copied and not any(part.training for part in module.modules()):
+        yield module
+        return
+    kept: list[nn.Module] = []
+    twin = _copy(module, {}, kept)
+    with switched(*kept):
+        yield twin
+
+
+@contextmanager
+def switched(*modules: nn.Module) -> Iterator[None]:
+    """Switch modules to evaluation mode within the block, for all threads; every part has its own mode back after it.
+
+    Args:
+        modules: What to switch, with all of their parts.
+    """
+    if not any(part.training for module in modules for part in module.modules()):
+        yield
+        return
+    with _switching:
+        training = [part for module in modules for part in module.modules() if part.training]
+        for module in modules:
+            module.eval()
+        try:
+            yield
+        finally:
+            for part in training:
+                part.training = True
+
+
+def _copy(module: ModuleT, known: dict[int, nn.Module], kept: list[nn.Module]) -> ModuleT:
+    """A module in evaluation mode; what cannot be copied is added to ``kept``."""
+    if id(module) in known:
+        return known[id(module)]  # pyright: ignore[reportReturnType]
+    if not _copies(module):
+        kept.append(module)
+        return known.setdefault(id(module), module)  # pyright: ignore[reportReturnType]
+    twin = known[id(module)] = object.__new__(type(module))
+    own = {name: child and _copy(child, known, kept) for name, child in module._modules.items()}
+    vars(twin).update(vars(module), training=False, _modules=own)
+    return twin
+
+
+def _copies(module: nn.Module) -> bool:
+    """Whether a shallow copy computes by itself.
+
+    Not if it does something of its own where its mode changes, or has attributes that call this object or another
+    module: a replaced `forward`, compiled or scripted modules.
+    """
+    own = vars(module)
+    return (
+        type(module).train is nn.Module.train
+        and type(module).eval is nn.Module.eval
+        and "forward" not in own
+        and not isinstance(module, torch.jit.ScriptModule)
+        and not any(isinstance(getattr(value, "__self__", None), nn.Module) for value in own.values())
+    )
+
+
+# Batch normalization by the mean absolute deviation.
+
+
+class L1BatchNorm(nn.Module):
+    """y = x - mean(x); output y / (mean|y| + eps) * s + o, for each feature over all leading axes.
+
+    In training the statistics are the batch's and running averages are kept; in evaluation the running averages
+    are used, so that an example's log-likelihood does not depend on the rest of its batch.
+
+    Source: Rolfe 2017, appendix laplacian-batch-normalization. The paper is silent on evaluation, eps, the
+    momentum and the starting values; eps is 1e-3 because at 1e-8 a constant column gets gradients of 3e8.
+
+    Args:
+        num_features: Length of the last axis.
+        bounded: Whether 2 <= s <= 3 and -s <= o <= s always, as the paper has it for the logits of the discrete
+            units (see `discrete_vae.numerics.bounded`); s then starts at 2, otherwise at 1. o starts at 0.
+        eps: Added to the mean absolute deviation, above 0.
+        momentum: Weight of the new batch in the running averages, above 0 and at most 1.
+
+    Attributes:
+        scale: s, (feature,).
+        offset: o, (feature,).
+        running_mean: (feature,).
+        running_deviation: Running mean|y|, (feature,).
+
+    Raises:
+        InvalidInputError: If num_features is not a positive integer, eps not above 0, or momentum not in (0, 1].
+
+    Examples:
+        >>> norm = L1BatchNorm(1)
+        >>> norm(torch.tensor([[0.0], [2.0]])).flatten()
+        tensor([-0.9990, 0.9990], grad_fn=...)
+    """
+
+    running_mean: Tensor
+    running_deviation: Tensor
+
+    def __init__(
+        self, num_features: int, *, bounded: bool = False, eps: float = 1e-3, momentum: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.num_features = check_positive_int("num_features", num_features)
+        self.bounded = bounded
+        self.eps = check_number("eps", eps, above=0, repair="The default is 1e-3.")
+        self.momentum = check_number("momentum", momentum, above=0, at_most=1, repair="The default is 0.1.")
+        self.scale = nn.Parameter(torch.full((num_features,), 2.0 if bounded else 1.0))
+        self.offset = nn.Parameter(torch.zeros(num_features))
+        self.register_buffer("running_mean", torch.zeros(num_features))
+        self.register_buffer("running_deviation", torch.ones(num_features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalize.
+
+        Args:
+            x: (..., feature); in training at least two rows.
+
+        Returns:
+            (..., feature), in the wider of x's dtype and the parameters'.
+
+        Raises:
+            InvalidInputError: If x has fewer than two rows in training.
+        """
+        x = x.to(torch.promote_types(x.dtype, self.scale.dtype))  # autocast rounds what networks make
+        if self.training:
+            self.check_rows(x.numel() // self.num_features)
+            if self._fuses(x):
+                return fused_norm(self, x)
+        scale, offset = self.used_parameters()
+        if not self.training:
+            return (x - self.running_mean) * (scale / (self.running_deviation + self.eps)) + offset
+        axes = tuple(range(x.dim() - 1))
+        mean = x.mean(axes)
+        centered = x - mean
+        deviation = centered.abs().mean(axes)
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            self.running_deviation.lerp_(deviation.to(self.running_deviation.dtype), self.momentum)
+        return centered * (scale / (deviation + self.eps)) + offset
+
+    def used_parameters(self) -> tuple[Tensor, Tensor]:
+        """Scale and offset inside their bounds, each (feature,)."""
+        if not self.bounded:
+            return self.scale, self.offset
+        scale = bounded(self.scale, *SCALE_BOUNDS)
+        limit = scale.detach()
+        return scale, bounded(self.offset, -limit, limit)
+
+    def form(self, *, rectify: bool) -> Form:
+        """What the compiled pass must know of this norm, with or without a rectifier behind it."""
+        return norm_form(self.eps, self.momentum, SCALE_BOUNDS if self.bounded else None, rectify)
+
+    def check_rows(self, num_rows: int) -> None:
+        """Check that a batch has a deviation.
+
+        Raises:
+            InvalidInputError: If it has fewer than two rows.
+        """
+        if num_rows < 2:
+            repair = "Give larger batches, or call eval() to use the running statistics."
+            raise InvalidInputError(
+                "x", "must have at least two rows in training", f"{num_rows} rows", repair
+            )
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Parameters and running averages."""
+        own, kept = self._parameters, self._buffers  # a tenth of the time of the attributes
+        return own["scale"], own["offset"], kept["running_mean"], kept["running_deviation"]  # pyright: ignore[reportReturnType]
+
+    def _fuses(self, x: Tensor) -> bool:
+        """Whether the compiled pass can be used for x."""
+        return x.dtype == torch.float32 and is_ordinary() and are_plain((x, *self.tensors())) and works()
+
+    def extra_repr(self) -> str:
+        """The size, and whether there are bounds."""
+        return f"{self.num_features}, bounded={self.bounded}"
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Bring the parameters s, then o, back inside the paper's bounds; does nothing where there are none."""
+        if not self.bounded:
+            return
+        if fuses(self.scale, self.offset):
+            from discrete_vae.kernels import mlp
+
+            if mlp.projection_works():
+                mlp.project_norm_(self.scale, self.offset)
+                return
+        project_(self.scale, *SCALE_BOUNDS)
+        project_(self.offset, -self.scale, self.scale)
+
+
+# The L1 batch norm of a batch as one operation of autograd.
+
+
+def fused_norm(norm: L1BatchNorm, x: Tensor) -> Tensor:
+    """What `L1BatchNorm` gives in training, of float32 x (..., feature) on the CPU."""
+    running = norm.running_mean, norm.running_deviation
+    return _FusedNorm.apply(x, norm.scale, norm.offset, running, norm.form(rectify=False))
+
+
+class _FusedNorm(torch.autograd.Function):
+    """See `fused_norm`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, offset: Tensor, running: tuple[Tensor, Tensor], form: Form
+    ) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1]).contiguous()
+        out = torch.empty_like(rows)
+        statistics = kernel.normalize(rows, out, (scale, offset), running, form)
+        ctx.form = form
+        ctx.save_for_backward(rows, out, scale, offset, statistics)
+        return out.view(x.shape)
+
+    @staticmethod
+    @differentiable_once
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        rows, out, scale, offset, statistics = ctx.saved_tensors
+        # a copy, as the kernel writes where it reads
+        gradient = torch.empty_like(rows).copy_(gradients[0].reshape(rows.shape))
+        by_parameters = kernel.normalize_backward(rows, out, gradient, (scale, offset), statistics, ctx.form)
+        return gradient.view(gradients[0].shape), *by_parameters, None, None
+
+
+# What a multilayer perceptron consists of, as the fused pass takes it.
+
+
+class _Linear(Protocol):
+    """What is asked of a linear layer."""
+
+    bias: Tensor | None
+
+    def product_weight(self) -> Tensor: ...
+
+    def gradient_memory(self) -> Tensor | None: ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MLPParts(ShowsShapes):
+    """The parts of a network at one call.
+
+    Attributes:
+        weights: What the products read, the output layer's last.
+        memories: Gives memory for the gradient of each of them, where some is kept and free.
+        norms: Of the hidden layers.
+        norm_tensors: Scale, offset, running mean and running deviation of each of them.
+        bias: The output's.
+        training: Whether the norms use the statistics of the batch.
+    """
+
+    weights: list[Tensor]
+    memories: list[Callable[[], Tensor | None]]
+    norms: Sequence[L1BatchNorm]
+    norm_tensors: list[tuple[Tensor, Tensor, Tensor, Tensor]]
+    bias: Tensor | None
+    training: bool
+
+    @classmethod
+    def of(cls, linears: Sequence[_Linear], norms: Sequence[L1BatchNorm], training: bool) -> MLPParts:
+        """Collect them from the layers, the output's last."""
+        return cls(
+            [linear.product_weight() for linear in linears],
+            [linear.gradient_memory for linear in linears],
+            norms,
+            [norm.tensors() for norm in norms],
+            linears[-1].bias,
+            training,
+        )
+
+    def are_plain(self) -> bool:
+        """Whether the fused pass can work with them: weights of one precision, all else float32, all on the CPU."""
+        dtype, others = self.weights[0].dtype, [tensor for norm in self.norm_tensors for tensor in norm]
+        if self.bias is not None:
+            others.append(self.bias)
+        for tensor in others:
+            if tensor.dtype != torch.float32:
+                return False
+        for weight in self.weights:
+            if weight.dtype != dtype:
+                return False
+        return are_plain(self.weights) and are_plain(others)
+
+
+# Fully connected networks of several inputs.
+
 
 SMALLEST_FUSED = 100_000
 """Activations of a layer from which a network is fused where statistics are given: below, torch's operations do."""
@@ -76,7 +414,7 @@ class MLP(nn.Module):
         bias: Whether the output layer has a bias.
 
     Attributes:
-        folded: What computes in place of the layers; `discrete_vae.nets.folded_mlp` sets it for an evaluation.
+        folded: What computes in place of the layers; `discrete_vae.nets.mlp` sets it for an evaluation.
 
     Raises:
         InvalidInputError: If a size is not a positive integer.
@@ -121,8 +459,6 @@ class MLP(nn.Module):
             return self.folded(*inputs)
         parts = self._fused_parts(inputs)
         if parts is not None:
-            from discrete_vae.nets.fused_mlp import fused_mlp
-
             return fused_mlp(parts, inputs, centred=centred)
         for index in range(0, len(self.layers), 2):
             inputs = (torch.relu(normalized(self.layers[index], self.layers[index + 1], *inputs)),)
@@ -170,3 +506,417 @@ def normalized(network: nn.Module, norm: nn.Module, *inputs: Tensor) -> Tensor:
 
 
 _KNOW_NORMS = (MLP.forward, ConcatLinear.forward)  # whoever puts another one in its place need not
+
+
+# The paper's decoder.
+
+
+class MLPDecoder(nn.Module):
+    """An MLP from the latents to the likelihood's parameters; without hidden layers a linear map.
+
+    Source: Rolfe 2017, eq. final-decoder and section architecture (linear on three of four data sets).
+
+    Args:
+        num_latents: Length of the last axis of what it reads.
+        parameter_shape: Shape of the likelihood's parameters of one example.
+        hidden: Widths of the hidden layers.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer.
+
+    Examples:
+        >>> import torch
+        >>> MLPDecoder(4, (1, 8, 8))(torch.zeros(10, 4)).shape
+        torch.Size([10, 1, 8, 8])
+    """
+
+    def __init__(self, num_latents: int, parameter_shape: Sequence[int], hidden: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.parameter_shape = tuple(parameter_shape)
+        self.network = MLP([num_latents], math.prod(self.parameter_shape), hidden)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        """Map (row, latent) to (row, *parameter_shape)."""
+        return self.network(latents).unflatten(-1, self.parameter_shape)
+
+    def initialize_output_(self, start: Tensor) -> None:
+        """Let the output start near given parameters, (*parameter_shape)."""
+        self.network.initialize_output_(start.flatten())
+
+
+# A whole multilayer perceptron as one operation of autograd, with its gradients written out.
+#
+# Products are torch's, norm and rectifier one compiled pass. Inputs with the same leading axes are joined
+# once, in the precision of the products; the gradient of an input that wants none is not computed.
+
+
+@dataclass(frozen=True)
+class _Joint:
+    """Consecutive inputs with the same leading axes.
+
+    Attributes:
+        lead: The axes before the last.
+        sizes: Length of each one's last axis.
+        start: Column of the weight that the first of them meets.
+        stop: Column after the last.
+        inputs: Index of the first of them, and the one after the last.
+    """
+
+    lead: torch.Size
+    sizes: tuple[int, ...]
+    start: int
+    stop: int
+    inputs: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is not a tensor of one call.
+
+    Attributes:
+        parts: The network.
+        joints: How its inputs are joined.
+        lead: Leading axes of the output.
+        centred: Whether a norm takes the mean over the batch away behind the output layer too.
+    """
+
+    parts: MLPParts
+    joints: tuple[_Joint, ...]
+    lead: torch.Size
+    centred: bool
+
+    def centres(self, layer: int) -> bool:
+        """Whether a norm takes the mean over the batch away behind a layer."""
+        return self.parts.training if layer < len(self.parts.norms) else self.centred
+
+
+def fused_mlp(parts: MLPParts, inputs: Sequence[Tensor], *, centred: bool = False) -> Tensor:
+    """What the network gives, of float32 or bfloat16 inputs on the CPU; see `MLP.forward`."""
+    joints = tuple(_joints(inputs))
+    lead = joints[0].lead if len(joints) == 1 else torch.broadcast_shapes(*(each.lead for each in joints))
+    plan = _Plan(parts, joints, lead, centred)
+    parameters = [*parts.weights]
+    for scale, offset, _, _ in parts.norm_tensors:
+        parameters += [scale, offset]
+    if parts.bias is not None:
+        parameters.append(parts.bias)
+    if torch.is_grad_enabled():
+        return _FusedMLP.apply(plan, *inputs, *parameters)
+    return _forward(plan, inputs, parameters, None)
+
+
+def _joints(inputs: Sequence[Tensor]) -> list[_Joint]:
+    found, column, index = [], 0, 0
+    for lead, group in groupby(inputs, key=lambda value: value.shape[:-1]):
+        sizes = tuple(value.shape[-1] for value in group)
+        stop = column + sum(sizes)
+        found.append(_Joint(lead, sizes, column, stop, (index, index + len(sizes))))
+        column, index = stop, index + len(sizes)
+    return found
+
+
+def _matrix(joint: _Joint, inputs: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """The joined inputs, (row, column), contiguous."""
+    rows = math.prod(joint.lead)
+    # cast before they are joined: a recording casts once what many networks read
+    parts = [part.to(dtype).reshape(rows, -1) for part in inputs[slice(*joint.inputs)]]
+    return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def _first_product(plan: _Plan, matrices: Sequence[Tensor], weight: Tensor) -> Tensor:
+    """The joints times their columns of the first weight, (row, width)."""
+    if len(matrices) == 1:
+        return torch.mm(matrices[0], weight.t())
+    total = torch.zeros(1, dtype=weight.dtype)
+    for joint, matrix in zip(plan.joints, matrices, strict=True):
+        share = torch.mm(matrix, weight[:, joint.start : joint.stop].t()).view(*joint.lead, -1)
+        # one that has all of the leading axes takes the other in
+        if share.shape[:-1] == plan.lead:
+            total = share.add_(total)
+        else:
+            total = total.add_(share) if total.shape[:-1] == plan.lead else total + share
+    return total.expand(*plan.lead, -1).reshape(-1, len(weight))
+
+
+def _forward(
+    plan: _Plan, inputs: Sequence[Tensor], parameters: Sequence[Tensor], keep: list[Tensor] | None
+) -> Tensor:
+    """The output; what the gradients need is added to ``keep``, without it memory is written over."""
+    parts = plan.parts
+    weights = parameters[: len(parts.weights)]
+    matrices = [_matrix(joint, inputs, weights[0].dtype) for joint in plan.joints]
+    hidden = _first_product(plan, matrices, weights[0])
+    saved = list(matrices)
+    for norm, tensors, weight in zip(parts.norms, parts.norm_tensors, weights[1:], strict=True):
+        scale, offset, *running = tensors
+        out = hidden if keep is None else torch.empty_like(hidden)
+        form = norm.form(rectify=True)
+        if parts.training:
+            norm.check_rows(len(hidden))
+            statistics = kernel.normalize(hidden, out, (scale, offset), (running[0], running[1]), form)
+        else:
+            statistics = torch.stack(running)
+            scale, offset = norm.used_parameters()
+            kernel.apply_fixed(hidden, out, running[0], scale / (running[1] + norm.eps), offset, form)
+        saved += [hidden, out, statistics]
+        hidden = torch.mm(out, weight.t())
+    if keep is not None:
+        keep += saved
+    hidden = hidden.to(torch.float32)
+    if parts.bias is not None:
+        hidden.add_(parts.bias)
+    return hidden if len(plan.lead) == 1 else hidden.view(*plan.lead, -1)
+
+
+class _FusedMLP(torch.autograd.Function):
+    """See `fused_mlp`."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
+        count = plan.joints[-1].inputs[1]
+        inputs, parameters = tensors[:count], tensors[count:]
+        keep: list[Tensor] = []
+        out = _forward(plan, inputs, parameters, keep)
+        ctx.plan, ctx.num_inputs, ctx.num_parameters = plan, count, len(parameters)
+        ctx.dtypes = [value.dtype for value in inputs]
+        ctx.save_for_backward(*parameters, *keep)
+        return out
+
+    @staticmethod
+    @differentiable_once
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        plan: _Plan = ctx.plan
+        parts, tensors = plan.parts, ctx.saved_tensors
+        parameters, keep = tensors[: ctx.num_parameters], tensors[ctx.num_parameters :]
+        wanted = ctx.needs_input_grad[1:]
+        wants_input, wants_parameter = wanted[: ctx.num_inputs], wanted[ctx.num_inputs :]
+        found: list[Tensor | None] = [None] * ctx.num_parameters
+        weights, matrices = parameters[: len(parts.weights)], keep[: len(plan.joints)]
+
+        gradient = gradients[0].reshape(-1, gradients[0].shape[-1])
+        if parts.bias is not None and wants_parameter[-1]:
+            found[-1] = row_sum(gradient)
+        gradient = gradient.to(weights[0].dtype).contiguous()
+        for index in reversed(range(len(parts.norms))):
+            hidden, out, statistics = keep[len(matrices) + 3 * index :][:3]
+            if wants_parameter[index + 1]:
+                by_weight = _product(gradient, out, parts.memories[index + 1]())
+                found[index + 1] = by_weight
+                if plan.centres(index + 1):
+                    kernel.clear_constant(out, by_weight)
+            place = len(weights) + 2 * index
+            gradient = torch.mm(gradient, weights[index + 1])
+            found[place : place + 2] = kernel.normalize_backward(
+                hidden,
+                out,
+                gradient,
+                parameters[place : place + 2],
+                statistics,
+                parts.norms[index].form(rectify=True),
+                of_batch=parts.training,
+            )
+        by_inputs: list[Tensor | None] = []
+        memory = parts.memories[0]() if wants_parameter[0] else None
+        for joint, matrix in zip(plan.joints, matrices, strict=True):
+            share = gradient
+            if len(matrices) > 1:
+                lead = gradient.view(*plan.lead, -1)
+                share = lead.sum_to_size(*joint.lead, gradient.shape[-1]).reshape(len(matrix), -1)
+            if wants_parameter[0] and len(matrices) == 1:
+                found[0] = _product(share, matrix, memory)
+            elif wants_parameter[0]:
+                if found[0] is None:
+                    found[0] = torch.empty_like(weights[0]) if memory is None else memory
+                found[0][:, joint.start : joint.stop] = torch.mm(share.t(), matrix)
+            if (by_weight := found[0]) is not None and plan.centres(0):
+                kernel.clear_constant(matrix, by_weight[:, joint.start : joint.stop])
+            by_inputs += _by_inputs(joint, share, weights[0], wants_input, ctx.dtypes)
+        return None, *by_inputs, *found
+
+
+def _product(gradient: Tensor, activations: Tensor, memory: Tensor | None) -> Tensor:
+    """The gradient by a weight, in lent memory if there is some."""
+    return (
+        torch.mm(gradient.t(), activations)
+        if memory is None
+        else torch.mm(gradient.t(), activations, out=memory)
+    )
+
+
+def _by_inputs(
+    joint: _Joint, gradient: Tensor, weight: Tensor, wanted: Sequence[bool], dtypes: Sequence[torch.dtype]
+) -> list[Tensor | None]:
+    """The gradients by the inputs of a joint: one product for the columns from the first to the last that want one."""
+    first, last = joint.inputs
+    asked = [index for index in range(first, last) if wanted[index]]
+    found: list[Tensor | None] = [None] * (last - first)
+    if not asked:
+        return found
+    places = [joint.start + sum(joint.sizes[:index]) for index in range(last - first + 1)]
+    start, stop = places[asked[0] - first], places[asked[-1] - first + 1]
+    product = torch.mm(gradient, weight[:, start:stop])
+    if product.dtype != dtypes[asked[0]]:
+        product = product.to(dtypes[asked[0]])
+    for index in asked:
+        part = product.narrow(1, places[index - first] - start, joint.sizes[index - first])
+        found[index - first] = part if len(joint.lead) == 1 else part.reshape(*joint.lead, -1)
+    return found
+
+
+# Multilayer perceptrons for evaluation, with the given statistics of their norms folded into their linear
+# maps.
+#
+# A norm with given statistics is an affine map of each feature: it scales the rows of the weight in front of
+# it and gives it a bias. Product, bias and rectifier are then one operation, and no pass over the activations
+# is left. What is computed of features that many calls share, x in importance sampling, is computed once.
+
+
+class FoldedMLP:
+    """What an MLP computes with its running statistics, with its weights as they are when this is made.
+
+    Args:
+        network: An MLP of plain layers, with the precision of products that is wanted.
+
+    Attributes:
+        dtype: Precision of the products.
+    """
+
+    def __init__(self, network: MLP) -> None:
+        self.dtype = network.output.product_weight().dtype
+        self._weights: list[Tensor] = []
+        self._biases: list[Tensor] = []
+        layers = [*network.layers, network.output]
+        for linear, norm in zip(layers[::2], [*layers[1::2], None], strict=True):
+            assert isinstance(linear, ConcatLinear)
+            weight, bias = linear.weight.detach(), linear.bias
+            if isinstance(norm, L1BatchNorm):
+                scale, offset = norm.used_parameters()
+                factor = scale / (norm.running_deviation + norm.eps)
+                weight, bias = weight * factor[:, None], offset - norm.running_mean * factor
+            self._weights.append(weight)
+            self._biases.append(weight.new_zeros(len(weight)) if bias is None else bias.detach())
+        first = self._weights[0]
+        self._of_shared = first[:, : network.input_sizes[0]].contiguous()
+        self._of_rest = first[:, network.input_sizes[0] :].to(self.dtype).contiguous()
+        self._weights = [weight.to(self.dtype) for weight in self._weights]
+        self._wide_bias = self._biases[0]
+        self._biases = [bias.to(self.dtype) for bias in self._biases]
+        self._kept: tuple[weakref.ref[Tensor], int, Tensor] | None = None
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        """See `MLP.forward`; in the precision of the products."""
+        if len(inputs) == 1:
+            return self._once(inputs[0], lambda: self._run(inputs))
+        return self._run(inputs)
+
+    def _run(self, inputs: Sequence[Tensor]) -> Tensor:
+        lead = torch.broadcast_shapes(*(value.shape[:-1] for value in inputs))
+        shared, rest = inputs[0], inputs[1:]
+        if shared.shape[:-1] == lead:
+            return self._after(0, self._joined(inputs, lead)).view(*lead, -1)
+        return self._with_shared(shared, self._joined(rest, lead), lead).view(*lead, -1)
+
+    def of_rows(self, rows: Tensor, shared: Tensor | None = None) -> Tensor:
+        """The network at the rows of samples, which may be written anew between calls.
+
+        Args:
+            rows: All inputs, or all but the first, beside each other: (sample, example, column), contiguous, in the
+                precision of the products.
+            shared: The first input, (example, feature), read once while it lives and does not change.
+
+        Returns:
+            (sample, example, output), in the precision of the products.
+        """
+        lead, flat = rows.shape[:-1], rows.flatten(0, 1)
+        if shared is None:
+            return self._after(0, flat).view(*lead, -1)
+        return self._with_shared(shared, flat, lead).view(*lead, -1)
+
+    def _with_shared(self, shared: Tensor, rows: Tensor, lead: torch.Size) -> Tensor:
+        """The network where the first input has fewer leading axes than the rows of all others."""
+        # of x alone, so it costs next to nothing and may keep all its digits
+        share = self._once(shared, lambda: row_products(shared, self._of_shared, self._wide_bias))
+        rectify = len(self._weights) > 1
+        if share.numel() == share.shape[-1]:
+            bias = share.flatten().to(self.dtype)
+            return self._after(1, row_products(rows, self._of_rest, bias, rectify=rectify))
+        hidden = row_products(rows, self._of_rest)
+        if len(lead) == 2 and share.dim() == 2 and len(share) == lead[1] and _sums(hidden, share):
+            add_shared_(hidden.view(*lead, -1), share, rectify=rectify)
+            return self._after(1, hidden)
+        hidden = hidden.view(*lead, -1).add_(share).flatten(0, -2)
+        return self._after(1, hidden.relu_() if rectify else hidden)
+
+    def _after(self, first: int, rows: Tensor) -> Tensor:
+        """The layers from one on, at rows."""
+        for index in range(first, len(self._weights)):
+            rows = self._linear(index, rows)
+        return rows
+
+    def _linear(self, index: int, rows: Tensor) -> Tensor:
+        rectify = index < len(self._weights) - 1
+        return row_products(rows, self._weights[index], self._biases[index], rectify=rectify)
+
+    def _joined(self, inputs: Sequence[Tensor], lead: torch.Size) -> Tensor:
+        """The inputs beside each other, (row, column), in the precision of products."""
+        if len(inputs) == 1:
+            return inputs[0].expand(*lead, -1).reshape(lead.numel(), -1).to(self.dtype)
+        sizes = [value.shape[-1] for value in inputs]
+        joint = torch.empty(*lead, sum(sizes), dtype=self.dtype, device=inputs[0].device)
+        for value, place in zip(inputs, joint.split(sizes, -1), strict=True):
+            place.copy_(value)
+        return joint.view(lead.numel(), -1)
+
+    def _once(self, value: Tensor, make: Callable[[], Tensor]) -> Tensor:
+        """What was made of a tensor before, while it lives and does not change."""
+        kept = self._kept
+        if kept is None or kept[0]() is not value or kept[1] != value._version:
+            kept = self._kept = (weakref.ref(value, self._forget), value._version, make())
+        return kept[2]
+
+    def _forget(self, reference: weakref.ref[Tensor]) -> None:
+        if self._kept is not None and self._kept[0] is reference:
+            self._kept = None
+
+
+def _sums(rows: Tensor, share: Tensor) -> bool:
+    """Whether a compiled pass can add what rows share."""
+    return is_ordinary() and are_plain((rows,)) and fuses(share) and rows.numel() > 0 and shared_rows_work()
+
+
+@contextmanager
+def folded_networks(module: nn.Module) -> Iterator[None]:
+    """Within the block, the multilayer perceptrons of a module compute as `FoldedMLP`; parameters must not change.
+
+    Networks with hooks or layers of other kinds are left as they are. Blocks may be nested. The rectifier of the fused
+    operation makes 0 of a NaN, so weights are looked at before.
+
+    Args:
+        module: A model in evaluation mode.
+
+    Raises:
+        InvalidInputError: If a weight is not finite.
+    """
+    check_weights("model", module)
+    networks = [part for part in module.modules() if isinstance(part, MLP) and _folds(part)]
+    try:
+        with torch.no_grad():
+            for network in networks:
+                network.folded = FoldedMLP(network)
+        yield
+    finally:
+        for network in networks:
+            network.folded = None
+
+
+def _folds(network: MLP) -> bool:
+    layers = [*network.layers, network.output]
+    return (
+        network.folded is None
+        and is_ordinary()
+        and not has_hooks(layers)
+        and all(type(layer) is ConcatLinear for layer in layers[::2])
+        and all(type(layer) is L1BatchNorm and not layer.training for layer in layers[1::2])
+    )

@@ -1,17 +1,174 @@
-"""The evidence lower bound and its parts."""
+"""The evidence lower bound and the KL from the posterior to the prior."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from discrete_vae.checks import check_number
+from discrete_vae.boltzmann.base import BoltzmannMachine
+from discrete_vae.checks import check_log_partition, check_number
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.numerics import bernoulli_entropy, mean_and_entropy
+from discrete_vae.posterior import LatentGroup
 from discrete_vae.records import ShowsShapes
+
+# The Kullback-Leibler divergence from a hierarchical posterior to a Boltzmann prior.
+
+
+def kl_to_boltzmann(
+    energy: BoltzmannMachine, groups: Sequence[LatentGroup], log_partition: Tensor | SupportsFloat
+) -> Tensor:
+    """KL[q(z, zeta | x) || p(z, zeta)] = sum_j E[-H(q_j)] + E[E(z)] + log Z, where r(zeta|z) cancels.
+
+    Of groups whose transformation depends on x, sum_i E[q_i KL[q(zeta_i | z_i, x) || r(zeta_i | z_i)]] is added (eq.
+    vae-loss-input-dependent-zeta), which is analytic too.
+
+    An unbiased value, given log Z, and an unbiased gradient for the posterior's and the prior's parameters. The
+    entropy of each group is analytic. In the energy a linear term takes q; a pair takes the bit of the unit sampled
+    earlier and q of the later one, and two units of one group take both q. The bits carry (1-z)/(1-q) dq, taken in
+    logits, so nothing is divided by 1-q and no q is clamped.
+
+    Source: Rolfe 2017, appendix kl-gradient, eqs. KL-component-ELBO, J-term-gradient, J-gradient-z-0. Deviation:
+    eq. low-var-J-grad with a triangular W holds one of the two terms of eq. J-term-gradient only and is biased; both
+    are used here, and the factor (1-z)/(1-q) only for partners later in the hierarchy, where it is needed.
+
+    Args:
+        energy: The prior.
+        groups: In the order in which the posterior samples them; their tensors are (batch, unit of the group).
+        log_partition: log Z in nats: a number, or a scalar tensor whose gradient is the prior's negative phase, as
+            `log_partition_surrogate` and `enumerate_log_partition` give it.
+
+    Returns:
+        (batch,), nats. One draw may be negative; its expectation is the KL.
+
+    Raises:
+        InvalidInputError: If the groups do not cover each unit of the prior exactly once, or log_partition is no
+            finite number or scalar tensor.
+
+    Examples:
+        >>> from discrete_vae import FactorialBernoulli, SpikeSlab
+        >>> logits, smoothing = torch.zeros(1, 2), SpikeSlab()
+        >>> zeta = smoothing.rsample(logits)
+        >>> group = LatentGroup(logits=logits, zeta=zeta, bits=smoothing.bits(zeta, logits))
+        >>> kl_to_boltzmann(FactorialBernoulli(2), [group], log_partition=1.3862944).abs().item() < 1e-6
+        True
+    """
+    log_z = check_log_partition(log_partition)
+    group_of_unit, to_prior_order = _layout(groups, energy.num_units)
+    logits = _gather([group.logits for group in groups], to_prior_order)
+    bits = _gather([group.bits for group in groups], to_prior_order)
+    kl = kl_without_log_partition(energy, logits, bits, energy.pair_order(group_of_unit)) + log_z
+    for group in groups:
+        if group.kl_of_zeta is not None:
+            kl = kl + group.kl_of_zeta.sum(-1)
+    return kl
+
+
+def kl_without_log_partition(
+    energy: BoltzmannMachine, logits: Tensor, bits: Tensor, order: nn.Module
+) -> Tensor:
+    """`kl_to_boltzmann` less log Z, of tensors in the prior's order; the KL of z alone.
+
+    Args:
+        energy: The prior.
+        logits: (..., unit), log-odds given everything sampled earlier.
+        bits: (..., unit), from `Smoothing.bits`.
+        order: What the energy's `pair_order` gives for the posterior's groups; made once, not per step.
+
+    Returns:
+        (...), nats.
+    """
+    mean, entropy = mean_and_entropy(logits)
+    return energy.expected_energy(bits, mean, order) - entropy
+
+
+def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tensor | None]:
+    """The position of each unit's group, and the permutation to the prior's order (None where it is the identity)."""
+    if len(groups) == 0:
+        raise InvalidInputError(
+            "groups", "must hold at least one LatentGroup", "an empty list", "Add the groups."
+        )
+    shapes = {tuple(part.shape[:-1]) for group in groups for part in (group.logits, group.bits)}
+    if len(shapes) > 1:
+        repair = "Sample all groups for the same batch."
+        raise InvalidInputError("groups", "must all have one batch", sorted(shapes), repair)
+    sizes = [group.logits.shape[-1] for group in groups]
+    if sum(sizes) != num_units:
+        repair = "Every unit of the prior belongs to exactly one group."
+        raise InvalidInputError(
+            "groups", f"must cover the prior's {num_units} units", f"{sum(sizes)} units", repair
+        )
+    position = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    position = position.to(groups[0].logits.device)
+    listed = [group.units for group in groups if group.units is not None]
+    if not listed:
+        return position, None
+    if len(listed) != len(groups):
+        repair = "Give units in every group or in none."
+        raise InvalidInputError(
+            "groups", "must all have units or all have none", f"{len(listed)} of {len(groups)}", repair
+        )
+    order = torch.cat(listed)
+    to_prior_order = order.argsort()
+    if not torch.equal(order[to_prior_order], torch.arange(num_units, device=order.device)):
+        repair = "List each of 0..n-1 exactly once over all groups."
+        raise InvalidInputError("groups", "must list each unit of the prior once", order.tolist(), repair)
+    return position[to_prior_order], to_prior_order
+
+
+def _gather(parts: list[Tensor], to_prior_order: Tensor | None) -> Tensor:
+    joint = torch.cat(parts, dim=-1)
+    return joint if to_prior_order is None else joint[..., to_prior_order]
+
+
+# A lower bound of the log Z of a machine in further fields.
+
+
+def mean_field_bound(
+    energy: BoltzmannMachine, fields: Tensor, start: Tensor, *, num_sweeps: int = 5
+) -> Tensor:
+    """log Z(b + g) >= -E(m) + g^T m + H(m), with m from sweeps of mean field.
+
+    A sweep sets each block of units that do not act on each other to m_i = sigmoid(its log-odds at m), which is the
+    best m of that block: the bound never falls. Where it has converged, it does not change with m, so the gradient,
+    with m held fixed, is that of the value; short of that it lacks what m passes on.
+
+    Source: Vahdat et al. 2018, DVAE#, section 3.1.
+
+    Args:
+        energy: The machine.
+        fields: g, (..., unit), nats, which add to its biases.
+        start: m at the start, (..., unit), in [0, 1]; the bound is not below that of the start.
+        num_sweeps: Sweeps over all blocks.
+
+    Returns:
+        (...), nats, with the gradient by g and by the machine's parameters.
+
+    Examples:
+        >>> from discrete_vae import FactorialBernoulli
+        >>> fields = torch.tensor([0.5, -1.0])  # without couplings the bound is log Z itself
+        >>> bound = mean_field_bound(FactorialBernoulli(2), fields, torch.full((2,), 0.5))
+        >>> torch.allclose(bound, torch.log1p(fields.exp()).sum())
+        True
+    """
+    with torch.no_grad():
+        mean, logits = start.detach().clone(), torch.logit(start.detach(), eps=1e-6)
+        for _ in range(num_sweeps):
+            for block in range(len(energy.blocks)):
+                place = energy.block_place(block)
+                found = energy.compute_block_logits(mean, block) + fields[..., place]
+                logits[..., place] = found.to(logits.dtype)
+                mean[..., place] = torch.sigmoid(logits[..., place])
+        entropy = bernoulli_entropy(logits).sum(-1)
+    return (fields * mean).sum(-1) - energy.compute_energy(mean) + entropy
+
+
+# The evidence lower bound and its parts.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,8 +186,8 @@ class Elbo(ShowsShapes):
             by what they bring.
         log_partition: Value of log Z, nats; None where it was not given.
         trains_prior: Whether kl_relative carries the gradient of log Z, or the prior's parameters want none.
-        num_importance_samples: Samples under one logarithm, see `discrete_vae.objectives.partial_bound`; 1 is the ELBO.
-        weighs_binary_latents: Whether they are samples of zeta, see `discrete_vae.objectives.relaxed_bound`, and not of
+        num_importance_samples: Samples under one logarithm, see `discrete_vae.objectives.importance`; 1 is the ELBO.
+        weighs_binary_latents: Whether they are samples of zeta, see `discrete_vae.objectives.importance`, and not of
             the Gaussian layers.
     """
 

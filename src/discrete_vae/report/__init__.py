@@ -1,7 +1,7 @@
 """One self-contained page about a run: `make_report` gives its HTML, `dvae report` writes it.
 
-A section is a file: a function that takes a `discrete_vae.report.source.ReportSource`, computes or reads numbers and
-makes a `discrete_vae.report.section.Section` of them, or None where the run has nothing to show. `sections` lists them.
+A section is a file: a function that takes a `discrete_vae.report.results.ReportSource`, computes or reads numbers and
+makes a `discrete_vae.report.page.Section` of them, or None where the run has nothing to show. `sections` lists them.
 """
 
 from __future__ import annotations

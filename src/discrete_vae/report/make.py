@@ -1,4 +1,4 @@
-"""From a run to its page."""
+"""The list of sections, and the report made of them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,43 @@ import numpy as np
 import torch
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.report.page import page
-from discrete_vae.report.section import Section
-from discrete_vae.report.sections import SECTIONS
-from discrete_vae.report.source import ReportSource
+from discrete_vae.load import LoadedRun, load_run
+from discrete_vae.report.latents import chains, flips, modes, reconstructions, samples, usage
+from discrete_vae.report.page import Section, page
+from discrete_vae.report.results import (
+    ReportSource,
+    bound,
+    config,
+    course,
+    environment,
+    headline,
+    log_partition,
+    reproduce,
+)
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.load import LoadedRun, load_run
+
+# The sections of the page, in its order.
+
+
+SECTIONS: tuple[Callable[[ReportSource], Section | None], ...] = (
+    headline,
+    course,
+    bound,
+    samples,
+    reconstructions,
+    flips,
+    usage,
+    modes,
+    chains,
+    log_partition,
+    reproduce,
+    config,
+    environment,
+)
+"""What makes each section; the order is that of the page, and of the draws from the chains."""
+
+
+# From a run to its page.
 
 
 def make_report(

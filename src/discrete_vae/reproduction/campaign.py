@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.dataset import DataSplits
+from discrete_vae.data.splits import DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, naming
 from discrete_vae.reproduction.evaluated import evaluate_and_record
 from discrete_vae.reproduction.planned_run import PlannedRun
@@ -18,9 +18,8 @@ from discrete_vae.reproduction.record import RecordStore, StoredRun
 from discrete_vae.reproduction.standing import Standing, look, run_of, where_it_stands
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.budget import with_minutes
-from discrete_vae.training.experiment_check import check_experiment
+from discrete_vae.training.preflight import check_experiment, training_threads
 from discrete_vae.training.run import train
-from discrete_vae.training.threads import training_threads
 
 RECORDS = "runs"
 """The folder of the records in that of the results."""

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.style import Picture
 
 # Okabe and Ito's colors: told apart with any color vision; markers tell series apart without color.
 OURS, PAPER, OTHER = ("#0072B2", "o"), ("#D55E00", "D"), ("#009E73", "s")
@@ -48,7 +48,7 @@ def draw_rows(labels: Sequence[str], series: Sequence[Series], *, title: str, xl
     """
     from matplotlib.ticker import MaxNLocator
 
-    from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.style import Picture
 
     figure = Picture((7.2, _FRAME_HEIGHT + _ROW_HEIGHT * len(labels)), layout="constrained")
     axes = figure.subplots()
@@ -76,7 +76,7 @@ def draw_curves(
     """
     from matplotlib.ticker import FixedLocator, FormatStrFormatter, NullLocator
 
-    from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.style import Picture
 
     figure = Picture((6.4, 3.8), layout="constrained")
     axes = figure.subplots()

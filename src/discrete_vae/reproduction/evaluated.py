@@ -9,18 +9,17 @@ from typing import Any
 import torch
 
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.data.chosen import chosen_test_examples
-from discrete_vae.data.dataset import DataSplits
+from discrete_vae.data.splits import DataSplits, chosen_test_examples
 from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run
+from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.reproduction.course import thinned_course
 from discrete_vae.reproduction.planned_run import PlannedRun
 from discrete_vae.reproduction.record import DataOfRun, Estimate, RecordStore, RunRecord
 from discrete_vae.runs.results import kept_evaluations
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.load import LoadedRun, load_run
-from discrete_vae.training.precision import KEY
-from discrete_vae.training.progress import TrainingProgress
+from discrete_vae.training.logging import TrainingProgress
 from discrete_vae.training.run import warn_of_other_data
+from discrete_vae.training.step import KEY
 
 
 def evaluate_and_record(

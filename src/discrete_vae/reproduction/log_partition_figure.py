@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from discrete_vae.boltzmann.log_partition import LogPartition
+from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.repeats import repeat_log_partition
-from discrete_vae.figures.log_partition_histogram import (
+from discrete_vae.evaluation.evaluate import repeat_log_partition
+from discrete_vae.figures.curves import (
     LogPartitionHistogram,
     draw_log_partition_histograms,
     log_partition_histogram_table,
 )
-from discrete_vae.log_partition.bennett import bennett_log_partition
+from discrete_vae.load import load_run
+from discrete_vae.log_partition.bridge import bennett_log_partition
 from discrete_vae.reproduction.campaign import RECORDS, Places
 from discrete_vae.reproduction.main_runs import main_runs
 from discrete_vae.reproduction.notes import notes_of
@@ -25,9 +26,8 @@ from discrete_vae.reproduction.planned_run import PlannedRun
 from discrete_vae.reproduction.record import RecordStore, RunRecord
 from discrete_vae.reproduction.table import Cell, Column, ResultTable, Value
 from discrete_vae.reproduction.wanted import Made, Reproduction, Result, Wanted
-from discrete_vae.runs.json_files import read_json, write_json
+from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.load import load_run
 
 _REPEATS, _SMOKE_REPEATS = 50, 3
 # nats, of one estimate; a third of it, as evaluations have it, takes ten times as long

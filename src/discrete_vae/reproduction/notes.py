@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.durations import in_words
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.reproduction.planned_run import PlannedRun, Scale
 from discrete_vae.reproduction.record import RunRecord, StoredRun
+from discrete_vae.system import in_words
 
 _SIZES = {
     "Gaussian layers": "model.hierarchy.num_layers",

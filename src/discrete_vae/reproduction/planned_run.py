@@ -8,10 +8,8 @@ from functools import cached_property
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments import Size, load_experiment
-from discrete_vae.experiments.differences import first_difference
-from discrete_vae.experiments.overrides import Override, apply_overrides
-from discrete_vae.experiments.run_names import run_name
+from discrete_vae.overrides import Override, apply_overrides
+from discrete_vae.presets import Size, first_difference, load_experiment, run_name
 from discrete_vae.training.budget import with_epochs
 
 Changes = tuple[tuple[str, tuple[str, ...]], ...]

@@ -17,9 +17,8 @@ from discrete_vae.config import ExperimentConfig
 from discrete_vae.config.base import Record
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.reproduction.planned_run import PlannedRun
-from discrete_vae.runs.atomic import write_stream, write_text
-from discrete_vae.runs.columns import write_columns
-from discrete_vae.runs.regular_files import read_regular
+from discrete_vae.runs.io import read_regular, write_stream, write_text
+from discrete_vae.runs.output import write_columns
 
 _COURSE = {"step", "seconds", "elbo", "validation_elbo"}  # what tables read
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, AttributeError, RuntimeError)  # what numpy makes of it

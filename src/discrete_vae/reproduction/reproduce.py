@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from discrete_vae.figures.saving import save_figure
+from discrete_vae.figures.style import save_figure
 from discrete_vae.reproduction.campaign import Campaign, Places, StoppedError
 from discrete_vae.reproduction.registry import REPRODUCTIONS
 from discrete_vae.reproduction.wanted import Made, Result, Wanted
-from discrete_vae.runs.atomic import write_text
+from discrete_vae.runs.io import write_text
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from discrete_vae.figures.evolution import make_evolution
-from discrete_vae.figures.request import FigureRequest, FigureRun
+from discrete_vae.figures.run import make_evolution
+from discrete_vae.figures.style import FigureRequest, FigureRun
+from discrete_vae.load import load_run
 from discrete_vae.reproduction.main_runs import main_runs_of
 from discrete_vae.reproduction.notes import notes_of
 from discrete_vae.reproduction.planned_run import PlannedRun
 from discrete_vae.reproduction.wanted import Made, Reproduction, Result, Wanted
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.load import load_run
 
 _ROWS, _SMOKE_ROWS = 20, 3
 

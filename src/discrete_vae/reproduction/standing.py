@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.durations import in_words
 from discrete_vae.reproduction.planned_run import PlannedRun
 from discrete_vae.reproduction.record import StoredRun
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.system import in_words
 
 _WORTH_SAYING = 5.0  # seconds
 

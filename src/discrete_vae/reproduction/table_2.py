@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from discrete_vae.config import ExperimentConfig, GaussianHierarchyConfig, GroupSharingConfig
-from discrete_vae.experiments import load_experiment
+from discrete_vae.presets import load_experiment
 from discrete_vae.reproduction.paper_values import ARCHITECTURES, TABLE_2, Architecture
 from discrete_vae.reproduction.table import Cell, Column, ResultTable
 from discrete_vae.reproduction.wanted import Made, Reproduction, Result, Wanted

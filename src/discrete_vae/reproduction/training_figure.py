@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.experiments import load_experiment
 from discrete_vae.model import count_weights
+from discrete_vae.presets import load_experiment
 from discrete_vae.reproduction.drawings import tidy
 from discrete_vae.reproduction.main_runs import main_runs, main_runs_of
 from discrete_vae.reproduction.notes import notes_of
@@ -22,7 +22,7 @@ from discrete_vae.training.schedules import first_importance_step
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.style import Picture
 
 _BLUE, _VERMILION = "#0072B2", "#D55E00"  # Okabe and Ito's: told apart with any color vision
 _SHOWN_FROM = 0.05  # of a run; before, bounds rise by more than all that follows
@@ -101,7 +101,7 @@ def _work(config: ExperimentConfig) -> float:
 
 
 def _draw(runs: dict[str, StoredRun], wanted: Wanted) -> Picture:
-    from discrete_vae.figures.picture import Picture
+    from discrete_vae.figures.style import Picture
 
     figure = Picture((7.2, 5.6), layout="constrained")
     figure.suptitle(f"Training of the main runs, {wanted.in_words}", fontsize=10, x=0.01, ha="left")

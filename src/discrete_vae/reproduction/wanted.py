@@ -11,7 +11,7 @@ from discrete_vae.reproduction.planned_run import PlannedRun, Scale, planned_run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from discrete_vae.experiments import Size
+    from discrete_vae.presets import Size
     from discrete_vae.reproduction.campaign import Places
     from discrete_vae.reproduction.record import StoredRun
     from discrete_vae.reproduction.table import ResultTable

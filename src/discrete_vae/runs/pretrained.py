@@ -16,15 +16,21 @@ from torch import Tensor
 from discrete_vae._version import __version__
 from discrete_vae.config import ModelConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import unicode_path, without_links
 from discrete_vae.records import ShowsShapes
-from discrete_vae.runs.atomic import is_temporary, publish_directory, remove_temporaries
-from discrete_vae.runs.changed_config import check_config
-from discrete_vae.runs.checkpoint_files import MODEL_PREFIX, load_tensors, save_tensors
-from discrete_vae.runs.checksums import sha256_bytes, sha256_file
-from discrete_vae.runs.hub_snapshot import fetch_snapshot, is_hub_name
-from discrete_vae.runs.json_files import read_json, to_json, write_json
-from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs.checkpoints import MODEL_PREFIX, load_tensors, save_tensors
+from discrete_vae.runs.hub import fetch_snapshot, is_hub_name
+from discrete_vae.runs.io import (
+    is_temporary,
+    publish_directory,
+    read_json,
+    remove_temporaries,
+    sha256_bytes,
+    sha256_file,
+    to_json,
+    write_json,
+)
+from discrete_vae.runs.run_directory import RunDirectory, check_config
+from discrete_vae.system import unicode_path, without_links
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 FORMAT = 1

@@ -1,21 +1,369 @@
-"""The folder of one run: which file is where, and what may be done to it."""
+"""The folder of one run: which file is where, its lock, its metrics, what it ran on."""
 
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+import torch
+from filelock import FileLock, Timeout
+
+from discrete_vae._version import __version__
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.paths import unicode_path
-from discrete_vae.runs.atomic import is_temporary, remove_temporaries, write_text
-from discrete_vae.runs.checkpoint_store import CheckpointStore
-from discrete_vae.runs.checksums import sha256_file
-from discrete_vae.runs.json_files import EnvironmentSchema, read_json
-from discrete_vae.runs.lock import LOCK_NAME
-from discrete_vae.runs.metrics import MetricsLog
-from discrete_vae.runs.regular_files import read_regular
+from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore
+from discrete_vae.runs.io import (
+    EnvironmentSchema,
+    MetricsSchema,
+    check_fields,
+    check_writable,
+    is_temporary,
+    naming,
+    parse_json,
+    read_json,
+    read_regular,
+    remove_temporaries,
+    sha256_file,
+    to_json,
+    write_bytes,
+    write_text,
+)
+from discrete_vae.system import unicode_path, without_links
+
+# One process at a time trains in a run's folder.
+
+
+LOCK_NAME = ".lock"
+"""The file in the folder that is locked; it is there while a process trains, or was killed while it did."""
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder against other writers; the system lets go of it however the process ends.
+
+    Where the file system knows no such locks, or lets nothing be written, nothing is held.
+
+    Args:
+        folder: An existing folder.
+
+    Raises:
+        InvalidInputError: If another process holds it.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, sole_writer(Path(folder)):
+        ...     with sole_writer(Path(folder)):
+        ...         pass
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: run_dir must not be in use; received ...
+    """
+    file = folder / LOCK_NAME
+    lock = FileLock(file, blocking=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        received = f"{folder}, which another process is training in"
+        repair = "Wait for it or stop it, or give another --run-dir."
+        raise InvalidInputError("run_dir", "must not be in use", received, repair) from None
+    except OSError:  # some network file systems; a folder that is read only
+        lock = None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            with suppress(OSError):  # Windows removes it on release
+                file.unlink()  # while it is held: who gets hold of a removed file looks again
+            lock.release()
+
+
+# The log of a run's metrics: JSON lines that survive a kill at any moment.
+
+
+class MetricsLog:
+    """Appends records to a file of JSON lines and reads them back.
+
+    A kill may tear the last line: reading ignores it, the next append removes it. Only `sync` makes the lines
+    survive a power cut; call it before a checkpoint is saved.
+
+    Args:
+        path: The file; it need not exist yet, its folder must.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     log = MetricsLog(Path(folder, "metrics.jsonl"))
+        ...     log.append({"step": 1, "elbo": -90.0})
+        ...     log.append({"step": 2, "elbo": -85.0})
+        ...     log.drop_after(1)
+        ...     log.read()
+        [{'step': 1, 'elbo': -90.0}]
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one record as one line.
+
+        Args:
+            record: Strings and finite numbers; its ``step``, a non-negative integer, counts the steps done.
+
+        Raises:
+            InvalidInputError: If the step is missing or a value is something else; nothing is written.
+            OSError: If the line cannot be written; names the file.
+        """
+        check_fields("record", record, MetricsSchema, repair="Give the step, and finite numbers.")
+        line = (to_json("record", record) + "\n").encode()
+        self._check_own()
+        with naming(self.path):
+            self._remove_torn_line()
+            with self.path.open("ab") as file:
+                file.write(line)
+
+    def read(self) -> list[dict[str, Any]]:
+        """All complete records, in the order of the file; none if there is no file.
+
+        Raises:
+            InvalidInputError: If a complete line is damaged; names it. If the file cannot be read.
+        """
+        return [self._parse(line, number) for number, line in enumerate(self._complete_lines(), start=1)]
+
+    def drop_after(self, step: int) -> None:
+        """Forget what was logged beyond a step, as a run does that continues from that step's checkpoint.
+
+        A torn or damaged tail, which a power cut can leave, is dropped with it. Nothing is written if there
+        is nothing to drop.
+
+        Args:
+            step: The last step to keep, at least 0.
+
+        Raises:
+            InvalidInputError: If a damaged line stands before a line that is kept.
+        """
+        _check_step("step", step)
+        self._check_own()
+        if not self.path.exists():
+            return
+        kept: list[bytes] = []
+        damage: InvalidInputError | None = None
+        for number, line in enumerate(self._complete_lines(), start=1):
+            try:
+                record = self._parse(line, number)
+            except InvalidInputError as error:
+                damage = damage or error
+                continue
+            if record["step"] <= step:
+                if damage is not None:
+                    raise damage
+                kept.append(line)
+        content = b"".join(line + b"\n" for line in kept)
+        if content != self._content():
+            write_bytes(self.path, content)
+
+    def sync(self) -> None:
+        """Ask the system to store the lines; does nothing if there is no file."""
+        if self.path.exists():
+            self._check_own()
+            with naming(self.path), self.path.open("ab") as file:
+                os.fsync(file.fileno())
+
+    def _check_own(self) -> None:
+        """Refuse to write through a link: the line would be in another file."""
+        if self.path.is_symlink():
+            received, repair = "a link", "Put the file that it leads to in its place, or remove it."
+            raise InvalidInputError(str(self.path), "must be a file of the run", received, repair)
+
+    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
+        name, repair = f"{self.path}, line {number},", "Remove the line, or restore the file from a copy."
+        try:
+            record = parse_json(line)
+        except ValueError:
+            record = None
+        if not isinstance(record, dict):
+            received = repr(line[:60].decode(errors="replace"))
+            raise InvalidInputError(name, "must be a JSON object with a step", received, repair)
+        check_fields(name.removesuffix(","), record, MetricsSchema, repair=repair)
+        return record
+
+    def _complete_lines(self) -> list[bytes]:
+        return self._content().split(b"\n")[:-1]  # what follows the last line end is torn, or nothing
+
+    def _content(self) -> bytes:
+        if not self.path.exists():
+            return b""
+        try:
+            return read_regular(self.path)
+        except OSError as error:
+            received = error.strerror or str(error)
+            repair = "Check its permissions, or restore the file from a copy."
+            raise InvalidInputError(str(self.path), "must be a readable file", received, repair) from None
+
+    def _remove_torn_line(self) -> None:
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            return
+        with self.path.open("rb+") as file:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+
+
+def _check_step(name: str, step: object) -> None:
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise InvalidInputError(
+            name, "must be a non-negative integer", repr(step), "Give the number of steps done."
+        )
+
+
+# What a run ran on, as plain values for ``environment.json``.
+
+
+_PACKAGES = ("torch", "numpy", "numba", "triton", "scipy", "scikit-learn", "pydantic", "safetensors")
+_SETTINGS = (
+    *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"),
+    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
+)
+"""Variables of the environment that say which instructions a library may use."""
+
+_ROUNDING = (
+    ("platform", "processor"),
+    ("platform", "vector_instructions"),
+    ("platform", "instruction_settings"),
+    ("packages", "torch"),
+    ("packages", "numba"),
+)
+"""What decides on the CPU in which order sums are added up, beside the number of threads."""
+
+
+def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
+    """Versions, commit, seed, device and platform of this process.
+
+    Args:
+        seed: The run's seed.
+        device: Where the run computes.
+
+    Returns:
+        A mapping that JSON can express, with the keys ``discrete_vae``, ``python``, ``packages``, ``commit``,
+        ``seed``, ``device``, ``platform``. ``commit`` is None unless the package runs from a git checkout;
+        otherwise it holds ``hash`` and ``modified``, whether tracked files differ from that commit.
+
+    Examples:
+        >>> environment = describe_environment(seed=7, device="cpu")
+        >>> environment["seed"], environment["device"]["type"]
+        (7, 'cpu')
+    """
+    return {
+        "discrete_vae": __version__,
+        "python": platform.python_version(),
+        "packages": _packages(),
+        "commit": _commit(Path(__file__).resolve().parent),
+        "seed": seed,
+        "device": _describe_device(torch.device(device)),
+        "platform": _platform(),
+    }
+
+
+def other_rounding(begun: Mapping[str, Any]) -> str | None:
+    """What a run was begun with and what there is here, where these round differently on the CPU; None if they do not.
+
+    Args:
+        begun: The run's ``environment.json``; what it does not say is not compared.
+
+    Examples:
+        >>> other_rounding(describe_environment(seed=0, device="cpu")) is None
+        True
+    """
+    here, before, now = {"platform": _platform(), "packages": _packages()}, [], []
+    for part, name in _ROUNDING:
+        recorded, present = begun.get(part), here[part].get(name)
+        if isinstance(recorded, dict) and name in recorded and recorded[name] != present:
+            words = name.replace("_", " ")
+            before.append(f"{words} {recorded[name]!r}"[:200])
+            now.append(f"{words} {present!r}"[:200])
+    return f"began with {', '.join(before)} and goes on with {', '.join(now)}" if before else None
+
+
+def _packages() -> dict[str, Any]:
+    return {name: found for name in _PACKAGES if (found := _version_of(name)) is not None}
+
+
+def _platform() -> dict[str, Any]:
+    return {
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+        "instruction_settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
+        "cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "implementation": sys.implementation.name,
+    }
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    """Name of the processor, as Linux gives it; elsewhere what the platform says of it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
+
+
+def _describe_device(device: torch.device) -> dict[str, Any]:
+    described: dict[str, Any] = {"type": device.type}
+    if device.type == "cuda" and torch.cuda.is_available():
+        properties = torch.cuda.get_device_properties(device)
+        described |= {
+            "name": properties.name,
+            "memory_bytes": properties.total_memory,
+            "cuda": torch.version.cuda,
+        }
+    return described
+
+
+def _commit(folder: Path) -> dict[str, Any] | None:
+    # An installed package may lie inside the checkout of another project: only a tracked file counts.
+    if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return {"hash": commit.strip(), "modified": None if changes is None else bool(changes.strip())}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    # Inside a git hook these variables point at another repository.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, env=environment, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+# The folder of one run: which file is where, and what may be done to it.
+
 
 _FOLDERS = ("checkpoints", "evaluations", "evaluation-parts", "log_partitions", "figures", "tensorboard")
 
@@ -214,3 +562,109 @@ def _check_links(run: Path) -> None:
                     raise InvalidInputError(
                         str(path), "must not lead out of the run", f"a link to {target}", repair
                     )
+
+
+# Whether config.json is still what the run was trained with.
+
+
+CONFIG_SUM = "config_sha256"
+"""The entry of a checkpoint's plain values."""
+
+
+@dataclass(frozen=True)
+class ConfigChange:
+    """A change of config.json that the user has accepted.
+
+    Attributes:
+        step: Steps done when it was accepted.
+        trained: SHA-256 of the file that those steps were trained with.
+        now: SHA-256 of the file since.
+    """
+
+    step: int
+    trained: str
+    now: str
+
+    def __str__(self) -> str:
+        return (
+            f"config.json was changed after step {self.step}: SHA-256 {self.trained} before, {self.now} since"
+        )
+
+
+def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: bool) -> ConfigChange | None:
+    """Compare config.json with what the newest checkpoint was trained with.
+
+    Args:
+        run: The run.
+        newest: Its newest checkpoint; None if there is none yet.
+        accept: Whether a change is a warning instead of an error.
+
+    Returns:
+        The change; None if there is none.
+
+    Raises:
+        InvalidInputError: If the file has changed and that is not accepted.
+    """
+    trained = None if newest is None else newest.meta.get(CONFIG_SUM)
+    now = run.config_sha256()
+    if newest is None or trained == now:  # None both where a loop of the library wrote no such file
+        return None
+    change = ConfigChange(newest.step, str(trained)[:64], str(now))
+    if not accept:
+        rule = f"must be the file that the run was trained with, SHA-256 {change.trained}"
+        repair = "Restore it from a copy; or go on as it is now with --accept-changed-config."
+        raise InvalidInputError(str(run.config_path), rule, f"SHA-256 {change.now}", repair)
+    warnings.warn(
+        f"{run.config_path} is not the file that the run was trained with up to step {change.step}: its SHA-256 is "
+        f"{change.now}, not {change.trained}. It is used as it is now.",
+        stacklevel=3,
+    )
+    return change
+
+
+# The folder of a run that is made of another one, which stays as it is.
+
+
+OUT, REPAIR = "--out", "Free space or check permissions, or give another --out."
+
+Made = TypeVar("Made")
+
+
+def check_derived_folder(
+    out: str | Path,
+    run: RunDirectory,
+    record: str,
+    asked: Mapping[str, Any],
+    read: Callable[[Mapping[str, Any]], Made],
+) -> tuple[Path, Made | None]:
+    """The folder that a run made of another may be written to, and the result if it is there.
+
+    A command that is killed after its folder has got its name may be given again: the folder then holds what the
+    command asks for. What the killed one left beside it is removed.
+
+    Args:
+        out: A new or empty folder, or one that the same request has filled; ``~`` is the home directory.
+        run: The run that it is made of, which is to stay as it is.
+        record: Name of the file in the folder that says what was asked for.
+        asked: What it says if it was the same.
+        read: Reads the result from it.
+
+    Raises:
+        InvalidInputError: If the path holds anything else, lies in the run, or cannot be written.
+    """
+    folder = without_links(OUT, unicode_path(OUT, out))
+    if (folder / record).is_file() and (folder / "config.json").is_file():
+        said = read_json(folder / record)
+        if asked.items() <= said.items():
+            try:
+                made = read(said)
+                remove_temporaries(folder.parent, of_others=True)
+                return folder, made
+            except (KeyError, TypeError):
+                pass  # another version wrote it
+    RunDirectory.check_new(folder, argument=OUT)
+    if folder.resolve().is_relative_to(run.path.resolve()):
+        rule, repair = f"must lie outside the run {run.path}", "Give a folder beside it."
+        raise InvalidInputError(OUT, rule, str(folder), repair)
+    check_writable(folder / "config.json", repair=REPAIR)
+    return folder, None

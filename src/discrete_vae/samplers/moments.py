@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.check_machine import check_energy
-from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.base import BoltzmannMachine, check_energy
 from discrete_vae.checks import check_binary, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes

@@ -1,1 +1,1 @@
-"""Smoothing transformations r(zeta|z), one per file."""
+"""Smoothing transformations r(zeta|z)."""

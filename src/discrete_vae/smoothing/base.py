@@ -1,4 +1,4 @@
-"""What every smoothing transformation r(zeta|z) offers."""
+"""Smoothing transformations r(zeta|z): what every one offers, and what several share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,23 @@ from torch import Tensor, nn
 from discrete_vae.checks import (
     Axis,
     check_finite,
+    check_number,
     check_tensor,
     check_unit_interval,
+    values_are_known,
     values_are_readable,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.noise import open_uniform
+from discrete_vae.numerics import bounded, fuses, project_
 from discrete_vae.records import ShowsShapes
-from discrete_vae.smoothing.conditional_moments import ConditionalMoments
+from discrete_vae.rng import open_uniform
+
+if TYPE_CHECKING:
+    from discrete_vae.smoothing.spike import SharpLimit
+
+
+# What every smoothing transformation r(zeta|z) offers.
+
 
 _CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float64
 
@@ -48,7 +57,7 @@ class Smoothing(nn.Module, ABC):
     With q(z = 1) = sigmoid(l), the marginal q(zeta) = sum_z q(z) r(zeta|z) has an inverse CDF that is
     differentiable in l almost everywhere, so that gradients flow through zeta = F^-1(rho), rho ~ U(0,1).
 
-    Most are the same for every x. One that is not, see `discrete_vae.smoothing.input_dependent`, names the parameters
+    Most are the same for every x. One that is not, see `discrete_vae.smoothing.base`, names the parameters
     of each unit that it takes after the logits.
 
     For one of your own with a spike at 0 derive from `discrete_vae.SpikeSmoothing`, which needs the least. Whatever it
@@ -312,3 +321,237 @@ def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:
         raise InvalidInputError(
             name, "must broadcast with logits", received, "Give both (..., unit)."
         ) from None
+
+
+# Transformations with at most one parameter of their own.
+
+
+class OneParameterSmoothing(Smoothing):
+    """A transformation whose law has one scalar parameter for all units, or none."""
+
+    def _parameter(self) -> Tensor | None:
+        """The parameter, a scalar, if there is one."""
+        return None
+
+    def _bounds(self) -> tuple[Tensor, Tensor] | None:
+        """Where the parameter is kept, scalars, see `discrete_vae.numerics.bounded`; None is nowhere."""
+        return None
+
+    def _bounded_parameter(self) -> Tensor | None:
+        """The parameter, kept inside its bounds."""
+        parameter, bounds = self._parameter(), self._bounds()
+        return parameter if parameter is None or bounds is None else bounded(parameter, *bounds)
+
+
+# The precision in which transformations compute.
+
+
+def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
+    """Tensors of one shape in one dtype, float32 or wider, and the dtype that they have together.
+
+    Inverse CDFs lose z itself in bfloat16, so networks that give it do not push them below float32.
+    """
+    dtype = tensors[0].dtype
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    wide = torch.promote_types(dtype, torch.float32)
+    return tuple(tensor.to(wide) for tensor in torch.broadcast_tensors(*tensors)), dtype
+
+
+# Means and variances of r(zeta|z), from which those of the marginal follow.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConditionalMoments(ShowsShapes):
+    """Mean and variance of zeta given z; scalars, or of the shape of the parameters of x.
+
+    Attributes:
+        mean_of_zero: E[zeta | z=0].
+        variance_of_zero: Var[zeta | z=0].
+        mean_of_one: E[zeta | z=1].
+        variance_of_one: Var[zeta | z=1].
+    """
+
+    mean_of_zero: Tensor
+    variance_of_zero: Tensor
+    mean_of_one: Tensor
+    variance_of_one: Tensor
+
+
+class TruncatedExponential(NamedTuple):
+    """The density beta e^(beta (x - 1)) / (1 - e^-beta) on [0, 1]; float64 scalars.
+
+    Attributes:
+        log_scale: log of beta / (1 - e^-beta), the log density at 1.
+        mean: E x.
+        variance: Var x.
+    """
+
+    log_scale: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+def truncated_exponential(beta: Tensor) -> TruncatedExponential:
+    """The constants of the exponential on [0, 1], differentiable in beta.
+
+    Mean and variance are differences of terms as large as 1 / beta and 1 / beta^2, hence float64.
+
+    Args:
+        beta: Scalar, at least 0.01.
+    """
+    wide = beta.double()
+    minus_c = torch.expm1(-wide)  # -(1 - e^-beta)
+    mean = -1 / minus_c - 1 / wide
+    variance = 1 / wide.square() - torch.exp(-wide) / minus_c.square()
+    return TruncatedExponential(torch.log(-wide / minus_c), mean, variance)
+
+
+# Transformations of binary latents that depend on x.
+
+
+class InputDependentSmoothing(Smoothing):
+    """q(zeta | z, x) of the posterior, beside an r(zeta|z) of the prior of the same family.
+
+    A law of the family has a logit and the parameters that `parameter_names` names, functions of x alone: the
+    posterior's networks make numbers without bounds, and `constrain` makes parameters of them. Since r no longer
+    cancels, the evidence bound has one more term, `kl`, and importance weights one more factor, `log_ratio`.
+
+    Source: Rolfe 2017, appendix input-dependent-tranformation-section, eq. vae-loss-input-dependent-zeta.
+    """
+
+    @property
+    @abstractmethod
+    def prior_parameters(self) -> tuple[float, ...]:
+        """The parameters at which q(zeta | z, x) is the prior's r(zeta|z)."""
+
+    @abstractmethod
+    def constrain(self, *raw: Tensor) -> tuple[Tensor, ...]:
+        """Parameters of numbers without bounds; those of zeros are the prior's.
+
+        Args:
+            raw: One tensor for each parameter, (..., unit).
+
+        Returns:
+            The parameters, (..., unit) each.
+        """
+
+    @abstractmethod
+    def kl(self, logits: Tensor, *parameters: Tensor) -> Tensor:
+        """sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)] of each unit, differentiable in all arguments.
+
+        Args:
+            logits: (..., unit), log-odds of z.
+            parameters: (..., unit) each; broadcast with logits.
+
+        Returns:
+            (..., unit), nats, at least 0.
+        """
+
+    @abstractmethod
+    def log_ratio(self, zeta: Tensor, *parameters: Tensor) -> Tensor:
+        """log r(zeta|z) - log q(zeta | z, x) of each unit at a draw, as importance weights need it.
+
+        Args:
+            zeta: (..., unit), from q.
+            parameters: Those that it was drawn with, (..., unit) each; broadcast with zeta.
+
+        Returns:
+            (..., unit), nats.
+        """
+
+    @abstractmethod
+    def draw(
+        self,
+        rho: Tensor,
+        logits: Tensor,
+        *parameters: Tensor,
+        generator: torch.Generator | None = None,
+    ) -> SmoothedDraw:
+        """See `Smoothing.draw`; parameters broadcast with rho."""
+
+
+# The inverse width beta of exponential transformations.
+
+
+_MIN_BETA = 0.01  # the smallest beta at which float32 was checked
+
+
+class BetaSmoothing(OneParameterSmoothing):
+    """A transformation with an inverse width beta, one for all units; as it grows zeta approaches z.
+
+    Args:
+        beta: Inverse width, at least 0.01.
+        trainable: Whether beta is a parameter or a constant.
+        max_beta: Upper bound of a trained beta; the training loop moves it.
+
+    Attributes:
+        beta: Scalar tensor.
+        max_beta: The present bound.
+
+    Raises:
+        InvalidInputError: If beta or max_beta is not such a number.
+    """
+
+    beta: Tensor
+    _limits: Tensor
+
+    def __init__(self, beta: float, trainable: bool, max_beta: float, repair: str) -> None:
+        super().__init__()
+        value = torch.tensor(check_number("beta", beta, at_least=_MIN_BETA, repair=repair))
+        # a tensor, so that a recorded or compiled step reads the bound that there is
+        self.register_buffer("_limits", torch.tensor([_MIN_BETA, math.inf]), persistent=False)
+        self.bound_sharpness_(max_beta)
+        if trainable:
+            self.beta = nn.Parameter(value)
+        else:
+            self.register_buffer("beta", value)
+
+    def extra_repr(self) -> str:
+        """beta and whether it trains."""
+        known = values_are_known(self.beta) and not self.beta.is_meta
+        beta = f"{self.beta.item():.4g}" if known else "unknown"
+        return f"beta={beta}, trainable={isinstance(self.beta, nn.Parameter)}"
+
+    def sharp_limit(self) -> SharpLimit:
+        """zeta = z, where beta is infinite."""
+        from discrete_vae.smoothing.spike import SharpLimit  # here, since it is a transformation itself
+
+        return SharpLimit()
+
+    def bound_sharpness_(self, limit: float) -> None:
+        """Set the upper bound of beta.
+
+        Raises:
+            InvalidInputError: If limit is not a number of at least 0.01, or infinite.
+        """
+        if not isinstance(limit, float) or limit != math.inf:
+            check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
+        self._limits[1] = limit
+
+    @property
+    def max_beta(self) -> float:
+        """The present upper bound of beta, as float32 has it."""
+        return float(self._limits[1])
+
+    @max_beta.setter
+    def max_beta(self, limit: float) -> None:
+        self.bound_sharpness_(limit)
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Bring the parameter beta back between 0.01 and the bound."""
+        low, high = self._limits.unbind()
+        if fuses(self.beta, self._limits):
+            from discrete_vae.kernels import rows
+
+            if rows.works():
+                rows.project_(self.beta, low, high)
+                return
+        project_(self.beta, low, high)
+
+    def _parameter(self) -> Tensor:
+        return self.beta
+
+    def _bounds(self) -> tuple[Tensor, Tensor] | None:
+        return (self._limits[0], self._limits[1]) if self.beta.requires_grad else None

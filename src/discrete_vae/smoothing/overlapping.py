@@ -1,7 +1,8 @@
-"""Transformations without a spike: both values of z can lie behind each zeta."""
+"""Transformations without a spike: ramps, overlapping exponentials, overlapping power functions."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,13 +11,20 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from discrete_vae.bounds import clamped, not_outward
-from discrete_vae.checks import check_binary, check_tensor
-from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import differentiable_once
-from discrete_vae.smoothing.base import SmoothedDraw
-from discrete_vae.smoothing.parameter import OneParameterSmoothing
-from discrete_vae.smoothing.widened import widened
+from discrete_vae.checks import check_binary, check_number, check_tensor
+from discrete_vae.numerics import clamped, differentiable_once, not_outward
+from discrete_vae.rng import open_uniform
+from discrete_vae.smoothing.base import (
+    BetaSmoothing,
+    ConditionalMoments,
+    OneParameterSmoothing,
+    SmoothedDraw,
+    truncated_exponential,
+    widened,
+)
+from discrete_vae.smoothing.spike import SharpLimit
+
+# Transformations without a spike: both values of z can lie behind each zeta.
 
 
 class Slopes(NamedTuple):
@@ -210,3 +218,278 @@ def _times_slopes(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
             of_parameter = not_outward(of_parameter, excess)
     of_element, of_logits = (None if slope is None else gradient * slope for slope in (by_element, by_logits))
     return of_element, of_logits, of_parameter, None, None
+
+
+# The mixture of ramps.
+
+
+class MixtureOfRamps(OverlappingSmoothing):
+    """r(zeta|z=0) = 2 (1 - zeta) and r(zeta|z=1) = 2 zeta on [0, 1].
+
+    With D = sqrt(p^2 (1 - rho) + q^2 rho) = p (1 - zeta) + q zeta: zeta = rho / (p + D), d zeta/d l =
+    p q zeta (1 - zeta) / D, at most 1/8, and E[z | zeta, l] = q zeta / D.
+
+    Source: Rolfe 2017, appendix two-sided-mixture, eq. probabilistic-encoder-two-sided. Deviation: the printed root,
+    which cancels and divides by 2q - 1, is rationalized.
+
+    Examples:
+        >>> import torch
+        >>> MixtureOfRamps().icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 3.0]))
+        tensor([0.2000, 0.8892])
+    """
+
+    def _inverse(
+        self, rho: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes | None]:
+        p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
+        root = torch.hypot(p * (1 - rho).sqrt_(), q * rho.sqrt()).clamp_min_(torch.finfo(rho.dtype).tiny)
+        zeta = (rho / (p + root)).clamp_max_(1)
+        if not differentiable:
+            return zeta, None
+        by_logits = p * q * zeta * (1 - zeta) / root
+        return zeta, Slopes(0.5 / root, by_logits, None)
+
+    def _mean(
+        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes]:
+        p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
+        density = (p * (1 - zeta) + q * zeta).clamp_min(torch.finfo(zeta.dtype).tiny)
+        off, on = p / density, q / density
+        mean = on * zeta
+        return mean, Slopes(off * on, mean * off * (1 - zeta), None)
+
+    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        below, above = ends_excluded(zeta)
+        return below.log() - above.log()
+
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        return math.log(2) + ends_excluded(zeta)[1].log()
+
+    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
+        return zeta * (p * (2 - zeta) + q * zeta)
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        return ConditionalMoments(*torch.tensor([1 / 3, 1 / 18, 2 / 3, 1 / 18]).unbind())
+
+    def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
+        return rho / (1 + (1 - rho).sqrt())
+
+
+# The two overlapping exponentials.
+
+
+class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
+    """r(zeta|z=0) = beta e^(-beta zeta) / (1 - e^-beta) on [0, 1], r(zeta|z=1) its mirror image.
+
+    With c = 1 - e^-beta, k = p - q e^-beta - rho c and S = sqrt(k^2 + 4 p q e^-beta), the numbers u = e^(-beta zeta) =
+    (S + k) / (2p) and 1 - u = 2 rho c / (p + q e^-beta + rho c + S) give zeta where k >= 0, and the same formulas of
+    -l and 1 - rho give 1 - zeta where k < 0. As beta grows zeta approaches z, and the gradient's second moment grows
+    like e^(beta/2) / beta^2, hence the bound on a trained beta.
+
+    Source: Vahdat et al. 2018, DVAE++, section 3. Deviation: the root is taken on the side where nothing cancels.
+
+    Args:
+        beta: Inverse width, at least 0.01.
+        trainable: Whether beta is a parameter (one for all units) or a constant.
+        max_beta: Upper bound of a trained beta; the training loop moves it.
+
+    Attributes:
+        beta: Scalar tensor.
+        max_beta: The present bound.
+
+    Raises:
+        InvalidInputError: If beta or max_beta is not such a number.
+
+    Examples:
+        >>> OverlappingExponential(beta=8.0).icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
+        tensor([0.0638, 0.9362])
+    """
+
+    def __init__(self, beta: float = 8.0, trainable: bool = False, max_beta: float = math.inf) -> None:
+        super().__init__(beta, trainable, max_beta, repair="Values of 8 to 14 are in use.")
+
+    def _inverse(
+        self, rho: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes | None]:
+        assert parameter is not None
+        beta, tiny = parameter, torch.finfo(rho.dtype).tiny
+        minus_c, overlap = torch.expm1(-beta), torch.exp(-beta)
+        p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
+        # k is taken from the side of the less probable value, whose terms are the smaller ones
+        off_is_rare = logits > 0
+        of_rare = torch.where(off_is_rare, rho, 1 - rho)
+        k_of_rare = torch.minimum(p, q) - torch.maximum(p, q) * overlap + of_rare * minus_c
+        k = torch.where(off_is_rare, k_of_rare, -k_of_rare)
+        root = torch.hypot(k, 2 * torch.exp(-beta / 2) * (p * q).sqrt_()).clamp_min_(tiny)
+        from_zero = ~(k < 0)  # a NaN comes out on either side
+        near, far = torch.where(from_zero, p, q), torch.where(from_zero, q, p)
+        level = torch.where(from_zero, rho, 1 - rho)
+        # two forms of u = e^(-beta x), x being zeta or 1 - zeta: each is exact where the other one cancels
+        u = (root + k.abs()) / (2 * near)
+        complement = level * (-2 * minus_c) / (near + far * overlap - level * minus_c + root)
+        log_u = torch.where(complement < 0.5, torch.log1p(-complement.clamp_max(0.5)), torch.log(u))
+        distance = (log_u / -beta).clamp_(0, 1)
+        zeta = torch.where(from_zero, distance, 1 - distance)
+        if not differentiable:
+            return zeta, None
+        e0, e1 = torch.exp(-beta * zeta), torch.exp(-beta * (1 - zeta))
+        density = (p * e0 + q * e1).clamp_min_(tiny)
+        by_logits = (p * q) * torch.expm1(-beta * zeta) * torch.expm1(-beta * (1 - zeta)) / density / beta
+        by_rho = -minus_c / density / beta
+        by_beta = q * (1 - zeta) * e1 - p * zeta * e0 - overlap * (q - rho)
+        return zeta, Slopes(by_rho, by_logits, by_beta / density / beta)
+
+    def _mean(
+        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes]:
+        assert parameter is not None
+        centred = 2 * zeta - 1
+        inside = torch.addcmul(logits, parameter, centred)
+        mean = torch.sigmoid(inside)
+        variance = mean * torch.sigmoid(-inside)
+        return mean, Slopes(2 * parameter * variance, variance, centred * variance)
+
+    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        assert parameter is not None
+        return parameter * (2 * zeta - 1)
+
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        assert parameter is not None
+        return torch.log(-parameter / torch.expm1(-parameter)) - parameter * zeta
+
+    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
+        assert parameter is not None
+        below = torch.expm1(-parameter * zeta) / torch.expm1(-parameter)
+        return below * (p + q * torch.exp(-parameter * (1 - zeta)))
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        beta = self._bounded_parameter()
+        assert beta is not None
+        mean, variance = (value.to(beta.dtype) for value in truncated_exponential(beta)[1:])
+        return ConditionalMoments(1 - mean, variance, mean, variance)
+
+    def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
+        assert parameter is not None
+        return (torch.log1p(rho * torch.expm1(-parameter)) / -parameter).clamp(0, 1)
+
+
+# The two overlapping power functions.
+
+
+_MAX_B = 100.0  # the largest b for which the numbers of Newton steps were checked
+_STEPS = {torch.float32: 6, torch.float64: 9}
+_LOG_HALF = -math.log(2.0)
+
+
+class OverlappingPower(OverlappingSmoothing):
+    """r(zeta|z=0) = s(zeta) = zeta^(1/b - 1) / b on [0, 1], r(zeta|z=1) = s(1 - zeta).
+
+    F(zeta) = p zeta^a + q (1 - (1 - zeta)^a) = rho, a = 1/b, has no closed solution. It is brought to zeta <= 1/2 by
+    the mirror image (l, rho, zeta -> -l, 1 - rho, 1 - zeta) and solved for w = log zeta, where log F is increasing and
+    convex, a sum of functions whose logarithms are: Newton's method in w falls monotonically to the root from any
+    start above it. The start is the smaller one of the roots of either term alone; there F is at most 2 rho. The
+    gradient is that of the implicit function.
+
+    zeta comes very close to 0 and 1: 1 - zeta is below 2^-24, where float32 has no number but 1, in the share
+    2^(-24/b) of the draws of z = 1. What is returned is zeta to its last digit, which F resolves as far as it can;
+    below the smallest normal number it is 0.
+
+    Source: Vahdat, Andriyash & Macready 2018, DVAE#, section 3.1; the solution is ours.
+
+    Args:
+        b: From above 1 to 100; as it grows zeta approaches z. Values of 20 to 40 are in use.
+
+    Attributes:
+        b: As given.
+
+    Raises:
+        InvalidInputError: If b is not such a number.
+
+    Examples:
+        >>> OverlappingPower(b=4.0).icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
+        tensor([0.0241, 0.9759])
+    """
+
+    def __init__(self, b: float = 30.0) -> None:
+        super().__init__()
+        repair = "Values of 20 to 40 are in use."
+        self.b = check_number("b", b, above=1, at_most=_MAX_B, repair=repair)
+
+    def extra_repr(self) -> str:
+        """b."""
+        return f"b={self.b:.4g}"
+
+    def sharp_limit(self) -> SharpLimit:
+        """zeta = z, where b is infinite."""
+        return SharpLimit()
+
+    def _inverse(
+        self, rho: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes | None]:
+        a, tiny = 1 / self.b, torch.finfo(rho.dtype).tiny
+        log_tiny = math.log(tiny)
+        log_p, log_q = F.logsigmoid(-logits), F.logsigmoid(logits)
+        p, q = log_p.exp(), log_q.exp()
+        half = 0.5**a
+        mirrored = rho > p * half + q * (1 - half)
+        near, far = torch.where(mirrored, q, p), torch.where(mirrored, p, q)
+        log_near = torch.where(mirrored, log_q, log_p)
+        log_level = torch.where(mirrored, 1 - rho, rho).clamp_min_(tiny).log_()
+        share = (log_level.exp() / far.clamp_min(tiny)).clamp_max_(1)
+        w = torch.minimum(
+            self.b * (log_level - log_near), torch.log(-torch.expm1(self.b * torch.log1p(-share)))
+        ).clamp_max_(_LOG_HALF)
+        for _ in range(_STEPS[rho.dtype]):
+            # below this x adds nothing, and the functions of it take ten times as long
+            x, first = w.clamp_min(0.3 * log_tiny).exp_(), near * torch.exp(a * w)
+            log_rest = torch.log1p(-x)
+            value = first - far * torch.expm1(a * log_rest)
+            slope = a * (first + far * x * torch.exp((a - 1) * log_rest))
+            w = (w - (value.log() - log_level) * value / slope).clamp_max_(_LOG_HALF)
+        x = w.exp().masked_fill_(w < log_tiny, 0)
+        zeta = torch.where(mirrored, 1 - x, x)
+        if not differentiable:
+            return zeta, None
+        power, log_rest = torch.exp(a * w), torch.log1p(-x.clamp_min(tiny**0.3))
+        # x F_zeta: x alone may be 0
+        steepness = a * (near * power + far * x * torch.exp((a - 1) * log_rest)).clamp_min_(tiny)
+        by_logits = p * q * x * (power + torch.expm1(a * log_rest)) / steepness
+        return zeta, Slopes(x / steepness, by_logits, None)
+
+    def _mean(
+        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
+    ) -> tuple[Tensor, Slopes]:
+        sharpness, largest = 1 - 1 / self.b, torch.finfo(zeta.dtype).max
+        rest = 1 - zeta
+        # where zeta is rounded to 0 or 1, z is known: the logarithms may be infinite there, the logits not
+        inside = logits.clamp(-largest, largest) + sharpness * (zeta.log() - rest.log())
+        mean = torch.sigmoid(inside)
+        variance = mean * torch.sigmoid(-inside)
+        # where zeta is rounded to 0 or 1 it has no slope left
+        product = zeta * rest
+        by_zeta = sharpness * variance / torch.where(product > 0, product, 1.0)
+        return mean, Slopes(by_zeta, variance, None)
+
+    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        below, above = ends_excluded(zeta)
+        return (1 - 1 / self.b) * (below.log() - above.log())
+
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        return (1 / self.b - 1) * ends_excluded(zeta)[0].log() - math.log(self.b)
+
+    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
+        a = 1 / self.b
+        below = torch.where(zeta < 1, zeta, 0.5)  # the logarithm of what is left must have a slope
+        mirrored = torch.where(zeta < 1, -torch.expm1(a * torch.log1p(-below)), 1.0)
+        return p * zeta**a + q * mirrored
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`: those of the law Beta(1/b, 1) and of its mirror image."""
+        a = 1 / self.b
+        mean, variance = a / (a + 1), a / ((a + 1) ** 2 * (a + 2))
+        return ConditionalMoments(*torch.tensor([mean, variance, 1 - mean, variance]).unbind())
+
+    def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
+        return rho**self.b

@@ -1,22 +1,63 @@
-"""Transformations with a spike at 0 and a density on (0, 1]."""
+"""Transformations with a spike at 0: exponential, slab, Gaussian, and the sharp limit."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from discrete_vae.bounds import clamped, not_outward
-from discrete_vae.checks import check_binary, check_tensor
-from discrete_vae.noise import open_uniform
-from discrete_vae.numerics import differentiable_once
-from discrete_vae.smoothing.base import SmoothedDraw
-from discrete_vae.smoothing.parameter import OneParameterSmoothing
-from discrete_vae.smoothing.spike_at_zero import SpikeAtZero
-from discrete_vae.smoothing.widened import widened
+from discrete_vae.checks import check_binary, check_number, check_tensor, values_are_readable
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels import spike as kernel
+from discrete_vae.kernels.registry import check_close, tried
+from discrete_vae.numerics import clamped, differentiable_once, fuses, not_outward, softplus
+from discrete_vae.rng import open_uniform, standard_normal
+from discrete_vae.smoothing.base import (
+    BetaSmoothing,
+    ConditionalMoments,
+    InputDependentSmoothing,
+    OneParameterSmoothing,
+    SmoothedDraw,
+    Smoothing,
+    truncated_exponential,
+    widened,
+)
+
+# Transformations whose zeta is 0 exactly when z is.
+
+
+class SpikeAtZero(Smoothing):
+    """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density: z is read off zeta.
+
+    What is read off zeta needs no parameters of x.
+    """
+
+    def sample_z(
+        self, zeta: Tensor, logits: Tensor, *parameters: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Read z off zeta; see `Smoothing.sample_z`."""
+        self._check_pair("zeta", zeta, logits)
+        return read_z(zeta.detach())
+
+    def _bits(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
+        # value z; backward (1-z)/(1-q) dq/dl = (1-z) q, and softplus(l) is the function with slope q.
+        # Written so, there is no division by 1-q and nothing to clamp (eq. J-gradient-z-0).
+        z = read_z(zeta.detach()).to(logits.dtype)
+        slope = softplus(logits)
+        return z + (1 - z) * (slope - slope.detach())
+
+
+def read_z(zeta: Tensor) -> Tensor:
+    """1 where zeta is not 0; a NaN comes out, or a broken network would look like z = 1."""
+    return torch.where(zeta.abs() > 0, 1.0, zeta)
+
+
+# Transformations with a spike at 0 and a density on (0, 1].
 
 
 class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
@@ -173,3 +214,450 @@ class PlainDraw(torch.autograd.Function):
                 if excess is not None:
                     of_parameter = not_outward(of_parameter, excess)
         return of_rho, of_logits, of_parameter, None
+
+
+# The draw of spike-and-exponential units as one operation of autograd on compiled passes.
+
+
+class FusedDraw(torch.autograd.Function):
+    """zeta and the bits of z, as `discrete_vae.smoothing.spike` draws them; no gradient reaches rho."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rho: Tensor, logits: Tensor, beta: Tensor, bounds: kernel.Bounds | None
+    ) -> tuple[Tensor, Tensor]:
+        """The values, and the derivatives that the backward pass multiplies."""
+        differentiable = any(ctx.needs_input_grad)
+        zeta, bits, slopes = kernel.draw(rho, logits, beta, bounds, differentiable=differentiable)
+        ctx.set_materialize_grads(False)
+        if differentiable:
+            ctx.has_bounds = bounds is not None
+            ctx.save_for_backward(*slopes, beta, *(bounds or ()))
+        return zeta, bits
+
+    @staticmethod
+    @differentiable_once
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        """Each gradient times its derivative."""
+        saved = ctx.saved_tensors
+        slopes, beta = saved[:3], saved[3]
+        bounds = (saved[4], saved[5]) if ctx.has_bounds else None
+        of_zeta, of_bits = (
+            torch.zeros_like(slopes[0]) if gradient is None else gradient for gradient in gradients
+        )
+        by_logits, by_beta = kernel.draw_backward(of_zeta, of_bits, slopes, beta, bounds)
+        return None, by_logits, by_beta if ctx.needs_input_grad[2] else None, None
+
+
+@tried("The compiled draw of spike-and-exponential units", "plain torch is used")
+def works() -> None:
+    """Whether it gives what plain torch gives, on a small batch."""
+    smoothing = SpikeExponential(beta=2.0, max_beta=3.0)
+    rho = torch.linspace(0.01, 0.99, 111).view(3, 37)
+    logits = torch.linspace(-3, 4, 111).view(37, 3).t().requires_grad_()
+    weights = torch.cos(torch.arange(111.0)).view(3, 37)
+    found: list[list[Tensor]] = []
+    with torch.enable_grad():
+        fused = FusedDraw.apply(rho, logits, smoothing.beta, smoothing._bounds())
+        for zeta, bits in (fused, PlainDraw.apply(rho, logits, smoothing.beta, smoothing)):
+            total = (zeta * weights + 2 * bits * weights).sum()
+            found.append([zeta, bits, *torch.autograd.grad(total, (logits, smoothing.beta))])
+    check_close(*zip(*found, strict=True), tolerance=1e-4)
+
+
+# The spike-and-exponential transformation.
+
+
+class SpikeExponential(BetaSmoothing, SpikeSmoothing):
+    """r(zeta|z=1) = beta e^(beta zeta) / (e^beta - 1) on (0, 1]; zeta = 0 when z = 0.
+
+    With v = (1 - rho)/q and c = 1 - e^-beta: zeta = 1 + log(1 - v c) / beta if v < 1, else 0. As beta grows zeta
+    approaches z, and the gradient's second moment grows like e^beta / beta^2, hence the bound on beta.
+
+    Source: Rolfe 2017, section spike-and-exponential, eq. probabilistic-encoder, with rho + q - 1 rewritten by v.
+
+    Args:
+        beta: Inverse width, at least 0.01.
+        trainable: Whether beta is a parameter (one for all units) or a constant.
+        max_beta: Upper bound of a trained beta; the training loop moves it.
+
+    Attributes:
+        beta: Scalar tensor.
+        max_beta: The present bound.
+
+    Raises:
+        InvalidInputError: If beta or max_beta is not such a number.
+
+    Examples:
+        >>> smoothing = SpikeExponential(beta=3.0, trainable=False)
+        >>> smoothing.icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
+        tensor([0.0000, 0.8406])
+    """
+
+    def __init__(self, beta: float = 3.0, trainable: bool = True, max_beta: float = math.inf) -> None:
+        super().__init__(beta, trainable, max_beta, repair="The paper's figures use 1 to 5.")
+
+    def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        if (
+            type(self) is SpikeExponential  # a subclass may have another density
+            and rho.dim()
+            and not rho.requires_grad
+            and fuses(rho, logits, self.beta, self._limits)
+            and works()
+        ):
+            return FusedDraw.apply(rho, logits, self.beta, self._bounds())
+        return super()._zeta_and_bits(rho, logits)
+
+    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.inverse_survival`."""
+        assert parameter is not None
+        zeta = (torch.log1p(v * torch.expm1(-parameter)) / parameter).add_(1)
+        # v a rounding below 1 can round zeta to 0 or less, but z is read back as zeta != 0
+        return zeta.clamp_min(torch.finfo(zeta.dtype).tiny)
+
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor]:
+        """See `SpikeSmoothing.slopes`."""
+        # by -v: c / (beta (1 - v c)); by beta: ((1 - e^(-beta zeta)) / c - zeta) / beta, between 0 and 1/8
+        assert parameter is not None
+        minus = -parameter
+        minus_c = torch.expm1(minus)
+        slope = minus_c / minus / (v * minus_c).add_(1)
+        by_beta = (zeta * minus).expm1_().div_(minus_c).sub_(zeta).div_(parameter)
+        return slope, by_beta
+
+    def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.log_density_of_one`."""
+        assert parameter is not None
+        return truncated_exponential(parameter).log_scale.to(zeta.dtype) + parameter * (zeta - 1)
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        beta = self._bounded_parameter()
+        assert beta is not None
+        of_one, zero = truncated_exponential(beta), beta.new_zeros(())
+        return ConditionalMoments(zero, zero, of_one.mean.to(beta.dtype), of_one.variance.to(beta.dtype))
+
+    def survival(self, zeta: Tensor) -> Tensor:
+        """See `SpikeSmoothing.survival`."""
+        # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
+        beta = self._bounded_parameter()
+        assert beta is not None
+        return torch.expm1(-beta * (1 - zeta)) / torch.expm1(-beta)
+
+
+# The spike-and-slab transformation.
+
+
+class SpikeSlab(SpikeSmoothing):
+    """r(zeta|z=1) is uniform on (0, 1]; zeta = 0 when z = 0.
+
+    With v = (1 - rho)/q: zeta = 1 - v if v < 1, else 0. This is spike-and-exponential in the limit beta -> 0.
+
+    Source: Rolfe 2017, appendix spike-and-slab.
+
+    Examples:
+        >>> import torch
+        >>> SpikeSlab().icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
+        tensor([0.0000, 0.6000])
+    """
+
+    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.inverse_survival`."""
+        return 1 - v
+
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+        """See `SpikeSmoothing.slopes`."""
+        return torch.ones_like(v), None
+
+    def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.log_density_of_one`."""
+        return torch.zeros_like(zeta)
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        return ConditionalMoments(*torch.tensor([0.0, 0.0, 1 / 2, 1 / 12]).unbind())
+
+    def survival(self, zeta: Tensor) -> Tensor:
+        """See `SpikeSmoothing.survival`."""
+        return 1 - zeta
+
+
+# The draw of spike-and-Gaussian units and their expected KL, each with its backward pass written out.
+
+
+_ROOT_TWO_PI = math.sqrt(2 * math.pi)
+
+
+def never_zero(zeta: Tensor) -> Tensor:
+    """Zeta of z = 1, from which z is read back."""
+    return zeta.masked_fill(zeta == 0, torch.finfo(zeta.dtype).tiny)
+
+
+class DrawGaussian(torch.autograd.Function):
+    """zeta and the bits of z by u = rho / q and v = (1 - rho) / q, of tensors of one shape and dtype.
+
+    On the lower tail, with y = Phi^-1(u): d zeta/d l = -scale u p / phi(y); on the upper, with y = Phi^-1(v):
+    scale v p / phi(y), where u p = rho e^-l and v p = (1 - rho) e^-l. u is at least rho and v at least 1 - rho, so that
+    y and 1 / phi(y) are finite in float32. The bits have the value z and the gradient (1 - z)/(1 - q) dq/dl = (1 - z) q
+    (eq. J-gradient-z-0).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, rho: Tensor, logits: Tensor, loc: Tensor, scale: Tensor, shifted: bool
+    ) -> tuple[Tensor, Tensor]:
+        """The values; what the backward pass multiplies is worked out here too."""
+        odds, survival = torch.exp(-logits), 1 - rho  # p / q
+        inverse_q = odds + 1
+        u, v = rho * inverse_q, survival * inverse_q
+        # asked so that a NaN is no spike: it must come out, or a broken network would look like z = 0
+        if shifted:
+            lower, spike = None, v >= 1
+            y = torch.special.ndtri(v)
+            zeta = never_zero(loc - scale * y)
+            tail, minus_y = survival, -y
+        else:
+            ratio = loc / scale
+            below, above = torch.special.ndtr(-ratio), torch.special.ndtr(ratio)
+            lower, spike = u < below, (u >= below) & (v > above)
+            y = torch.special.ndtri(torch.where(lower, u, v))
+            tail, minus_y = torch.where(lower, -rho, survival), torch.where(lower, y, -y)
+            zeta = loc + scale * minus_y
+            tiny = torch.finfo(zeta.dtype).tiny  # a rounding can bring zeta to 0, or across it
+            zeta = torch.where(lower, zeta.clamp_max(-tiny), zeta.clamp_min(tiny))
+        zeta = zeta.masked_fill_(spike, 0)
+        bits = read_z(zeta)
+        ctx.set_materialize_grads(False)
+        if any(ctx.needs_input_grad):
+            inverse_density = y.square().mul_(0.5).exp_().mul_(scale).mul_(_ROOT_TWO_PI)
+            saved = [
+                (tail * odds).mul_(inverse_density).masked_fill_(spike, 0),
+                inverse_q.reciprocal().mul_(spike),
+                spike,
+                minus_y.masked_fill(spike, 0),
+            ]
+            if ctx.needs_input_grad[0]:
+                saved.append(inverse_density.mul_(inverse_q).masked_fill_(spike, 0))
+            ctx.save_for_backward(*saved)
+        return zeta, bits
+
+    @staticmethod
+    @differentiable_once
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        """See the class."""
+        of_zeta, of_bits = gradients
+        by_logits, bits_by_logits, spike, by_scale, *by_rho = ctx.saved_tensors
+        if of_zeta is None:
+            return None, None if of_bits is None else of_bits * bits_by_logits, None, None, None
+        of_logits = of_zeta * by_logits
+        if of_bits is not None:
+            of_logits.addcmul_(of_bits, bits_by_logits)
+        _, _, wants_loc, wants_scale, _ = ctx.needs_input_grad
+        return (
+            of_zeta * by_rho[0] if by_rho else None,
+            of_logits,
+            of_zeta.masked_fill(spike, 0) if wants_loc else None,
+            of_zeta * by_scale if wants_scale else None,
+            None,
+        )
+
+
+class ExpectedKL(torch.autograd.Function):
+    """q k with k = ((scale - 1)(scale + 1) + (loc - m)^2) / 2 - log scale, of tensors of one shape.
+
+    d/dl = q p k, d/d loc = q (loc - m), d/d scale = q (scale - 1) (scale + 1) / scale.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, loc: Tensor, scale: Tensor, prior_loc: float) -> Tensor:
+        """The value, and the derivatives that the backward pass multiplies."""
+        mean, distance, excess = torch.sigmoid(logits), loc - prior_loc, (scale - 1) * (scale + 1)
+        value = (distance.square() + excess).mul_(0.5).sub_(scale.log()).mul_(mean)
+        if any(ctx.needs_input_grad):
+            by_logits = torch.sigmoid(-logits).mul_(value)
+            ctx.save_for_backward(by_logits, distance.mul_(mean), excess.mul_(mean).div_(scale))
+        return value
+
+    @staticmethod
+    @differentiable_once
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        """Each derivative times the gradient."""
+        return *(gradients[0] * derivative for derivative in ctx.saved_tensors), None
+
+
+# The spike-and-Gaussian transformation.
+
+
+class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
+    """q(zeta | z=1, x) = N(loc, scale^2), whose loc and scale depend on x; zeta = 0 when z = 0; r has N(m, 1).
+
+    With u = rho / q and v = (1 - rho) / q: zeta = loc + scale Phi^-1(u) if u < Phi(-loc/scale), loc - scale Phi^-1(v)
+    if v <= Phi(loc/scale), else 0. So z = 1 on both tails, zeta rises in rho without a jump, and its gradients are
+    unbiased. The evidence bound has the further term sum_i q_i KL[N(loc_i, scale_i^2) || N(m, 1)].
+
+    The shifted form moves the spike to the front, zeta = 0 if v >= 1, else loc - scale Phi^-1(v). zeta has the same
+    law, but the shift depends on q, and zeta jumps from 0 to minus infinity where it ends: the values of reconstruction
+    and KL stay right, and their gradients for the logits of this and of earlier groups are **biased**. It is there for
+    comparison. Then `icdf` is no longer the inverse of `cdf`.
+
+    Source: Rolfe 2017, section sec:spike-and-gaussian, and eq. vae-loss-input-dependent-zeta for the further term.
+    Deviations: the paper goes on to the shifted form, taking a permutation of rho that depends on q to leave
+    expectations as they are, which holds for values and not for gradients; loc / scale is bounded, since
+    abs(d zeta / d l) is up to scale p / phi(loc/scale).
+
+    Args:
+        prior_loc: m, mean of the prior's Gaussian; smaller in size than max_ratio.
+        max_ratio: Bound on abs(loc / scale) in what `constrain` makes.
+        log_scale_bound: Bound on abs(log scale) likewise.
+        shifted: Whether to use the paper's shifted form.
+
+    Raises:
+        InvalidInputError: If a number breaks its rule.
+
+    Examples:
+        >>> loc, scale = torch.tensor([0.5, 0.5, 0.5]), torch.ones(3)
+        >>> SpikeGaussian().icdf(torch.tensor([0.1, 0.4, 0.8]), torch.zeros(3), loc, scale)
+        tensor([-0.3416,  0.0000,  0.7533])
+    """
+
+    support: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    parameter_names: ClassVar[tuple[str, ...]] = ("loc", "scale")
+
+    def __init__(
+        self,
+        prior_loc: float = 0.0,
+        max_ratio: float = 3.0,
+        log_scale_bound: float = 5.0,
+        shifted: bool = False,
+    ) -> None:
+        super().__init__()
+        repair = "The default is 3: the slope of zeta is then up to 226 scale."
+        self.max_ratio = check_number("max_ratio", max_ratio, above=0, at_most=10, repair=repair)
+        self.log_scale_bound = check_number(
+            "log_scale_bound", log_scale_bound, above=0, at_most=20, repair="The default is 5."
+        )
+        self.prior_loc = check_number("prior_loc", prior_loc, repair="The default is 0.")
+        if not abs(self.prior_loc) < self.max_ratio:
+            rule = f"must lie between -{self.max_ratio:g} and {self.max_ratio:g}, the bounds of loc / scale"
+            raise InvalidInputError("prior_loc", rule, prior_loc, "Bring it nearer to 0, or raise max_ratio.")
+        self.shifted = bool(shifted)
+
+    def extra_repr(self) -> str:
+        """The prior's mean, the bound, and the form."""
+        form = ", shifted=True" if self.shifted else ""
+        return f"prior_loc={self.prior_loc:g}, max_ratio={self.max_ratio:g}{form}"
+
+    @property
+    def prior_parameters(self) -> tuple[float, float]:
+        """The prior's mean and 1."""
+        return self.prior_loc, 1.0
+
+    def constrain(self, *raw: Tensor) -> tuple[Tensor, ...]:
+        """loc and scale; see `InputDependentSmoothing.constrain`.
+
+        scale = e^(b tanh(s/b)) and loc = scale R tanh(t/R + artanh(m/R)) of raw numbers t and s, with the bounds R on
+        loc / scale and b on log scale.
+        """
+        ratio, log_scale = raw
+        scale = (torch.tanh(log_scale / self.log_scale_bound) * self.log_scale_bound).exp()
+        start = math.atanh(self.prior_loc / self.max_ratio)
+        return torch.tanh(ratio / self.max_ratio + start) * self.max_ratio * scale, scale
+
+    def kl(self, logits: Tensor, *parameters: Tensor) -> Tensor:
+        """q KL[N(loc, scale^2) || N(m, 1)]; see `InputDependentSmoothing.kl`."""
+        return ExpectedKL.apply(*widened(logits, *parameters)[0], self.prior_loc)
+
+    def log_ratio(self, zeta: Tensor, *parameters: Tensor) -> Tensor:
+        """log N(zeta; m, 1) - log N(zeta; loc, scale^2) where zeta is not 0, else 0; see the base class."""
+        loc, scale = parameters
+        from_prior, from_loc = zeta - self.prior_loc, (zeta - loc) / scale
+        ratio = (from_loc.square() - from_prior.square()) / 2 + scale.log()
+        return torch.where(zeta == 0, 0.0, ratio)
+
+    def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw zeta from r(zeta|z), N(m, 1) or 0; see `Smoothing.sample_zeta`.
+
+        Raises:
+            InvalidInputError: If z is not a floating-point tensor of zeros and ones.
+        """
+        check_binary("z", check_tensor("z", z, (...,)))
+        normal = standard_normal(z, shape=z.shape, generator=generator) + self.prior_loc
+        return never_zero(normal).masked_fill(z == 0, 0)
+
+    def draw(
+        self,
+        rho: Tensor,
+        logits: Tensor,
+        *parameters: Tensor,
+        generator: torch.Generator | None = None,
+    ) -> SmoothedDraw:
+        """Zeta, z and its bits in one step with one backward pass; see `Smoothing.draw`."""
+        (rho, *law), dtype = widened(rho, logits, *parameters)
+        zeta, bits = (value.to(dtype) for value in DrawGaussian.apply(rho, *law, self.shifted))
+        return SmoothedDraw(bits.detach(), zeta, bits)
+
+    def _icdf(self, rho: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
+        (rho, logits, *law), dtype = widened(rho, logits, *parameters)
+        # minus infinity at 0, which stands for draws below half of their resolution
+        rho = rho.masked_fill(rho == 0, torch.finfo(rho.dtype).eps / 4)
+        return self.draw(rho, logits, *law).zeta.to(dtype)
+
+    def _cdf(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
+        (zeta, logits, loc, scale), dtype = widened(zeta, logits, *parameters)
+        spike = torch.where(zeta < 0, 0.0, torch.sigmoid(-logits))
+        return (spike + torch.sigmoid(logits) * torch.special.ndtr((zeta - loc) / scale)).to(dtype)
+
+    def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
+        (zeta, logits, loc, scale), dtype = widened(zeta, logits, *parameters)
+        density = -((zeta - loc) / scale).square() / 2 - scale.log() - math.log(2 * math.pi) / 2
+        spike = (zeta == 0) & ~density.isnan()  # a broken network's NaN comes out at the spike too
+        return torch.where(spike, F.logsigmoid(-logits), F.logsigmoid(logits) + density).to(dtype)
+
+    def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
+        """See `Smoothing.conditional_moments`."""
+        self._check_parameters(torch.Size(), parameters)
+        loc, scale = parameters
+        zero = loc.new_zeros(())
+        return ConditionalMoments(zero, zero, loc, scale.square())
+
+    def _check_parameters(self, shape: torch.Size, parameters: Sequence[Tensor]) -> None:
+        super()._check_parameters(shape, parameters)
+        scale = parameters[1]
+        if values_are_readable(scale) and bool((scale <= 0).any()):
+            received = f"a value of {scale[scale <= 0].flatten()[0].item():g}"
+            raise InvalidInputError("scale", "must be above 0", received, "Take log_scale.exp().")
+
+
+# The limit of infinitely sharp smoothing.
+
+
+class SharpLimit(SpikeSmoothing):
+    """zeta = z: the limit beta -> infinity of the exponentials and b -> infinity of the power functions.
+
+    It passes no gradient to the logits through zeta; it serves models that are trained, see `DiscreteVAE.discretized`.
+
+    Source: Rolfe 2017, footnote in section spike-and-exponential.
+
+    Examples:
+        >>> import torch
+        >>> SharpLimit().icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
+        tensor([0., 1.])
+    """
+
+    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+        """See `SpikeSmoothing.inverse_survival`."""
+        return 1 + 0 * v  # keeps a NaN
+
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+        """See `SpikeSmoothing.slopes`."""
+        return torch.zeros_like(v), None
+
+    def survival(self, zeta: Tensor) -> Tensor:
+        """See `SpikeSmoothing.survival`."""
+        return (zeta < 1).to(zeta.dtype)

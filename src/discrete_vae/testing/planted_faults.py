@@ -12,7 +12,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.numerics import bernoulli_entropy, replace_gradient
-from discrete_vae.posteriors.latent_group import LatentGroup
+from discrete_vae.posterior import LatentGroup
 
 PairTerm = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """(W symmetric (unit, unit), z, logits (batch, unit), rank (unit,)) -> E[-z^T W z / 2] estimate, (batch,)."""

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.posteriors.groups import check_groups
-from discrete_vae.posteriors.latent_group import LatentGroup
-from discrete_vae.smoothing.base import Smoothing
-from discrete_vae.smoothing.input_dependent import InputDependentSmoothing
+from discrete_vae.posterior import LatentGroup, check_groups
+from discrete_vae.smoothing.base import InputDependentSmoothing, Smoothing
 from discrete_vae.testing.quadrature import PosteriorQuadrature, posterior_quadrature
 
 

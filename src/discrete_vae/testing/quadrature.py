@@ -17,7 +17,7 @@ from torch import Tensor
 
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.smoothing.base import Smoothing
-from discrete_vae.smoothing.overlapping_power import OverlappingPower
+from discrete_vae.smoothing.overlapping import OverlappingPower
 
 _SATURATED = 45.0  # sigmoid is 1 to the last digit of float64
 _JUST_BELOW_ZERO = -1e-30

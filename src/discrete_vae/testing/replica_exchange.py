@@ -8,8 +8,8 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.machine import BoltzmannMachine
-from discrete_vae.samplers.swaps import swap_probabilities
+from discrete_vae.boltzmann.base import BoltzmannMachine
+from discrete_vae.samplers.tempering import swap_probabilities
 from discrete_vae.testing.enumeration import all_states
 from discrete_vae.testing.transitions import sweep_matrix
 

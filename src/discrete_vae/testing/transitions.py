@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.machine import BoltzmannMachine
+from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
 

@@ -11,10 +11,9 @@ import torch
 
 from discrete_vae.config import ExperimentConfig, TrainingConfig, WarmUpConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.chosen import chosen_examples
-from discrete_vae.data.dataset import DataSplits
+from discrete_vae.data.splits import DataSplits, chosen_examples
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.elbo import evaluate_elbo
+from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 

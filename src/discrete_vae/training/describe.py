@@ -6,18 +6,73 @@ import math
 import sys
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.chosen import chosen_examples
-from discrete_vae.data.dataset import PARTS, DataSplits
-from discrete_vae.devices import check_device
-from discrete_vae.training.experiment_check import check_experiment
+from discrete_vae.data.splits import PARTS, DataSplits, chosen_examples
+from discrete_vae.system import check_device
 from discrete_vae.training.loop import training_step
-from discrete_vae.training.parameter_table import ParameterRow, parameter_rows
+from discrete_vae.training.preflight import check_experiment
 from discrete_vae.training.state import TrainingState
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+# The parameters of a model by part, one network per line.
+
+
+@dataclass(frozen=True)
+class ParameterRow:
+    """A network, or a tensor that belongs to none.
+
+    Attributes:
+        part: The part of the model: prior, posterior, hierarchy.prior, hierarchy.posterior, likelihood.
+        name: Its dotted name.
+        shape: Widths from input to output, or the tensor's shape.
+        count: Its parameters.
+    """
+
+    part: str
+    name: str
+    shape: str
+    count: int
+
+
+def parameter_rows(model: nn.Module) -> list[ParameterRow]:
+    """The rows of a model; each parameter is counted in exactly one of them."""
+    from discrete_vae.nets.mlp import MLP, ConcatLinear
+
+    networks = {name: module for name, module in model.named_modules() if isinstance(module, MLP)}
+    rows: dict[str, ParameterRow] = {}
+    for name, parameter in model.named_parameters():
+        owner = next((network for network in networks if name.startswith(f"{network}.")), name)
+        if owner in rows:
+            continue
+        if owner in networks:
+            network = networks[owner]
+            linear = [layer for layer in network.modules() if isinstance(layer, ConcatLinear)]
+            widths = [
+                " + ".join(map(str, network.input_sizes)),
+                *(str(layer.out_features) for layer in linear),
+            ]
+            shape, count = " -> ".join(widths), sum(part.numel() for part in network.parameters())
+        else:
+            shape, count = " x ".join(map(str, parameter.shape)) or "scalar", parameter.numel()
+        rows[owner] = ParameterRow(_part(name), owner, shape, count)
+    return list(rows.values())
+
+
+def _part(name: str) -> str:
+    first, second = name.split(".")[:2]
+    return f"{first}.{second}" if first == "hierarchy" else first
+
+
+# What an experiment takes: sizes, parameters, memory and the time of a step, without training it.
+
 
 TIMED_STEPS = 3
 _WITH_ADAM = 16  # bytes per parameter: weight, gradient and two moments in float32

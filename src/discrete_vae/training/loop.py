@@ -4,43 +4,283 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from rich.console import Console
 from torch import Tensor
 
-from discrete_vae.config import ExperimentConfig
-from discrete_vae.contention import yielding_threads
+from discrete_vae.checks import check_number
+from discrete_vae.config import ExperimentConfig, TrainingConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.chosen import chosen_examples
-from discrete_vae.data.dataset import DataSplits
-from discrete_vae.distributed import agree_any, own_share, rank
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.elbo import MeanElbo, evaluate_elbo
-from discrete_vae.noise import key_to_seed
+from discrete_vae.data.splits import DataSplits, chosen_examples
+from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
+from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
+from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
+from discrete_vae.nets.weights import non_finite_weight as _first_of_module
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.records import ShowsTable
-from discrete_vae.runs.checkpoint_store import CheckpointStore
-from discrete_vae.runs.environment import other_rounding
-from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.rng import key_to_seed
+from discrete_vae.runs.checkpoints import CheckpointStore
+from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
+from discrete_vae.system import yielding_threads
 from discrete_vae.training import schedules
-from discrete_vae.training.elbo_sums import ElboSums
-from discrete_vae.training.experiment_check import check_experiment
-from discrete_vae.training.finite import check_finite, non_finite_term, non_finite_weight
-from discrete_vae.training.log_metrics import Clock, is_due, state_metrics, validates
-from discrete_vae.training.logger import MetricsLogger, written
-from discrete_vae.training.parameter_groups import decay_weights, set_rates
-from discrete_vae.training.precision import choose_precision
-from discrete_vae.training.progress import TrainingProgress
-from discrete_vae.training.replicas import noise_key
-from discrete_vae.training.run_checkpoints import RunCheckpoints
-from discrete_vae.training.selection import validation_score
-from discrete_vae.training.state import TrainingState
-from discrete_vae.training.step_times import shares_in_words
-from discrete_vae.training.step_trace import StepTrace
+from discrete_vae.training.data_parallel import noise_key
+from discrete_vae.training.logging import (
+    Clock,
+    MetricsLogger,
+    StepTrace,
+    TrainingProgress,
+    is_due,
+    missing_lines,
+    state_metrics,
+    validates,
+    written,
+)
+from discrete_vae.training.preflight import check_experiment
+from discrete_vae.training.state import ElboSums, TrainingState, decay_weights, set_rates, shares_in_words
+from discrete_vae.training.step import choose_precision
+
+# Errors that name what is not finite, and the last good checkpoint.
+
+
+def check_finite(metrics: dict[str, float], step: int, store: CheckpointStore | None) -> None:
+    """Check the metrics of a step.
+
+    Raises:
+        NonFiniteLossError: If one is not finite.
+    """
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise NonFiniteLossError(step, name, value, _last(store))
+
+
+def non_finite_term(means: Sequence[float], step: int, store: CheckpointStore | None) -> NonFiniteLossError:
+    """The error that names the first term that is not finite.
+
+    Args:
+        means: Of reconstruction, kl_discrete and kl_continuous over the batch.
+        step: The step.
+        store: Where the last good checkpoint is.
+    """
+    terms = zip(("reconstruction", "kl_discrete", "kl_continuous"), means, strict=True)
+    name, value = next((name, value) for name, value in terms if not math.isfinite(value))
+    return NonFiniteLossError(step, name, value, _last(store))
+
+
+def non_finite_weight(state: TrainingState, store: CheckpointStore | None) -> NonFiniteLossError | None:
+    """The error that names the first weight that is not finite; None if all are."""
+    found = _first_of_module(state.model)
+    if found is None:
+        return None
+    name, value = found
+    return NonFiniteLossError(state.step, f"the weight {name}", value, _last(store))
+
+
+def _last(store: CheckpointStore | None) -> int | None:
+    steps = [] if store is None else store.steps()
+    return steps[-1] if steps else None
+
+
+# The checkpoints of a run in training: which one it goes on from, what is saved when, which is the best.
+
+
+_CHANGES = "config_changes"
+_ELBO, _SCORE = "validation_elbo", "validation_score"
+_NAMED_STEPS = 5
+
+
+def best_entry(step: int, elbo: MeanElbo, bound: MeanElbo | None = None) -> dict[str, Any]:
+    """What ``best.json`` says of the best checkpoint.
+
+    Args:
+        step: Its step.
+        elbo: Its validation ELBO.
+        bound: What it was compared by; None is the ELBO.
+    """
+    return {"step": step, _ELBO: elbo.elbo, _SCORE: validation_score(elbo if bound is None else bound)}
+
+
+class RunCheckpoints:
+    """Brings a state to where the run was left, and saves it from there on.
+
+    Args:
+        run: The run.
+        state: The state before the first step; brought to the last checkpoint, if there is one.
+        num_steps: Steps of the whole run.
+        accept_changed_config: Whether a config.json that has changed since then is a warning, not an error.
+
+    Attributes:
+        store: The checkpoints.
+        best_step: Step of the best one; None before the first validation.
+        best_elbo: Its validation ELBO, nats; None before the first validation.
+        best_score: What it is the best by, `validation_score`, nats; None before the first validation.
+
+    Raises:
+        InvalidInputError: If the last checkpoint is damaged or another model's, or the config has changed.
+    """
+
+    def __init__(
+        self, run: RunDirectory, state: TrainingState, *, num_steps: int, accept_changed_config: bool = False
+    ) -> None:
+        self.store: CheckpointStore = run.checkpoints()
+        self.best_step: int | None = None
+        self.best_elbo: float | None = None
+        self.best_score: float | None = None
+        self._state, self._run, self._num_steps = state, run, num_steps
+        self._config_sum = run.config_sha256()
+        self._changes: list[Any] = []
+        self._saved: int | None = None
+        if self.store.steps():
+            self._restore(accept_changed_config)
+
+    def _restore(self, accept_changed_config: bool) -> None:
+        checkpoint = self.store.load("last")
+        change = check_config(self._run, checkpoint.record, accept=accept_changed_config)
+        best, changes = checkpoint.record.best, checkpoint.meta.get(_CHANGES, [])
+        repair = "The file was changed by other means than training: restore it from a copy."
+        with naming(str(checkpoint.folder)):
+            wanted = self._state.capture()[1].keys() | {CONFIG_SUM, _CHANGES}
+            if differing := sorted(wanted ^ checkpoint.meta.keys()):
+                received = "nothing" if differing[0] in wanted else "what training does not save"
+                raise InvalidInputError(differing[0], "must be what training saves", received, repair)
+            if checkpoint.meta.get("step") != checkpoint.step:
+                received = f"{checkpoint.meta.get('step')!r}"[:80]
+                raise InvalidInputError("step", f"must be {checkpoint.step}", received, repair)
+            if best is None:
+                if not checkpoint.record.interim or checkpoint.step >= self._num_steps:
+                    raise InvalidInputError("best", "must name a checkpoint", "none", repair)
+            else:
+                self.best_step = best["step"]
+                self.best_elbo, self.best_score = (
+                    check_number(f"best {name}", best.get(name), repair=repair) for name in (_ELBO, _SCORE)
+                )
+            if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
+                raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
+        self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
+        self._changes = [*changes, *([] if change is None else [asdict(change)])]
+        self._saved = self._state.step
+        compute_on_rank_zero(self.store.repair_best)
+        if rank() == 0:
+            self._warn_of_damaged_best()
+
+    def save(self, elbo: MeanElbo, bound: MeanElbo) -> bool:
+        """Save the state after a validation; returns whether it is the best so far.
+
+        Args:
+            elbo: The validation ELBO.
+            bound: What checkpoints are compared by: the bound with the run's number of importance samples, from its
+                first step on. The ELBO of a model trained for that bound falls while its log-likelihood rises.
+        """
+        score = validation_score(bound)
+        better = self.best_score is None or score > self.best_score
+        if better:
+            self.best_step, self.best_elbo, self.best_score = self._state.step, elbo.elbo, score
+        self._save(best=best_entry(self._state.step, elbo, bound) if better else None)
+        return better
+
+    def save_interim(self) -> None:
+        """Save the state between two validations, unless nothing has been done since the last checkpoint.
+
+        Raises:
+            NonFiniteLossError: If a weight is not finite; nothing is saved.
+        """
+        if self._state.step in (0, self._saved):
+            return
+        broken = non_finite_weight(self._state, self.store)
+        if broken is not None:
+            raise broken
+        self._save(interim=True)
+
+    def _save(self, *, best: dict[str, Any] | None = None, interim: bool = False) -> None:
+        tensors, meta = self._state.capture()
+        meta |= {CONFIG_SUM: self._config_sum, _CHANGES: self._changes}
+
+        def write() -> None:
+            self._run.metrics().sync()  # the log must not lag behind the checkpoint
+            self.store.save(self._state.step, tensors, meta, best=best, interim=interim)
+
+        compute_on_rank_zero(write)
+        self._saved = self._state.step
+
+    def warn_of_missing_lines(self, settings: TrainingConfig) -> None:
+        """Warn if the log lacks lines of steps that were done before."""
+        known = [each["step"] for each in self._changes if isinstance(each.get("step"), int)]
+        steps = range(max(known, default=0) + 1, self._state.step + 1)  # other settings have other lines
+        missing = missing_lines(self._run.metrics().read(), settings, steps, self._num_steps)
+        if missing:
+            named = ", ".join(map(str, missing[:_NAMED_STEPS])) + (
+                f", ... {missing[-1]}" if len(missing) > _NAMED_STEPS else ""
+            )
+            warnings.warn(
+                f"{self._run.metrics_path} lacks {len(missing)} lines, of the steps {named}; the weights are not "
+                "concerned, and training goes on.",
+                stacklevel=3,
+            )
+
+    def _warn_of_damaged_best(self) -> None:
+        if self.best_step is None:
+            return
+        try:
+            self.store.verify(self.best_step)
+        except InvalidInputError as error:
+            warnings.warn(f"the best checkpoint so far cannot be used: {error}", stacklevel=4)
+
+
+# Which checkpoint is the best.
+
+
+CAUTION = 2.0
+"""Standard errors of log Z that are taken off the ELBO before checkpoints are compared."""
+
+
+def validation_score(estimate: MeanElbo) -> float:
+    r"""What checkpoints are compared by: the validation bound less two standard errors of its log Z, in nats.
+
+    The bound is the ELBO, or that with the run's number of importance samples: what training raises, and in all of a
+    run's checkpoints the same.
+
+    Checkpoint k has the true mean ELBO on the validation examples
+
+        L_k = A_k - log Z_k,
+
+    with A_k the part that needs no log Z. What is known of it is A_k - (log Z_k + e_k). Two kinds of noise are in it:
+
+    - **Examples and draws.** All checkpoints have the same examples and, as noise is keyed by the example's place, the
+      same draws. Of the standard error over examples, which `MeanElbo.elbo_std_error` states, nearly all is common
+      to two checkpoints and falls out of their difference; what is left is about the same for each pair. It cannot
+      make one checkpoint more doubtful than another, so it has no part in the rule.
+    - **log Z.** e_k is drawn anew at each checkpoint, with a standard error s_k that differs between them: the more the
+      modes of the prior are apart, the larger. The greatest of many estimates is that with the luckiest error. So the
+      plain maximum picks the checkpoint whose log Z is known worst.
+
+    Hence the score A_k - log Z_k - e_k - 2 s_k, which L_k exceeds with a probability of 0.98. If a has the best score
+    and b is passed over, and neither error exceeds two of its standard errors, then
+
+        L_b - L_a <= 4 s_b,
+
+    whatever s_a is: what the choice can cost depends on how well the passed-over log Z is known, not on the winner's
+    luck. The plain maximum can cost 2 s_a + 2 s_b. A score of each checkpoint alone orders them without contradiction,
+    whatever the order in which they come, which tests of pairs do not; with equal errors, exact log Z for example, it
+    is the plain maximum.
+
+    The rule trusts s_k, so log Z comes from `comparable_log_partition`, not from a short annealing, whose value is too
+    low on average and whose error is understated where it misses a mode.
+
+    Args:
+        estimate: The validation bound with the standard error of its log Z.
+
+    Examples:
+        >>> lucky = MeanElbo(-89.7, 0.3, -80.0, 4.7, 5.0, 100, 1, log_partition_std_error=0.4)
+        >>> known = MeanElbo(-90.0, 0.3, -80.2, 4.8, 5.0, 100, 1, log_partition_std_error=0.02)
+        >>> round(validation_score(lucky), 2), round(validation_score(known), 2)
+        (-90.5, -90.04)
+    """
+    return estimate.elbo - CAUTION * estimate.log_partition_std_error
+
 
 _POSTERIOR_STREAM = 0x706F7374
 _VALIDATION_STREAM = 0x76616C6964
@@ -82,7 +322,7 @@ def run_steps(
     A step draws the negative phase from the persistent chains, then follows the gradient of the ELBO, whose KL terms
     are turned on gradually, and brings bounded parameters back inside their bounds. All noise is keyed by the seed
     and the step, so a resumed run equals an unbroken one bit for bit on CPUs of one kind; on another kind a warning
-    says so. Among the processes of torchrun each step is divided, see `discrete_vae.training.replicas`; the first
+    says so. Among the processes of torchrun each step is divided, see `discrete_vae.training.data_parallel`; the first
     process writes.
 
     Source: Rolfe 2017, section architecture.

@@ -9,23 +9,17 @@ from pathlib import Path
 import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.chosen import chosen_examples
-from discrete_vae.data.dataset import DataSplits
-from discrete_vae.data.recorded import describe_data
-from discrete_vae.devices import check_device
+from discrete_vae.data.splits import DataSplits, chosen_examples, describe_data
 from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.independent_features import IndependentFeatures, independent_features
-from discrete_vae.paths import unicode_path
-from discrete_vae.runs.environment import describe_environment
-from discrete_vae.runs.json_files import write_json
-from discrete_vae.runs.lock import sole_writer
-from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.experiment_check import check_experiment
-from discrete_vae.training.logger import MetricsLogger
+from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
+from discrete_vae.runs.io import write_json
+from discrete_vae.runs.run_directory import RunDirectory, describe_environment, sole_writer
+from discrete_vae.system import check_device, unicode_path
+from discrete_vae.training.logging import MetricsLogger, TrainingProgress
 from discrete_vae.training.loop import TrainingResult, run_steps
-from discrete_vae.training.precision import KEY, choose_precision
-from discrete_vae.training.progress import TrainingProgress
+from discrete_vae.training.preflight import check_experiment
+from discrete_vae.training.step import KEY, choose_precision
 
 
 def train(

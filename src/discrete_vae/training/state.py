@@ -2,48 +2,391 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.profiler import record_function
 
-from discrete_vae.boltzmann.log_partition import LogPartition
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.boltzmann.base import LogPartition
+from discrete_vae.checks import check_number
+from discrete_vae.config import ExperimentConfig, OptimizerConfig
 from discrete_vae.distributed import compute_on_rank_zero, gather_shares
-from discrete_vae.errors import naming
+from discrete_vae.errors import InvalidInputError, naming
+from discrete_vae.kernels.adam import Adam
+from discrete_vae.load import CHAINS_PREFIX, initial_gradient, initial_model, load_chains
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.precision import set_precision
-from discrete_vae.nets.saved_weights import check_weights, load_weights
-from discrete_vae.noise import key_to_seed
-from discrete_vae.objectives.gradients.base import GradientEstimator
-from discrete_vae.runs.checkpoint_files import MODEL_PREFIX
-from discrete_vae.samplers.protocol import Sampler, TellsLogPartition
-from discrete_vae.training.adam import Adam
-from discrete_vae.training.averaging import RAW_PREFIX, AveragedWeights
-from discrete_vae.training.checkpoint_checks import (
-    MOMENTS,
-    check_log_partition,
-    check_moments,
-    check_raw_weights,
-    check_step,
+from discrete_vae.nets.precision import (
+    OTHER_MODEL,
+    check_like,
+    check_weights,
+    described,
+    load_weights,
+    set_precision,
 )
-from discrete_vae.training.compiled_loss import CompiledLoss
-from discrete_vae.training.elbo_sums import ElboSums
-from discrete_vae.training.initial import initial_gradient, initial_model
-from discrete_vae.training.load import CHAINS_PREFIX, load_chains
-from discrete_vae.training.parameter_groups import parameter_groups
-from discrete_vae.training.precision import choose_precision
-from discrete_vae.training.recorded_step import RecordedStep
-from discrete_vae.training.replicas import (
-    Replicas,
-    own_chains,
-    whole_state,
-)
-from discrete_vae.training.step_times import StepTimes
+from discrete_vae.objectives.gradients import GradientEstimator
+from discrete_vae.rng import key_to_seed
+from discrete_vae.runs.checkpoints import MODEL_PREFIX
+from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
+from discrete_vae.training.data_parallel import Replicas, own_chains, whole_state
+from discrete_vae.training.step import CompiledLoss, RecordedStep, choose_precision
+
+# Which parameters take which step size and which decay.
+
+
+_FACTOR, _DECAY = "rate_factor", "decoupled_decay"  # names that torch's optimizers leave alone
+
+
+def parameter_groups(
+    model: DiscreteVAE, settings: OptimizerConfig, *others: nn.Module
+) -> list[dict[str, Any]]:
+    """The parameters as an optimizer takes them: networks first, then those that the settings set apart.
+
+    Only matrices and the like decay, those of p(h | zeta) and of the decoder, not scales, offsets and biases. Settings
+    that change nothing make one group.
+
+    Args:
+        model: The model.
+        settings: Factor of the machine's step size, decay of the Gaussian layers' prior networks and of the decoder.
+        others: What else is trained as networks are, baselines of the gradient for example.
+
+    Returns:
+        Groups; `set_rates` and `decay_weights` read what is in them beside the parameters.
+    """
+    machine: list[nn.Parameter] = []
+    if settings.prior_learning_rate_factor != 1.0:
+        machine = list(model.prior.parameters())
+    layers = _matrices(getattr(model.hierarchy, "prior", None), settings.layers_weight_decay)
+    decoder = _matrices(model.decoder, settings.decoder_weight_decay)
+    apart = {id(parameter) for parameter in (*machine, *layers, *decoder)}
+    rest = [parameter for parameter in model.parameters() if id(parameter) not in apart]
+    rest += [parameter for other in others for parameter in other.parameters()]
+    groups = [
+        {"params": rest, _FACTOR: 1.0, _DECAY: 0.0},
+        {"params": machine, _FACTOR: settings.prior_learning_rate_factor, _DECAY: 0.0},
+        {"params": layers, _FACTOR: 1.0, _DECAY: settings.layers_weight_decay},
+        {"params": decoder, _FACTOR: 1.0, _DECAY: settings.decoder_weight_decay},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def _matrices(part: object, decay: float) -> list[nn.Parameter]:
+    """What decays of a part; nothing without decay."""
+    if decay == 0.0 or not isinstance(part, nn.Module):
+        return []
+    return [parameter for parameter in part.parameters() if parameter.dim() >= 2]
+
+
+def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Give each group its step size.
+
+    Args:
+        optimizer: Made with `parameter_groups`.
+        rate: Step size of the networks.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group[_FACTOR]
+
+
+def decay_weights(optimizer: torch.optim.Optimizer) -> None:
+    """Shrink the weights of groups that decay by 1 - step size * decay; call it before a step of the optimizer.
+
+    It never enters Adam's moments. Frozen weights stay as they are.
+
+    Source: Loshchilov & Hutter 2019, algorithm 2.
+
+    Args:
+        optimizer: Made with `parameter_groups`.
+    """
+    for group in optimizer.param_groups:
+        if group[_DECAY] > 0:
+            with torch.no_grad():
+                for parameter in group["params"]:
+                    if parameter.requires_grad:
+                        parameter.mul_(1 - group["lr"] * group[_DECAY])
+
+
+# Running averages of all weights and running statistics along a run.
+
+
+RAW_PREFIX = "raw/"
+"""In front of the names of the weights that train, in a checkpoint whose model is their average."""
+
+
+class AveragedWeights:
+    """The exponential average of a model's states after each step, with the start-up's share taken out.
+
+    a_t = (1 - d) / (1 - d^t) sum_s d^(t - s) w_s, which weighs all states from the first on and nothing else:
+    a_1 = w_1, and while t is well below 1 / (1 - d) it is their plain mean. Parameters and running statistics are
+    averaged alike, in their own precision; what is no floating-point number is copied. Bounds of parameters hold for
+    averages too, as they are convex.
+
+    Source: Polyak & Juditsky 1992 (averages); Kingma & Ba 2015, section 3 (the correction).
+
+    Args:
+        model: The model that trains; it is copied, its random start is no part of the average.
+        decay: d, from 0 to below 1.
+
+    Attributes:
+        model: The average, in evaluation mode, without gradients.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> averages = AveragedWeights(model, decay=0.5)
+        >>> for step, value in enumerate((3.0, 6.0), start=1):
+        ...     _ = model.prior.bias.data.fill_(value)
+        ...     averages.update(model, step)
+        >>> averages.model.prior.bias[0]  # (3 / 2 + 6) / (1 / 2 + 1)
+        tensor(5.)
+    """
+
+    def __init__(self, model: DiscreteVAE, decay: float) -> None:
+        self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        self._decay = decay
+
+    @torch.no_grad()
+    def update(self, model: DiscreteVAE, step: int) -> None:
+        """Take in the state after a step.
+
+        Args:
+            model: The model that trains.
+            step: Steps done, this one included; the first is 1.
+        """
+        now, weight = model.state_dict(), (1 - self._decay) / (1 - self._decay**step)
+        for name, average in self.model.state_dict().items():
+            if average.is_floating_point():
+                average.lerp_(now[name], weight)
+            else:
+                average.copy_(now[name])
+
+
+# Checks of what a checkpoint holds, beside weights, against the model and the chains that it is for.
+
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+def check_moments(
+    parameters: Iterable[tuple[str, nn.Parameter]], tensors: Mapping[str, Tensor], *, step: int
+) -> None:
+    """Check Adam's moments: all three for each trained parameter, none before the first step.
+
+    The optimizer's fused kernel trusts their sizes and would write beyond the end of smaller ones.
+
+    Raises:
+        InvalidInputError: If one is missing or foreign, has another shape or type, or is not finite.
+    """
+    wanted: dict[str, Tensor] = {}
+    for name, parameter in parameters:
+        if step > 0 and parameter.requires_grad:
+            for moment in MOMENTS:
+                like = torch.zeros(()) if moment == "step" else parameter
+                wanted[f"optimizer/{name}/{moment}"] = like
+    saved = {name: value for name, value in tensors.items() if name.startswith("optimizer/")}
+    for name in sorted(wanted.keys() | saved.keys()):
+        check_like(name, saved.get(name), wanted.get(name))
+        if not bool(saved[name].isfinite().all()):
+            raise InvalidInputError(name, "must be finite", "NaN or an infinity", OTHER_MODEL)
+
+
+def check_raw_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, averaged: bool) -> None:
+    """Check the weights that train where the saved model is their average, and that there are none where it is not.
+
+    Raises:
+        InvalidInputError: If one is missing or foreign, has another shape or type, or is not finite.
+    """
+    if averaged:
+        check_weights(model, tensors, prefix=RAW_PREFIX)
+    elif foreign := sorted(name for name in tensors if name.startswith(RAW_PREFIX)):
+        repair = "The run was trained with averaged weights: put training.averaging.decay back."
+        raise InvalidInputError(foreign[0], "must not be there", described(tensors[foreign[0]]), repair)
+
+
+def check_step(meta: Mapping[str, Any]) -> int:
+    """Check the number of steps done.
+
+    Raises:
+        InvalidInputError: If it is none.
+    """
+    step = meta.get("step")
+    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 2**63:
+        raise InvalidInputError("step", "must be a whole number of at least 0", f"{step!r}"[:80], OTHER_MODEL)
+    return step
+
+
+def check_log_partition(meta: Mapping[str, Any]) -> tuple[float, float]:
+    """Check log Z and its standard error.
+
+    Raises:
+        InvalidInputError: If they are no finite numbers, or the error is negative.
+    """
+    value, error = meta.get("log_partition"), meta.get("log_partition_std_error")
+    return (
+        check_number("log_partition", value, repair=OTHER_MODEL),
+        check_number("log_partition_std_error", error, at_least=0, repair=OTHER_MODEL),
+    )
+
+
+# What a line of the log averages, kept over an interruption.
+
+
+_PARTS = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
+
+
+class ElboSums:
+    """Sums of the bound's parts over the steps since the last line of the log.
+
+    Examples:
+        >>> ElboSums().state()
+        {'parts': [0.0, 0.0, 0.0, 0.0], 'count': 0}
+    """
+
+    def __init__(self) -> None:
+        self._parts = [0.0] * len(_PARTS)
+        self._count = 0
+
+    @classmethod
+    def from_state(cls, state: object) -> Self:
+        """Go on from what `state` gave.
+
+        Raises:
+            InvalidInputError: If it is damaged.
+        """
+        sums = cls()
+        sums._parts, sums._count = _checked(state)
+        return sums
+
+    def state(self) -> dict[str, Any]:
+        """The sums as plain values, to the last bit."""
+        return {"parts": self._parts, "count": self._count}
+
+    def add(self, means: Sequence[float], log_partition: float) -> None:
+        """Count one step.
+
+        Args:
+            means: Of reconstruction, kl_relative and kl_continuous over the batch, nats.
+            log_partition: log Z, nats.
+        """
+        reconstruction, relative, continuous = means
+        discrete = relative + log_partition
+        parts = (reconstruction - discrete - continuous, reconstruction, discrete, continuous)
+        self._parts = [total + part for total, part in zip(self._parts, parts, strict=True)]
+        self._count += 1
+
+    def means(self, log_partition_change: float) -> dict[str, float]:
+        """Means over the steps counted, nats per example.
+
+        Args:
+            log_partition_change: log Z after these steps minus that before, which they were counted with; it is taken
+                to have changed evenly.
+        """
+        means = {name: total / self._count for name, total in zip(_PARTS, self._parts, strict=True)}
+        means["elbo"] -= log_partition_change / 2
+        means["kl_discrete"] += log_partition_change / 2
+        return means
+
+
+def _checked(state: object) -> tuple[list[float], int]:
+    fields = state if isinstance(state, dict) else {}
+    parts, count = fields.get("parts"), fields.get("count")
+    if (
+        not isinstance(parts, list)
+        or len(parts) != len(_PARTS)
+        or isinstance(count, bool)
+        or not isinstance(count, int)
+        or not 0 <= count < 2**63
+    ):
+        rule = f"must hold a count and the {len(_PARTS)} sums of {', '.join(_PARTS)}"
+        raise InvalidInputError("sums", rule, f"{state!r}"[:80], "Load the right file.")
+    return [check_number("sums", part, repair="Load the right file.") for part in parts], count
+
+
+# Where the time of training steps goes: for the log, and for a trace of single steps.
+
+
+PARTS = ("chains", "networks", "optimizer")
+TIME_METRICS = ("seconds", "examples_per_second", *(f"{part}_share" for part in PARTS))
+"""Metrics that differ between two runs of the same numbers."""
+
+
+class StepTimes:
+    """Seconds of the parts of steps since the last line of the log.
+
+    The parts are the chains; the networks, which are the objective and its gradients; the optimizer. What is left of
+    the time are the data and the log. An accelerator works while the host goes on, so there the host's clock says
+    nothing of the parts, and shares are left out.
+
+    Examples:
+        >>> times = StepTimes()
+        >>> times.begin("chains")
+        >>> times.end_step()
+        >>> sorted(times.metrics(100, torch.device("cpu")))
+        ['chains_share', 'examples_per_second', 'networks_share', 'optimizer_share']
+    """
+
+    def __init__(self) -> None:
+        self.labels = False  # whether the parts have names in a trace
+        self._label: AbstractContextManager[object] | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Count from now on."""
+        self._start = self._since = time.perf_counter()
+        self._part: str | None = None
+        self._seconds: dict[str, float] = dict.fromkeys(PARTS, 0.0)
+        self._steps = 0
+
+    def begin(self, part: str | None) -> None:
+        """Say which part the time from now on belongs to; None is none of them."""
+        now = time.perf_counter()
+        if self._part is not None:
+            self._seconds[self._part] += now - self._since
+        self._part, self._since = part, now
+        if self._label is not None:
+            self._label.__exit__(None, None, None)
+            self._label = None
+        if self.labels and part is not None:
+            self._label = record_function(part)
+            self._label.__enter__()
+
+    def end_step(self) -> None:
+        """Count a step."""
+        self.begin(None)
+        self._steps += 1
+
+    def metrics(self, batch_size: int, device: torch.device) -> dict[str, float]:
+        """Examples per second since the last restart and, on the CPU, the share of each part in the time."""
+        elapsed = time.perf_counter() - self._start
+        if self._steps == 0 or elapsed <= 0:
+            return {}
+        found = {"examples_per_second": self._steps * batch_size / elapsed}
+        if device.type == "cpu":
+            found |= {f"{part}_share": seconds / elapsed for part, seconds in self._seconds.items()}
+        return found
+
+
+def shares_in_words(metrics: Mapping[str, float]) -> Iterator[str]:
+    """The share of each part that is known.
+
+    Examples:
+        >>> list(shares_in_words({"chains_share": 0.104, "seconds": 3.0}))
+        ['chains 10 %']
+    """
+    for part in PARTS:
+        if f"{part}_share" in metrics:
+            yield f"{part} {100 * metrics[f'{part}_share']:.0f} %"
+
+
+# Everything that a training run carries from step to step, and its way into a checkpoint and back.
+
 
 GRADIENT_PREFIX = "gradient/"
 """What stands before the names of the sampler's state, and of the gradient's, among a checkpoint's tensors."""

@@ -8,7 +8,7 @@ import pytest
 from discrete_vae import RBM
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod import DimodSampler, from_bqm, to_bqm
-from discrete_vae.interop.dimod.placing import places
+from discrete_vae.interop.dimod.remapping import places
 from tests.boltzmann.graphs import small_graph
 
 
@@ -36,9 +36,9 @@ class TestWithoutTheExtra:
             call()
 
     def test_our_samplers_are_classes_of_dimod(self, monkeypatch):
-        monkeypatch.delitem(sys.modules, "discrete_vae.interop.dimod.samplers", raising=False)
+        monkeypatch.delitem(sys.modules, "discrete_vae.interop.dimod.conversion", raising=False)
         with pytest.raises(ImportError, match=r"pip install 'discrete-vae\[dwave\]'"):
-            importlib.import_module("discrete_vae.interop.dimod.samplers")
+            importlib.import_module("discrete_vae.interop.dimod.conversion")
 
     def test_samples_of_before_are_there(self):
         chains = DimodSampler(RBM(2, 1), 3)

@@ -11,7 +11,7 @@ import torch
 from discrete_vae import RBM, BlockGibbs, GraphBoltzmann
 from discrete_vae.config import DimodSamplerConfig, instantiate
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.protocol import Sampler, TellsMetrics, UsesSolver
+from discrete_vae.samplers.gibbs import Sampler, TellsMetrics, UsesSolver
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
 from tests.boltzmann.graphs import ODD_CYCLE, randomize

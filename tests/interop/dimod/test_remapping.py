@@ -14,8 +14,7 @@ pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 graphs = pytest.importorskip("dwave.graphs", reason="dwave-graphs is not installed (extra dwave)")
 
 from discrete_vae.interop.dimod import places, remap, solver_graph  # noqa: E402
-from discrete_vae.interop.dimod.divergence import estimate_divergence  # noqa: E402
-from discrete_vae.interop.dimod.placing import losses  # noqa: E402
+from discrete_vae.interop.dimod.remapping import estimate_divergence, losses  # noqa: E402
 
 EDGES = [[0, 1], [1, 2], [2, 3], [3, 0], [0, 4], [1, 4], [2, 5], [4, 5], [6, 5], [6, 7], [7, 1], [2, 0]]
 NODES = tuple(range(20, 28))

@@ -7,8 +7,8 @@ import torch
 
 from discrete_vae import BlockGibbs, DiscreteVAE, load_dataset, load_experiment, load_run, train
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.experiments.overrides import apply_overrides
 from discrete_vae.interop.dimod import negative_phase
+from discrete_vae.overrides import apply_overrides
 
 pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")

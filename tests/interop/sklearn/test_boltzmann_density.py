@@ -11,7 +11,7 @@ from sklearn.neural_network import BernoulliRBM
 from discrete_vae import RBM, exact_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.sklearn import BoltzmannDensity
-from discrete_vae.log_partition.bennett import LogPartitionWarning
+from discrete_vae.log_partition.bridge import LogPartitionWarning
 
 TINY = {"num_hidden": 3, "num_epochs": 40, "random_state": 0}
 
@@ -86,11 +86,11 @@ def test_a_machine_that_no_memory_holds_is_refused():
 
 @pytest.mark.slow
 def test_an_estimated_log_partition_is_as_exact_as_it_says(fitted, monkeypatch):
-    from discrete_vae.interop.sklearn import prior
+    from discrete_vae.interop.sklearn import base
 
     copy = pickle.loads(pickle.dumps(fitted))
     copy._log_partition = None
-    monkeypatch.setattr(prior, "quick_exact_log_partition", lambda *_: None)
+    monkeypatch.setattr(base, "quick_exact_log_partition", lambda *_: None)
     estimate = copy.log_partition_
     assert 0 < estimate.std_error <= 0.01
     assert abs(estimate.value - fitted.log_partition_.value) < 5 * estimate.std_error

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.sklearn import DiscreteVAETransformer
-from discrete_vae.noise import key_to_seed
+from discrete_vae.rng import key_to_seed
 
 KIND = np.random.default_rng(0).integers(0, 4, 400)
 TINY = {"num_left": 3, "num_right": 3, "hidden": (8,), "num_epochs": 3, "random_state": 0}
@@ -232,7 +232,7 @@ def test_it_stands_in_a_pipeline():
 
 
 def test_keys_of_rows_are_of_their_values(tiny):
-    from discrete_vae.interop.sklearn.codes import row_key
+    from discrete_vae.interop.sklearn.transformer import row_key
 
     rows = torch.tensor(clustered_bits()[:100], dtype=torch.float64)
     distinct = {tuple(row.tolist()) for row in rows}

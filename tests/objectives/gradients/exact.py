@@ -23,13 +23,13 @@ from discrete_vae import (
     SpikeExponential,
     SpikeSlab,
 )
-from discrete_vae.likelihoods.bernoulli import BernoulliLikelihood
+from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
-from discrete_vae.nets.l1_batch_norm import L1BatchNorm
-from discrete_vae.objectives.bound import Batch
+from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.objectives.elbo import loss_gradients
-from discrete_vae.prepared_noise import DrawnNoise
-from discrete_vae.smoothing.sharp_limit import SharpLimit
+from discrete_vae.objectives.importance import Batch
+from discrete_vae.rng import DrawnNoise
+from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.quadrature import posterior_quadrature
 

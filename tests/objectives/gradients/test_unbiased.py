@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import DisARM, LearnedBaseline, LeaveOneOut, NoBaseline, Reinforce, RunningMean
-from discrete_vae.prepared_noise import DrawnNoise
+from discrete_vae.rng import DrawnNoise
 from tests.objectives.gradients.exact import (
     CASES,
     NUM_FEATURES,

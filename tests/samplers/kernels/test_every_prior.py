@@ -3,15 +3,15 @@
 import pytest
 
 from discrete_vae.config import PriorConfig, instantiate, members
-from discrete_vae.samplers.kernels import torch_reference
-from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+from discrete_vae.kernels import gibbs_torch
+from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
 from discrete_vae.testing.transitions import check_sweeps
 from tests.boltzmann.graphs import randomize
 from tests.boltzmann.test_contract import SMALL
 
 
 @pytest.mark.parametrize("config", members(PriorConfig))
-@pytest.mark.parametrize("choose", [choose_kernel, lambda energy: torch_reference.run], ids=["own", "torch"])
+@pytest.mark.parametrize("choose", [choose_kernel, lambda energy: gibbs_torch.run], ids=["own", "torch"])
 def test_sweeps_keep_the_law(config, choose):
     kind = config.model_fields["kind"].default
     energy = randomize(instantiate(config(**SMALL[kind])))

@@ -6,15 +6,15 @@ import torch
 
 from discrete_vae import GraphBoltzmann
 from discrete_vae.boltzmann import graph as graph_module
-from discrete_vae.samplers.kernels import numba_graph, torch_reference
-from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+from discrete_vae.kernels import gibbs_graph, gibbs_torch
+from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from discrete_vae.testing.transitions import check_sweeps, check_transitions, invariance_error, sweep_matrix
 from tests.boltzmann.graphs import ODD_CYCLE, random_graph, randomize, small_graph
 
 REPEATS = 1000  # chains out of each state
-KERNELS = {"torch": torch_reference.run, "compiled": numba_graph.run}
+KERNELS = {"torch": gibbs_torch.run, "compiled": gibbs_graph.run}
 GRAPHS = ["one unit", "no edges", "triangle", "odd cycle", "star", "complete"]
 
 
@@ -88,14 +88,14 @@ def with_weights_of_other_edges():
 
 @pytest.mark.parametrize("make", [with_an_entry_twice, with_rows_of_other_units, with_weights_of_other_edges])
 def test_counted_transitions_reject_a_compiled_kernel_with_wrong_lists(make):
-    step, matrix = one_sweep(make(), numba_graph.run), sweep_matrix(small_graph("odd cycle"))
+    step, matrix = one_sweep(make(), gibbs_graph.run), sweep_matrix(small_graph("odd cycle"))
     with pytest.raises(AssertionError, match="chi-square"):
         check_transitions(step, matrix, 5, repeats=REPEATS)
 
 
 def test_counted_transitions_reject_stale_fields():
     stale = randomize(StaleField(5, ODD_CYCLE))
-    assert choose_kernel(stale) is torch_reference.run
+    assert choose_kernel(stale) is gibbs_torch.run
     with pytest.raises(AssertionError, match="chi-square"):
         check_transitions(one_sweep(stale, None), sweep_matrix(small_graph("odd cycle")), 5, repeats=REPEATS)
 

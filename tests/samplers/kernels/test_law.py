@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli
-from discrete_vae.samplers.kernels import torch_reference
-from discrete_vae.samplers.kernels.philox import unit_words
-from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+from discrete_vae.kernels import gibbs_torch
+from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs_torch import unit_words
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import TooFewSamplesError, check_frequencies, check_mean
 from discrete_vae.testing.transitions import check_transitions, invariance_error, sweep_matrix
@@ -65,7 +65,7 @@ def faulty(kind: type[RBM], rbm: RBM) -> RBM:
 
 
 def kernel_of(name: str, energy):
-    return torch_reference.run if name == "torch" else choose_kernel(energy)
+    return gibbs_torch.run if name == "torch" else choose_kernel(energy)
 
 
 def one_sweep(energy, kernel, *, key: int = 7, first_sweep: int = 1, **options):
@@ -102,7 +102,7 @@ def test_kernel_draws_from_the_exact_matrix(kernel, shape):
 
 def test_reference_draws_from_the_factorial_matrix():
     energy = make_factorial()
-    assert choose_kernel(energy) is torch_reference.run
+    assert choose_kernel(energy) is gibbs_torch.run
     check_transitions(one_sweep(energy, None), sweep_matrix(energy), 5, repeats=REPEATS)
 
 
@@ -151,9 +151,9 @@ def test_counted_transitions_reject_one_random_number_for_both_sides(monkeypatch
         return torch.cat([words[:, : num_units // 2]] * 2, 1)
 
     rbm = make_rbm(3, 3, scale=0.2)
-    step = one_sweep(rbm, torch_reference.run)
+    step = one_sweep(rbm, gibbs_torch.run)
     check_transitions(step, sweep_matrix(rbm), 6, repeats=REPEATS)
-    monkeypatch.setattr(torch_reference, "unit_words", shared_words)
+    monkeypatch.setattr(gibbs_torch, "unit_words", shared_words)
     with pytest.raises(AssertionError, match="chi-square"):
         check_transitions(step, sweep_matrix(rbm), 6, repeats=REPEATS)
 

@@ -9,9 +9,9 @@ import torch
 
 from discrete_vae import GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.kernels import numba_graph, torch_reference
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+from discrete_vae.kernels import gibbs_graph, gibbs_torch
+from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs_torch import fair_coins
 from tests.boltzmann.graphs import random_graph, randomize, rbm_and_its_graph, small_graph
 
 # A decision u < sigmoid(l) may differ between kernels only within rounding (about 1e-6 in the logit), once in some
@@ -33,10 +33,10 @@ MACHINES = {
 @pytest.mark.parametrize("name", MACHINES)
 def test_kernels_give_the_same_states(name, num_chains):
     energy = MACHINES[name]()
-    assert choose_kernel(energy) is numba_graph.run
+    assert choose_kernel(energy) is gibbs_graph.run
     start = fair_coins(num_chains, energy.num_units, key=1)
     compiled = run_sweeps(energy, start, 6, key=2, first_sweep=1)
-    reference = run_sweeps(energy, start, 6, key=2, first_sweep=1, kernel=torch_reference.run)
+    reference = run_sweeps(energy, start, 6, key=2, first_sweep=1, kernel=gibbs_torch.run)
     assert compiled.dtype == reference.dtype == torch.float32
     assert torch.equal(compiled, reference)
     if num_chains == 140:
@@ -62,7 +62,7 @@ def test_kernels_agree_with_temperatures_and_clamped_units(name, per_chain):
         "clamped": clamped if per_chain else clamped[0],
     }
     compiled = run_sweeps(energy, start, 6, key=2, first_sweep=1, **options)
-    reference = run_sweeps(energy, start, 6, key=2, first_sweep=1, kernel=torch_reference.run, **options)
+    reference = run_sweeps(energy, start, 6, key=2, first_sweep=1, kernel=gibbs_torch.run, **options)
     assert torch.equal(compiled, reference)
     held = clamped.expand_as(start)
     assert torch.equal(compiled[held], start[held])
@@ -74,7 +74,7 @@ def test_one_chain_with_its_own_mask():
     clamped = torch.tensor([[True, False, True, False, False]])
     options = {"key": 2, "first_sweep": 1, "clamped": clamped}
     compiled = run_sweeps(energy, start, 9, **options)
-    assert torch.equal(compiled, run_sweeps(energy, start, 9, kernel=torch_reference.run, **options))
+    assert torch.equal(compiled, run_sweeps(energy, start, 9, kernel=gibbs_torch.run, **options))
 
 
 def test_kernels_agree_across_the_32_bit_boundary_and_far_chains():
@@ -82,10 +82,10 @@ def test_kernels_agree_across_the_32_bit_boundary_and_far_chains():
     start = fair_coins(12, 7, key=1)
     options = {"key": 2**64 - 1, "first_sweep": 2**32 - 2, "first_chain": 2**32 - 12}
     compiled = run_sweeps(energy, start, 5, **options)
-    assert torch.equal(compiled, run_sweeps(energy, start, 5, kernel=torch_reference.run, **options))
+    assert torch.equal(compiled, run_sweeps(energy, start, 5, kernel=gibbs_torch.run, **options))
     last = {**options, "first_sweep": 2**64 - 1}
     compiled = run_sweeps(energy, start, 1, **last)
-    assert torch.equal(compiled, run_sweeps(energy, start, 1, kernel=torch_reference.run, **last))
+    assert torch.equal(compiled, run_sweeps(energy, start, 1, kernel=gibbs_torch.run, **last))
 
 
 def test_saturated_units_never_flip():
@@ -138,7 +138,7 @@ def test_the_size_of_a_chunk_does_not_matter(size, monkeypatch):
     energy = MACHINES["Chimera"]()
     start = fair_coins(150, 128, key=1)
     expected = run_sweeps(energy, start, 5, key=2, first_sweep=1)
-    monkeypatch.setattr(numba_graph, "chunk_size", lambda *sizes: size)
+    monkeypatch.setattr(gibbs_graph, "chunk_size", lambda *sizes: size)
     assert torch.equal(run_sweeps(energy, start, 5, key=2, first_sweep=1), expected)
 
 
@@ -147,7 +147,7 @@ def test_the_size_of_a_chunk_does_not_matter(size, monkeypatch):
     [(1, 1, 1), (1, 8, 4), (1000, 100_000, 3), (64, 2048, 4), (5000, 3, 2)],
 )
 def test_chunks_cover_the_chains_and_occupy_the_threads(num_chains, num_units, count):
-    size = numba_graph.chunk_size(num_chains, num_units, count)
+    size = gibbs_graph.chunk_size(num_chains, num_units, count)
     chunks = -(-num_chains // size)
     assert size in range(16, 513, 16)
     assert chunks >= min(count, num_chains // 16)
@@ -169,9 +169,9 @@ def test_other_layouts_and_dtypes():
     expected = run_sweeps(energy, start, 3, key=2, first_sweep=1)
     assert torch.equal(expected, run_sweeps(energy, start.double(), 3, key=2, first_sweep=1))
     assert torch.equal(expected, run_sweeps(energy, start.T.contiguous().T, 3, key=2, first_sweep=1))
-    assert choose_kernel(energy.double()) is torch_reference.run
+    assert choose_kernel(energy.double()) is gibbs_torch.run
     low = energy.bfloat16()
-    assert choose_kernel(low) is numba_graph.run
+    assert choose_kernel(low) is gibbs_graph.run
     compiled = run_sweeps(low, start, 3, key=2, first_sweep=1)
     assert torch.equal(compiled, run_sweeps(low.float(), start, 3, key=2, first_sweep=1))
 
@@ -224,6 +224,6 @@ def test_a_large_machine_follows_the_reference():
     start = fair_coins(70, 100_000, key=1)
     z = run_sweeps(energy, start, 3, key=2, first_sweep=1)
     assert torch.equal(z[:3], run_sweeps(energy, start[:3], 3, key=2, first_sweep=1))
-    reference = run_sweeps(energy, start[:3], 1, key=2, first_sweep=1, kernel=torch_reference.run)
+    reference = run_sweeps(energy, start[:3], 1, key=2, first_sweep=1, kernel=gibbs_torch.run)
     compiled = run_sweeps(energy, start[:3], 1, key=2, first_sweep=1)
     assert int((reference != compiled).sum()) <= 2  # rounding at the edge of a decision

@@ -5,10 +5,9 @@ import pytest
 import torch
 from numba import njit
 
-from discrete_vae.samplers.kernels import philox
-from discrete_vae.samplers.kernels.bipartite_intrinsics import GROUP, LANES, TILE, draw_words
-from discrete_vae.samplers.kernels.bipartite_side import start_lanes
-from discrete_vae.samplers.kernels.philox import fair_coins, philox4x32, uniforms, unit_words
+from discrete_vae.kernels import gibbs_torch
+from discrete_vae.kernels.gibbs_tiles import GROUP, LANES, TILE, draw_words, start_lanes
+from discrete_vae.kernels.gibbs_torch import fair_coins, philox4x32, uniforms, unit_words
 
 # Random123's known-answer vectors for philox4x32 with 10 rounds: counter, key, answer
 KNOWN = [
@@ -128,4 +127,4 @@ def test_chains_are_the_same_in_any_division():
 
 
 def test_module_constant_is_the_largest_float_below_one():
-    assert np.nextafter(np.float32(1), np.float32(0)) == np.float32(philox.LARGEST_UNIFORM)
+    assert np.nextafter(np.float32(1), np.float32(0)) == np.float32(gibbs_torch.LARGEST_UNIFORM)

@@ -4,14 +4,12 @@ import pytest
 import torch
 
 from discrete_vae import RBM
-from discrete_vae.compiled import matrix_unit
-from discrete_vae.samplers.kernels import numba_bipartite, torch_reference
-from discrete_vae.samplers.kernels.numba_bipartite import LARGEST_WEIGHT
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.torch_reference import SweepCall
+from discrete_vae.kernels import gibbs_amx, gibbs_rbm, gibbs_torch
+from discrete_vae.kernels.gibbs_rbm import LARGEST_WEIGHT
+from discrete_vae.kernels.gibbs_torch import SweepCall, fair_coins
 
 pytestmark = pytest.mark.skipif(
-    not matrix_unit.is_there(), reason="this processor has no matrix unit for bytes"
+    not gibbs_amx.is_there(), reason="this processor has no matrix unit for bytes"
 )
 WITHIN_ROUNDING = 2e-5  # share of draws; rounding of fields by 1e-5 changes two in a million
 
@@ -26,18 +24,18 @@ def machine(left, right, scale=1.0):
 
 
 def draw(energy, z, call, *, by_products=True):
-    return numba_bipartite._run(energy, z, call, by_products=by_products)
+    return gibbs_rbm._run(energy, z, call, by_products=by_products)
 
 
 def share_of_differences(energy, num_chains, draws):
     z = fair_coins(num_chains, energy.num_units, key=3)
     call = SweepCall(1, 7, 5, 11, None, None)
     with torch.no_grad():
-        return float((draws(energy, z, call) != torch_reference.run(energy, z, call)).float().mean())
+        return float((draws(energy, z, call) != gibbs_torch.run(energy, z, call)).float().mean())
 
 
 def test_states_are_the_references():
-    assert numba_bipartite.products_work()
+    assert gibbs_rbm.products_work()
     assert share_of_differences(machine(300, 290), 1000, draw) < WITHIN_ROUNDING
 
 
@@ -53,7 +51,7 @@ def test_fewer_bits_of_a_weight_would_be_seen():
     z, call = fair_coins(1000, 590, key=3), SweepCall(1, 7, 5, 11, None, None)
     with torch.no_grad():
         found = coarse(energy, z, call)
-        assert float((found != torch_reference.run(exact, z, call)).float().mean()) > 2 * WITHIN_ROUNDING
+        assert float((found != gibbs_torch.run(exact, z, call)).float().mean()) > 2 * WITHIN_ROUNDING
 
 
 @pytest.mark.parametrize(("left", "right", "num_chains"), [(3, 2, 41), (17, 70, 9), (64, 16, 100)])
@@ -77,11 +75,11 @@ def test_it_does_not_matter_how_chains_are_divided():
 
 def test_large_weights_and_small_machines_are_summed_by_tables():
     call = SweepCall(1, 1, 1, 0, None, None)
-    assert numba_bipartite._multiplies(machine(256, 256, 0.1), call)
-    assert not numba_bipartite._multiplies(machine(64, 64, 0.1), call)
+    assert gibbs_rbm._multiplies(machine(256, 256, 0.1), call)
+    assert not gibbs_rbm._multiplies(machine(64, 64, 0.1), call)
     energy = machine(256, 256, 0.1)
     with torch.no_grad():
         energy.weight[3, 5] = -LARGEST_WEIGHT - 1
-    assert not numba_bipartite._multiplies(energy, call)
+    assert not gibbs_rbm._multiplies(energy, call)
     hot = SweepCall(1, 1, 1, 0, torch.tensor([0.5, 200.0]), None)
-    assert not numba_bipartite._multiplies(machine(256, 256, 0.1), hot)
+    assert not gibbs_rbm._multiplies(machine(256, 256, 0.1), hot)

@@ -7,10 +7,10 @@ from numba import njit
 
 from discrete_vae import RBM, FactorialBernoulli
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.samplers.kernels import numba_bipartite, torch_reference
-from discrete_vae.samplers.kernels.bipartite_intrinsics import GROUP, LANES, PART, ROWS, TILE, decide
-from discrete_vae.samplers.kernels.philox import fair_coins, uniforms
-from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+from discrete_vae.kernels import gibbs_rbm, gibbs_torch
+from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs_tiles import GROUP, LANES, PART, ROWS, TILE, decide
+from discrete_vae.kernels.gibbs_torch import fair_coins, uniforms
 
 # A decision u < sigmoid(l) may differ between kernels only within rounding (about 1e-6 in the logit), once in some
 # 10 million draws; the fixed keys below meet no such case, so states must be equal without exception.
@@ -32,9 +32,9 @@ def make_rbm(num_left: int, num_right: int, *, scale: float = 0.4, seed: int = 0
 def test_kernels_give_the_same_states(shape, num_chains):
     rbm = make_rbm(*shape)
     start = fair_coins(num_chains, sum(shape), key=1)
-    assert choose_kernel(rbm) is numba_bipartite.run
+    assert choose_kernel(rbm) is gibbs_rbm.run
     compiled = run_sweeps(rbm, start, 6, key=2, first_sweep=1)
-    reference = run_sweeps(rbm, start, 6, key=2, first_sweep=1, kernel=torch_reference.run)
+    reference = run_sweeps(rbm, start, 6, key=2, first_sweep=1, kernel=gibbs_torch.run)
     assert compiled.dtype == reference.dtype == torch.float32
     assert torch.equal(compiled, reference)
     if num_chains == 40:
@@ -52,7 +52,7 @@ def test_kernels_agree_with_temperatures_and_clamped_units(shape, per_chain):
         "clamped": clamped if per_chain else clamped[0],
     }
     compiled = run_sweeps(rbm, start, 6, key=2, first_sweep=1, **options)
-    reference = run_sweeps(rbm, start, 6, key=2, first_sweep=1, kernel=torch_reference.run, **options)
+    reference = run_sweeps(rbm, start, 6, key=2, first_sweep=1, kernel=gibbs_torch.run, **options)
     assert torch.equal(compiled, reference)
     held = clamped.expand_as(start)
     assert torch.equal(compiled[held], start[held])
@@ -64,7 +64,7 @@ def test_kernels_agree_across_the_32_bit_boundary_and_far_chains():
     start = fair_coins(12, 13, key=1)
     options = {"key": 2**64 - 1, "first_sweep": 2**32 - 2, "first_chain": 2**32 - 12}
     compiled = run_sweeps(rbm, start, 5, **options)
-    assert torch.equal(compiled, run_sweeps(rbm, start, 5, kernel=torch_reference.run, **options))
+    assert torch.equal(compiled, run_sweeps(rbm, start, 5, kernel=gibbs_torch.run, **options))
     wrapped = run_sweeps(rbm, start, 3, **options)
     wrapped = run_sweeps(rbm, wrapped, 2, **{**options, "first_sweep": 1})
     assert not torch.equal(compiled, wrapped)
@@ -75,7 +75,7 @@ def test_last_sweep_of_all():
     start = fair_coins(50, 6, key=1)
     compiled = run_sweeps(rbm, start, 1, key=4, first_sweep=2**64 - 1)
     assert torch.equal(
-        compiled, run_sweeps(rbm, start, 1, key=4, first_sweep=2**64 - 1, kernel=torch_reference.run)
+        compiled, run_sweeps(rbm, start, 1, key=4, first_sweep=2**64 - 1, kernel=gibbs_torch.run)
     )
 
 
@@ -84,7 +84,7 @@ def test_saturated_units_never_flip():
     with torch.no_grad():
         rbm.bias.copy_(torch.tensor([200.0, -200.0] * 8))
     expected = torch.tensor([1.0, 0.0] * 8)
-    for kernel in (None, torch_reference.run):
+    for kernel in (None, gibbs_torch.run):
         z = run_sweeps(rbm, torch.zeros(2000, 16), 50, key=0, first_sweep=1, kernel=kernel)
         assert torch.equal(z, expected.expand_as(z))
 
@@ -93,7 +93,7 @@ def test_saturated_units_never_flip():
 @pytest.mark.parametrize("division", [[12], [1] * 12, [5, 7], [11, 1]], ids=str)
 def test_sweeps_may_be_divided_among_calls(kernel, division):
     rbm = make_rbm(9, 6)
-    run = torch_reference.run if kernel == "torch" else None
+    run = gibbs_torch.run if kernel == "torch" else None
     z = start = fair_coins(30, 15, key=1)
     done = 0
     for num_sweeps in division:
@@ -105,7 +105,7 @@ def test_sweeps_may_be_divided_among_calls(kernel, division):
 @pytest.mark.parametrize("kernel", ["torch", "compiled"])
 def test_chains_may_be_divided_among_calls(kernel):
     rbm = make_rbm(9, 6)
-    run = torch_reference.run if kernel == "torch" else None
+    run = gibbs_torch.run if kernel == "torch" else None
     start = fair_coins(29, 15, key=1)
     whole = run_sweeps(rbm, start, 12, key=2, first_sweep=1, kernel=run)
     parts = [
@@ -129,7 +129,7 @@ def test_input_is_left_alone_and_output_owns_its_memory():
     rbm = make_rbm(5, 3)
     start = fair_coins(4, 8, key=1)
     copy = start.clone()
-    for kernel in (None, torch_reference.run):
+    for kernel in (None, gibbs_torch.run):
         after = run_sweeps(rbm, start, 3, key=2, first_sweep=1, kernel=kernel)
         assert torch.equal(start, copy)
         assert after.data_ptr() != start.data_ptr()
@@ -145,7 +145,7 @@ def test_states_in_other_layouts_and_dtypes_are_taken():
 
 
 def test_float64_machine_keeps_its_precision_and_bfloat16_machine_is_taken():
-    assert choose_kernel(RBM(2, 2).double()) is torch_reference.run
+    assert choose_kernel(RBM(2, 2).double()) is gibbs_torch.run
     low = make_rbm(5, 3).bfloat16()
     high = RBM(5, 3)
     high.load_state_dict(low.float().state_dict())
@@ -158,9 +158,9 @@ def test_float64_machine_keeps_its_precision_and_bfloat16_machine_is_taken():
 
 def test_surrounding_autocast_does_not_reach_the_logits():
     rbm, start = make_rbm(9, 6), fair_coins(30, 15, key=1)
-    expected = run_sweeps(rbm, start, 5, key=2, first_sweep=1, kernel=torch_reference.run)
+    expected = run_sweeps(rbm, start, 5, key=2, first_sweep=1, kernel=gibbs_torch.run)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        inside = run_sweeps(rbm, start, 5, key=2, first_sweep=1, kernel=torch_reference.run)
+        inside = run_sweeps(rbm, start, 5, key=2, first_sweep=1, kernel=gibbs_torch.run)
     assert torch.equal(expected, inside)
 
 
@@ -180,7 +180,7 @@ def test_compiled_decision_is_the_logistic_one():
     logits[:4, :6] = [-1e30, 1e30, -90, 90, 0, -0.0]
     inverse = np.array([1, 0, 0.5, 2], np.float32)
     words = generator.integers(0, 2**64, (count, 2, LANES), dtype=np.uint64)
-    aligned = numba_bipartite._aligned
+    aligned = gibbs_rbm._aligned
     bias, table = aligned(count, TILE), aligned(1, ROWS, TILE)
     bias[:], table[:] = logits * np.float32(-np.log2(np.e)), 0
     spins = compiled_decisions(words, inverse, bias, table)
@@ -226,7 +226,7 @@ GOOD = {"key": 2, "first_sweep": 1}
         ({"clamped": torch.zeros(3, 8, dtype=torch.bool)}, "clamped"),
     ],
 )
-@pytest.mark.parametrize("kernel", [None, torch_reference.run], ids=["compiled", "torch"])
+@pytest.mark.parametrize("kernel", [None, gibbs_torch.run], ids=["compiled", "torch"])
 def test_wrong_arguments_are_refused(change, name, kernel):
     arguments = {"z": torch.zeros(4, 8), "num_sweeps": 3, "kernel": kernel, **GOOD, **change}
     with pytest.raises(InvalidInputError) as caught:
@@ -254,12 +254,12 @@ def test_factorial_machine_follows_its_biases_word_by_word():
 @pytest.mark.parametrize("sides", [(64, 64), (61, 37), (128, 128), (130, 128), (512, 300)], ids=str)
 def test_the_memory_that_is_kept_is_bounded(sides):
     """Tables are 16 times the weights, so only small machines have them."""
-    tiles = [len(numba_bipartite._units(0, sides[0])), len(numba_bipartite._units(sides[0], sum(sides)))]
-    tables, weights, _ = numba_bipartite._workspace(*tiles, by_products=False)
+    tiles = [len(gibbs_rbm._units(0, sides[0])), len(gibbs_rbm._units(sides[0], sum(sides)))]
+    tables, weights, _ = gibbs_rbm._workspace(*tiles, by_products=False)
     of_weights = sum(weight.nbytes for weight in weights)
     assert of_weights == 2 * tiles[0] * tiles[1] * TILE**2 * 4
     of_tables = 16 * of_weights // 2
-    expected = of_tables if of_tables <= numba_bipartite.LARGEST_TABLE else 0
+    expected = of_tables if of_tables <= gibbs_rbm.LARGEST_TABLE else 0
     assert sum(table.nbytes for table in tables) == expected
     assert (expected > 0) == (max(sides) <= 128)
 
@@ -268,11 +268,11 @@ def test_the_memory_that_is_kept_is_bounded(sides):
 def test_rows_that_are_made_when_they_are_due_are_those_of_whole_tables(shape, monkeypatch):
     rbm, z = make_rbm(*shape), fair_coins(30, sum(shape), key=1)
     whole = run_sweeps(rbm, z, 3, key=2, first_sweep=1)
-    monkeypatch.setattr(numba_bipartite, "LARGEST_TABLE", 0)
-    monkeypatch.setattr(numba_bipartite, "products_work", lambda: False)
-    monkeypatch.setattr(numba_bipartite, "_kept", numba_bipartite._Kept())
+    monkeypatch.setattr(gibbs_rbm, "LARGEST_TABLE", 0)
+    monkeypatch.setattr(gibbs_rbm, "products_work", lambda: False)
+    monkeypatch.setattr(gibbs_rbm, "_kept", gibbs_rbm._Kept())
     assert torch.equal(run_sweeps(rbm, z, 3, key=2, first_sweep=1), whole)
-    assert not any(table.size for table in numba_bipartite._kept.tables)
+    assert not any(table.size for table in gibbs_rbm._kept.tables)
 
 
 _MASKS = fair_coins(31, 11, key=2).bool()
@@ -290,10 +290,8 @@ def test_the_reference_in_parts_is_the_reference(options, monkeypatch):
     rbm, z = make_rbm(6, 5), fair_coins(31, 11, key=1)
 
     def run():
-        return run_sweeps(
-            rbm, z, 3, key=2, first_sweep=1, first_chain=5, kernel=torch_reference.run, **options
-        )
+        return run_sweeps(rbm, z, 3, key=2, first_sweep=1, first_chain=5, kernel=gibbs_torch.run, **options)
 
     whole = run()
-    monkeypatch.setattr(torch_reference, "_LARGEST_PART", 44)  # four chains
+    monkeypatch.setattr(gibbs_torch, "_LARGEST_PART", 44)  # four chains
     assert torch.equal(run(), whole)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.samplers.kernels import torch_device
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.kernels import gibbs_torch
+from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.testing.transitions import check_sweeps, check_transitions, sweep_matrix
 from tests.boltzmann.graphs import randomize
 from tests.boltzmann.products import operations_of
@@ -18,7 +18,9 @@ MACHINES = {
 
 
 def sweep(energy, **options):
-    return lambda z: run_sweeps(energy, z, 1, key=7, first_sweep=1, kernel=torch_device.run, **options)
+    return lambda z: run_sweeps(
+        energy, z, 1, key=7, first_sweep=1, kernel=gibbs_torch.run_on_device, **options
+    )
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -54,7 +56,7 @@ def test_sweeps_of_one_call_are_independent_draws():
     """Two sweeps in one call follow the square of the matrix; the noise of the first sweep used twice would not."""
     rbm = MACHINES["rbm"]()
     matrix = sweep_matrix(rbm)
-    step = lambda z: run_sweeps(rbm, z, 2, key=7, first_sweep=1, kernel=torch_device.run)  # noqa: E731
+    step = lambda z: run_sweeps(rbm, z, 2, key=7, first_sweep=1, kernel=gibbs_torch.run_on_device)  # noqa: E731
     check_transitions(step, matrix @ matrix, 5, repeats=3000)
 
 
@@ -63,7 +65,7 @@ def test_the_noise_is_keyed():
 
     def run(**key):
         key = {"key": 7, "first_sweep": 1, "first_chain": 0} | key
-        return run_sweeps(rbm, z, 3, kernel=torch_device.run, **key)
+        return run_sweeps(rbm, z, 3, kernel=gibbs_torch.run_on_device, **key)
 
     torch.manual_seed(0)
     before = torch.get_rng_state()
@@ -87,7 +89,7 @@ def test_a_sweep_of_an_rbm_is_twelve_launches():
     def operations(num_sweeps):
         return len(
             operations_of(
-                lambda: run_sweeps(rbm, z, num_sweeps, key=7, first_sweep=1, kernel=torch_device.run)
+                lambda: run_sweeps(rbm, z, num_sweeps, key=7, first_sweep=1, kernel=gibbs_torch.run_on_device)
             )
         )
 

@@ -7,13 +7,13 @@ import torch
 
 from discrete_vae import RBM, BlockGibbs, GraphBoltzmann
 from discrete_vae.errors import KernelWarning
-from discrete_vae.samplers.kernels import numba_bipartite, numba_graph, torch_reference, trial
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+from discrete_vae.kernels import gibbs, gibbs_graph, gibbs_rbm, gibbs_torch
+from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs_torch import fair_coins
 
 MACHINES = pytest.mark.parametrize(
     ("energy", "kernel"),
-    [(RBM(5, 3), numba_bipartite), (GraphBoltzmann(8, "complete"), numba_graph)],
+    [(RBM(5, 3), gibbs_rbm), (GraphBoltzmann(8, "complete"), gibbs_graph)],
     ids=["bipartite", "graph"],
 )
 
@@ -21,15 +21,15 @@ MACHINES = pytest.mark.parametrize(
 @pytest.fixture(autouse=True)
 def untried():
     """Each test tries anew, and leaves nothing behind."""
-    trial.tried_kernel.cache_clear()
+    gibbs.tried_kernel.cache_clear()
     yield
-    trial.tried_kernel.cache_clear()
+    gibbs.tried_kernel.cache_clear()
 
 
 @MACHINES
 def test_a_kernel_that_cannot_be_compiled_gives_way_to_the_reference(energy, kernel, monkeypatch):
     expected = BlockGibbs(energy, 20, seed=3).step(4)
-    trial.tried_kernel.cache_clear()
+    gibbs.tried_kernel.cache_clear()
 
     def broken(*arguments):
         raise AttributeError("'CPUContext' object has no attribute 'make_array'\nand a long trace")
@@ -44,7 +44,7 @@ def test_a_kernel_that_cannot_be_compiled_gives_way_to_the_reference(energy, ker
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         chains.step(1)
-    assert choose_kernel(energy) is torch_reference.run
+    assert choose_kernel(energy) is gibbs_torch.run
 
 
 @MACHINES
@@ -52,13 +52,13 @@ def test_a_kernel_with_wrong_states_gives_way_too(energy, kernel, monkeypatch):
     right = kernel.run
     monkeypatch.setattr(kernel, "run", lambda energy, z, call: 1 - right(energy, z, call))
     with pytest.warns(KernelWarning, match="its states are wrong"):
-        assert choose_kernel(energy) is torch_reference.run
+        assert choose_kernel(energy) is gibbs_torch.run
 
 
 @MACHINES
 def test_a_kernel_that_fails_on_several_threads_runs_on_one(energy, kernel, monkeypatch, threads_of_torch):
     right, start = kernel.run, fair_coins(30, 8, key=1)
-    expected = run_sweeps(energy, start, 3, key=2, first_sweep=1, kernel=torch_reference.run)
+    expected = run_sweeps(energy, start, 3, key=2, first_sweep=1, kernel=gibbs_torch.run)
 
     def broken(energy, z, call):
         if call.num_threads > 1:
@@ -71,13 +71,13 @@ def test_a_kernel_that_fails_on_several_threads_runs_on_one(energy, kernel, monk
     ):
         parallel = choose_kernel(energy, parallel=True)
     assert choose_kernel(energy) is broken
-    call = trial.SweepCall(3, 2, 1, 0, None, None, num_threads=2)
+    call = gibbs.SweepCall(3, 2, 1, 0, None, None, num_threads=2)
     assert torch.equal(parallel(energy, start, call), expected)
 
 
 def test_a_warning_that_is_an_error_is_not_swallowed(monkeypatch):
     monkeypatch.setattr(
-        numba_bipartite, "run", lambda *arguments: warnings.warn("loud", KernelWarning, stacklevel=2)
+        gibbs_rbm, "run", lambda *arguments: warnings.warn("loud", KernelWarning, stacklevel=2)
     )
     with pytest.raises(KernelWarning, match="loud"):
         choose_kernel(RBM(2, 2))

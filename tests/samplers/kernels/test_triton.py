@@ -15,15 +15,15 @@ from torch._subclasses import FakeTensorMode
 
 from discrete_vae import RBM, BlockGibbs, GraphBoltzmann
 from discrete_vae.errors import KernelWarning
-from discrete_vae.samplers.kernels import sweeps, torch_device, torch_reference, trial
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import choose_kernel, run_sweeps
+from discrete_vae.kernels import gibbs, gibbs_torch
+from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.testing.transitions import check_sweeps
 from tests.samplers.kernels.test_law import make_rbm
 
 pytest.importorskip("triton", reason="triton is not installed; it comes with CUDA builds of torch")
-from discrete_vae.samplers.kernels import triton_bipartite
-from discrete_vae.samplers.kernels.triton_bipartite import split_weights
+from discrete_vae.kernels import gibbs_triton
+from discrete_vae.kernels.gibbs_triton import split_weights
 
 CUDA = torch.device("cuda", 0)
 on_gpu = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
@@ -32,9 +32,9 @@ on_gpu = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), re
 @pytest.fixture(autouse=True)
 def untried():
     """Each test tries anew, and leaves nothing behind."""
-    trial.tried_device_kernel.cache_clear()
+    gibbs.tried_device_kernel.cache_clear()
     yield
-    trial.tried_device_kernel.cache_clear()
+    gibbs.tried_device_kernel.cache_clear()
 
 
 def test_the_kernel_is_right_in_the_interpreter():
@@ -58,15 +58,15 @@ def compiled(left: int, right: int, capability: int, cache: Path):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    names = triton_bipartite._run.arg_names
+    names = gibbs_triton._run.arg_names
     pointers = {"after": "fp32", "before": "fp32", "parts": "bf16", "bias": "fp32", "clamped": "u8"}
     pointers["inverse_temperatures"] = "fp32"
     types = {name: "constexpr" if name.isupper() else "i32" for name in names}
     types |= {name: f"*{kind}" for name, kind in pointers.items()}
     types |= {"first_chain": "u32", "first_sweep": "u64", "key": "u64"}
-    constants = {"LEFT": left, "RIGHT": right, "CHAINS": triton_bipartite.tile_of(left, right)}
+    constants = {"LEFT": left, "RIGHT": right, "CHAINS": gibbs_triton.tile_of(left, right)}
     source = ASTSource(
-        fn=triton_bipartite._run,
+        fn=gibbs_triton._run,
         signature=types,
         constexprs=constants | {"CLAMPED": True, "TEMPERED": True},
         attrs={(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name in pointers},
@@ -109,11 +109,11 @@ def test_weights_are_the_sum_of_their_parts():
 
 
 def test_sizes():
-    assert triton_bipartite.padded_sides(RBM(100, 64)) == (128, 64)
-    assert triton_bipartite.padded_sides(RBM(61, 37)) == (64, 64)
-    assert triton_bipartite.padded_sides(RBM(61, 64)) == (64, 128)  # the first counter holds a left unit too
-    assert triton_bipartite.fits(RBM(128, 128))
-    assert not triton_bipartite.fits(RBM(129, 128))
+    assert gibbs_triton.padded_sides(RBM(100, 64)) == (128, 64)
+    assert gibbs_triton.padded_sides(RBM(61, 37)) == (64, 64)
+    assert gibbs_triton.padded_sides(RBM(61, 64)) == (64, 128)  # the first counter holds a left unit too
+    assert gibbs_triton.fits(RBM(128, 128))
+    assert not gibbs_triton.fits(RBM(129, 128))
 
 
 def fake_cuda(machine: torch.nn.Module, *, dtype: torch.dtype = torch.float32):
@@ -127,52 +127,52 @@ def fake_cuda(machine: torch.nn.Module, *, dtype: torch.dtype = torch.float32):
 @pytest.fixture
 def gpu(monkeypatch):
     """Fake parameters are taken for those of a GPU on which the kernel passes its trial."""
-    monkeypatch.setattr(sweeps, "values_are_known", lambda bias: True)
+    monkeypatch.setattr(gibbs, "values_are_known", lambda bias: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(trial, "_try_on_device", lambda kernel, device, left, right: None)
+    monkeypatch.setattr(gibbs, "_try_on_device", lambda kernel, device, left, right: None)
     return monkeypatch
 
 
 def test_the_kernel_is_chosen_for_what_it_can_do(gpu):
-    assert choose_kernel(fake_cuda(RBM(100, 60))) is triton_bipartite.run
-    assert choose_kernel(fake_cuda(RBM(5, 3), dtype=torch.bfloat16)) is triton_bipartite.run
-    assert choose_kernel(fake_cuda(RBM(129, 128))) is torch_device.run
-    assert choose_kernel(fake_cuda(RBM(5, 3), dtype=torch.float64)) is torch_device.run
-    assert choose_kernel(fake_cuda(GraphBoltzmann(5, "complete"))) is torch_device.run
-    assert choose_kernel(RBM(5, 3).to("meta")) is torch_device.run
+    assert choose_kernel(fake_cuda(RBM(100, 60))) is gibbs_triton.run
+    assert choose_kernel(fake_cuda(RBM(5, 3), dtype=torch.bfloat16)) is gibbs_triton.run
+    assert choose_kernel(fake_cuda(RBM(129, 128))) is gibbs_torch.run_on_device
+    assert choose_kernel(fake_cuda(RBM(5, 3), dtype=torch.float64)) is gibbs_torch.run_on_device
+    assert choose_kernel(fake_cuda(GraphBoltzmann(5, "complete"))) is gibbs_torch.run_on_device
+    assert choose_kernel(RBM(5, 3).to("meta")) is gibbs_torch.run_on_device
     gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    assert choose_kernel(fake_cuda(RBM(5, 3))) is torch_device.run
+    assert choose_kernel(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device
     gpu.undo()
-    assert choose_kernel(fake_cuda(RBM(5, 3))) is torch_device.run  # fake, compiled or traced
+    assert choose_kernel(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device  # fake, compiled or traced
 
 
 def test_without_triton_plain_torch_is_used(gpu):
-    gpu.setattr(sweeps, "find_spec", lambda name: None)
-    assert choose_kernel(fake_cuda(RBM(5, 3))) is torch_device.run
+    gpu.setattr(gibbs, "find_spec", lambda name: None)
+    assert choose_kernel(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device
 
 
 @pytest.mark.parametrize("error", [RuntimeError("out of shared memory\nand more"), None])
 def test_a_kernel_that_fails_gives_way_with_one_warning(gpu, error):
     """On the CPU the trial is the same; there the kernel is replaced by one that fails, or that draws wrong states."""
     gpu.undo()
-    gpu.setattr(sweeps, "values_are_known", lambda bias: True)
+    gpu.setattr(gibbs, "values_are_known", lambda bias: True)
     gpu.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
 
     def broken(energy, z, call):
         if error is not None:
             raise error
-        return 1 - torch_reference.run(energy, z, call)
+        return 1 - gibbs_torch.run(energy, z, call)
 
-    gpu.setattr(triton_bipartite, "run", broken)
-    gpu.setattr(trial, "_try_on_device", partial(try_on_cpu, trial._try_on_device))
+    gpu.setattr(gibbs_triton, "run", broken)
+    gpu.setattr(gibbs, "_try_on_device", partial(try_on_cpu, gibbs._try_on_device))
     message = "out of shared memory" if error else "its states are wrong"
     with pytest.warns(
         KernelWarning, match=rf"64 \+ 16 units on cuda:0 .* this triton \(RuntimeError: {message}\)"
     ):
-        assert choose_kernel(fake_cuda(RBM(60, 5))) is torch_device.run
+        assert choose_kernel(fake_cuda(RBM(60, 5))) is gibbs_torch.run_on_device
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert choose_kernel(fake_cuda(RBM(50, 7))) is torch_device.run
+        assert choose_kernel(fake_cuda(RBM(50, 7))) is gibbs_torch.run_on_device
 
 
 def try_on_cpu(attempt, kernel, device, left, right):
@@ -182,12 +182,12 @@ def try_on_cpu(attempt, kernel, device, left, right):
 @pytest.mark.parametrize(("share", "wrong"), [(0.0, False), (0.005, False), (0.02, True)])
 def test_the_trial_tells_rounding_from_wrong_states(share, wrong):
     def flips(energy, z, call):
-        states = torch_reference.run(energy, z, call)
+        states = gibbs_torch.run(energy, z, call)
         states.view(-1)[: round(share * states.numel())].neg_().add_(1)
         return states
 
     with pytest.raises(RuntimeError, match="states are wrong") if wrong else contextlib.nullcontext():
-        trial._try_on_device(flips, torch.device("cpu"), 64, 16)
+        gibbs._try_on_device(flips, torch.device("cpu"), 64, 16)
 
 
 class TestOnGpu:
@@ -207,7 +207,7 @@ class TestOnGpu:
 
     def test_law(self):
         rbm = make_rbm(3, 2).to(CUDA)
-        assert choose_kernel(rbm) is triton_bipartite.run
+        assert choose_kernel(rbm) is gibbs_triton.run
 
         def step(z):
             return run_sweeps(rbm, z.to(CUDA), 1, key=7, first_sweep=1).cpu()
@@ -221,4 +221,4 @@ class TestOnGpu:
         assert torch.equal(whole.step(7), parts.step(4))
 
     def test_a_larger_machine_takes_plain_torch(self):
-        assert choose_kernel(RBM(300, 200).to(CUDA)) is torch_device.run
+        assert choose_kernel(RBM(300, 200).to(CUDA)) is gibbs_torch.run_on_device

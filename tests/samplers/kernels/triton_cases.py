@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from discrete_vae.samplers.kernels import torch_reference, triton_bipartite
-from discrete_vae.samplers.kernels.philox import fair_coins
-from discrete_vae.samplers.kernels.sweeps import run_sweeps
+from discrete_vae.kernels import gibbs_torch, gibbs_triton
+from discrete_vae.kernels.gibbs import run_sweeps
+from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.testing.transitions import check_transitions, sweep_matrix
 from tests.samplers.kernels.test_law import make_rbm
 
@@ -14,7 +14,7 @@ def both(rbm, start, *, num_sweeps=3, key=2, first_sweep=1, **options):
     """The states of the kernel and of the reference."""
     return [
         run_sweeps(rbm, start, num_sweeps, key=key, first_sweep=first_sweep, kernel=kernel, **options)
-        for kernel in (triton_bipartite.run, torch_reference.run)
+        for kernel in (gibbs_triton.run, gibbs_torch.run)
     ]
 
 
@@ -25,8 +25,8 @@ def test_same_states_as_the_reference(shape):
     assert found.dtype == torch.float32
     assert torch.equal(found, expected)
     assert not torch.equal(found, start)
-    again = run_sweeps(rbm, start, 1, key=2, first_sweep=1, kernel=triton_bipartite.run)
-    again = run_sweeps(rbm, again, 2, key=2, first_sweep=2, kernel=triton_bipartite.run)
+    again = run_sweeps(rbm, start, 1, key=2, first_sweep=1, kernel=gibbs_triton.run)
+    again = run_sweeps(rbm, again, 2, key=2, first_sweep=2, kernel=gibbs_triton.run)
     assert torch.equal(again, found)
 
 
@@ -52,7 +52,7 @@ def test_counters_of_64_bits_and_far_chains():
 # numpy, with which the interpreter computes, warns where exp is infinite, as it may be
 @pytest.mark.filterwarnings("ignore:overflow encountered in exp")
 def test_the_larger_tile_and_saturated_units():
-    assert triton_bipartite.tile_of(128, 64) == 64
+    assert gibbs_triton.tile_of(128, 64) == 64
     rbm, start = make_rbm(70, 60, scale=0.3), fair_coins(70, 130, key=1)
     with torch.no_grad():
         rbm.bias[:2] = torch.tensor([200.0, -200.0])
@@ -64,7 +64,7 @@ def test_the_larger_tile_and_saturated_units():
 @pytest.fixture
 def one_program(monkeypatch):
     """All chains in one program: the interpreter takes as long for each as for many chains."""
-    monkeypatch.setattr(triton_bipartite, "tile_of", lambda left, right: 1 << 14)
+    monkeypatch.setattr(gibbs_triton, "tile_of", lambda left, right: 1 << 14)
 
 
 def test_law(one_program):
@@ -72,11 +72,11 @@ def test_law(one_program):
     hot = torch.full((32 * 500,), 0.5)
 
     def step(z):
-        return run_sweeps(rbm, z, 1, key=7, first_sweep=1, kernel=triton_bipartite.run)
+        return run_sweeps(rbm, z, 1, key=7, first_sweep=1, kernel=gibbs_triton.run)
 
     def other_step(z):
         options = {"inverse_temperature": hot, "clamped": clamped}
-        return run_sweeps(rbm, z, 1, key=8, first_sweep=1, kernel=triton_bipartite.run, **options)
+        return run_sweeps(rbm, z, 1, key=8, first_sweep=1, kernel=gibbs_triton.run, **options)
 
     check_transitions(step, sweep_matrix(rbm), 5, repeats=500)
     check_transitions(other_step, sweep_matrix(rbm, inverse_temperature=0.5, clamped=clamped), 5, repeats=500)
@@ -90,12 +90,12 @@ def test_rounded_weights_are_found(parts, monkeypatch, one_program):
     rbm, start = make_rbm(64, 64, scale=3.0), fair_coins(1 << 14, 128, key=1)
     found, expected = both(rbm, start, num_sweeps=1)
     assert torch.equal(found, expected)
-    split = triton_bipartite.split_weights
+    split = gibbs_triton.split_weights
 
     def rounded(*arguments, **options):
         weights = split(*arguments, **options)
         weights[: 3 - parts] = 0
         return weights
 
-    monkeypatch.setattr(triton_bipartite, "split_weights", rounded)
+    monkeypatch.setattr(gibbs_triton, "split_weights", rounded)
     assert not torch.equal(both(rbm, start, num_sweeps=1)[0], expected)

@@ -9,27 +9,31 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from discrete_vae.interop.dimod.conversion import MachineOfBQM, from_bqm, to_bqm
-    from discrete_vae.interop.dimod.divergence import Divergence
+    from discrete_vae.interop.dimod.conversion import (
+        BlockGibbsSampler,
+        MachineOfBQM,
+        ParallelTemperingSampler,
+        from_bqm,
+        register_solver,
+        solver_names,
+        to_bqm,
+    )
     from discrete_vae.interop.dimod.negative_phase import DimodSampler
-    from discrete_vae.interop.dimod.placing import places, solver_graph
-    from discrete_vae.interop.dimod.remapping import Remapped, remap
-    from discrete_vae.interop.dimod.samplers import BlockGibbsSampler, ParallelTemperingSampler
-    from discrete_vae.interop.dimod.solvers import register_solver, solver_names
+    from discrete_vae.interop.dimod.remapping import Divergence, Remapped, places, remap, solver_graph
 
 _EXPORTS = {
-    "BlockGibbsSampler": "samplers",
+    "BlockGibbsSampler": "conversion",
     "DimodSampler": "negative_phase",
-    "Divergence": "divergence",
+    "Divergence": "remapping",
     "MachineOfBQM": "conversion",
-    "ParallelTemperingSampler": "samplers",
+    "ParallelTemperingSampler": "conversion",
     "Remapped": "remapping",
     "from_bqm": "conversion",
-    "places": "placing",
-    "register_solver": "solvers",
+    "places": "remapping",
+    "register_solver": "conversion",
     "remap": "remapping",
-    "solver_graph": "placing",
-    "solver_names": "solvers",
+    "solver_graph": "remapping",
+    "solver_names": "conversion",
     "to_bqm": "conversion",
 }
 

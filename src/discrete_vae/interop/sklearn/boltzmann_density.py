@@ -1,21 +1,112 @@
-"""The restricted Boltzmann machine as a density over bits, in the place of scikit-learn's BernoulliRBM."""
+"""A density over bits by an RBM, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Self
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, Self, TextIO
 
 import numpy as np
 import torch
+from rich.console import Console
 from sklearn.base import BaseEstimator, DensityMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.data.batches import batch_indices, binarize
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.sklearn import arguments
-from discrete_vae.interop.sklearn.prior_mixin import PriorMixin, dtype_of
-from discrete_vae.interop.sklearn.rbm_training import RBMSettings, fit_rbm
+from discrete_vae.interop.sklearn import base
+from discrete_vae.interop.sklearn.base import PriorMixin, dtype_of
+from discrete_vae.rng import keyed_generator
+from discrete_vae.samplers.gibbs import BlockGibbs
+from discrete_vae.system import check_memory, yielding_threads
+from discrete_vae.training.logging import TrainingProgress
+
+# Training an RBM on bits alone, by persistent chains.
+
+
+_INIT_STREAM, _BITS_STREAM = 0x72626D30, 0x72626D31
+_LEAST_FREQUENCY = 0.01
+_FIRST_SCALE = 0.01
+_PER_WEIGHT = 16  # bytes: the weight, its gradient, Adam's moments
+_SHOWN = 20  # lines of a run
+
+
+@dataclass(frozen=True)
+class RBMSettings:
+    """The machine and its training, checked.
+
+    Attributes:
+        num_hidden: Hidden units.
+        num_epochs: Passes over the rows.
+        batch_size: Rows per step, at most.
+        learning_rate: Step size of Adam at the start; it falls to 0.
+        num_chains: Persistent chains.
+        num_sweeps: Their sweeps per step.
+        seed: Seed of the first weights and all noise.
+    """
+
+    num_hidden: int
+    num_epochs: int
+    batch_size: int
+    learning_rate: float
+    num_chains: int
+    num_sweeps: int
+    seed: int
+
+
+def fit_rbm(rows: Tensor, settings: RBMSettings, stream: TextIO | None) -> tuple[RBM, Tensor]:
+    """Maximize the log-likelihood of rows.
+
+    It starts at the frequencies of the bits. Values between 0 and 1 are probabilities of bits, drawn anew in each step.
+
+    Args:
+        rows: (row, feature) float32, in [0, 1].
+        settings: The machine and its training.
+        stream: Where the course is shown; None is nowhere.
+
+    Returns:
+        The machine in float64, its left side the features, and (chain, unit), where its chains ended.
+    """
+    seed, num_features = settings.seed, rows.shape[1]
+    needed = _PER_WEIGHT * num_features * settings.num_hidden
+    check_memory("num_hidden", needed, "Use fewer hidden units.")
+    rbm = RBM(num_features, settings.num_hidden)
+    frequency = rows.mean(0).clamp(_LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY)
+    with torch.no_grad():
+        rbm.bias[:num_features] = torch.logit(frequency)
+        rbm.weight.normal_(0, _FIRST_SCALE, generator=keyed_generator(seed, _INIT_STREAM))
+    batch_size = min(settings.batch_size, len(rows))
+    num_steps = settings.num_epochs * (len(rows) // batch_size)
+    chains = BlockGibbs(rbm, settings.num_chains, seed=seed)
+    optimizer = torch.optim.Adam(rbm.parameters(), lr=settings.learning_rate)
+    draws = not bool(((rows == 0) | (rows == 1)).all())
+    shown = TrainingProgress(0, num_steps, Console(file=stream)) if stream is not None else None
+    with yielding_threads(), torch.enable_grad(), shown or nullcontext():
+        for step in range(num_steps):
+            x = rows[batch_indices(len(rows), batch_size, seed, step)]
+            if draws:
+                x = binarize(x, generator=keyed_generator(seed, _BITS_STREAM, step))
+            for group in optimizer.param_groups:
+                group["lr"] = settings.learning_rate * (1 - step / num_steps)
+            z = chains.step(settings.num_sweeps)
+            # the gradient of log Z is that of the mean free energy of its own states, with the sign turned
+            loss = rbm.free_energy(x).mean() - rbm.free_energy(z).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if shown is not None:
+                shown.advance(step + 1)
+                if (step + 1) % max(1, num_steps // _SHOWN) == 0:
+                    error = (x.mean(0) - z[:, :num_features].mean(0)).abs().mean()
+                    shown.show(step + 1, None, {"mean error of frequencies": error.item()})
+    return rbm.double(), chains.z
+
+
+# The restricted Boltzmann machine as a density over bits, in the place of scikit-learn's BernoulliRBM.
+
 
 _LEAST_ROWS = 2
 
@@ -104,15 +195,15 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         """
         repair = "The default is 0.03."
         settings = RBMSettings(
-            num_hidden=arguments.whole("num_hidden", self.num_hidden),
-            num_epochs=arguments.whole("num_epochs", self.num_epochs),
-            batch_size=arguments.whole("batch_size", self.batch_size),
-            learning_rate=arguments.number("learning_rate", self.learning_rate, repair=repair),
-            num_chains=arguments.whole("num_chains", self.num_chains),
-            num_sweeps=arguments.whole("num_sweeps", self.num_sweeps),
-            seed=arguments.draw_seed(self.random_state),
+            num_hidden=base.whole("num_hidden", self.num_hidden),
+            num_epochs=base.whole("num_epochs", self.num_epochs),
+            batch_size=base.whole("batch_size", self.batch_size),
+            learning_rate=base.number("learning_rate", self.learning_rate, repair=repair),
+            num_chains=base.whole("num_chains", self.num_chains),
+            num_sweeps=base.whole("num_sweeps", self.num_sweeps),
+            seed=base.draw_seed(self.random_state),
         )
-        shows = arguments.verbosity(self.verbose) > 0
+        shows = base.verbosity(self.verbose) > 0
         rows = torch.from_numpy(self._rows(X, reset=True)).float()
         self.machine_, states = fit_rbm(rows, settings, sys.stderr if shows else None)
         self._keep_chains(states, settings.seed)
@@ -146,8 +237,8 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
             InvalidInputError: If X has another shape, or values outside [0, 1].
         """
         check_is_fitted(self)
-        hidden = arguments.numbers_of(X, "Give states of hidden units, or their probabilities.")
-        with torch.no_grad(), arguments.in_words_of_estimators():
+        hidden = base.numbers_of(X, "Give states of hidden units, or their probabilities.")
+        with torch.no_grad(), base.in_words_of_estimators():
             return self.machine_.visible_given_hidden(torch.from_numpy(hidden)).numpy()
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -208,7 +299,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         )
         if self.binarize is not None:
             repair = "Give 0.5, or None for bits and their probabilities."
-            threshold = arguments.number("binarize", self.binarize, above=-np.inf, repair=repair)
+            threshold = base.number("binarize", self.binarize, above=-np.inf, repair=repair)
             return (values > threshold).astype(np.float64)
         if not bool(((values >= 0) & (values <= 1)).all()):
             received = f"values from {values.min():g} to {values.max():g}"

@@ -1,0 +1,448 @@
+"""What every Boltzmann machine of the library can do, a record of log Z, and independent units."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.checks import check_index, check_positive_int, check_states, extremes, values_are_known
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.numerics import guard_products, replace_gradient, softplus
+from discrete_vae.records import ShowsTable
+from discrete_vae.system import allocating
+
+# Forked children of a process that used torch's threads.
+
+
+_guarded = False
+
+
+def guard_forks() -> None:
+    """From now on, forked children of this process compute on one thread.
+
+    A child has none of its parent's threads, but GNU OpenMP still counts on them: the first operation that torch
+    divides among threads would wait for ever. torch's own data loaders do the same in their workers. A child that is
+    not a fork (``spawn``, ``subprocess``) keeps its threads.
+    """
+    global _guarded
+    if not _guarded and hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_use_one_thread)
+        _guarded = True
+
+
+def _use_one_thread() -> None:
+    if torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+
+
+# Inverse temperatures as arguments of a machine's methods.
+
+
+def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
+    """Return an inverse temperature that does not enlarge the leading axes of z.
+
+    Args:
+        value: A finite number, or a tensor that broadcasts to the leading axes.
+        z: (..., unit).
+
+    Raises:
+        InvalidInputError: If it is something else.
+    """
+    lead = z.shape[:-1]
+    rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
+    repair = "Give one inverse temperature for each state."
+    try:
+        t = torch.as_tensor(value, device=z.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise InvalidInputError("inverse_temperature", rule, repr(value), repair) from None
+    if t.is_complex():
+        raise InvalidInputError("inverse_temperature", rule, t.dtype, repair)
+    if t.shape not in ((), lead) and not _fits(t.shape, lead):
+        raise InvalidInputError("inverse_temperature", rule, f"shape {tuple(t.shape)}", repair)
+    ends = (value, value) if isinstance(value, float) else extremes(t)
+    for end in ends or ():
+        if not math.isfinite(end):
+            raise InvalidInputError(
+                "inverse_temperature", "must be finite", end, "Give a number from 0 to 1."
+            )
+    return value if isinstance(value, float) else t
+
+
+def _fits(shape: torch.Size, lead: torch.Size) -> bool:
+    """Whether a shape broadcasts to another one."""
+    try:
+        return torch.broadcast_shapes(shape, lead) == lead
+    except RuntimeError:
+        return False
+
+
+# What every estimate of a machine's log Z returns.
+
+
+@dataclass(frozen=True)
+class LogPartition(ShowsTable):
+    """An estimate of log Z.
+
+    Attributes:
+        value: log Z in nats.
+        std_error: Standard error of value in nats; 0 where it is exact.
+        method: Name of the method, such as "bridge sampling".
+        num_samples: States enumerated or drawn.
+        inverse_temperatures: The ladder of the replicas; None where there is none.
+        swap_rates: Exchange rates of its neighbors.
+        round_trips: Trips of walkers from the hottest replica to the coldest and back, per chain.
+        effective_samples: Independent states per replica that would give the same error.
+        num_sweeps: Sweeps of each replica, those that were dropped included.
+        seconds: Time it took.
+        converged: Whether the error that was asked for was reached by chains that mix; None where nothing was asked.
+    """
+
+    value: float
+    std_error: float
+    method: str
+    num_samples: int
+    inverse_temperatures: tuple[float, ...] | None = None
+    swap_rates: tuple[float, ...] | None = None
+    round_trips: float | None = None
+    effective_samples: float | None = None
+    num_sweeps: int | None = None
+    seconds: float | None = None
+    converged: bool | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        error = "exact" if self.method == "enumeration" else f"+- {self.std_error:.4f}"
+        return f"log Z = {self.value:.4f} nats ({error}, {self.method})"
+
+
+# What every Boltzmann machine of the library can do; samplers, KLs and log Z estimates build on it alone.
+
+
+class BoltzmannMachine(nn.Module, ABC):
+    """A distribution p(z) = exp(-E(z)) / Z over z in {0,1}^n with at most pairwise terms.
+
+    E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
+    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters. Neither
+    autocast nor TF32 reaches the methods that compute, a subclass's own included, see `full_precision.full_precision`.
+
+    A machine of your own defines `compute_energy`, `compute_block_logits`, `pair_order` and `expected_energy`, which
+    trust their arguments; inner loops call them. The methods without "compute" check theirs first.
+
+    Source: Rolfe 2017, eq. RBM-distribution. Deviation: the paper's W is triangular, here each pair has one entry.
+
+    Attributes:
+        num_units: n.
+        blocks: Disjoint index tensors (int64) that cover all units; units of one block are independent given all
+            others. Block Gibbs samples the blocks in this order. They are buffers and so move with the machine, but
+            belong to the constructor's arguments, not to the state.
+    """
+
+    num_units: int
+    bias: nn.Parameter
+    _num_blocks: int
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        """Guard the precision of what the subclass computes."""
+        super().__init_subclass__(**keywords)
+        guard_products(cls, _COMPUTING)
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
+        guard_forks()
+        return super().__new__(cls)
+
+    @property
+    def blocks(self) -> tuple[Tensor, ...]:
+        """The blocks, on the machine's device; they belong to the constructor's arguments, not to the state.
+
+        A machine of your own sets them once, after its `nn.Module.__init__`.
+        """
+        return tuple(self.get_buffer(f"_block_{index}") for index in range(self._num_blocks))
+
+    @blocks.setter
+    def blocks(self, blocks: Sequence[Tensor]) -> None:
+        self._num_blocks = len(blocks)
+        for index, block in enumerate(blocks):
+            self.register_buffer(f"_block_{index}", block, persistent=False)
+
+    def block_place(self, block: int) -> slice | Tensor:
+        """The units of a block as an index of the last axis: a slice where they are neighbors, which saves copies."""
+        return self.get_buffer(f"_block_{block}")
+
+    def is_factorial(self) -> bool:
+        """Whether the units are known to be independent, so that log Z = sum_i softplus(b_i); looks at the weights.
+
+        A machine of your own that can tell says so; until then only one with a single block is known to be.
+        """
+        return self._num_blocks == 1
+
+    def energy(self, z: Tensor) -> Tensor:
+        """E(z).
+
+        Args:
+            z: (..., unit), in {0,1}, or relaxed.
+
+        Returns:
+            (...), nats.
+
+        Raises:
+            InvalidInputError: If z is not a floating-point tensor of that shape with values in [0, 1].
+        """
+        return self.compute_energy(check_states("z", z, (..., self.num_units)))
+
+    def block_logits(self, z: Tensor, block: int) -> Tensor:
+        """Log-odds of a block's units given all the others.
+
+        Args:
+            z: (..., unit), in {0,1}, or relaxed; the entries of the block itself are ignored.
+            block: Index into `blocks`.
+
+        Returns:
+            (..., unit of the block), in nats.
+
+        Raises:
+            InvalidInputError: If z breaks the rules of `energy`, or there is no such block.
+        """
+        check_states("z", z, (..., self.num_units))
+        return self.compute_block_logits(z, self._check_block(block))
+
+    def free_energy(
+        self, z: Tensor, /, block: int | None = None, inverse_temperature: float | Tensor = 1.0
+    ) -> Tensor:
+        """Free energy of all units but one block: -log sum over the block's states of exp(-t E(z)).
+
+        Its gradient at t = 1 is the Rao-Blackwellized gradient of the energy: averaged over z ~ p it is
+        E_p[dE/dtheta] = -d log Z / dtheta (eq. RBM-grad), with less variance than the gradient of E(z).
+
+        Args:
+            z: (..., unit), in {0,1}, or relaxed; the entries of the block itself are ignored.
+            block: Index into `blocks` of the units that are summed out; None means the last block.
+            inverse_temperature: t, a number or a tensor (...) that fits the leading axes of z.
+
+        Returns:
+            (...), nats.
+
+        Raises:
+            InvalidInputError: If z breaks the rules of `energy`, there is no such block, or t is not finite or has
+                another shape.
+        """
+        check_states("z", z, (..., self.num_units))
+        t = check_temperature(inverse_temperature, z)
+        return self.compute_free_energy(z, None if block is None else self._check_block(block), t)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """The energy, so that the module can be called."""
+        return self.energy(z)
+
+    @abstractmethod
+    def compute_energy(self, z: Tensor) -> Tensor:
+        """`energy` of checked states."""
+
+    @abstractmethod
+    def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
+        """`block_logits` of checked arguments."""
+
+    @abstractmethod
+    def pair_order(self, group_of_unit: Tensor) -> nn.Module:
+        """What `expected_energy` needs to know of a posterior: which unit of each pair is sampled earlier.
+
+        Args:
+            group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
+
+        Returns:
+            A module that holds nothing but constants; make it once per pair of posterior and machine.
+        """
+
+    @abstractmethod
+    def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
+        """An unbiased value of E[E(z)] under a posterior in which groups of units are sampled one after another.
+
+        A linear term takes the probability of its unit. A pair takes the bit of the unit that is sampled earlier
+        and the probability of the later one; two units of one group take both probabilities. Arguments are not
+        checked.
+
+        Args:
+            bits: (..., unit), sampled bits or posterior means of z, carrying the gradient of
+                `Smoothing.bits`.
+            probabilities: (..., unit), q(z = 1) given everything sampled earlier.
+            order: What `pair_order` gives for that posterior.
+
+        Returns:
+            (...), nats.
+        """
+
+    def sum_pairs(self, z: Tensor) -> Tensor:
+        """Sums of z_i z_j over chains, for the pairs whose moments `RunningMoments` keeps.
+
+        Args:
+            z: (..., chain, unit), in {0,1}; arguments are not checked.
+
+        Returns:
+            For units i of the first block and all j outside it, (..., unit, other unit); a machine whose weights are
+            fewer has one sum per weight.
+        """
+        first = z[..., self.block_place(0)]
+        if len(self.blocks) == 1:
+            return z.new_zeros(*z.shape[:-2], first.shape[-1], 0)
+        return first.transpose(-1, -2) @ z[..., torch.cat(self.blocks[1:])]
+
+    def compute_free_energy(
+        self, z: Tensor, block: int | None = None, inverse_temperature: float | Tensor = 1.0
+    ) -> Tensor:
+        """`free_energy` of checked arguments."""
+        z = self._widen(z)
+        block = self._num_blocks - 1 if block is None else block
+        logits, energy = self.compute_block_logits(z, block), self.compute_energy_without(z, block)
+        if isinstance(inverse_temperature, Tensor):
+            scale = inverse_temperature.to(z)
+            logits, energy = scale[..., None] * logits, scale * energy
+        elif inverse_temperature != 1.0:
+            logits, energy = inverse_temperature * logits, inverse_temperature * energy
+        return energy - softplus(logits).sum(-1)
+
+    def compute_negative_phase(self, z: Tensor) -> Tensor:
+        """A scalar of value 0 with the gradient -E_p[dE/dtheta] of log Z, the last block summed out.
+
+        Args:
+            z: (chain, unit), checked samples.
+        """
+        surrogate = -self.compute_free_energy(z).mean()
+        return replace_gradient(torch.zeros_like(surrogate), surrogate)
+
+    def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
+        """E of checked states with the units of one block set to 0."""
+        z = self._widen(z)
+        keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device)
+        keep[self.block_place(block)] = 0
+        return self.compute_energy(z * keep)
+
+    def _widen(self, z: Tensor) -> Tensor:
+        """Bring states to the dtype of the computation."""
+        return z.to(torch.promote_types(z.dtype, self.bias.dtype))
+
+    def _check_block(self, block: int) -> int:
+        """Return the index of a block."""
+        repair = "It is an index into the machine's blocks; of an RBM, 0 is the left side and 1 the right."
+        return check_index("block", block, len(self.blocks), repair=repair)
+
+
+_COMPUTING = (
+    "compute_energy",
+    "compute_energy_without",
+    "compute_block_logits",
+    "compute_free_energy",
+    "compute_negative_phase",
+    "expected_energy",
+)
+
+guard_products(BoltzmannMachine, _COMPUTING)
+
+
+# Checks of arguments that are to be Boltzmann machines.
+
+
+def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:
+    """Refuse parameters that are not finite, or so large that sums of them may overflow; waits for an accelerator.
+
+    Args:
+        energy: The machine.
+        below: Bound of the sum of a parameter's absolute values.
+
+    Raises:
+        InvalidInputError: If there is one; names it.
+    """
+    for name, parameter in energy.named_parameters():
+        if not values_are_known(parameter):
+            continue
+        largest = float(parameter.detach().abs().sum(dtype=torch.float64))
+        if not largest < below:
+            raise InvalidInputError(
+                f"energy.{name}",
+                f"must be finite, with absolute values that sum to less than {below:g}",
+                f"a sum of {largest:g}",
+                "Look for a diverged training step and restore an earlier state.",
+            )
+
+
+def check_energy(value: object) -> BoltzmannMachine:
+    """Return value if it is a BoltzmannMachine.
+
+    Raises:
+        InvalidInputError: If it is something else.
+    """
+    if not isinstance(value, BoltzmannMachine):
+        received = f"a {type(value).__name__}"
+        raise InvalidInputError("energy", "must be a BoltzmannMachine", received, "Give an RBM, for example.")
+    return value
+
+
+# Independent binary units: a Boltzmann machine without connections.
+
+
+class FactorialBernoulli(BoltzmannMachine):
+    """p(z) = prod_i Bernoulli(z_i; sigmoid(b_i)), so E(z) = -b^T z and log Z = sum_i softplus(b_i).
+
+    All units form one block: one sweep of block Gibbs draws independent samples, and the marginal energy is the
+    constant -log Z, whose gradient is exact.
+
+    Source: Rolfe 2017, section supplementary-results (the prior without lateral connections).
+
+    Args:
+        num_units: Number of units, at least 1.
+
+    Attributes:
+        bias: (unit,), the log-odds; zero at the start.
+
+    Raises:
+        InvalidInputError: If num_units is not a positive integer.
+
+    Examples:
+        >>> FactorialBernoulli(3).free_energy(torch.zeros(1, 3)).item()  # -3 log 2
+        -2.0794...
+    """
+
+    def __init__(self, num_units: int) -> None:
+        super().__init__()
+        self.num_units = check_positive_int("num_units", num_units)
+        with allocating("num_units", "Use fewer units."):
+            self.bias = nn.Parameter(torch.zeros(num_units))
+            self.blocks = (torch.arange(num_units),)
+
+    def extra_repr(self) -> str:
+        """The size."""
+        return f"num_units={self.num_units}"
+
+    def compute_energy(self, z: Tensor) -> Tensor:
+        """E(z) = -b^T z; see `BoltzmannMachine.energy`."""
+        z = self._widen(z)
+        return -(z @ self.bias.to(z.dtype))
+
+    def block_place(self, block: int) -> slice:
+        """See `BoltzmannMachine.block_place`: all units."""
+        return slice(self.num_units)
+
+    def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
+        """0: there are no units outside the block."""
+        return self._widen(z).new_zeros(z.shape[:-1])
+
+    def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
+        """The biases, whatever z; see `BoltzmannMachine.block_logits`."""
+        z = self._widen(z)
+        return self.bias.to(z.dtype).expand(z.shape)
+
+    def pair_order(self, group_of_unit: Tensor) -> nn.Module:
+        """See `BoltzmannMachine.pair_order`: there are no pairs."""
+        return nn.Identity()
+
+    def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
+        """See `BoltzmannMachine.expected_energy`: there are no pairs, so bits and order do not matter."""
+        return -(probabilities @ self.bias.to(probabilities.dtype))

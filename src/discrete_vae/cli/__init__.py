@@ -1,0 +1,343 @@
+"""The command line: from words to a verb, and from errors to one line and an exit status."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, TextIO
+
+import click
+
+from discrete_vae._version import __version__
+from discrete_vae.cli.options import Verbs
+from discrete_vae.errors import DiscreteVAEError, InvalidInputError, printable
+from discrete_vae.system import is_allocation_failure, out_of_memory, torch_is_loading, yielding_threads
+
+# What a user sees of a fault of dvae itself: one line, and a file to report it with.
+
+
+_LONGEST = 300
+
+
+def report_crash(words: Sequence[str], error: Exception) -> str:
+    """Write what is known about an unexpected error to a file for temporary files.
+
+    Args:
+        words: The command line.
+        error: The error, with its traceback.
+
+    Returns:
+        One sentence that says what happened and names the file.
+    """
+    short = " ".join(f"{type(error).__name__}: {error}".split())
+    short = short if len(short) <= _LONGEST else f"{short[:_LONGEST]}..."
+    lines = [
+        f"dvae {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        f"command line: {list(words)!r}",
+        "",
+        *traceback.format_exception(error),
+    ]
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="dvae-error-", suffix=".txt")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("\n".join(lines))
+    except OSError:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"this line ({last.filename}, line {last.lineno})"
+    else:
+        where = f"the file {path}"
+    verb = words[0] if words else ""
+    return (
+        f"dvae {verb} must not end like this; received {short}. This is a fault of dvae, not yours: please report it "
+        f"with {where}. What was saved before is intact."
+    )
+
+
+# Ctrl-C and SIGTERM: either ends a command with all that cleans up; while a run trains the first asks to
+# stop.
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ASKED = b"\nStopping after the step in progress; once more ends at once.\n"
+
+
+class StopRequest:
+    """Whether a signal has asked to stop; calling it says so.
+
+    Attributes:
+        signal: Number of the signal; None before one.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        """Whether to stop."""
+        return self.signal is not None
+
+    @property
+    def status(self) -> int:
+        """The exit status that tells the shell of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + (self.signal or signal.SIGINT)
+
+    def receive(self, number: int, frame: FrameType | None = None) -> None:
+        """Take note of a signal; a second one raises.
+
+        Raises:
+            KeyboardInterrupt: If a signal came before.
+        """
+        repeated, self.signal = self.signal is not None, number
+        if repeated:
+            raise KeyboardInterrupt
+        with suppress(OSError):  # not print: a handler may have interrupted another print
+            os.write(2, _ASKED)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which takes the way of Ctrl-C."""
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise `Terminated` inside the block, so that nothing half-written stays; a second one kills.
+
+    Where somebody else handles it, or in another thread than the main one, nothing is changed.
+
+    Examples:
+        >>> import os
+        >>> try:
+        ...     with ended_by_sigterm():
+        ...         os.kill(os.getpid(), signal.SIGTERM)
+        ... except Terminated:
+        ...     print("ended")
+        ended
+    """
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        _end_if_torch_loads(number, b"Ended by SIGTERM.\n")
+        raise Terminated
+
+    is_ours = threading.current_thread() is threading.main_thread()
+    is_ours = is_ours and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if is_ours:
+        signal.signal(signal.SIGTERM, receive)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def ended_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C inside the block end a process that is still importing torch, and else raise as ever.
+
+    For a process that is a command. An exception that comes up inside that import can meet C++ that cannot pass it on,
+    which aborts the process. Nothing has been written by then.
+    """
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        _end_if_torch_loads(number, b"Interrupted.\n")
+        raise KeyboardInterrupt
+
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, receive)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end_if_torch_loads(number: int, words: bytes) -> None:
+    if torch_is_loading():
+        with suppress(OSError):
+            os.write(2, words)
+        os._exit(128 + number)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Let signals ask to stop inside the block, and put back afterwards what was there before.
+
+    Python delivers signals to its main thread alone: in another one nothing is changed.
+
+    Examples:
+        >>> with stop_on_signals() as stop:
+        ...     stop()
+        False
+    """
+    request = StopRequest()
+    before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
+    if threading.current_thread() is threading.main_thread():
+        for each in _SIGNALS:
+            if signal.getsignal(each) != signal.SIG_IGN:  # as nohup and background jobs of a shell ask
+                before[each] = signal.signal(each, request.receive)
+    try:
+        yield request
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
+
+
+# The command line: from words to a verb, and from errors to one line and an exit status.
+
+
+_KEPT = "\n\t\N{NO-BREAK SPACE}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: Its words without the program's name; None means the process's own.
+
+    Returns:
+        The exit status: 0; 1 where training stopped on a loss that is not finite; 2 for wrong input, a damaged file,
+        a disk that refuses or too little memory; 70 for a fault of dvae itself; 130 after an interrupt, 143 after
+        SIGTERM.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    with warnings.catch_warnings(), _any_text_can_be_printed(), _nothing_moves_the_terminal():
+        warnings.showwarning = _show_warning
+        try:
+            with ended_by_sigterm():
+                status = _run(words)
+            if sys.stdout is not None:  # as it is where the shell has closed it
+                sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
+            return status
+        except DiscreteVAEError as error:
+            status = 2 if isinstance(error, InvalidInputError) else 1
+            return status if error.is_said else _fail(str(error), status)
+        except BrokenPipeError:  # the reader, head say, has seen enough
+            _discard_output()
+            return 0
+        except OSError as error:
+            place = error.filename or "Standard output, or the disk,"  # files that dvae writes have a name
+            repair = "Free space or check permissions; what was saved before is intact."
+            _discard_output()
+            return _fail(f"{place} must be usable; received {error.strerror or error}. {repair}", 2)
+        except Terminated:
+            _say("Ended by SIGTERM.")
+            return 143
+        except KeyboardInterrupt:
+            _say("Interrupted.")
+            return 130
+        except Exception as error:
+            if is_allocation_failure(error):
+                return _fail(str(out_of_memory()), 2)
+            return _fail(report_crash(words, error), 70)
+
+
+@click.version_option(__version__, message="dvae %(version)s")
+@click.group(
+    "dvae",
+    cls=Verbs,
+    no_args_is_help=False,
+    subcommand_metavar="VERB ...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="To start: dvae train digits --size smoke (under a minute), then what its last line says. "
+    "dvae VERB --help explains a verb. Exit status: 0; 1 if a loss is not finite; 2 for wrong input, a damaged "
+    "file, a full disk or too little memory; 70 for a fault of dvae itself; 130 after an interrupt (Ctrl-C); 143 "
+    "after a request to end (SIGTERM).",
+)
+def dvae() -> None:
+    """Variational autoencoders with a Boltzmann-machine prior.
+
+    From data to a trained model, its log-likelihood and its samples.
+    """
+
+
+def _run(words: list[str]) -> int:
+    if not words:
+        _say(dvae.get_help(click.Context(dvae, info_name="dvae")))
+        return 2
+    try:
+        with dvae.make_context("dvae", list(words)) as context:
+            return dvae.invoke(context)
+    except click.exceptions.Exit as stop:  # click has printed help or the version
+        return stop.exit_code
+
+
+def _fail(message: str, status: int) -> int:
+    """Print an error as one line, whatever a file's name or a library's message holds."""
+    _say(f"error: {printable(message)}")
+    return status
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # there may be no place left to say it
+        print(text, file=sys.stderr)
+
+
+def _discard_output() -> None:
+    """Let what is left of the output go nowhere, so that the interpreter does not try it again at its end."""
+    with suppress(OSError):  # where it arrives after all
+        sys.stdout.flush()
+        return
+    with suppress(OSError):  # a stream that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _any_text_can_be_printed() -> Iterator[None]:
+    """Let output escape what its encoding lacks, ASCII say, rather than fail after hours of work."""
+    streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, io.TextIOWrapper)]
+    before = [stream.errors for stream in streams]
+    for stream in streams:
+        stream.reconfigure(errors="backslashreplace")
+    try:
+        yield
+    finally:
+        for stream, errors in zip(streams, before, strict=True):
+            with suppress(OSError):
+                stream.reconfigure(errors=errors)
+
+
+class _Printable:
+    """A stream that escapes control characters in text; rich, which moves bars by them, takes the stream itself."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.rich_proxied_file = self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(printable(text, keep=_KEPT))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def _nothing_moves_the_terminal() -> Iterator[None]:
+    """Let nothing that a file or a label is called reach the terminal as a command to it."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream if stream is None else _Printable(stream) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    # the processes of torchrun all do the same; the first one speaks for them
+    if os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0":
+        _say(f"warning: {printable(str(message), keep=_KEPT)}")  # a bar of rich may stand before the stream
+
+
+def entry_point() -> None:
+    """What the installed command calls; beside other programs its threads give way."""
+    with ended_by_interrupts(), yielding_threads():
+        status = main()
+    sys.exit(status)

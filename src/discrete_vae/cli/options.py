@@ -1,0 +1,524 @@
+"""How verbs and their options are declared, read and shown."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import reduce
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import click
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.system import check_device, computing_on, user_path
+
+if TYPE_CHECKING:
+    import torch
+    from matplotlib.figure import Figure
+
+    from discrete_vae.load import LoadedRun
+
+
+# The verbs as click commands, and click's errors in this house's one-line form.
+
+
+VERBS = {
+    "list": ("train:run_list", "experiments, data sets, components, trained models and figures"),
+    "validate": ("train:run_validate", "everything but training: shapes, parameter counts, memory"),
+    "train": ("train:run_train", "train an experiment, or a model of your own data"),
+    "refit": ("runs:run_refit", "fit the posterior of a trained model anew, as a run of its own"),
+    "release": ("runs:run_release", "a trained run made small enough to pass on, in half the bytes"),
+    "evaluate": (
+        "runs:run_evaluate",
+        "log-likelihood, ELBO and log Z on test data, with standard errors",
+    ),
+    "log-partition": (
+        "runs:run_log_partition",
+        "log Z of a trained prior by bridge sampling, repeated, with the health of the chains",
+    ),
+    "sample": (
+        "runs:run_sample",
+        "pictures: samples along the chains, reconstructions, course of training",
+    ),
+    "encode": ("apply:run_encode", "codes of examples: bits, probabilities, continuous layers"),
+    "score": ("apply:run_score", "log-likelihood or ELBO of each example, and p-values: an anomaly score"),
+    "reconstruct": ("apply:run_reconstruct", "examples as the model gives them back"),
+    "denoise": ("apply:run_denoise", "examples freed of noise"),
+    "interpolate": ("apply:run_interpolate", "a path of codes between examples, a bit at a time"),
+    "impute": ("apply:run_impute", "gaps in examples filled by what the model makes of the rest"),
+    "generate": (
+        "apply:run_generate",
+        "new examples: of the prior, with units or fields set, or of classes",
+    ),
+    "neighbors": ("apply:run_neighbors", "examples whose codes are nearest, by Hamming distance"),
+    "figure": ("runs:run_figure", "one figure by name, with a table of its numbers"),
+    "reproduce": (
+        "reproduce:run_reproduce",
+        "a table or a figure of the paper, with the paper's values beside ours",
+    ),
+    "cite": ("runs:run_cite", "BibTeX of the papers behind a run or an experiment"),
+    "report": ("runs:run_report", "one page about a run, in a file of its own that any browser opens"),
+}
+"""Where a verb's function is, with its options beside it, and what the verb gives."""
+
+
+class _Parsed(click.Command):
+    """A command whose mistakes in the command line are reported as `InvalidInputError`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words.
+
+        Raises:
+            InvalidInputError: If they do not have the form that the command asks for.
+        """
+        words = list(args)  # click takes them out of the list
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _in_house_form(error, ctx, words) from None
+
+
+class Verb(_Parsed):
+    """One verb.
+
+    Args:
+        takes_settings: Whether it takes settings of an experiment too; they come as `overrides`.
+        divides: Whether the processes of torchrun share its work; the first one prints and writes. Else that one does
+            it alone, and the others end.
+        typed: What the user types for arguments of the library that are called otherwise, by their names there.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        takes_settings: bool = False,
+        divides: bool = False,
+        typed: Mapping[str, str] | None = None,
+        **attributes: Any,
+    ) -> None:
+        super().__init__(*args, **attributes)
+        self.takes_settings = takes_settings
+        self.divides = divides
+        self.typed = {"run_dir": "RUN"} | dict(typed or {})
+        self.allow_extra_args = True  # refused below, with the word
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words after the verb.
+
+        Raises:
+            InvalidInputError: If they do not have the form that the verb asks for.
+        """
+        overrides: list[tuple[str, list[str]]] = []
+        if self.takes_settings and any("." in word.partition("=")[0] for word in args if word[:2] == "--"):
+            from discrete_vae.overrides import split_overrides  # here, since it loads the configs
+
+            args, overrides = split_overrides(args)
+        valued = {name for option in self.params if _takes_value(option) for name in option.opts}
+        for word, following in pairwise([*args, ""]):
+            name, equals, value = word.partition("=")
+            if name in valued and (value == "--" if equals else following.startswith("--")):
+                raise _no_value(name, repr(value or following), ctx)
+        super().parse_args(ctx, args)
+        if ctx.args:
+            rule, repair = "takes no more arguments", f"See {ctx.command_path} --help."
+            raise InvalidInputError(ctx.command_path, rule, repr(ctx.args[0]), repair)
+        if self.takes_settings:
+            ctx.params["overrides"] = overrides
+        return ctx.args
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; among the processes of torchrun with the others, or in the first one alone.
+
+        Raises:
+            InvalidInputError: That of the library, with what the user typed in place of the arguments of functions.
+        """
+        try:
+            if os.environ.get("WORLD_SIZE", "1") == "1":
+                return super().invoke(ctx)
+            from discrete_vae.distributed import launched, process_group  # here, since it imports torch
+
+            if self.divides:
+                with process_group():
+                    return super().invoke(ctx)
+            rank, number = launched()
+            if rank > 0:
+                return 0
+            if number > 1:
+                print(
+                    f"{ctx.command_path} is for one process: the first of {number} does it.", file=sys.stderr
+                )
+            return super().invoke(ctx)
+        except InvalidInputError as error:
+            if error.is_said:
+                raise
+            self._say_as_typed(error, ctx.params.get("overrides", []))
+            raise
+
+    def _say_as_typed(self, error: InvalidInputError, overrides: Sequence[tuple[str, Any]]) -> None:
+        """Put the user's words in place of an argument: an option, a setting that was given, or a word."""
+        typed = dict(self.typed)
+        for parameter in self.params:
+            is_option = isinstance(parameter, click.Option)
+            typed[str(parameter.name)] = parameter.opts[-1] if is_option else str(parameter.name).upper()
+        argument = error.argument
+        given = {path for path, _ in overrides if f".{path}".replace("-", "_").endswith(f".{argument}")}
+        error.argument = f"--{given.pop()}" if len(given) == 1 else typed.get(argument, argument)
+        # in a sentence, what has an underscore is a name
+        words = re.compile("|".join(rf"\b{each}\b" for each in typed if "_" in each) or "$^")
+        error.rule, error.repair = (
+            words.sub(lambda found: typed[found[0]], text) for text in (error.rule, error.repair)
+        )
+
+
+class Verbs(_Parsed, click.Group):
+    """All verbs; the file of one is loaded when it runs, so that help comes at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of a user's work."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """Load a verb.
+
+        Raises:
+            InvalidInputError: If there is no such verb.
+        """
+        if cmd_name not in VERBS:
+            raise not_one_of("VERB", list(VERBS), cmd_name)
+        module, _, function = VERBS[cmd_name][0].partition(":")
+        return getattr(importlib.import_module(f"discrete_vae.cli.{module}"), function)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of verbs without loading them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+
+
+def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[..., int]], Verb]:
+    """Make a function a verb.
+
+    Args:
+        name: The verb.
+        more: What its help says besides its line in `VERBS`.
+        attributes: Further keywords of `Verb`.
+    """
+    text = VERBS[name][1]
+    return click.command(name, cls=Verb, help=f"{text[:1].upper()}{text[1:]}. {more}", **attributes)
+
+
+def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInputError:
+    """The error about a name that is none of those there are.
+
+    Examples:
+        >>> print(not_one_of("--size", ("smoke", "short"), "smok"))
+        --size must be one of smoke, short; received 'smok'. Did you mean smoke?
+    """
+    close = get_close_matches(received, names, n=1)
+    repair = f"Did you mean {close[0]}?" if close else f"Give one such as {names[0]}."
+    return InvalidInputError(argument, f"must be one of {', '.join(names)}", repr(received), repair)
+
+
+def _takes_value(parameter: click.Parameter) -> bool:
+    return isinstance(parameter, click.Option) and not parameter.is_flag
+
+
+def _no_value(option: str, received: str, ctx: click.Context) -> InvalidInputError:
+    repair = f"See {ctx.command_path} --help."
+    return InvalidInputError(option, "must be followed by a value", received, repair)
+
+
+def _in_house_form(error: click.UsageError, ctx: click.Context, words: Sequence[str]) -> InvalidInputError:
+    see = f"See {ctx.command_path} --help."
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        option = isinstance(error.param, click.Option)
+        name = error.param.opts[-1] if option else error.param.make_metavar(ctx)
+        return InvalidInputError(name, "must be given", "nothing", see)
+    if isinstance(error, click.NoSuchOption):
+        return _no_such_option(error, ctx)
+    if isinstance(error, click.BadOptionUsage):
+        option = next((o for o in ctx.command.params if error.option_name in o.opts), None)
+        if option is None or _takes_value(option):
+            return _no_value(error.option_name, "nothing", ctx)
+        given = next(word.partition("=")[2] for word in words if word.startswith(f"{error.option_name}="))
+        return InvalidInputError(error.option_name, "takes no value", repr(given), "Leave the value out.")
+    return InvalidInputError(ctx.command_path, "must be used as its help says", error.format_message(), see)
+
+
+def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> InvalidInputError:
+    """An unknown option; for verbs with settings, a word that is no near miss may be part of a setting's name."""
+    word, settings = error.option_name, isinstance(ctx.command, Verb) and ctx.command.takes_settings
+    known = [name for option in ctx.command.get_params(ctx) for name in option.opts if name.startswith("-")]
+    longer = [name for name in known if name.startswith(word) and len(word) > 3]
+    close = longer or get_close_matches(word, known, n=1, cutoff=0.75 if settings else 0.6)
+    repair = f"Did you mean {close[0]}?" if close else f"See {ctx.command_path} --help."
+    if settings and not close:
+        from discrete_vae.overrides import suggest_setting  # here, since it loads the configs
+
+        repair = suggest_setting(word.removeprefix("--"))
+    if word == "--run-dir" and any(each.name in ("run", "runs") for each in ctx.command.params):
+        repair = f"Name the run without an option: {ctx.command_path} RUN."
+    elif (others := _verbs_with(word, ctx)) and not (settings and repair.startswith("Did you mean")):
+        repair = f"It is one of dvae {', '.join(others)}."
+    return InvalidInputError(word, f"must be an option of {ctx.command_path}", "an unknown name", repair)
+
+
+def _verbs_with(option: str, ctx: click.Context) -> list[str]:
+    """The verbs that have an option, by its whole name."""
+    group = ctx.parent.command if ctx.parent is not None else None
+    if not isinstance(group, Verbs) or ctx.parent is None:
+        return []
+    commands = [group.get_command(ctx.parent, name) for name in VERBS]
+    return [str(each.name) for each in commands if any(option in one.opts for one in each.params)]
+
+
+# How options are declared and read, and the options that several verbs share.
+
+
+Function = Callable[..., int]
+Reader = Callable[[str, str], Any]
+"""Reads a word, given the option's name, and refuses what is wrong."""
+
+
+def option(declared: str, meaning: str, read: Reader | None = None, **attributes: Any) -> Any:
+    """An option of a verb.
+
+    Args:
+        declared: Its name and what its value is called, "--repeats R"; without the latter it is a flag.
+        meaning: What its help says.
+        read: What reads its value; None leaves it the word that it is.
+        attributes: Further keywords of `click.option`.
+    """
+    name, _, value = declared.partition(" ")
+    kind: dict[str, Any] = {"metavar": value} if value else {"is_flag": True}
+    if read is not None:
+        kind["callback"] = lambda _, parameter, word: None if word is None else read(parameter.opts[0], word)
+    return click.option(name, help=meaning, **kind, **attributes)
+
+
+def together(*decorators: Any) -> Callable[[Function], Function]:
+    """Several options as one decorator, in the order of the help."""
+    return lambda function: reduce(lambda made, each: each(made), reversed(decorators), function)
+
+
+def whole_number(at_least: int = 1, at_most: int = 10**18) -> Reader:
+    """A reader of integers.
+
+    Examples:
+        >>> whole_number()("--repeats", "20")
+        20
+        >>> whole_number()("--repeats", "0")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: --repeats must be a whole number of at least 1; received '0'. ...
+    """
+
+    def read(name: str, word: str) -> int:
+        number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,30}", word) else None
+        if number is not None and at_least <= number <= at_most:
+            return number
+        bound = f"at most {at_most}" if number is not None and number > at_most else f"at least {at_least}"
+        rule, repair = f"must be a whole number of {bound}", f"Give one such as {at_least}."
+        raise InvalidInputError(name, rule, repr(word)[:80], repair)
+
+    return read
+
+
+def number(name: str, word: str) -> float:
+    """Read a number with a fraction.
+
+    Raises:
+        InvalidInputError: If it is none.
+    """
+    try:
+        return float(word)
+    except ValueError:
+        raise InvalidInputError(name, "must be a number", repr(word)[:80], "Give 0.01, say.") from None
+
+
+def one_of(*words: str) -> Reader:
+    """A reader of one of some words.
+
+    Examples:
+        >>> one_of("smoke", "short")("--size", "smok")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: --size must be one of smoke, short; received 'smok'. ...
+    """
+
+    def read(name: str, word: str) -> str:
+        if word not in words:
+            raise not_one_of(name, words, word)
+        return word
+
+    return read
+
+
+def path(name: str, word: str) -> str:
+    """Read a path; whether there is such a file or folder is asked where it is used.
+
+    Raises:
+        InvalidInputError: If it is none.
+    """
+    user_path(name, word)
+    return word
+
+
+size = one_of("smoke", "short", "cpu", "paper")
+seed = whole_number(at_least=0, at_most=2**64 - 1)
+device_option = option(
+    "--device auto|cpu|cuda|cuda:N",
+    "where to compute; default: auto, a CUDA device where there is one, else the CPU",
+    default="auto",
+)
+data_dir_option = option(
+    "--data-dir DIR",
+    "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else the user's cache",
+    path,
+)
+accept_changed_config_option = option(
+    "--accept-changed-config",
+    "use the run's config.json though it is not the one that the run was trained with",
+)
+
+
+# Text that fits the terminal.
+
+
+_NARROWEST = 60
+
+
+def width() -> int:
+    """Columns of the terminal, 80 where there is none, from 60."""
+    return max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+
+
+def hanging(text: str, first: str = "", *, indent: int | None = None) -> str:
+    """A text that starts after its first words and whose further lines are indented; words stay whole.
+
+    Args:
+        text: What may be broken.
+        first: What stands before it on the first line.
+        indent: Columns that further lines start after; None means as many as `first` takes.
+
+    Examples:
+        >>> print(hanging("one two three four " * 4, "Numbers  "))
+        Numbers  one two three four one two three four one two three four one two three
+                 four
+    """
+    further = " " * (len(first) if indent is None else indent)
+    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    lines = textwrap.wrap(text, width(), initial_indent=first, subsequent_indent=further, **whole)
+    return "\n".join(lines) or first.rstrip()
+
+
+# The option --device.
+
+
+def choose_device(text: str) -> torch.device:
+    """The device that a user asks for; it becomes the process's current one.
+
+    A CUDA device without a number is that of the process among those of torchrun (``LOCAL_RANK``), else the first.
+
+    Raises:
+        InvalidInputError: If it is no such name, or this machine or this build of torch does not have it.
+
+    Examples:
+        >>> choose_device("cpu")
+        device(type='cpu')
+    """
+    import torch
+
+    device = check_device(text, argument="--device")
+    if device.type != "cuda":
+        return device
+    if device.index is None:
+        rank, count = os.environ.get("LOCAL_RANK", "0"), torch.cuda.device_count()
+        if not re.fullmatch(r"\d{1,4}", rank):
+            rule, repair = "must be a process's number", "Let torchrun set it."
+            raise InvalidInputError("LOCAL_RANK", rule, repr(rank), repair)
+        if int(rank) >= count:
+            rule = f"must have a device of its own for each process, and torch sees {count}"
+            repair = f"Start {count} process{'es' * (count > 1)} at most, or compute on cpu."
+            raise InvalidInputError("--device", rule, f"process {rank}", repair)
+        device = torch.device("cuda", int(rank))
+    torch.cuda.set_device(device.index)  # where compiled kernels start
+    return device
+
+
+def say_device(device: torch.device) -> None:
+    """Say on standard error where the first process computes."""
+    from discrete_vae.distributed import rank
+
+    if rank() == 0:
+        print(computing_on(device), file=sys.stderr)
+
+
+# How far a verb has come with its examples.
+
+
+class Report(Protocol):
+    """What moves the bar."""
+
+    def __call__(self, done: int, status: str | None = None, /) -> None:
+        """Show how many examples are done, and a few words beside it."""
+        ...
+
+
+@contextmanager
+def examples_progress(total: int, what: str) -> Iterator[Report]:
+    """A bar on a terminal, elsewhere a line that says how long it takes; of the first process of torchrun alone.
+
+    Args:
+        total: Examples.
+        what: What is done with them.
+    """
+    from discrete_vae.distributed import rank
+    from discrete_vae.training.logging import TrainingProgress
+
+    if rank() > 0:
+        yield lambda done, status=None, /: None
+        return
+    with TrainingProgress(0, total, what=what, unit="examples", transient=True) as shown:
+        yield shown.advance
+
+
+# A picture that a verb draws beside its result, if one is asked for.
+
+
+class PictureFile:
+    """Where the picture goes, checked before the work.
+
+    Args:
+        path: As `discrete_vae.figures.style.picture_file` takes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def of(cls, word: str | None) -> Self | None:
+        """The file that --picture names; None for none.
+
+        Raises:
+            InvalidInputError: If it cannot be written.
+        """
+        from discrete_vae.figures.style import picture_file
+
+        return None if word is None else cls(picture_file(word, argument="--picture").path)
+
+    def save(self, figure: Figure, loaded: LoadedRun) -> None:
+        """Write the picture and say where it is.
+
+        Raises:
+            InvalidInputError: If it cannot be written.
+        """
+        from discrete_vae.figures.style import save_figure
+
+        print(f"Picture: {save_figure(figure, self.path, note=loaded.note)}")

@@ -1,0 +1,539 @@
+"""dvae train, validate and list."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from discrete_vae.cli.options import (
+    accept_changed_config_option,
+    data_dir_option,
+    device_option,
+    hanging,
+    one_of,
+    option,
+    seed,
+    size,
+    together,
+    verb,
+    whole_number,
+    width,
+)
+from discrete_vae.cli.runs import print_figures
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.overrides import Slot, read_value, settings_of, slots
+from discrete_vae.presets import experiment_function, experiment_names
+from discrete_vae.runs.hub import pretrained_names, shipped_folder
+from discrete_vae.runs.io import read_json
+from discrete_vae.system import in_words
+
+if TYPE_CHECKING:
+    import torch
+
+    from discrete_vae.data.splits import DataSplits
+    from discrete_vae.overrides import Override
+    from discrete_vae.presets import Size
+    from discrete_vae.runs.run_directory import RunDirectory
+    from discrete_vae.training.describe import ParameterRow
+    from discrete_vae.training.logging import MetricsLogger
+
+
+# The experiment that dvae train and dvae validate are asked for.
+
+
+EXPLAINED = "EXPERIMENT is a name that dvae list shows."
+EPILOG = (
+    "Settings: every value of the experiment has an option with its dotted name. --training.num-epochs 50 sets "
+    "a value, --model.smoothing spike-slab swaps a component and leaves the rest as it is, "
+    "--model.posterior.hidden 200 200 gives a list. --settings shows them all."
+)
+TYPED = {"path": "--data", "FileDataConfig.path": "--data"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line says of the experiment.
+
+    Attributes:
+        verb: The verb, for messages.
+        experiment: Its name, if one was given.
+        data: The user's own file, if one was given.
+        size: "smoke", "short", "cpu" or "paper", if one was given.
+        seed: The seed, if one was given.
+        data_dir: The folder of the data sets, if one was given.
+        overrides: Pairs of a setting's path and its values.
+    """
+
+    verb: str
+    experiment: str | None
+    data: str | None
+    size: Size | None
+    seed: int | None
+    data_dir: str | None
+    overrides: list[Override]
+
+    def resolve(self) -> tuple[ExperimentConfig, Callable[[], DataSplits]]:
+        """The config, and what gives its data; a file of the user's is read once.
+
+        Raises:
+            InvalidInputError: If there is neither an experiment nor a file, or a value breaks its rule.
+        """
+        from discrete_vae.config import FileDataConfig
+        from discrete_vae.overrides import apply_overrides
+        from discrete_vae.presets import load_experiment, own_data
+
+        if (self.experiment is None) == (self.data is None):
+            received = "neither" if self.data is None else "both"
+            repair = f"For example: dvae {self.verb} digits, or dvae {self.verb} --data FILE.npy."
+            raise InvalidInputError("EXPERIMENT", "or --data FILE must be given", received, repair)
+        of_size = self.size or "short"
+        given: list[Override] = [] if self.seed is None else [("seed", [str(self.seed)])]
+        given += self.overrides
+        if self.experiment is not None:
+            config = apply_overrides(load_experiment(self.experiment, of_size), given)
+            return config, lambda: self.load(config)
+        assert self.data is not None
+        from discrete_vae.data.rows import binarized  # these two need torch
+        from discrete_vae.own_data import own_experiment_of, warn_of_index
+
+        # how the file is split comes before the sizes that the experiment has from it
+        path = FileDataConfig(path=Path(self.data)).path
+        unsized = own_data(path, event_shape=(1,), num_train=2, num_valid=1, num_test=1, size=of_size)
+        split = apply_overrides(unsized, [entry for entry in given if entry[0].startswith("data.")])
+        dataset = self.load(split)
+        warn_of_index(dataset)
+        kinds = [values[0] for name, values in given if name == "model.likelihood" and len(values) == 1]
+        sized = own_experiment_of(dataset, path, likelihood=kinds[-1] if kinds else "bernoulli", size=of_size)
+        config = apply_overrides(sized, given)
+
+        def data() -> DataSplits:
+            if config.data == split.data:
+                return dataset
+            # what is a probability of a bit only the values have told, and they are there
+            assert isinstance(split.data, FileDataConfig)
+            if config.data == split.data.model_copy(update={"binarize": True}):
+                return binarized(dataset, seed=split.data.binarization_seed)
+            return self.load(config)
+
+        return config, data
+
+    def load(self, config: ExperimentConfig) -> DataSplits:
+        """The data of a config.
+
+        Raises:
+            InvalidInputError: If they cannot be loaded.
+        """
+        from discrete_vae.config import instantiate
+
+        return instantiate(config.data, data_dir=self.data_dir)
+
+
+_OPTIONS = together(
+    click.argument("experiment", required=False, metavar="EXPERIMENT | --data FILE"),
+    option(
+        "--data FILE",
+        "your own array or table instead: a .npy, .npz, .csv or .parquet file; --model.likelihood says what its values "
+        "are",
+    ),
+    option(
+        "--size smoke|short|cpu|paper",
+        "smoke: under a minute; short (default): minutes to an hour on two cores; cpu: an hour or two; paper: as "
+        "published",
+        size,
+    ),
+    option("--seed S", "seed of the initial weights and of all noise; default: 0", seed),
+    option("--settings", "show every setting with its value and its meaning, and exit"),
+    data_dir_option,
+)
+
+
+def takes_experiment(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a verb the options that name an experiment, as its first argument `request`; --settings is done here."""
+
+    @wraps(function)
+    def run(settings: bool, **given: Any) -> int:
+        names = Request.__dataclass_fields__.keys() - {"verb"}
+        verb = click.get_current_context().info_name or ""
+        request = Request(verb, **{name: given.pop(name) for name in names})
+        if settings:
+            print_settings(request.resolve()[0])
+            return 0
+        return function(request, **given)
+
+    return _OPTIONS(run)
+
+
+# dvae train: from data to a trained model.
+
+
+@verb("train", EXPLAINED, takes_settings=True, divides=True, epilog=EPILOG, typed=TYPED)
+@takes_experiment
+@option("--run-dir DIR", "new folder for the results; default: runs/EXPERIMENT-SIZE-SETTINGS")
+@option("--resume", "go on from the last checkpoint of the run in --run-dir")
+@option(
+    "--profile N",
+    "record every operation of N steps, after five that warm up, in profile.json of the run's folder, for "
+    "ui.perfetto.dev or chrome://tracing",
+    whole_number(at_most=1000),
+)
+@option(
+    "--logger tensorboard",
+    "write the metrics as TensorBoard events too, in the folder tensorboard of the run's",
+    one_of("tensorboard"),
+)
+@device_option
+@accept_changed_config_option
+def run_train(
+    request: Request,
+    run_dir: str | None,
+    resume: bool,
+    profile: int | None,
+    logger: str | None,
+    device: str,
+    accept_changed_config: bool,
+) -> int:
+    """Train, or resume; returns the exit status."""
+    from discrete_vae.cli import stop_on_signals
+    from discrete_vae.cli.options import choose_device
+    from discrete_vae.cli.summaries import headline
+    from discrete_vae.cli.trained import open_run
+    from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, rank, world_size
+    from discrete_vae.runs.run_directory import RunDirectory, sole_writer
+    from discrete_vae.training.logging import StepTrace
+    from discrete_vae.training.loop import run_steps
+    from discrete_vae.training.preflight import check_experiment, training_threads
+    from discrete_vae.training.run import check_same_data, prepare_run
+    from discrete_vae.training.step import choose_precision
+
+    # everything that can be wrong is found before the folder is made
+    where = choose_device(device)
+    make_logger = None if logger is None else _tensorboard()
+    if resume:
+        run = open_run(_run_dir(request, resume) if run_dir is None else run_dir)
+        config = _resumed_config(run, request, accept_changed_config)
+        dataset = request.load(config)
+    else:
+        if accept_changed_config:
+            repair = "Leave it out: a new run writes its own config.json."
+            raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
+        config, load = request.resolve()
+        folder = _run_dir(request) if run_dir is None else run_dir
+        run = RunDirectory(compute_on_rank_zero(lambda: RunDirectory.check_new(folder)))
+        dataset = load()
+    num_steps = check_experiment(config, dataset)
+    if profile is not None and world_size() > 1:
+        repair = "Profile a run of one process."
+        raise InvalidInputError("--profile", "must not be given with several processes", profile, repair)
+    if resume:
+        check_same_data(run, dataset)
+    else:
+        run = compute_on_rank_zero(lambda: RunDirectory.create(run.path))
+    begun = run.read_environment() if resume else {}
+    held = held_by_rank_zero(sole_writer(run.path))
+    with held, stop_on_signals() as stop, training_threads(config, begun):
+        compute_on_rank_zero(lambda: prepare_run(run, config, dataset, device=where))
+        steps = run.checkpoints().steps()
+        done = steps[-1] if steps else 0
+        if resume and not steps and rank() == 0:
+            print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
+        if done < num_steps and rank() == 0:
+            _say_other_device(begun, where)
+            precision = choose_precision(config, device=where, begun=begun)
+            print(headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
+        try:
+            result = run_steps(
+                config,
+                dataset,
+                run,
+                device=where,
+                stop=stop,
+                accept_changed_config=accept_changed_config,
+                trace=None if profile is None else StepTrace(run.profile_path, profile),
+                logger=None if make_logger is None else make_logger(run.tensorboard_path),
+            )
+        except KeyboardInterrupt:  # the other processes, if there are any, are not waited for
+            raise click.exceptions.Exit(_interrupted(run, stop.status)) from None
+    if rank() > 0:
+        return 0 if result.step == num_steps else stop.status
+    if result.step < num_steps:
+        return _interrupted(run, stop.status)
+    if done >= num_steps:
+        print(f"{run.path} has finished its {num_steps} steps; nothing is left to do.")
+    else:
+        print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
+    assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
+    print(f"Best checkpoint: step {result.best_step}, validation ELBO {result.best_elbo:.2f} nats.")
+    _print_baseline(dataset, config, result.best_elbo)
+    run.checkpoints().verify("best")
+    print(f"Next: dvae evaluate {run.path}")
+    return 0
+
+
+def _tensorboard() -> Callable[[Path], MetricsLogger]:
+    """What makes the logger of a folder; TensorBoard is there."""
+    from discrete_vae.interop.tensorboard import TensorBoardLogger, check_installed
+
+    check_installed()
+    return TensorBoardLogger
+
+
+def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
+    """Say that a resumed run goes on elsewhere, where numbers are rounded otherwise."""
+    before = begun.get("device", {}).get("type")
+    if before is not None and before != device.type:
+        print(
+            f"The run began on {before} and goes on on {device}: the same up to rounding, not bit for bit.",
+            file=sys.stderr,
+        )
+
+
+def _print_baseline(dataset: DataSplits, config: ExperimentConfig, elbo: float) -> None:
+    """What independent features reach, and whether the model has learned more."""
+    from discrete_vae.cli.options import hanging
+    from discrete_vae.cli.summaries import below_baseline
+    from discrete_vae.training.run import validation_baseline
+
+    baseline = validation_baseline(config, dataset)
+    print(f"Independent features: {baseline.value:.2f} nats (validation).")
+    if warning := below_baseline("validation ELBO", elbo, baseline):
+        print(hanging(f"{warning} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
+
+
+def _interrupted(run: RunDirectory, status: int) -> int:
+    """Say which step is saved and how to go on; returns the exit status."""
+    steps = run.checkpoints().steps()
+    kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
+    go_on = f"dvae train --resume --run-dir {shlex.quote(str(run.path))}"
+    print(f"\nInterrupted; {kept}. Continue: {go_on}", file=sys.stderr)
+    return status
+
+
+def _run_dir(request: Request, resume: bool = False) -> str:
+    """Where a run is or will be that no folder is named for."""
+    from discrete_vae.presets import run_name
+
+    if request.data is None and request.experiment is None and resume:
+        repair = "Name the folder: dvae train --resume --run-dir DIR."
+        raise InvalidInputError("--run-dir", "or EXPERIMENT must be given with --resume", "neither", repair)
+    name = request.experiment if request.data is None else Path(request.data).stem
+    base = f"{name}-{request.size or 'short'}"
+    return f"runs/{run_name(base, request.seed, request.overrides)}"
+
+
+def _resumed_config(run: RunDirectory, request: Request, accept_changed_config: bool) -> ExperimentConfig:
+    """The config of the run to go on with, which the command line must not contradict."""
+    from discrete_vae.config import FileDataConfig
+    from discrete_vae.overrides import apply_overrides
+    from discrete_vae.presets import first_difference
+    from discrete_vae.runs.run_directory import check_config
+
+    stored = run.read_experiment()
+    given = {"name": request.experiment, "size": request.size, "seed": request.seed}
+    asked = apply_overrides(stored, request.overrides).model_copy(
+        update={name: value for name, value in given.items() if value is not None}
+    )
+    if request.data is not None:
+        file = FileDataConfig(path=Path(request.data)).path
+        of_run = stored.data.path if isinstance(stored.data, FileDataConfig) else stored.data.kind
+        if file != of_run:
+            raise _other("--data", of_run, file)
+    if asked != stored:
+        raise _other(*first_difference(stored, asked))
+    if not accept_changed_config:  # else training warns of it
+        check_config(run, run.checkpoints().newest(), accept=False)
+    return stored
+
+
+def _other(option: str, before: object, after: object) -> InvalidInputError:
+    repair = "Leave it out, or start a new run in another --run-dir."
+    return InvalidInputError(option, f"must be the resumed run's {before}", after, repair)
+
+
+# dvae validate: everything but training.
+
+
+@verb("validate", EXPLAINED, takes_settings=True, epilog=EPILOG, typed=TYPED)
+@takes_experiment
+@device_option
+def run_validate(request: Request, device: str) -> int:
+    """Print the resolved experiment, its shapes, parameter counts, memory and pace; returns the exit status."""
+    from discrete_vae.cli.options import choose_device, say_device
+    from discrete_vae.training.describe import TIMED_STEPS, describe_experiment
+    from discrete_vae.training.preflight import check_experiment, training_threads
+
+    config, load = request.resolve()
+    where, dataset = choose_device(device), load()
+    check_experiment(config, dataset)  # before the device is said
+    with training_threads(config, {}):
+        say_device(where)
+        found = describe_experiment(config, dataset, device=where)
+    training, about = config.training, dataset.description
+    sizes = " / ".join(str(len(part)) for part in (dataset.train, dataset.valid, dataset.test))
+    print(f"Experiment {config.name}, size {config.size}, seed {config.seed}")
+    data = f"{dataset.name}: {sizes} examples (train / valid / test) of {dataset.num_features} features"
+    _print("Data", data)
+    _print("", f"{about.version}; {about.values}")
+    if found.num_examples != (len(dataset.train), len(dataset.valid)):
+        _print("", "of which training sees {} and validation {}".format(*found.num_examples))
+    _print(
+        "Training",
+        f"{_counted(found.num_steps, 'step')} in {_counted(training.num_epochs, 'epoch')}, batches of "
+        f"{training.batch_size}, {_counted(found.num_chains, 'chain')}",
+    )
+    _print(
+        "Latents",
+        f"{found.num_units} binary units in {_counted(found.num_groups, 'group')}; "
+        f"{_counted(found.num_layers, 'continuous layer')} of {found.units_per_layer} units; the decoder reads "
+        f"{found.decoder_size} values",
+    )
+    _print_parameters(found.parameters)
+    peak = ""
+    if found.peak_bytes is not None:
+        of = f"on {where}" if where.type == "cuda" else "of this process, with its libraries,"
+        peak = f"; peak {of} after {TIMED_STEPS} steps {found.peak_bytes / 2**20:,.0f} MiB"
+    print()
+    _print(
+        "Memory",
+        f"{found.weight_bytes / 2**20:,.0f} MiB for weights, gradients and Adam; "
+        f"{found.data_bytes / 2**20:,.0f} MiB of data{peak}",
+    )
+    epoch = found.seconds_per_step * found.steps_per_epoch
+    _print(
+        "Time",
+        f"{1000 * found.seconds_per_step:,.0f} ms per step, {in_words(epoch)} per epoch, "
+        f"{in_words(epoch * training.num_epochs)} in all without validation (best of {TIMED_STEPS} steps here)",
+    )
+    print("The experiment can be trained; nothing was written.")
+    return 0
+
+
+def _print(name: str, text: str) -> None:
+    print(hanging(text, f"{name:10} "))
+
+
+def _counted(number: int, name: str) -> str:
+    return f"{number} {name}{'s' * (number != 1)}"
+
+
+def _print_parameters(rows: Sequence[ParameterRow]) -> None:
+    """A line per network, by part; names leave out their part's."""
+    print("\nParameters")
+    names = {row: row.name.removeprefix(f"{row.part}.") for row in rows}
+    longest = max(map(len, names.values()))
+    room = min(max(len(row.shape) for row in rows), max(20, width() - longest - 20))
+    for part, members in groupby(rows, key=lambda row: row.part):
+        of_part = list(members)
+        print(f"  {part:{longest + room + 4}} {sum(row.count for row in of_part):>13,}")
+        for row in of_part:
+            first, *others = textwrap.wrap(row.shape, room)
+            print(f"    {names[row]:{longest}}  {first:{room}} {row.count:>13,}")
+            for line in others:
+                print(" " * (longest + 8) + line)
+    print(f"  {'total':{longest + room + 4}} {sum(row.count for row in rows):>13,}")
+
+
+# dvae list: what there is. dvae train EXPERIMENT --settings: every value of one experiment.
+
+
+_INDENT = 26
+_MEANING = 59  # column of the meanings where the terminal leaves room for them, else they go below
+_MIN_ROOM = 50
+
+
+@verb("list")
+def run_list() -> int:
+    """Print experiments, data sets, components, trained models and figures; returns the exit status."""
+    print("Experiments: dvae train NAME, or discrete_vae.presets.load_experiment(NAME)")
+    for name in experiment_names():
+        _print_row(name, _about(experiment_function(name)))
+    print("\nData sets: discrete_vae.load_dataset(NAME); your own: dvae train --data FILE")
+    _print_members(slots()["data"])
+    print("\nComponents, each swapped by its option")
+    for path, slot in slots().items():
+        if path != "data":
+            print(f" --{path} NAME")
+            _print_members(slot)
+    _print_pretrained()
+    print()
+    print_figures()
+    return 0
+
+
+def _print_pretrained() -> None:
+    names = pretrained_names()
+    if not names:  # as in a copy of the sources without them
+        return
+    print("\nTrained models: dvae sample --pretrained NAME, or load_pretrained(NAME)")
+    for name in names:
+        _print_row(name, _how_good(shipped_folder(name)))
+
+
+def _how_good(folder: Path) -> str:
+    """What a model that comes with the library is, and the figure of its card."""
+    environment, evaluation = (read_json(folder / f"{name}.json") for name in ("environment", "evaluation"))
+    found = evaluation["log_likelihood"]
+    return (
+        f"Trained on {environment['data']['name']}; test log-likelihood {found['value']:.2f} +- "
+        f"{found['std_error']:.2f} nats."
+    )
+
+
+def print_settings(config: ExperimentConfig) -> None:
+    """Print every setting of an experiment with its present value."""
+    print(f"Settings of {config.name}, size {config.size}: option, value here, meaning.")
+    part = None
+    for entry in settings_of(config):
+        if entry.path.partition(".")[0] != part:
+            part = entry.path.partition(".")[0]
+            print()
+        value = read_value(config, entry.path)
+        if isinstance(entry, Slot):
+            present = "none" if value is None else value.kind
+            others = [name for name in entry.members if name != present]
+            words = _about(entry.members[present]) + (f" Or: {', '.join(others)}." if others else "")
+            if entry.path != "data":  # --data takes a file
+                _print_setting(entry.path, present, words)
+        else:
+            _print_setting(entry.path, _shown(value), entry.field.description)
+
+
+def _print_setting(path: str, value: str, meaning: str | None) -> None:
+    option = f"  --{path:34} {value:18} "
+    if width() >= _MEANING + _MIN_ROOM:
+        print(hanging(meaning or "", option, indent=_MEANING))
+    else:
+        print(option.rstrip())
+        if meaning:
+            print(hanging(meaning, " " * 6))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        nested = any(isinstance(entry, tuple) for entry in value)
+        return json.dumps(value) if nested else " ".join(map(str, value))
+    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
+
+
+def _print_members(slot: Slot) -> None:
+    for name, member in slot.members.items():
+        _print_row(name, _about(member))
+
+
+def _about(described: Any) -> str:
+    """The first line of the docstring of an experiment or a component; None is no component."""
+    return "Leaves the component out." if described is None else described.__doc__.strip().splitlines()[0]
+
+
+def _print_row(name: str, text: str) -> None:
+    print(hanging(text, f"  {name:{_INDENT - 3}} "))

@@ -1,1 +1,0 @@
-"""Loops on the CPU that numba compiles: threads, cache, addresses, rounding."""

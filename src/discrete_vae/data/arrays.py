@@ -1,0 +1,405 @@
+"""NumPy files read without unpickling, arrays as float32, states of a prior."""
+
+from __future__ import annotations
+
+import math
+import stat
+import warnings
+import zipfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae.errors import DiscreteVAEError, InvalidInputError
+from discrete_vae.system import allocating, check_memory, is_allocation_failure, out_of_memory
+
+# One array in NumPy's format, read from a stream of known length: nothing but a whole and sound one passes.
+
+
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_CHUNK = 1 << 24
+
+
+class DamageError(Exception):
+    """The content breaks the format; the message says how."""
+
+
+class ObjectsError(Exception):
+    """The array holds Python objects, which are never unpickled."""
+
+
+def read_array(file: IO[bytes], size: int, name: str) -> np.ndarray:
+    """Read the array that a stream holds.
+
+    numpy.load takes a header whose length was changed, and starts the data elsewhere; here the header must end where
+    the format says, and the data must fill the rest of the stream exactly.
+
+    Args:
+        file: The stream, at its start.
+        size: Its length in bytes.
+        name: What messages about memory call it.
+
+    Returns:
+        The array; writable.
+
+    Raises:
+        DamageError: If the header or the length breaks the format, or a boolean is neither 0 nor 1.
+        ObjectsError: If it holds Python objects.
+        InvalidInputError: If it does not fit the memory.
+        Exception: Whatever NumPy and zipfile raise on damage that they find themselves.
+    """
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:  # the third is for records with names beyond latin1
+        raise DamageError(f"version {version[0]}.{version[1]} of the format")
+    with warnings.catch_warnings():  # Python's own, about the spelling of a damaged header
+        warnings.simplefilter("ignore")
+        shape, fortran_order, dtype = _HEADERS[version](file)
+    start = file.tell()
+    if dtype.hasobject:
+        raise ObjectsError
+    if any(type(length) is not int for length in shape) or dtype.itemsize == 0:
+        raise DamageError(f"shape {shape} of {dtype}")
+    file.seek(start - 1)
+    if file.read(1) != b"\n":
+        raise DamageError("a header that does not end with a line end")
+    count = math.prod(shape) * dtype.itemsize
+    if start + count != size:
+        raise DamageError(f"{size - start} bytes of data, where the header announces {count}")
+    check_memory(name, count, "Use a smaller array, or a machine with more memory.")
+    content = np.empty(count, np.uint8)
+    view = content.data
+    for first in range(0, count, _CHUNK):
+        part = view[first : first + _CHUNK]
+        if file.readinto(part) != len(part):  # pyright: ignore[reportAttributeAccessIssue]
+            raise DamageError("an end too soon")
+    if file.read(1):  # a member of an archive compares its checksum here
+        raise DamageError("more bytes than it should have")
+    if dtype.kind == "b" and count and content.max() > 1:
+        raise DamageError(f"a boolean stored as {content.max()}")
+    return content.view(dtype).reshape(shape, order="F" if fortran_order else "C")
+
+
+# NumPy files read without unpickling, with their faults reported as `InvalidInputError`.
+
+
+_LOCAL_HEADER, _LOCAL_HEADER_BYTES = b"PK\x03\x04", 30
+_KINDS = {
+    stat.S_ISDIR: "a folder",
+    stat.S_ISFIFO: "a pipe",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISCHR: "a device",
+    stat.S_ISBLK: "a device",
+}
+_DAMAGED = "The file is damaged or cut short: copy it again."
+_SHOWN_KEYS, _SHOWN_LETTERS = 5, 40
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """Read the array of a .npy file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        InvalidInputError: If the file is missing, cut short, altered, of another format, too large for the memory, or
+            holds Python objects.
+    """
+    size = check_is_file(path)
+    with _in_house_form(str(path)), path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":
+            raise _unreadable(str(path), "another format", "Write it with numpy.save.")
+        file.seek(0)
+        return read_array(file, size, str(path))
+
+
+def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """Read arrays of a .npz file.
+
+    Args:
+        path: The file.
+        keys: Which arrays; those that the file lacks are left out. None reads all.
+
+    Returns:
+        The arrays by key, in the order of the file.
+
+    Raises:
+        InvalidInputError: If the file is missing, cut short, altered, of another format, or an array that is read
+            holds Python objects or is too large for the memory.
+    """
+    check_is_file(path)
+    with _in_house_form(str(path)):
+        if not zipfile.is_zipfile(path):
+            repair = "Copy it again, or write it with numpy.savez."
+            raise _unreadable(str(path), "another format, or a file that was cut short", repair)
+        arrays: dict[str, np.ndarray] = {}
+        with zipfile.ZipFile(path) as archive:
+            _check_directory(path, archive)
+            for member in archive.infolist():
+                key = member.filename.removesuffix(".npy")
+                if keys is not None and key not in keys:
+                    continue
+                name = f"{path}, array {shown_key(key)},"
+                with _in_house_form(name), archive.open(member) as file:
+                    if key in arrays:
+                        raise DamageError("a second array of that name")
+                    if key == member.filename:
+                        raise DamageError("a member that is no array")
+                    arrays[key] = read_array(file, member.file_size, name)
+        return arrays
+
+
+def shown_key(key: str) -> str:
+    r"""A key of a .npz file for messages: quoted, short, without control characters.
+
+    Examples:
+        >>> shown_key("a\x1b[2J"), shown_key("b" * 50)
+        ("'a\\x1b[2J'", "'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb...'")
+    """
+    return repr(key if len(key) <= _SHOWN_LETTERS else f"{key[:_SHOWN_LETTERS]}...")
+
+
+def shown_keys(keys: Iterable[str]) -> str:
+    """The first few keys of a .npz file for messages, and how many more there are.
+
+    Examples:
+        >>> shown_keys("abcdefg")
+        'a, b, c, d, e and 2 more'
+        >>> shown_keys([])
+        'none'
+    """
+    names = [shown_key(key)[1:-1] for key in keys]
+    more = f" and {len(names) - _SHOWN_KEYS} more" if len(names) > _SHOWN_KEYS else ""
+    return (", ".join(names[:_SHOWN_KEYS]) or "none") + more
+
+
+def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
+    """Check that the archive's directory, at its end, hides none of the members that lie before it.
+
+    A changed byte in the directory can make one entry swallow the next ones; the members themselves are still there.
+    """
+    end = 0
+    with path.open("rb") as file:
+        for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
+            _check_gap(file, end, member.header_offset)
+            file.seek(member.header_offset)
+            header = file.read(_LOCAL_HEADER_BYTES)
+            lengths = sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+            end = member.header_offset + _LOCAL_HEADER_BYTES + lengths + member.compress_size
+        _check_gap(file, end, archive.start_dir)
+
+
+def _check_gap(file: IO[bytes], start: int, stop: int) -> None:
+    if stop < start:
+        raise DamageError("members that overlap")
+    if (
+        stop - start >= _LOCAL_HEADER_BYTES
+    ):  # less is the record of sizes that some writers put behind a member
+        file.seek(start)
+        if _LOCAL_HEADER in file.read(stop - start):
+            raise DamageError("members that its directory does not list")
+
+
+def check_is_file(path: Path) -> int:
+    """Size of a plain file, in bytes.
+
+    Raises:
+        InvalidInputError: If there is none at the path.
+    """
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidInputError(str(path), "must exist", "no such file", "Check the path.") from None
+    except (OSError, ValueError) as error:
+        received = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(str(path), "must be a file", received, "Check the path.") from None
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((word for test, word in _KINDS.items() if test(found.st_mode)), "something else")
+        raise InvalidInputError(str(path), "must be a file", kind, "Give the file itself.")
+    return found.st_size
+
+
+@contextmanager
+def _in_house_form(name: str) -> Iterator[None]:
+    """Report whatever goes wrong while a file is read: on damage, the readers raise any kind of error."""
+    try:
+        yield
+    except DiscreteVAEError:
+        raise
+    except ObjectsError:
+        repair = "Convert it with .astype to numbers and save it again; objects are never unpickled."
+        raise InvalidInputError(name, "must hold numbers", "Python objects", repair) from None
+    except DamageError as error:
+        raise _unreadable(name, str(error), _DAMAGED) from None
+    except OSError as error:
+        if error.errno is None:  # some decoders raise it without one
+            raise _unreadable(name, str(error), _DAMAGED) from None
+        repair = "Check its permissions and the disk."
+        raise _unreadable(name, error.strerror or str(error), repair) from None
+    except Exception as error:
+        if is_allocation_failure(error):
+            repair = "Use a smaller array, or a machine with more memory; or the file is damaged."
+            raise out_of_memory(name, repair) from None
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise _unreadable(name, words[:200], _DAMAGED) from None
+
+
+def _unreadable(name: str, received: str, repair: str) -> InvalidInputError:
+    return InvalidInputError(name, "must be a readable NumPy file", received, repair)
+
+
+# Arrays of any real type as float32, refused where the values or their differences would be lost.
+
+
+_BLOCK = 1 << 22  # values that are looked at together
+_LARGEST_WHOLE = 2**24  # up to which float32 holds every whole number
+_RESOLUTION = 1e-3  # largest rounding error, as a share of a feature's range
+_SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes of values in the wrong byte order lie beyond
+
+
+def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.ndarray:
+    """Convert values to float32, row by row of the examples.
+
+    Args:
+        name: What messages call the array.
+        array: (example, ...), booleans, integers or real numbers; NaN marks missing values.
+        columns: Names of the features, for messages.
+
+    Returns:
+        (example, feature) float32.
+
+    Raises:
+        InvalidInputError: If the array holds something else; if it holds whole numbers throughout and one of them is
+            not the same in float32; if a value is too large for float32, or the rounding exceeds a thousandth of its
+            feature's range; or if the values make sense in the other byte order alone.
+
+    Examples:
+        >>> as_float32("x", np.array([[1, 2], [3, 2**24]])).dtype
+        dtype('float32')
+        >>> as_float32("x", np.array([[1, 2], [3, 2**24 + 1]]))
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: x must hold whole numbers of at most 16,777,216, beyond which float32
+        rounds; received 16777217 (feature 1). Give smaller units, or subtract an offset.
+    """
+    if array.dtype.kind not in "buif":
+        repair = "Convert it with .astype(float)."
+        raise InvalidInputError(name, "must hold booleans or real numbers", f"dtype {array.dtype}", repair)
+    _check_byte_order(name, array)
+    rows = array.reshape(len(array), -1)
+    result = np.empty(rows.shape, np.float32)
+    num_features = rows.shape[1]
+    exact = array.dtype.itemsize < 4 or array.dtype == np.float32
+    low, high = np.full(num_features, np.inf), np.full(num_features, -np.inf)
+    error, whole = np.zeros(num_features), array.dtype.kind != "f"
+    step = max(1, _BLOCK // num_features)
+    for first in range(0, len(rows), step):
+        block, into = rows[first : first + step], result[first : first + step]
+        with np.errstate(over="ignore", invalid="ignore"):
+            into[:] = block
+            if exact:
+                continue
+            wide = block.astype(np.float64)
+            _check_range(name, wide, into, columns)
+            error = np.fmax(error, np.fmax.reduce(np.abs(into - wide), 0))  # infinities differ by NaN
+            low, high = np.fmin(low, np.fmin.reduce(wide, 0)), np.fmax(high, np.fmax.reduce(wide, 0))
+    if exact or not error.any():
+        return result
+    whole = whole or all(
+        bool((part == np.trunc(part))[np.isfinite(part)].all())
+        for part in (rows[first : first + step] for first in range(0, len(rows), step))
+    )
+    worst = int(error.argmax())
+    if whole and error[worst] > 0:
+        column = rows[:, worst]
+        value = column[np.nanargmax(np.abs(column.astype(np.float64) - result[:, worst]))]
+        rule = f"must hold whole numbers of at most {_LARGEST_WHOLE:,}, beyond which float32 rounds"
+        repair = "Give smaller units, or subtract an offset."
+        raise InvalidInputError(name, rule, f"{value:.0f} ({_feature(worst, columns)})", repair)
+    span = high - low
+    lost = np.flatnonzero((span > 0) & (error > _RESOLUTION * span))
+    if len(lost):
+        worst = int(lost[0])
+        rule = "must hold values whose differences float32 keeps"
+        received = f"{_feature(worst, columns)} from {low[worst]:.12g} to {high[worst]:.12g}"
+        raise InvalidInputError(name, rule, received, "Subtract an offset from this feature.")
+    return result
+
+
+def _check_range(name: str, wide: np.ndarray, narrow: np.ndarray, columns: Sequence[str]) -> None:
+    lost = np.isinf(narrow) & np.isfinite(wide)
+    if lost.any():
+        row, feature = (int(place[0]) for place in np.nonzero(lost))
+        received = f"{wide[row, feature]:g} ({_feature(feature, columns)})"
+        raise InvalidInputError(name, "must hold values that float32 can hold", received, "Scale the values.")
+
+
+def _check_byte_order(name: str, array: np.ndarray) -> None:
+    """Refuse values that are odd as they stand and plain in the other byte order: a changed letter of the header."""
+    if array.dtype.itemsize == 1 or array.size == 0:
+        return
+    with np.errstate(invalid="ignore"):
+        if _is_plain(array) or not _is_plain(array.view(array.dtype.newbyteorder())):
+            return
+    received = "values that are plain in the other byte order alone"
+    repair = "The file is damaged: copy it again, or write it with numpy.save."
+    raise InvalidInputError(name, "must hold values in the byte order of its header", received, repair)
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    """Real values: of magnitudes that are met; integers: small, which in the wrong order no one is but 0."""
+    if array.dtype.kind == "f":
+        size = np.abs(array[np.isfinite(array)])
+        least = max(_SMALLEST, float(np.finfo(array.dtype).tiny))
+        return not bool(
+            (((size > 0) & (size < least)) | (size > min(_LARGEST, float(np.finfo(array.dtype).max)))).any()
+        )
+    most = 1 if array.dtype.itemsize == 2 else 255  # 16-bit intensities may well be multiples of 256
+    return -most <= int(array.min()) and int(array.max()) <= most
+
+
+def _feature(index: int, columns: Sequence[str]) -> str:
+    return f"column {columns[index]!r}" if columns else f"feature {index}"
+
+
+# States of a prior in a file.
+
+
+def read_states(path: Path, num_units: int, *, argument: str = "path") -> Tensor:
+    """Read states of binary units, for chains that start at them.
+
+    Args:
+        path: A .npy file with an array (chain, unit) in {0,1} of any type of numbers.
+        num_units: Units of the machine.
+        argument: Name of the argument that gave the path, for messages.
+
+    Returns:
+        (chain, unit) float32.
+
+    Raises:
+        InvalidInputError: If the file cannot be read, or holds something else.
+
+    Examples:
+        >>> import tempfile
+        >>> import numpy as np
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/z.npy", np.array([[True, False]]))
+        ...     read_states(Path(folder, "z.npy"), 2)
+        tensor([[1., 0.]])
+    """
+    states = read_npy(path)
+    received = f"shape {states.shape} of {states.dtype} in {path}"
+    fits = states.dtype.kind in "buif" and states.ndim == 2 and states.shape[1] == num_units
+    if fits and not bool(((states == 0) | (states == 1)).all()):
+        fits, received = False, f"other values in {path}"
+    if not fits or len(states) == 0:
+        rule = f"must hold states of the prior, (chain, {num_units} units) in {{0,1}}"
+        raise InvalidInputError(argument, rule, received, "Save such an array with numpy.save.")
+    with allocating(argument, "Give fewer chains."):
+        return torch.from_numpy(states.astype("float32"))  # whatever its width and byte order

@@ -1,0 +1,431 @@
+"""The record of a data set, its parts, and the fixed choices of examples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import ValueSummary
+from discrete_vae.config import TrainingConfig
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsShapes
+from discrete_vae.rng import key_to_seed
+
+# What the values of data are, found in one pass over blocks of rows.
+
+
+_ROWS = 4096
+
+
+def summarize(x: Tensor) -> ValueSummary:
+    """Range of the observed values, whether all are whole numbers, and how many are missing.
+
+    Args:
+        x: (example, ...), floating-point; NaN marks missing values.
+
+    Examples:
+        >>> summarize(torch.tensor([[1.0, torch.nan], [3.0, 2.0]]))
+        ValueSummary(low=1.0, high=3.0, whole=True, num_missing=1, num_values=4)
+    """
+    total = ValueSummary(math.inf, -math.inf, True)
+    for rows in x.split(_ROWS):
+        missing = rows.isnan()
+        count = int(missing.sum())
+        seen = rows[~missing] if count else rows
+        if seen.numel():
+            low, high = (float(value) for value in torch.aminmax(seen))
+            whole = bool((seen == seen.trunc()).all()) and math.isfinite(high - low)
+            total += ValueSummary(low, high, whole)
+        total += ValueSummary(math.inf, -math.inf, True, count, rows.numel())
+    return total
+
+
+# The record of a data set.
+
+
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class DatasetDescription:
+    """Where a data set comes from and how it was cut, in words that a report can print.
+
+    Attributes:
+        source: Where the values come from.
+        version: Which version of them this is.
+        split: How the three parts were made.
+        values: How the values are read, and what was drawn from them.
+        sha256: Sum of the file that was read; None if there is none.
+        columns: Names of the features; empty where they have none.
+    """
+
+    source: str
+    version: str
+    split: str
+    values: str
+    sha256: str | None
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DataSplits(ShowsShapes):
+    """A data set in three parts, on the CPU. NaN marks a missing value.
+
+    Attributes:
+        name: The data set's name.
+        train: (example, feature) float32. If `dynamic`, probabilities in [0, 1] of bits that
+            `discrete_vae.data.batches.TrainingBatches` draws afresh in each step; otherwise the values themselves.
+        valid: (example, feature) float32, the same in every run; bits if the data set is dynamic.
+        test: (example, feature) float32, the same in every run; bits if the data set is dynamic.
+        event_shape: Shape of an example: (feature,) for a table, (channel, row, column) for images, whose features go
+            channel by channel and row by row from the top left.
+        dynamic: Whether `train` holds probabilities.
+        description: Source, version, split and how values are read.
+        labels: Labels of the examples by part, (example, ...) arrays, for parts that have some; not used in training.
+
+    Raises:
+        InvalidInputError: If a part has no example, or the training part only one, or the event shape has another
+            number of values.
+    """
+
+    name: str
+    train: Tensor
+    valid: Tensor
+    test: Tensor
+    event_shape: tuple[int, ...]
+    dynamic: bool
+    description: DatasetDescription
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        sizes = {part: len(getattr(self, part)) for part in PARTS}
+        if sizes["train"] < 2 or min(sizes.values()) < 1:  # batch normalization needs the spread of two
+            rule = "must have at least two examples to train on, and one each for validation and test"
+            received = ", ".join(f"{count} in {part}" for part, count in sizes.items())
+            repair = "Add examples, or divide them otherwise."
+            raise InvalidInputError(f"data set {self.name}", rule, received, repair)
+        if math.prod(self.event_shape) != self.num_features:
+            rule = f"must have {self.num_features} values, as the examples have"
+            raise InvalidInputError("event_shape", rule, self.event_shape, "For a table: (feature,).")
+
+    @property
+    def num_features(self) -> int:
+        """Features of one example."""
+        return self.train.shape[1]
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """(height, width) of the picture of an example, channels one below the other; None for a table."""
+        return picture_shape(self.event_shape)
+
+    @cached_property
+    def summaries(self) -> dict[str, ValueSummary]:
+        """What each part's values are; those to train on are the bits that are drawn, if the data set is dynamic."""
+        found = {part: summarize(getattr(self, part)) for part in PARTS}
+        if self.dynamic:
+            drawn = found["train"]
+            found["train"] = ValueSummary(drawn.low, drawn.high, True, drawn.num_missing, drawn.num_values)
+        return found
+
+
+def picture_shape(event_shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """(height, width) of the picture of an example, channels one below the other; None for a row of a table.
+
+    Examples:
+        >>> picture_shape((3, 28, 20)), picture_shape((12,))
+        ((84, 20), None)
+    """
+    if len(event_shape) != 3:
+        return None
+    channels, height, width = event_shape
+    return channels * height, width
+
+
+# Draws that stay the same on every machine and in every release: splits, epochs and evaluation bits.
+#
+# They read the raw words of Philox4x64, whose stream NumPy keeps fixed for good, unlike the distributions on
+# top of it or torch's generators.
+
+
+def fixed_permutation(length: int, seed: int, *key: int) -> np.ndarray:
+    """A permutation that depends on its arguments alone.
+
+    Args:
+        length: How many numbers to permute.
+        seed: Integer from 0 to 2^64 - 1.
+        key: Further integers, for example the epoch.
+
+    Returns:
+        (length,) int64, the numbers from 0 to length - 1 in random order.
+
+    Raises:
+        InvalidInputError: If the seed or the key is out of range.
+
+    Examples:
+        >>> fixed_permutation(5, 0).tolist()
+        [3, 2, 0, 4, 1]
+    """
+    # Ties among 64-bit words do not happen in practice, and a stable sort settles them anyway.
+    return np.argsort(_words(length, seed, *key), kind="stable")
+
+
+def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
+    """Binarize once and for all: each value becomes 1 with the probability that it states.
+
+    Args:
+        probabilities: Any shape, in [0, 1]; 0 always gives 0 and 1 always gives 1.
+        seed: Integer from 0 to 2^64 - 1.
+        key: Further integers, for example the part of the data set.
+
+    Returns:
+        Array of the same shape, float32 in {0, 1}.
+
+    Raises:
+        InvalidInputError: If the seed or the key is out of range.
+
+    Examples:
+        >>> fixed_bits(np.array([0.0, 0.5, 0.5, 1.0]), 0).tolist()
+        [0.0, 0.0, 1.0, 1.0]
+    """
+    uniform = (_words(probabilities.size, seed, *key) >> np.uint64(11)) * 2.0**-53
+    return (uniform.reshape(probabilities.shape) < probabilities).astype(np.float32)
+
+
+def _words(count: int, seed: int, *key: int) -> np.ndarray:
+    return np.random.Philox(key=key_to_seed(seed, *key)).random_raw(count)
+
+
+# From arrays to the three parts of a data set.
+
+
+_PART_KEYS = {"valid": 1, "test": 2}
+_ORDER_SEED = 0
+
+
+def as_rows(images: np.ndarray) -> np.ndarray:
+    """Flatten 8-bit images row by row and divide by 255.
+
+    Args:
+        images: (example, ...) uint8.
+
+    Returns:
+        (example, feature) float32 in [0, 1].
+
+    Examples:
+        >>> as_rows(np.array([[[0, 255], [51, 0]]], dtype=np.uint8)).tolist()
+        [[0.0, 1.0, 0.20000000298023224, 0.0]]
+    """
+    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
+
+
+def evaluation_part(
+    rows: np.ndarray, part: Literal["valid", "test"], *, binarization_seed: int | None, shuffled: bool = True
+) -> Tensor:
+    """Make a validation or test part: binarized once, in a fixed random order.
+
+    Published files are often sorted by class or by writer, so their first rows are no fair subset; after the
+    shuffle (seed 0, whatever the other seeds) they are.
+
+    Args:
+        rows: (example, feature) in [0, 1].
+        part: Which part; the two draw different bits.
+        binarization_seed: Seed of the bits; None if the rows hold bits already.
+        shuffled: Whether to shuffle; a user's own order is kept.
+
+    Returns:
+        (example, feature) float32 in {0, 1}.
+
+    Examples:
+        >>> evaluation_part(np.array([[0.0, 1.0], [1.0, 1.0]]), "test", binarization_seed=0).tolist()
+        [[1.0, 1.0], [0.0, 1.0]]
+    """
+    key = _PART_KEYS[part]
+    bits = rows if binarization_seed is None else fixed_bits(rows, binarization_seed, key)
+    if shuffled:
+        bits = of_part(part, bits)
+    return torch.from_numpy(np.ascontiguousarray(bits, dtype=np.float32))
+
+
+def of_part(part: str, rows: np.ndarray) -> np.ndarray:
+    """Bring what belongs to the examples of a part, labels for example, into the order that the part stands in.
+
+    Args:
+        part: "train", whose order is kept, "valid" or "test".
+        rows: (example, ...).
+    """
+    key = _PART_KEYS.get(part)
+    return rows if key is None else rows[fixed_permutation(len(rows), _ORDER_SEED, key)]
+
+
+def training_part(rows: np.ndarray) -> Tensor:
+    """Make a training part of rows in [0, 1]: (example, feature) float32, in the order given.
+
+    Examples:
+        >>> training_part(np.array([[0.5, 1.0]]))
+        tensor([[0.5000, 1.0000]])
+    """
+    return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
+
+
+def check_leaves_examples(name: str, held_out: int, available: int) -> None:
+    """Refuse to hold out so many examples that none is left to train on.
+
+    Args:
+        name: Name of the setting.
+        held_out: How many it holds out, with all others.
+        available: How many there are.
+
+    Raises:
+        InvalidInputError: If none is left.
+
+    Examples:
+        >>> check_leaves_examples("num_valid", 10, 10)
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: num_valid must leave examples to train on; received 10 held out
+        of 10...
+    """
+    if held_out >= available:
+        received = f"{held_out} held out of {available}"
+        raise InvalidInputError(name, "must leave examples to train on", received, "Hold out fewer.")
+
+
+# A fixed random choice of the examples that a run trains on and validates with.
+
+
+_SEED, _STREAM = 0, 0x63686F73656E
+_TEST_KEY = 0
+
+
+def chosen_examples(dataset: DataSplits, training: TrainingConfig) -> DataSplits:
+    """The data set with as many training and validation examples as a config asks for.
+
+    The choice depends on the numbers alone, so a resumed run sees the same examples; their order is kept, and choosing
+    again changes nothing.
+
+    Args:
+        dataset: The whole data set.
+        training: Its `num_examples` and `num_validation_examples`; None takes all.
+
+    Returns:
+        The data set, with its test part as it was.
+
+    Raises:
+        InvalidInputError: If more examples are asked for than there are.
+
+    Examples:
+        >>> from discrete_vae.data.datasets import load_dataset
+        >>> few = chosen_examples(load_dataset("digits"), TrainingConfig(num_examples=200))
+        >>> len(few.train), len(few.valid), len(few.test)
+        (200, 250, 250)
+    """
+    return replace(
+        dataset,
+        train=_chosen(dataset.train, training.num_examples, "training.num_examples"),
+        valid=_chosen(dataset.valid, training.num_validation_examples, "training.num_validation_examples"),
+    )
+
+
+def chosen_test_examples(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
+    """The numbers of the test examples to look at: all, or a choice that no seed changes.
+
+    So evaluations with other seeds differ in their noise alone. A smaller choice is part of every larger one.
+
+    Args:
+        length: How many there are.
+        number: How many are wanted; None means all.
+        argument: What messages call the number.
+
+    Returns:
+        (example,) int64, ascending.
+
+    Raises:
+        InvalidInputError: If more are wanted than there are.
+
+    Examples:
+        >>> chosen_test_examples(100, 3).tolist()
+        [30, 33, 45]
+    """
+    if number is not None and number > length:
+        rule = f"must be at most the {length} test examples"
+        raise InvalidInputError(argument, rule, number, "Leave it out for all of them.")
+    return np.sort(fixed_permutation(length, _TEST_KEY)[:number])
+
+
+def _chosen(part: Tensor, count: int | None, name: str) -> Tensor:
+    if count is None or count == len(part):
+        return part
+    if count > len(part):
+        rule = f"must be at most the {len(part)} examples that there are"
+        raise InvalidInputError(name, rule, count, "Leave it out for all of them.")
+    return part[sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist())]
+
+
+# What a run keeps of its data, so that its pictures are drawn where the data are not.
+
+
+_KEY = "picture"
+
+
+@dataclass(frozen=True)
+class RecordedData:
+    """What pictures need of a data set.
+
+    Attributes:
+        event_shape: Shape of an example, as `DataSplits` has it.
+        low: The least value of the test part; 0 if none is observed.
+        high: The greatest; 1 if none is observed.
+    """
+
+    event_shape: tuple[int, ...]
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, dataset: DataSplits) -> Self:
+        """What there is to keep of a data set."""
+        test = dataset.summaries["test"]
+        low, high = (test.low, test.high) if test.low <= test.high else (0.0, 1.0)
+        return cls(dataset.event_shape, low, high)
+
+    @classmethod
+    def read(cls, environment: Mapping[str, Any]) -> Self | None:
+        """What a run's environment says of its data; None if it says nothing, as those of earlier versions.
+
+        Args:
+            environment: As `RunDirectory.read_environment` gives it.
+        """
+        fields = environment.get("data", {}).get(_KEY)
+        if fields is None:
+            return None
+        return cls(tuple(fields["event_shape"]), float(fields["low"]), float(fields["high"]))
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """(height, width) of the picture of an example; None for a table."""
+        return picture_shape(self.event_shape)
+
+    @property
+    def num_features(self) -> int:
+        """Features of one example."""
+        return math.prod(self.event_shape)
+
+
+def describe_data(dataset: DataSplits) -> dict[str, Any]:
+    """What ``environment.json`` says of a run's data, as JSON can express it.
+
+    Examples:
+        >>> from discrete_vae import load_dataset
+        >>> found = describe_data(load_dataset("digits"))
+        >>> found["name"], found["picture"]
+        ('digits', {'event_shape': [1, 8, 8], 'low': 0.0, 'high': 1.0})
+    """
+    recorded = asdict(RecordedData.of(dataset))
+    recorded["event_shape"] = list(dataset.event_shape)
+    return {"name": dataset.name, **asdict(dataset.description), _KEY: recorded}

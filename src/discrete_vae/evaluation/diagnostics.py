@@ -1,0 +1,299 @@
+"""The health of chains, and the modes of a prior."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from arviz_stats.base.array import array_stats
+from torch import Tensor
+
+from discrete_vae.boltzmann.base import BoltzmannMachine
+from discrete_vae.checks import check_binary, check_positive_int, check_tensor
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsShapes, ShowsTable
+from discrete_vae.samplers.gibbs import BlockGibbs, Sampler, pack_bits
+from discrete_vae.samplers.modes import downhill
+
+# Whether Markov chains mix: autocorrelation, R-hat and effective samples of what they visit.
+
+
+_HIGH_R_HAT = 1.05
+
+
+class ChainHealthWarning(UserWarning):
+    """Chains do not mix; the message has the numbers and what to do."""
+
+
+@dataclass(frozen=True)
+class ChainHealth(ShowsTable):
+    """The health of chains, by the energy of their states.
+
+    Attributes:
+        r_hat: Rank-normalized split R-hat; near 1 where all chains visit the same energies.
+        autocorrelation_time: Sweeps that a chain takes for one effective sample.
+        effective_samples: Effective samples of all chains together.
+        num_chains: Chains.
+        num_sweeps: Sweeps looked at.
+    """
+
+    r_hat: float
+    autocorrelation_time: float
+    effective_samples: float
+    num_chains: int
+    num_sweeps: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.num_chains}, {self.num_sweeps} sweeps of each looked at: autocorrelation time "
+            f"{self.autocorrelation_time:.1f} sweeps, R-hat {self.r_hat:.3f}, "
+            f"{self.effective_samples:.0f} effective samples"
+        )
+
+
+def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
+    """Advance persistent chains and look at the energies on their way.
+
+    One number a state is looked at: chains stuck in modes of equal energy look healthy here. Round trips of parallel
+    tempering see those.
+
+    Source: Vehtari, Gelman, Simpson, Carpenter & Buerkner 2021, by arviz-stats.
+
+    Args:
+        sampler: The chains; they advance.
+        num_sweeps: Sweeps to look at, at least 20.
+
+    Returns:
+        The measures of health.
+
+    Raises:
+        InvalidInputError: If there are too few sweeps.
+
+    Warns:
+        ChainHealthWarning: If R-hat is above 1.05.
+    """
+    if num_sweeps < 20:
+        raise InvalidInputError(
+            "num_sweeps", "must be at least 20", num_sweeps, "Look at some hundred sweeps."
+        )
+    with torch.no_grad():
+        series = torch.stack([sampler.energy.energy(sampler.step(1)).double() for _ in range(num_sweeps)], 1)
+    r_hat, effective = _r_hat_and_effective_samples(series.cpu())
+    health = ChainHealth(
+        r_hat=r_hat,
+        autocorrelation_time=series.numel() / effective,
+        effective_samples=effective,
+        num_chains=len(series),
+        num_sweeps=num_sweeps,
+    )
+    if health.r_hat > _HIGH_R_HAT:
+        warnings.warn(
+            f"R-hat of the chains' energies is {health.r_hat:.3f}, above {_HIGH_R_HAT}: the chains visit "
+            "different regions. Run more sweeps per step, or draw from parallel tempering "
+            "(--training.sampler parallel-tempering).",
+            ChainHealthWarning,
+            stacklevel=2,
+        )
+    return health
+
+
+def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
+    """Rank-normalized split R-hat and bulk effective samples of (chain, draw), as Vehtari et al. 2021 define them."""
+    if bool((series == series[0, 0]).all()):
+        return 1.0, float(series.numel())
+    if len(series) == 1:  # R-hat compares chains; the halves of one are two
+        series = series[:, : series.shape[1] // 2 * 2].view(2, -1)
+    r_hat, effective = (
+        np.asarray(measure(series.numpy(), chain_axis=0, draw_axis=1)).item()
+        for measure in (array_stats.rhat, array_stats.ess)
+    )
+    return r_hat, effective
+
+
+# States between which chains move more often than chance, from counts of moves.
+
+
+_ROUNDING = 1e-12  # groups between which moves are as frequent as by chance are one
+
+
+def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
+    """Group states so that moves stay inside groups: greedy modularity.
+
+    Each state starts as its own group; the two groups whose union raises the modularity most are merged, until every
+    union would lower it. Two groups between which nothing ever moves are never merged, so the number of groups is
+    found, not given.
+
+    Source: Newman 2004, Fast algorithm for detecting community structure in networks; of moves of a Markov chain it is
+    the stability of Delvenne, Yaliraki & Barahona 2010.
+
+    Args:
+        counts: (state, state), moves from the one to the other, not negative, at least one in all.
+
+    Returns:
+        The group of each state, (state,) int64, numbered from the group with most moves; and the modularity: the
+        share of moves inside groups less what it would be by chance, 0 for one group, near 1 for many that are apart.
+
+    Examples:
+        >>> counts = np.array([[5, 4, 0], [4, 5, 0], [0, 0, 4]])
+        >>> groups, modularity = communities(counts)
+        >>> groups.tolist(), round(modularity, 3)
+        ([0, 0, 1], 0.298)
+    """
+    flow = np.asarray(counts, np.float64)
+    flow = (flow + flow.T) / (2 * flow.sum())
+    visits = flow.sum(1)
+    gain = flow - np.outer(visits, visits)
+    group = np.arange(len(flow))
+    modularity = float(np.trace(gain))
+    np.fill_diagonal(gain, -np.inf)
+    while len(flow) > 1:
+        into, out = np.unravel_index(gain.argmax(), gain.shape)
+        if gain[into, out] < -_ROUNDING:
+            break
+        modularity += 2 * float(gain[into, out])
+        gain[into] += gain[out]
+        gain[:, into] = gain[into]
+        gain[into, into] = gain[out] = gain[:, out] = -np.inf
+        group[group == out] = into
+    _, group = np.unique(group, return_inverse=True)
+    order = np.argsort(-np.bincount(group, weights=visits), kind="stable")
+    return np.argsort(order)[group], modularity
+
+
+# The modes of a prior: groups of its local maxima that hold the chains.
+
+
+_MAX_MAXIMA = 400  # that are grouped, most visited first; the grouping takes the cube of them
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PriorModes(ShowsShapes):
+    """Groups of local maxima of p(z) that hold the chains, the most visited group first.
+
+    Attributes:
+        energy: The machine.
+        maxima: Local maxima of p(z), the most visited first, (maximum, unit) float32 in {0,1}.
+        mode_of_maximum: The group of each, (maximum,) int64.
+        share: Share of the chains' states that lead to a mode, (mode,) float64.
+        share_std_error: Its standard error, by the spread over chains, (mode,) float64.
+        stay: Probability that a chain in a mode is in it a sweep later, (mode,) float64.
+        modularity: Share of the moves inside modes less what it would be by chance, from 0 to 1.
+        num_visited: Different local maxima that states led to; those beyond `maxima` belong to the nearest of these.
+        num_states: States looked at.
+    """
+
+    energy: BoltzmannMachine
+    maxima: Tensor
+    mode_of_maximum: Tensor
+    share: Tensor
+    share_std_error: Tensor
+    stay: Tensor
+    modularity: float
+    num_visited: int
+    num_states: int
+
+    def __len__(self) -> int:
+        """Modes."""
+        return len(self.share)
+
+    @torch.no_grad()
+    def assign(self, z: Tensor) -> Tensor:
+        """The mode of states: that of the local maximum that they lead to, or of the one nearest to it.
+
+        Args:
+            z: (state, unit), in {0,1}.
+
+        Returns:
+            (state,) int64, from 0 to one less than the number of modes, on the CPU.
+
+        Raises:
+            InvalidInputError: If z has another shape or other values.
+        """
+        check_binary("z", check_tensor("z", z, ("state", self.energy.num_units)))
+        reached = downhill(self.energy, z.to(self.energy.bias.device)).cpu()
+        return self.mode_of_maximum[_nearest(reached, self.maxima)]
+
+
+@torch.no_grad()
+def find_prior_modes(
+    energy: BoltzmannMachine, start: Tensor, *, num_sweeps: int = 40, max_chains: int = 1000, seed: int = 0
+) -> PriorModes:
+    """Follow block-Gibbs chains and group the local maxima of p(z) that they pass.
+
+    Each state on the way goes downhill in energy to a local maximum of p(z). Maxima between which chains move within a
+    sweep more often than chance are one mode (`communities`): a mode is a region that chains leave seldom, and its
+    number is found, not given.
+
+    Args:
+        energy: The machine.
+        start: States of it that are near its law, (chain, unit), for example of the chains of training.
+        num_sweeps: Sweeps to follow.
+        max_chains: How many of the states to start from, at most.
+        seed: Seed of the chains.
+
+    Returns:
+        The modes.
+
+    Raises:
+        InvalidInputError: If start has another shape or other values, or a number is not a positive integer.
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> rbm = RBM(4, 4)
+        >>> with torch.no_grad():
+        ...     _ = rbm.weight.fill_(3.0), rbm.bias.fill_(-6.0)  # all off, or all on
+        >>> start = torch.tensor([[0.0], [1.0]]).expand(2, 8).repeat(50, 1)
+        >>> modes = find_prior_modes(rbm, start)
+        >>> len(modes), [round(share, 1) for share in modes.share.tolist()]
+        (2, [0.5, 0.5])
+    """
+    check_binary("start", check_tensor("start", start, ("chain", energy.num_units)))
+    check_positive_int("num_sweeps", num_sweeps)
+    start = start[: check_positive_int("max_chains", max_chains)]
+    chains = BlockGibbs(energy, len(start), seed=seed, start=start.float())
+    states = [start.float()] + [chains.step(1) for _ in range(num_sweeps)]
+    reached = torch.cat([downhill(energy, z).cpu() for z in states])
+    found, place, visits = _distinct(reached)
+    order = np.argsort(-visits, kind="stable")
+    maxima = found[torch.from_numpy(order[:_MAX_MAXIMA])]
+    rank = torch.from_numpy(np.argsort(order))  # of each local maximum by its visits
+    known = torch.where(rank < len(maxima), rank, -1)
+    known[known < 0] = _nearest(found[known < 0], maxima)
+    at = known[torch.from_numpy(place)].reshape(num_sweeps + 1, len(start)).numpy()
+    counts = np.zeros((len(maxima), len(maxima)))
+    np.add.at(counts, (at[:-1], at[1:]), 1)
+    mode_of_maximum, modularity = communities(counts)
+    mode, count = mode_of_maximum[at], int(mode_of_maximum.max()) + 1
+    of_chain = (mode[..., None] == np.arange(count)).mean(0)  # (chain, mode)
+    left = np.bincount(mode[:-1].ravel(), minlength=count)
+    stayed = np.bincount(mode[:-1][mode[:-1] == mode[1:]], minlength=count)
+    share = of_chain.mean(0)
+    spread = of_chain.std(0, ddof=1) / np.sqrt(len(start)) if len(start) > 1 else np.full(count, np.nan)
+    order = np.argsort(-share, kind="stable")
+    return PriorModes(
+        energy=energy,
+        maxima=maxima,
+        mode_of_maximum=torch.from_numpy(np.argsort(order)[mode_of_maximum]),
+        share=torch.from_numpy(share[order]),
+        share_std_error=torch.from_numpy(spread[order]),
+        stay=torch.from_numpy((stayed / np.maximum(left, 1))[order]),
+        modularity=modularity,
+        num_visited=len(found),
+        num_states=at.size,
+    )
+
+
+def _distinct(z: Tensor) -> tuple[Tensor, np.ndarray, np.ndarray]:
+    """Different rows, for each row which of them it is, and how often each occurs."""
+    packed = np.ascontiguousarray(pack_bits(z).numpy())
+    keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, place, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+    return z[torch.from_numpy(first)], place.ravel(), count
+
+
+def _nearest(z: Tensor, known: Tensor) -> Tensor:
+    """For each row the known row that differs in the fewest units, the first of several."""
+    agreement = z @ known.T + (1 - z) @ (1 - known).T
+    return agreement.argmax(1)

@@ -1,0 +1,383 @@
+"""Pictures beside a verb's result: codes, gaps filled, paths, neighbors, scores."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_type_hints
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae.data.splits import picture_shape
+from discrete_vae.errors import InvalidInputError, plot_text
+from discrete_vae.figures.style import GridText, draw_image_grid, ink_for
+from discrete_vae.inference.encode import Codes
+from discrete_vae.inference.interpolate import LatentPath
+from discrete_vae.inference.score import Scores
+from discrete_vae.runs.output import write_columns
+
+if TYPE_CHECKING:
+    from discrete_vae.figures.style import Picture
+    from discrete_vae.inference.impute import Imputed
+    from discrete_vae.inference.neighbors import Neighbors
+
+
+# A table that grows in a file, so that what was stopped goes on.
+
+
+class Row(Protocol):
+    """A dataclass of strings, whole numbers and numbers."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def key(self) -> Hashable:
+        """What tells it from others: the settings, not the result."""
+        ...
+
+
+R = TypeVar("R", bound=Row)
+
+
+class KeptRows(Generic[R]):
+    """Rows of a table, in a .csv file from the first one on.
+
+    Attributes:
+        rows: Those that are there, by key.
+
+    Args:
+        kind: The record of a row.
+        path: The file; rows that it has are read. None keeps nothing.
+
+    Raises:
+        InvalidInputError: If the file holds another table, or a damaged one.
+    """
+
+    def __init__(self, kind: type[R], path: Path | None) -> None:
+        self._kind, self._path = kind, path
+        found = [] if path is None or not path.exists() else _read(kind, path)
+        self.rows = {row.key: row for row in found}
+
+    def add(self, rows: Iterable[R]) -> None:
+        """Add rows, and write the file anew.
+
+        Raises:
+            InvalidInputError: If it cannot be written; the rows that it had are still there.
+        """
+        self.rows |= {row.key: row for row in rows}
+        if self._path is not None:
+            write_columns(self._path, columns_of(list(self.rows.values())), argument="--out")
+
+
+def columns_of(rows: Sequence[Any]) -> dict[str, np.ndarray]:
+    """The columns of records of one kind, at least one."""
+    names = [field.name for field in fields(rows[0])]
+    return dict(zip(names, map(np.array, zip(*map(astuple, rows), strict=True)), strict=True))
+
+
+def _read(kind: type[R], path: Path) -> list[R]:
+    types = get_type_hints(kind)
+    names = [field.name for field in fields(kind)]
+    repair = "Move it away, or give another --out."
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file, restkey="more"))
+        if any(list(line) != names for line in lines):
+            raise InvalidInputError(str(path), "must hold the table of this figure", "other columns", repair)
+        return [kind(**{name: types[name](line[name]) for name in names}) for line in lines]
+    except (OSError, ValueError, TypeError, csv.Error) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            str(path), "must hold the table of this figure", str(error)[:80], repair
+        ) from None
+
+
+# What the units of codes say of examples.
+
+
+_MOST_LABELS, _MOST_ROWS = 40, 300
+
+
+def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
+    """Draw the probabilities of the units: their mean by label, or those of single examples, alike beside alike.
+
+    Args:
+        codes: The codes.
+        labels: (row,); None, or more than 40 different ones, shows examples.
+    """
+    from discrete_vae.figures.style import Picture
+
+    names = [] if labels is None or labels.ndim != 1 else sorted(set(labels.tolist()))
+    by_label = 1 < len(names) <= _MOST_LABELS
+    if by_label:
+        shown = np.stack([codes.probabilities[labels == name].mean(0) for name in names])
+        title = "Mean probability that a unit is on, by label"
+    else:
+        count = min(_MOST_ROWS, len(codes.probabilities))
+        some = codes.probabilities[np.arange(count) * len(codes.probabilities) // count]
+        shown = some[_alike(some)]
+        title = f"Probability that a unit is on: {count} examples, alike beside alike"
+    height = min(6.0, 1.4 + 0.24 * len(shown)) if by_label else 4.2
+    figure = Picture((7.0, height), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(shown, aspect="auto", interpolation="nearest", cmap="viridis", vmin=0, vmax=1)
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.set_xlabel("unit", fontsize=9)
+    axes.set_ylabel("label" if by_label else "example", fontsize=9)
+    axes.set_yticks(
+        range(len(names)), [plot_text(str(name)[:20]) for name in names]
+    ) if by_label else axes.set_yticks([])
+    axes.tick_params(labelsize=8)
+    figure.colorbar(image, ax=axes, pad=0.01).ax.tick_params(labelsize=8)
+    return figure
+
+
+def _alike(rows: np.ndarray) -> np.ndarray:
+    """An order in which neighbors are alike: that of the leaves of a tree of clusters."""
+    from scipy.cluster.hierarchy import leaves_list, linkage  # here, since it takes a while
+
+    return leaves_list(linkage(rows, "average")) if len(rows) > 1 else np.arange(len(rows))
+
+
+# Examples before and after noise was taken out.
+
+
+_IMAGES, _STRIPS, _COLUMNS = 40, 6, 20
+
+
+def draw_denoised(
+    clean: Tensor | None, noisy: Tensor, denoised: np.ndarray, event_shape: tuple[int, ...]
+) -> Picture:
+    """Draw examples in columns: as they were where that is known, noisy, and denoised.
+
+    Args:
+        clean: (row, feature); None where it is not known.
+        noisy: (row, feature); NaN marks missing values.
+        denoised: (row, *event), means.
+        event_shape: Shape of an example.
+    """
+    shape = picture_shape(event_shape)
+    count = min(_STRIPS if shape is None else _IMAGES, len(noisy))
+    places = torch.arange(count) * len(noisy) // count
+    ink = ink_for(noisy, per_feature=shape is None)
+    after = torch.from_numpy(denoised.reshape(len(noisy), -1))
+    kinds = [noisy, after] if clean is None else [clean, noisy, after]
+    members = torch.stack([ink(values[places].float()) for values in kinds], 1)
+    columns = min(_COLUMNS, count) if shape is not None else 1
+    num_rows = -(-count // columns)
+    empty = members.new_full((num_rows * columns - count, *members.shape[1:]), torch.nan)
+    grid = torch.cat([members, empty]).reshape(num_rows, columns, *members.shape[1:])
+    names = ["noisy", "denoised"] if clean is None else ["clean", "noisy", "denoised"]
+    text = GridText(
+        caption=f"Examples before and after noise was taken out, from above: {', '.join(names)}, the last as means "
+        f"given the noisy one; {ink.words}.",
+        row_labels=names * num_rows,
+    )
+    return draw_image_grid(grid, shape, text=text, stacked=True)
+
+
+# Examples with gaps beside what fills them.
+
+
+_IMPUTED_IMAGES, _IMPUTED_STRIPS, _DRAWS = 16, 8, 3
+
+
+def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | None = None) -> Picture:
+    """Draw examples with gaps, filled, and below them a few draws if there are some.
+
+    Args:
+        x: (example, feature), NaN in the gaps; those with gaps are shown, from the first on.
+        imputed: What `discrete_vae.inference.impute.impute` made of them.
+        image_shape: (height, width) of an example; None draws strips.
+
+    Returns:
+        The figure.
+    """
+    gapped = (
+        x.isnan().any(1).nonzero().flatten()[: _IMPUTED_STRIPS if image_shape is None else _IMPUTED_IMAGES]
+    )
+    chosen = gapped if len(gapped) else torch.arange(min(1, len(x)))
+    shown, filled = x[chosen], torch.from_numpy(imputed.filled)[chosen].flatten(1)
+    draws = np.zeros((len(x), 0)) if imputed.draws is None else imputed.draws[:, :_DRAWS]
+    drawn = torch.from_numpy(draws)[chosen].reshape(len(chosen), -1, x.shape[1])
+    ink = ink_for(torch.cat([shown, filled]), per_feature=image_shape is None)
+    rows = [ink(shown), ink(filled), *(ink(one.to(x.dtype)) for one in drawn.unbind(1))]
+    labels = ["observed", "filled", *(f"draw {number + 1}" for number in range(len(rows) - 2))]
+    text = GridText(
+        caption=f"Examples with gaps, which are tinted, and below them the same filled; {ink.words}.",
+        row_labels=labels if image_shape is not None else labels * len(chosen),
+    )
+    members = torch.stack(rows)
+    if image_shape is None:
+        return draw_image_grid(members.movedim(0, 1)[:, None], None, text=text, stacked=True)
+    return draw_image_grid(members[:, :, None], image_shape, text=text)
+
+
+# Paths between examples, as images.
+
+
+def draw_latent_paths(
+    paths: Sequence[LatentPath],
+    ends: Sequence[tuple[Tensor, Tensor]],
+    numbers: Sequence[tuple[int, int]],
+    *,
+    num_frames: int = 11,
+) -> Picture:
+    """Draw a row per path: the first example, means along the path, the last example.
+
+    Args:
+        paths: The paths, of images.
+        ends: Their examples, (feature,) each.
+        numbers: The examples' numbers.
+        num_frames: Images per path, evenly spaced along its steps.
+    """
+    rows = []
+    for path, (first, last) in zip(paths, ends, strict=True):
+        places = np.linspace(0, len(path.energy) - 1, num_frames).round().astype(int)
+        frames = torch.from_numpy(path.mean.reshape(len(path.mean), -1)[places])
+        rows.append(torch.cat([first[None].flatten(1), frames, last[None].flatten(1)]))
+    images = torch.stack(rows)
+    ink = ink_for(images.flatten(0, 1), per_feature=False)
+    shares = [f"{round(100 * share)} %" for share in np.linspace(0, 1, num_frames)]
+    flips = any((path.flipped >= 0).any() for path in paths)
+    how = (
+        "codes in which one bit after the other is flipped, in an order that keeps the prior's energy low"
+        if flips
+        else "smoothed latents that go evenly from the one to the other"
+    )
+    text = GridText(
+        caption=f"Between two examples, left and right: means E[x | ζ, h] along {how}; {ink.words}.",
+        row_labels=[f"{first} to {last}" for first, last in numbers],
+        group_labels=["x", *shares, "x"],
+    )
+    return draw_image_grid(ink(images)[:, :, None], picture_shape(paths[0].mean.shape[1:]), text=text)
+
+
+# Examples beside those with the nearest codes.
+
+
+_MOST_QUERIES, _MOST_NEIGHBORS = 10, 10
+
+
+def draw_neighbors(
+    queries: Tensor, among: Tensor, found: Neighbors, image_shape: tuple[int, int] | None = None
+) -> Picture:
+    """Draw the first queries, each at the start of a row of its neighbors.
+
+    Args:
+        queries: (query, feature).
+        among: (row, feature), the examples that were searched.
+        found: What `discrete_vae.inference.neighbors.nearest_codes` found.
+        image_shape: (height, width) of an example; None draws strips.
+
+    Returns:
+        The figure.
+    """
+    indices = torch.from_numpy(found.indices[:_MOST_QUERIES, :_MOST_NEIGHBORS])
+    shown = queries[: len(indices), None]
+    ink = ink_for(torch.cat([shown.flatten(0, 1), among[indices.flatten()]]), per_feature=image_shape is None)
+    images = torch.cat([ink(shown), ink(among[indices.flatten()]).unflatten(0, indices.shape)], 1)
+    distances = found.distances[: len(indices), : indices.shape[1]]
+    text = GridText(
+        caption="Examples (left) and those whose codes differ from theirs in the fewest units, nearest first; "
+        f"numbers of units: {distances.min()} to {distances.max()}. {ink.words.capitalize()}.",
+        group_labels=["query", *map(str, range(1, indices.shape[1] + 1))] if image_shape is not None else [],
+    )
+    if image_shape is None:
+        return draw_image_grid(images[:, None], None, text=text, stacked=True)
+    return draw_image_grid(images[:, :, None], image_shape, text=text)
+
+
+# New examples, a row for each class.
+
+
+_NEW_EXAMPLES_COLUMNS, _ROWS, _NEW_EXAMPLES_STRIPS = 12, 12, 20
+
+
+def draw_new_examples(
+    x: np.ndarray, labels: np.ndarray | None, image_shape: tuple[int, int] | None, statistic: str = "sample"
+) -> Picture:
+    """Draw the first examples, of each class where there are classes.
+
+    Args:
+        x: (example, *event).
+        labels: (example,), those of one class beside each other; None without classes.
+        image_shape: (height, width) of an example; None draws strips.
+        statistic: What x is of p(x | latents), for the caption.
+
+    Returns:
+        The figure.
+    """
+    rows = torch.from_numpy(x).flatten(1)
+    ink = ink_for(rows, per_feature=image_shape is None)
+    what = {"sample": "drawn from p(x | ζ, h)", "mean": "means E[x | ζ, h]"}.get(
+        statistic, "modes of p(x | ζ, h)"
+    )
+    if labels is None:
+        count = min(len(rows), _NEW_EXAMPLES_STRIPS if image_shape is None else _NEW_EXAMPLES_COLUMNS * _ROWS)
+        width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, count)
+        chosen, names = torch.arange(count - count % width), []
+        caption = f"New examples, {what} at states of the prior; {ink.words}."
+    else:
+        starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
+        per_class = len(labels) // len(starts)
+        width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, per_class)
+        first = torch.from_numpy(starts[:_NEW_EXAMPLES_STRIPS])
+        chosen, names = (first[:, None] + torch.arange(width)).flatten(), [str(labels[at]) for at in first]
+        caption = (
+            f"New examples of the class beside each row, {what} at latents kept for their class; {ink.words}."
+        )
+    images = ink(rows[chosen]).unflatten(0, (-1, width))
+    text = GridText(caption=caption, row_title="class" if names else "", row_labels=names)
+    return draw_image_grid(images[:, :, None], image_shape, text=text)
+
+
+# Histograms of scores.
+
+
+_BINS = 60
+_LEVEL = 0.01  # whose threshold is shown
+_BLUE, _ORANGE = "#0072B2", "#D55E00"  # told apart by the color-blind
+
+
+def draw_scores(scores: Scores, reference: Scores | None = None) -> Picture:
+    """Draw the histogram of scores, and of those of familiar examples behind it.
+
+    Args:
+        scores: Of the examples.
+        reference: Of familiar ones; None leaves them out.
+    """
+    from discrete_vae.figures.style import Picture
+
+    kinds = [(scores, "examples", _ORANGE)]
+    if reference is not None:
+        kinds.insert(0, (reference, "reference", _BLUE))
+    values = np.concatenate([each.value for each, _, _ in kinds])
+    low, high = np.quantile(values, [0.002, 1.0])
+    if low == high:
+        low, high = low - 1, high + 1
+    edges = np.linspace(low, high, _BINS + 1)
+    figure = Picture((6.4, 3.4), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    for each, name, color in kinds:
+        weights = np.full(len(each.value), 100 / len(each.value))
+        label = f"{name}: {len(each.value)}, mean {each.mean:.1f} nats"
+        clipped = each.value.clip(low, high)
+        axes.hist(clipped, edges, weights=weights, histtype="stepfilled", color=color, alpha=0.35)
+        axes.hist(clipped, edges, weights=weights, histtype="step", color=color, label=label)
+    if reference is not None:
+        threshold = float(np.quantile(reference.value, _LEVEL, method="lower"))
+        axes.axvline(threshold, color="0.3", linestyle="--", label=f"p-value {_LEVEL}")
+    axes.set_xlabel("ELBO (nats)" if scores.is_bound else "log-likelihood (nats)", fontsize=9)
+    axes.set_ylabel("examples (%)", fontsize=9)
+    axes.grid(color="0.92")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=8)
+    return figure

@@ -1,0 +1,602 @@
+"""Pictures of a run's samples: chains, features, reconstructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae.checks import check_finite, check_positive_int, check_tensor
+from discrete_vae.errors import InvalidInputError, plot_text
+from discrete_vae.figures.style import MAX_WIDTH, Drawing, GridText, Ink, cell_shape, draw_image_grid, ink_for
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.rng import keyed_generator
+from discrete_vae.samplers.gibbs import Sampler
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from discrete_vae.figures.style import FigureRequest, Picture
+
+
+# The check of chains that a figure draws along.
+
+
+def check_prior_chains(model: DiscreteVAE, chains: Sampler, num_chains: int, **counts: int) -> None:
+    """Refuse chains of another machine than the model's prior, and numbers that they cannot give.
+
+    Args:
+        model: The model.
+        chains: The chains.
+        num_chains: How many of them are to be used.
+        counts: Other numbers, of sweeps for example, by argument name.
+
+    Raises:
+        InvalidInputError: If a number is not a positive integer, there are fewer chains than asked for, or the chains
+            belong to another machine.
+    """
+    for name, value in counts.items():
+        check_positive_int(name, value)
+    if chains.energy is not model.prior:
+        repair = "Build them with energy=model.prior."
+        raise InvalidInputError("chains", "must sample the model's own prior", "another machine's", repair)
+    if check_positive_int("num_chains", num_chains) > chains.num_chains:
+        rule = f"must be at most {chains.num_chains}, the number of chains"
+        raise InvalidInputError("num_chains", rule, num_chains, "Build a sampler with more chains.")
+
+
+# Samples of a model along the Markov chains of its prior.
+
+
+_STREAM = 0x65766F6C
+DEFAULT_CHAINS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class EvolutionTable:
+    """Samples along chains.
+
+    Attributes:
+        means: E[x | zeta, h] of each draw, (row, chain, draw, feature).
+        z: The chains' states, (row, chain, unit), in {0,1}; a row's draws share them.
+        num_sweeps: Sweeps from one row to the next.
+        varies: What the draws of a group differ in, in words.
+    """
+
+    means: Tensor
+    z: Tensor
+    num_sweeps: int
+    varies: str = "their draw of ζ"
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per draw: its place in the picture, then its means, mean_0 and so on."""
+        means = self.means.numpy()
+        row, chain, draw = (index.ravel() for index in np.indices(means.shape[:3]))
+        columns = {"row": row, "sweeps": row * self.num_sweeps, "chain": chain, "draw": draw}
+        flat = means.reshape(len(row), -1)
+        return columns | {f"mean_{feature}": flat[:, feature] for feature in range(flat.shape[1])}
+
+
+@torch.no_grad()
+def evolution_table(
+    model: DiscreteVAE,
+    chains: Sampler,
+    *,
+    num_rows: int = 20,
+    num_sweeps: int = 100,
+    num_draws: int = 5,
+    num_chains: int | None = None,
+    seed: int = 0,
+) -> EvolutionTable:
+    """Decode what the chains of a model's prior visit.
+
+    For each row the chains take ``num_sweeps`` sweeps to a state z. The draws of that row share z and zeta and differ
+    in their continuous layers; without such layers each takes a zeta of its own from r(zeta|z). Modes of the prior show
+    as columns that keep their meaning over many rows, what the prior leaves to the layers below shows as differences
+    inside a group.
+
+    Source: Rolfe 2017, figure mnist-evolution and its three siblings.
+
+    Args:
+        model: The model; its networks use their running statistics.
+        chains: Chains of the model's prior, which this call advances by ``num_rows * num_sweeps`` sweeps: fresh ones
+            after as many sweeps as they need to forget their start, or those of training.
+        num_rows: Rows.
+        num_sweeps: Sweeps before each row.
+        num_draws: Draws per state.
+        num_chains: How many of the chains to show, from the first; None means five, or all where there are fewer.
+        seed: Seed of zeta and of the continuous layers; the chains have their own.
+
+    Returns:
+        The table, on the CPU.
+
+    Raises:
+        InvalidInputError: If a number is not a positive integer, there are fewer chains than asked for, or the chains
+            belong to another machine than the model's prior; the chains have not moved then.
+
+    Examples:
+        >>> from discrete_vae import BlockGibbs, DiscreteVAE
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> evolution_table(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).means.shape
+        torch.Size([4, 3, 5, 6])
+    """
+    shown = min(DEFAULT_CHAINS, chains.num_chains) if num_chains is None else num_chains
+    check_prior_chains(model, chains, shown, num_rows=num_rows, num_sweeps=num_sweeps, num_draws=num_draws)
+
+    states, means = [], []
+    for row in range(num_rows):
+        z = chains.step(num_sweeps)[:shown]
+        generator = keyed_generator(seed, _STREAM, row, device=z.device)
+        # as in the paper, draws that differ in continuous layers share zeta too
+        own = 1 if model.hierarchy.num_layers else num_draws
+        zeta = model.smoothing.sample_zeta(z[:, None].expand(-1, own, -1), generator=generator)
+        zeta = zeta.expand(-1, num_draws, -1)
+        states.append(z.cpu())
+        means.append(model.decode(zeta, generator=generator).flatten(2).cpu())
+    varies = "their continuous layers" if model.hierarchy.num_layers else "their draw of ζ"
+    return EvolutionTable(torch.stack(means), torch.stack(states), num_sweeps, varies)
+
+
+def draw_evolution(
+    table: EvolutionTable, image_shape: tuple[int, int] | None = None, *, ink: Ink | None = None
+) -> Picture:
+    """Draw samples along chains: time runs down, chains stand side by side.
+
+    Args:
+        table: What `evolution_table` returned.
+        image_shape: (height, width) of an example, as a data set gives it; None draws strips.
+        ink: The scale of gray, for example that of the data; None makes one for the means.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InvalidInputError: If the image shape does not fit the examples.
+    """
+    num_rows, num_chains, num_draws, _ = table.means.shape
+    kind = "strip" if image_shape is None else "image"
+    ink = ink or ink_for(table.means.flatten(0, 2), per_feature=image_shape is None)
+    caption = f"Samples along {num_chains} independent chain{'s' * (num_chains > 1)} of the prior"
+    caption += f", {table.num_sweeps} sweeps from row to row. "
+    if num_draws > 1:
+        caption += f"The {num_draws} {kind}s of a group share the state z and differ in {table.varies}. "
+    text = GridText(
+        caption=caption
+        + f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; {ink.words}.",
+        row_title="sweeps since the top row",
+        row_labels=[f"{row * table.num_sweeps}" for row in range(num_rows)],
+        group_labels=[f"chain {chain + 1}" for chain in range(num_chains)],
+    )
+    return draw_image_grid(ink(table.means), image_shape, text=text)
+
+
+def make_evolution(request: FigureRequest, chains: Sampler | None = None, **sizes: int | None) -> Drawing:
+    """The figure of a run.
+
+    Args:
+        request: Names the run.
+        chains: Chains of its prior; None takes those of training, where they were left.
+        sizes: Keywords of `evolution_table`.
+    """
+    run = request.run
+    model, image_shape = run.loaded.model, run.recorded.image_shape
+    table = evolution_table(model, chains or run.loaded.chains, seed=request.seed, **sizes)  # pyright: ignore[reportArgumentType]
+    return Drawing(table, draw_evolution(table, image_shape, ink=run.ink), run.loaded.note)
+
+
+# Draws of x along the chains of a model's prior.
+
+
+_GENERATED_STREAM = 0x7461626C
+_MAX_VALUES = 20_000_000  # of samples of a run, 80 MB
+
+
+@torch.no_grad()
+def generated_examples(
+    model: DiscreteVAE,
+    chains: Sampler,
+    *,
+    num_rows: int = 20,
+    num_sweeps: int = 100,
+    num_chains: int | None = None,
+    seed: int = 0,
+) -> Tensor:
+    """Draw examples from the generative model, the noise of its likelihood included.
+
+    Args:
+        model: The model; its networks use their running statistics.
+        chains: Chains of the model's prior, which this call advances by ``num_rows * num_sweeps`` sweeps.
+        num_rows: Draws from each chain.
+        num_sweeps: Sweeps before each draw.
+        num_chains: How many of the chains to use, from the first; None means all.
+        seed: Seed of all noise but the chains' own.
+
+    Returns:
+        (row, chain, feature) on the CPU, values that x can have.
+
+    Raises:
+        InvalidInputError: If a number is not a positive integer, there are fewer chains than asked for, or the chains
+            belong to another machine than the model's prior; the chains have not moved then.
+
+    Examples:
+        >>> from discrete_vae import BlockGibbs, DiscreteVAE
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> generated_examples(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).shape
+        torch.Size([4, 3, 6])
+    """
+    used = chains.num_chains if num_chains is None else num_chains
+    check_prior_chains(model, chains, used, num_rows=num_rows, num_sweeps=num_sweeps)
+    rows = []
+    for row in range(num_rows):
+        z = chains.step(num_sweeps)[:used].to(model.dtype)
+        generator = keyed_generator(seed, _GENERATED_STREAM, row, device=z.device)
+        zeta = model.smoothing.sample_zeta(z, generator=generator)
+        with eval_mode(model) as still:
+            h = still.hierarchy.sample(zeta, generator=generator)
+            parameters = still.decoder(still.hierarchy.decoder_input(zeta, h))
+        rows.append(model.likelihood.sample(parameters, generator=generator).flatten(1).cpu())
+    return torch.stack(rows)
+
+
+def num_chains_that_fit(num_chains: int, num_features: int, num_rows: int) -> int:
+    """How many of a run's chains are drawn from, for samples that take 80 MB at most.
+
+    Args:
+        num_chains: How many there are.
+        num_features: Features of a sample.
+        num_rows: Draws from each chain.
+    """
+    return min(num_chains, max(1, _MAX_VALUES // (num_rows * num_features)))
+
+
+# Feature means and pair correlations, in the data against a model's samples.
+
+
+_BLUE = "#0072B2"
+_MAX_FEATURES = 256  # whose pairs are looked at, evenly spaced over all
+_BLOCKS = 20  # of samples, at most, whose spread gives their error
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """One kind of quantity, estimated from the data and from the samples.
+
+    Attributes:
+        data: (quantity,) float64.
+        samples: (quantity,) float64.
+        std_error: Of the difference, if the model were right, (quantity,) float64.
+    """
+
+    data: np.ndarray
+    samples: np.ndarray
+    std_error: np.ndarray
+
+    @property
+    def distance(self) -> float:
+        """Root mean square of the differences."""
+        return float(np.sqrt(((self.data - self.samples) ** 2).mean()))
+
+    @property
+    def share_inside(self) -> float:
+        """Share of the quantities that differ by at most two standard errors; 0.95 in a model that is right."""
+        return float((np.abs(self.data - self.samples) <= 2 * self.std_error).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureStatistics:
+    """What data and a model's samples have in common.
+
+    Attributes:
+        means: Mean of each feature.
+        correlations: Pearson's correlation of each pair of features that both vary, at most those of 256 features.
+        num_examples: Rows of the data.
+        num_samples: Draws of x.
+        in_unit_interval: Whether all data lie in [0, 1]; means count in standard deviations of the data otherwise.
+    """
+
+    means: Comparison
+    correlations: Comparison
+    num_examples: int
+    num_samples: int
+    in_unit_interval: bool = True
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per quantity: its kind, what it is in data and samples, and the error of the difference."""
+        both = (self.means, self.correlations)
+        kinds = np.repeat(["mean", "correlation"], [len(found.data) for found in both])
+        parts = {
+            part: np.concatenate([getattr(found, part) for found in both])
+            for part in ("data", "samples", "std_error")
+        }
+        return {"kind": kinds, **parts}
+
+
+def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
+    """Compare data with what a model generates.
+
+    Means count in standard deviations of their feature in the data, unless all data lie in [0, 1]. Missing values count
+    nowhere: a correlation is that of the examples that have both features.
+
+    Args:
+        x: Data that the model was not trained on, (example, feature); NaN marks missing values.
+        samples: Draws of x, (row, chain, feature), as those of `generated_examples`; chains are independent.
+
+    Returns:
+        The table.
+
+    Raises:
+        InvalidInputError: If the arguments do not fit, an entry is infinite, there is no example, or there are fewer
+            than two samples.
+
+    Examples:
+        >>> import torch
+        >>> draw = lambda *shape: torch.bernoulli(torch.full(shape, 0.3), generator=torch.Generator().manual_seed(0))
+        >>> found = feature_statistics_table(draw(500, 6), draw(4, 50, 6))
+        >>> len(found.means.data), len(found.correlations.data)
+        (6, 15)
+    """
+    check_tensor("x", x, ("example", "feature"))
+    _check_finite("x", x.masked_fill(x.isnan(), 0))
+    _check_finite("samples", check_tensor("samples", samples, ("row", "chain", x.shape[1])))
+    data = x.detach().cpu().double().numpy()
+    drawn = samples.detach().cpu().double().numpy().swapaxes(0, 1).reshape(-1, x.shape[1])
+    for name, what, count, least in (("x", "example", len(data), 1), ("samples", "samples", len(drawn), 2)):
+        if count < least:
+            raise InvalidInputError(name, f"must hold at least {least} {what}", count, "Give more of them.")
+    seen = ~np.isnan(data)
+    counts = seen.sum(0)
+    there = counts > 0
+    data, drawn, seen, counts = data[:, there], drawn[:, there], seen[:, there], counts[there]
+    mean = np.where(seen, data, 0).sum(0) / counts
+    deviation = np.sqrt((np.where(seen, data - mean, 0) ** 2).sum(0) / counts)
+    in_unit_interval = bool(((data >= 0) & (data <= 1) | ~seen).all())
+    unit = 1.0 if in_unit_interval else np.where(deviation > 0, deviation, 1.0)
+    blocks = np.array_split(drawn, min(_BLOCKS, len(drawn)))
+    spread = np.std([block.mean(0) for block in blocks], 0, ddof=1) / np.sqrt(len(blocks))
+    error = np.sqrt(drawn.var(0) / counts + spread**2)
+    means = Comparison(mean / unit, drawn.mean(0) / unit, error / unit)
+    standard = np.where(seen, (data - mean) / np.where(deviation > 0, deviation, 1.0), 0.0)
+    varies = np.flatnonzero(deviation > 0)
+    count = min(len(varies), _MAX_FEATURES)
+    shown = varies[np.arange(count) * len(varies) // max(count, 1)]
+    correlations = _correlations(standard[:, shown], seen[:, shown].astype(np.float64), drawn[:, shown])
+    return FeatureStatistics(means, correlations, len(data), len(drawn), in_unit_interval)
+
+
+def _correlations(z: np.ndarray, seen: np.ndarray, drawn: np.ndarray) -> Comparison:
+    """Of standardized data, 0 where they are missing, and of draws; (example, feature) each."""
+    first, second = np.triu_indices(z.shape[1], 1)
+    both_seen = seen.T @ seen
+    kept = both_seen[first, second] > 1
+    pairs = first[kept], second[kept]
+    count = both_seen.clip(1)
+    in_data = z.T @ z / count
+    # the spread of a correlation's influence function, z_i z_j - r (z_i^2 + z_j^2) / 2
+    square, mixed, fourth = z**2, (z**3).T @ z / count, (z**4).sum(0) / seen.sum(0).clip(1)
+    both = square.T @ square / count
+    variance = both - in_data * (mixed + mixed.T) + in_data**2 / 4 * (fourth + fourth[:, None] + 2 * both)
+    blocks = np.array_split(drawn, min(_BLOCKS, len(drawn)))
+    spread = np.std([_correlation(block)[pairs] for block in blocks], 0, ddof=1)
+    error = np.sqrt((variance / count)[pairs].clip(0) + spread**2 / len(blocks))
+    return Comparison(in_data[pairs], _correlation(drawn)[pairs], error)
+
+
+def _correlation(x: np.ndarray) -> np.ndarray:
+    """Correlations of the columns, (feature, feature); 0 for those of a constant column."""
+    centered = x - x.mean(0)
+    deviation = centered.std(0)
+    standard = centered / np.where(deviation > 0, deviation, 1.0)
+    return standard.T @ standard / len(x)
+
+
+def _check_finite(name: str, value: Tensor) -> None:
+    check_finite(name, value, repair="Remove infinite entries.")
+
+
+def draw_feature_statistics(table: FeatureStatistics, *, name: str = "") -> Picture:
+    """Draw means and correlations as clouds of points around the diagonal.
+
+    Args:
+        table: What `feature_statistics_table` returned.
+        name: What was trained, for the title.
+
+    Returns:
+        The figure.
+    """
+    from discrete_vae.figures.style import Picture
+
+    figure = Picture((7.6, 4.35), layout="constrained")
+    of = f"Samples of {plot_text(name)}" if name else "Samples"
+    text = f"{of} against the data: {table.num_samples:,} samples, {table.num_examples:,} test examples."
+    text += "\nA point is a feature or a pair of features; the band is ± 2 standard errors around equality."
+    figure.suptitle(text, fontsize=9, x=0.01, ha="left")
+    left, right = figure.subplots(1, 2)
+    if table.in_unit_interval:
+        _draw(left, table.means, "mean", "features", (0.0, 1.0))
+    else:
+        _draw(left, table.means, "mean / deviation", "features", _range(table.means))
+    _draw(right, table.correlations, "correlation", "pairs of features", None)
+    return figure
+
+
+def make_feature_statistics(
+    request: FigureRequest,
+    chains: Sampler | None = None,
+    *,
+    num_rows: int = 20,
+    num_sweeps: int = 100,
+    num_chains: int | None = None,
+) -> Drawing:
+    """The figure of a run: samples against its test data.
+
+    Args:
+        request: Names the run.
+        chains: Chains of its prior; None takes those of training, where they were left.
+        num_rows: As in `generated_examples`.
+        num_sweeps: As in `generated_examples`.
+        num_chains: How many of the chains to use; None means as many as fit 80 MB of samples.
+    """
+    run = request.run
+    chains = chains or run.loaded.chains
+    used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
+    sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": request.seed}
+    table = feature_statistics_table(run.dataset.test, generated_examples(run.loaded.model, chains, **sizes))
+    return Drawing(table, draw_feature_statistics(table, name=run.title), run.loaded.note)
+
+
+def _range(found: Comparison) -> tuple[float, float]:
+    """What both axes have to show, with a margin."""
+    low, high = (float(end([end(found.data), end(found.samples)])) for end in (np.min, np.max))
+    margin = max(0.06 * (high - low), 0.1)
+    return low - margin, high + margin
+
+
+def _draw(
+    axes: Axes, found: Comparison, quantity: str, things: str, limits: tuple[float, float] | None
+) -> None:
+    """One cloud, with the diagonal and a band of two standard errors."""
+    count = len(found.data)
+    axes.set(xlabel=f"{quantity}, samples", ylabel=f"{quantity}, test data", box_aspect=1)
+    if count == 0:
+        axes.text(0.5, 0.5, f"no {things} that vary", transform=axes.transAxes, ha="center")
+        return
+    if limits is None:
+        reach = max(0.1, 1.1 * float(np.abs([found.data, found.samples]).max()))
+        limits = (-min(reach, 1.0), min(reach, 1.0))
+    # the band at a place is that of the quantities there
+    order = np.argsort(found.samples)
+    groups = np.array_split(order, min(max(count // 20, 1), 25))
+    place = np.array([found.samples[group].mean() for group in groups])
+    half = 2 * np.array([np.sqrt((found.std_error[group] ** 2).mean()) for group in groups])
+    ends = np.array(limits)
+    place = np.concatenate([ends[:1], place, ends[1:]])
+    half = np.concatenate([half[:1], half, half[-1:]])
+    axes.fill_between(place, place - half, place + half, color="0.88", linewidth=0)
+    axes.plot(limits, limits, color="0.45", linewidth=0.8)
+    size = 14.0 if count <= 500 else 4.0
+    dots = {"s": size, "alpha": float(np.clip(800 / count, 0.08, 0.7)), "linewidths": 0, "rasterized": True}
+    axes.scatter(found.samples, found.data, color=_BLUE, **dots)
+    title = f"{count:,} {things}; RMS difference {found.distance:.3f}\n"
+    title += f"{100 * found.share_inside:.0f} % in the band; a perfect model: 95 %"
+    axes.set_title(title, fontsize=8, loc="left")
+    axes.set(xlim=limits, ylim=limits)
+    axes.grid(color="0.93")
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=8)
+
+
+# Examples beside what the model makes of them.
+
+
+_RECONSTRUCTIONS_STREAM = 0x7265636F
+_DEFAULT_EXAMPLES = 100
+_MAX_COLUMNS, _MIN_SCALE, _STRIP_ROWS = 20, 2, 20
+_STRIPS = 20  # of a run, in one column, each with its label
+
+
+@dataclass(frozen=True, eq=False)
+class ReconstructionTable:
+    """Examples and their reconstructions.
+
+    Attributes:
+        examples: (example, feature); NaN marks missing values.
+        means: E[x | zeta] for one draw of zeta from the posterior of each example, (example, feature).
+        indices: Where the examples stood in what they were taken from, (example,) int64.
+    """
+
+    examples: Tensor
+    means: Tensor
+    indices: Tensor
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per example: its index, its values x_0 and so on, and their means mean_0 and so on."""
+        columns = {"index": self.indices.numpy()}
+        for name, values in (("x", self.examples.numpy()), ("mean", self.means.numpy())):
+            columns |= {f"{name}_{feature}": values[:, feature] for feature in range(values.shape[1])}
+        return columns
+
+
+def reconstructions_table(
+    model: DiscreteVAE, x: Tensor, *, num_examples: int | None = None, seed: int = 0
+) -> ReconstructionTable:
+    """Encode examples and decode them again.
+
+    Args:
+        model: The model; its networks use their running statistics.
+        x: (example, feature) or (example, *event), for example the test part of a data set.
+        num_examples: How many of them to take, evenly spaced, so that sorted data show all of their kinds;
+            None means 100, or all where there are fewer.
+        seed: Seed of the posterior's noise.
+
+    Returns:
+        The table, on the CPU.
+
+    Raises:
+        InvalidInputError: If x breaks the rules of `DiscreteVAE.encode`, or holds fewer examples than asked for.
+
+    Examples:
+        >>> from discrete_vae import DiscreteVAE
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> reconstructions_table(model, torch.zeros(50, 6), num_examples=5).indices
+        tensor([ 0, 10, 20, 30, 40])
+    """
+    count = min(_DEFAULT_EXAMPLES, len(x)) if num_examples is None else num_examples
+    if check_positive_int("num_examples", count) > len(x):
+        rule = f"must be at most {len(x)}, the number of examples in x"
+        raise InvalidInputError("num_examples", rule, count, "Ask for fewer, or give more.")
+    indices = torch.arange(count) * len(x) // count
+    examples = x[indices.to(x.device)]
+    means = model.reconstruct(
+        examples, generator=keyed_generator(seed, _RECONSTRUCTIONS_STREAM, device=x.device)
+    )
+    return ReconstructionTable(examples.flatten(1).cpu(), means.flatten(1).cpu(), indices)
+
+
+def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int] | None = None) -> Picture:
+    """Draw pairs: each example with its reconstruction below it.
+
+    Args:
+        table: What `reconstructions_table` returned.
+        image_shape: (height, width) of an example, as a data set gives it; None draws strips.
+
+    Returns:
+        The figure.
+
+    Raises:
+        InvalidInputError: If the image shape does not fit the examples.
+    """
+    num_examples, num_features = table.examples.shape
+    _, width = cell_shape(num_features, image_shape)
+    # Strips are flat and wide: they fill rows of the grid before columns.
+    wanted = -(-num_examples // _STRIP_ROWS) if image_shape is None else num_examples
+    columns = min(_MAX_COLUMNS, wanted, max(1, MAX_WIDTH // (_MIN_SCALE * width)))
+    num_rows = -(-num_examples // columns)
+    ink = ink_for(table.examples, per_feature=image_shape is None)
+    pairs = torch.stack([ink(table.examples), ink(table.means.to(table.examples.dtype))], 1)
+    empty = pairs.new_full((num_rows * columns - num_examples, 2, num_features), torch.nan)
+    grid = torch.cat([pairs, empty]).reshape(num_rows, columns, 2, num_features)
+    gaps = " Tinted places of an input are missing values." if bool(table.examples.isnan().any()) else ""
+    kind = "strip" if image_shape is None else "image"
+    text = GridText(
+        caption=f"Examples and their reconstructions: the upper {kind} of a pair is the input x, the lower one the "
+        f"mean E[x | ζ] for one ζ drawn from its posterior; {ink.words}.{gaps}",
+        row_labels=["input", "reconstruction"] * num_rows,
+    )
+    return draw_image_grid(grid, image_shape, text=text, stacked=True)
+
+
+def make_reconstructions(request: FigureRequest) -> Drawing:
+    """The figure of a run: test examples, as many as fit a picture."""
+    run = request.run
+    model, dataset = run.loaded.model, run.dataset
+    shown = min(_STRIPS, len(dataset.test)) if dataset.image_shape is None else None
+    x = dataset.test.to(model.prior.bias.device)
+    table = reconstructions_table(model, x, num_examples=shown, seed=request.seed)
+    return Drawing(table, draw_reconstructions(table, dataset.image_shape), run.loaded.note)

@@ -1,0 +1,552 @@
+"""What pictures are made of: scales of gray, grids of images, saving; what is asked of a figure."""
+
+from __future__ import annotations
+
+import io
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from discrete_vae.checks import check_tensor, check_unit_interval
+from discrete_vae.config import instantiate
+from discrete_vae.data.splits import RecordedData
+from discrete_vae.errors import InvalidInputError, plot_text, printable
+from discrete_vae.runs.output import OutputFile, write_columns
+from discrete_vae.system import check_memory
+
+if TYPE_CHECKING:
+    from discrete_vae.data.splits import DataSplits
+    from discrete_vae.load import LoadedRun
+    from discrete_vae.runs.run_directory import RunDirectory
+
+
+# From values to ink: 0 is paper, 1 is black.
+
+
+@dataclass(frozen=True, eq=False)
+class Ink:
+    """A scale of gray for values of some range.
+
+    Attributes:
+        low: What is white, a value or one per feature.
+        high: What is black, likewise.
+        words: What black is, for captions.
+    """
+
+    low: Tensor
+    high: Tensor
+    words: str
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Ink in [0, 1], values beyond the range cut off, (..., feature); NaN stays."""
+        span = self.high - self.low
+        return ((values - self.low) / torch.where(span > 0, span, 1.0)).clamp(0, 1)
+
+
+def ink_for(x: Tensor, *, per_feature: bool) -> Ink:
+    """The scale for given examples: as they are where all lie in [0, 1], otherwise from the least to the greatest.
+
+    Args:
+        x: (example, feature); NaN marks missing values.
+        per_feature: Whether each feature has a scale of its own, as those of a table need.
+
+    Examples:
+        >>> ink = ink_for(torch.tensor([[-1.0], [3.0]]), per_feature=False)
+        >>> ink(torch.tensor([[1.0], [7.0]])).flatten().tolist(), ink.words
+        ([0.5, 1.0], 'white is -1, black is 3')
+    """
+    low = torch.where(x.isnan(), torch.inf, x)
+    high = torch.where(x.isnan(), -torch.inf, x)
+    least, greatest = float(low.min()), float(high.max())
+    if not per_feature or not _exceeds(least, greatest):
+        return ink_of_range(least, greatest)
+    low, high = low.amin(0), high.amax(0)
+    seen = low <= high
+    words = "white is a feature's least value among the examples, black its greatest"
+    return Ink(torch.where(seen, low, 0.0), torch.where(seen, high, 1.0), words)
+
+
+def ink_of_range(low: float, high: float) -> Ink:
+    """The scale for values of a range: as they are where it lies in [0, 1], otherwise from its one end to the other.
+
+    Args:
+        low: The least value.
+        high: The greatest.
+
+    Examples:
+        >>> ink_of_range(0.0, 1.0).words, ink_of_range(-1.0, 3.0).words
+        ('black is 1', 'white is -1, black is 3')
+    """
+    if not _exceeds(low, high):
+        return Ink(torch.tensor(0.0), torch.tensor(1.0), "black is 1")
+    return Ink(torch.tensor(low), torch.tensor(high), f"white is {low:g}, black is {high:g}")
+
+
+def _exceeds(low: float, high: float) -> bool:
+    """Whether values are neither probabilities nor bits; they are taken for such where none is observed."""
+    return low < 0 or high > 1
+
+
+# Examples as pixels: rows of groups, where every feature is a rectangle of whole pixels.
+
+
+MAX_WIDTH, MAX_HEIGHT = 1500, 1600  # pixels that a grid is scaled up to; one with more cells gets larger
+_LARGEST_SIDE = 50_000  # of what matplotlib can draw, 2^16, with room for the text
+_PER_PIXEL = 24  # bytes: the values, the canvas, and what matplotlib makes of it
+_STRIP_WIDTH = 256  # features in a line of a strip
+_MAX_SCALE, _MAX_STRIP_SCALE = 12, 24  # pixels per feature; a line of a strip is as high as its label needs
+_THIN, _ROW, _WIDE = 1, 4, 7  # pixels between the members of a group, rows of images, and groups
+_GAP = 256  # what is no ink, and its color: tinted, so that it cannot be taken for gray
+_PALETTE = np.array([[gray] * 3 for gray in range(_GAP)] + [(205, 218, 234)], np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class PixelGrid:
+    """A painted grid.
+
+    Attributes:
+        canvas: (height, width, 3) uint8.
+        rows: Where the centers of rows are, in pixels from the top.
+        lines: The same for the lines of all rows.
+        groups: Where the centers of groups are, in pixels from the left.
+    """
+
+    canvas: np.ndarray
+    rows: list[float]
+    lines: list[float]
+    groups: list[float]
+
+
+def cell_shape(num_features: int, image_shape: tuple[int, int] | None) -> tuple[int, int]:
+    """Height and width of one example, in features.
+
+    Args:
+        num_features: Features of an example.
+        image_shape: (height, width) of an image; None for examples that are no images, which become a strip with a
+            new line every 256 features.
+
+    Raises:
+        InvalidInputError: If the shape is not two positive integers whose product is the number of features.
+    """
+    if image_shape is None:
+        return -(-num_features // _STRIP_WIDTH), min(num_features, _STRIP_WIDTH)
+    sides = tuple(image_shape)
+    whole = all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in sides)
+    if len(sides) != 2 or not whole or sides[0] * sides[1] != num_features:
+        rule = f"must be (height, width) with a product of {num_features}, the number of features"
+        raise InvalidInputError(
+            "image_shape", rule, repr(image_shape), "Give None if the examples are no images."
+        )
+    return sides[0], sides[1]
+
+
+def check_grid(
+    shape: tuple[int, int, int, int], image_shape: tuple[int, int] | None, *, stacked: bool = False
+) -> None:
+    """Check that a grid of examples makes a picture that can be drawn and fits the memory, one pixel per feature.
+
+    Args:
+        shape: Rows, groups, members of a group, features.
+        image_shape: As in `paint`.
+        stacked: As in `paint`.
+
+    Raises:
+        InvalidInputError: If the picture would be too large, or the image shape does not fit the features.
+
+    Examples:
+        >>> check_grid((2, 3, 40_000, 64), (8, 8))
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: images must make a picture of at most 50000 pixels per side; received
+        1080021 x 32. Show fewer rows, groups or members of a group.
+    """
+    num_rows, num_groups, num_members, num_features = shape
+    cell = cell_shape(num_features, image_shape)
+    below, beside = (num_members, 1) if stacked or image_shape is None else (1, num_members)
+    width = num_groups * (beside * (cell[1] + _THIN) + _WIDE)
+    height = num_rows * (below * (cell[0] + _THIN) + _WIDE)
+    repair = "Show fewer rows, groups or members of a group."
+    if max(width, height) > _LARGEST_SIDE:
+        rule = f"must make a picture of at most {_LARGEST_SIDE} pixels per side"
+        raise InvalidInputError("images", rule, f"{width} x {height}", repair)
+    check_memory("images", _PER_PIXEL * width * height, repair, what="for the picture")
+
+
+def paint(images: Tensor, image_shape: tuple[int, int] | None, *, stacked: bool = False) -> PixelGrid:
+    """Paint examples, as large as the bounds of a grid allow: 0 is paper, 1 is ink.
+
+    Args:
+        images: (row, group, member, feature), in [0, 1]; NaN leaves a feature's place empty.
+        image_shape: (height, width) of an example; None makes strips.
+        stacked: Whether the members of a group lie below each other; those of strips always do.
+    """
+    num_rows, num_groups, num_members, num_features = images.shape
+    strips, cell = image_shape is None, cell_shape(num_features, image_shape)
+    lines, columns = (num_members, 1) if stacked or strips else (1, num_members)
+    row_gap, group_gap = (_WIDE if many > 1 or strips else _ROW for many in (lines, columns))
+    down = (MAX_HEIGHT - num_rows * (row_gap + lines)) // (num_rows * lines * cell[0])
+    across = (MAX_WIDTH - num_groups * (group_gap + columns)) // (num_groups * columns * cell[1])
+    scales = (down, across) if strips else (min(down, across),) * 2
+    largest = _MAX_STRIP_SCALE if strips else _MAX_SCALE
+    y, x = (max(1, min(scale, largest)) for scale in scales)
+
+    ink = images.detach().cpu().double().numpy()
+    codes = np.where(np.isnan(ink), _GAP, np.rint(255 * (1 - np.nan_to_num(ink)))).astype(np.uint16)
+    codes = np.pad(codes, [(0, 0)] * 3 + [(0, cell[0] * cell[1] - num_features)], constant_values=_GAP)
+    codes = codes.reshape(num_rows, num_groups, lines, columns, *cell).repeat(y, 4).repeat(x, 5)
+    codes = codes.transpose(0, 2, 4, 1, 3, 5)  # row, line, pixel down; group, column, pixel across
+    for axis, gap in ((4, _THIN), (3, group_gap), (1, _THIN), (0, row_gap)):
+        codes = _joined(codes, axis, gap)
+    tops = _starts(num_rows, lines, cell[0] * y, row_gap) + cell[0] * y / 2
+    lefts = _starts(num_groups, columns, cell[1] * x, group_gap) + cell[1] * x / 2
+    return PixelGrid(_PALETTE[codes], tops.mean(1).tolist(), tops.ravel().tolist(), lefts.mean(1).tolist())
+
+
+def _joined(codes: np.ndarray, axis: int, gap: int) -> np.ndarray:
+    """Make one axis of two, with a gap between the entries of the first."""
+    widths = [(0, gap if each == axis + 1 else 0) for each in range(codes.ndim)]
+    padded = np.pad(codes, widths, constant_values=_GAP)
+    length = codes.shape[axis] * padded.shape[axis + 1] - gap  # the last one needs none
+    joined = padded.reshape(*codes.shape[:axis], -1, *codes.shape[axis + 2 :])
+    return joined.take(range(length), axis)
+
+
+def _starts(num_groups: int, num_members: int, size: int, gap: int) -> np.ndarray:
+    """First pixel of each member, (group, member)."""
+    pitch = num_members * size + (num_members - 1) * _THIN + gap
+    return np.arange(num_groups)[:, None] * pitch + np.arange(num_members) * (size + _THIN)
+
+
+# A grid of examples with what is written around it.
+
+
+_MIN_FIGURE_WIDTH, _FIGURE_INCHES = 560, 9.6
+_FONT, _CAPTION_FONT = 7.5, 8.5  # points
+_PAD = 8  # pixels
+
+
+@dataclass(frozen=True)
+class GridText:
+    """What is written around a grid.
+
+    Attributes:
+        caption: What rows and columns are, in a sentence or two; stands above.
+        row_title: What the row labels count, written upwards at the left.
+        row_labels: One per row, or one per line of a row; none leaves them out.
+        group_labels: One per group; none leaves them out.
+    """
+
+    caption: str
+    row_title: str = ""
+    row_labels: Sequence[str] = ()
+    group_labels: Sequence[str] = ()
+
+    def check(self, grid: PixelGrid) -> None:
+        """Check that there are as many labels as places.
+
+        Raises:
+            InvalidInputError: If there are not.
+        """
+        for name, labels, counts in (
+            ("text.row_labels", self.row_labels, {len(grid.rows), len(grid.lines)}),
+            ("text.group_labels", self.group_labels, {len(grid.groups)}),
+        ):
+            if labels and len(labels) not in counts:
+                rule = f"must be empty or {' or '.join(map(str, sorted(counts)))} labels"
+                raise InvalidInputError(
+                    name, rule, f"{len(labels)} labels", "Give one per row, line or group."
+                )
+
+
+def draw_image_grid(
+    images: Tensor, image_shape: tuple[int, int] | None, *, text: GridText, stacked: bool = False
+) -> Picture:
+    """Draw examples in rows of groups: 0 is paper, 1 is ink, and every feature is a rectangle of whole pixels.
+
+    Args:
+        images: (row, group, member, feature), in [0, 1]; NaN leaves a feature's place empty.
+        image_shape: (height, width); None draws each example as a strip, one mark per feature.
+        text: What is written around the grid.
+        stacked: Whether the members of a group lie below each other. Side by side otherwise; strips are always
+            stacked, so that members can be compared feature by feature.
+
+    Returns:
+        The figure; saved with its own dots per inch, it has the grid pixel by pixel.
+
+    Raises:
+        InvalidInputError: If an argument breaks its rule.
+    """
+    check_tensor("images", images, ("row", "group", "member", "feature"))
+    if images.numel() == 0:
+        raise InvalidInputError(
+            "images", "must hold at least one example", f"shape {tuple(images.shape)}", "Give more examples."
+        )
+    check_unit_interval("images", images.nan_to_num(0.0))
+    rows, groups, members, features = images.shape
+    check_grid((rows, groups, members, features), image_shape, stacked=stacked)
+    grid = paint(images, image_shape, stacked=stacked)
+    text.check(grid)
+    return _with_text(grid, text)
+
+
+def _with_text(grid: PixelGrid, text: GridText) -> Picture:
+    """Put text around a grid; all lengths are pixels."""
+    caption, row_title = plot_text(text.caption), plot_text(text.row_title)
+    labels, heads = [[plot_text(label) for label in each] for each in (text.row_labels, text.group_labels)]
+    text = GridText(caption, row_title, labels, heads)
+    height, width = grid.canvas.shape[:2]
+    dpi = max(150.0, width / _FIGURE_INCHES)  # text grows with the picture
+    em, caption_em = _FONT * dpi / 72, _CAPTION_FONT * dpi / 72
+    per_line = len(text.row_labels) not in (0, len(grid.rows))
+    rows = _thinned(grid.lines if per_line else grid.rows, text.row_labels, 1.2 * em, all_or_none=per_line)
+    longest = max(map(len, text.group_labels), default=0)
+    groups = _thinned(grid.groups, text.group_labels, 0.62 * em * longest + em)
+    left = _PAD + (1.6 * em if text.row_title else 0)
+    left += max((len(label) for _, label in rows), default=0) * 0.62 * em + (0.6 * em if rows else 0)
+    left = round(left)
+    total_width = max(left + width + _PAD, _MIN_FIGURE_WIDTH)
+    row_title, written = text.row_title, text.caption
+    if 0.6 * em * len(row_title) > height:  # too long to stand beside so low a grid
+        row_title, written = "", f"{written} Rows are labeled with {row_title}."
+    caption = _wrap(written, int((total_width - 2 * _PAD) / (0.58 * caption_em)))
+    top = round(_PAD + len(caption) * 1.3 * caption_em + (1.7 * em if groups else 0.4 * em))
+    total_height = top + height + _PAD
+
+    # The excess keeps the number of pixels when inches are turned back into pixels and rounded down.
+    figure = Picture(((total_width + 1e-3) / dpi, (total_height + 1e-3) / dpi), dpi=dpi)
+    x, y = (lambda pixels: pixels / total_width), (lambda pixels: pixels / total_height)
+    axes = figure.add_axes((x(left), y(_PAD), x(width), y(height)))
+    axes.imshow(grid.canvas, interpolation="nearest", aspect="auto", extent=(0, width, height, 0))
+    axes.set_yticks([place for place, _ in rows], [label for _, label in rows], fontsize=_FONT)
+    axes.set_xticks([place for place, _ in groups], [label for _, label in groups], fontsize=_FONT)
+    axes.tick_params(length=0, pad=0.25 * _FONT, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+    if row_title:
+        middle = x(_PAD + 0.6 * em), y(_PAD + height / 2)
+        figure.text(*middle, row_title, fontsize=_FONT, rotation=90, ha="center", va="center")
+    figure.text(x(_PAD), 1 - y(_PAD), "\n".join(caption), fontsize=_CAPTION_FONT, ha="left", va="top")
+    return figure
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Lines of about equal length, as few as fit the width in letters; terms like E[x | z] stay whole."""
+    text = text.replace(" | ", "\N{NO-BREAK SPACE}|\N{NO-BREAK SPACE}")
+    lines = textwrap.wrap(text, width)
+    while len(narrower := textwrap.wrap(text, width - 1)) == len(lines) > 1:
+        lines, width = narrower, width - 1
+    return lines
+
+
+def _thinned(
+    places: Sequence[float], labels: Sequence[str], room: float, *, all_or_none: bool = False
+) -> list[tuple[float, str]]:
+    """Places with their labels, every k-th where there is no room for all of them."""
+    pairs = list(zip(places, labels, strict=True)) if labels else []
+    if len(pairs) < 2 or room <= places[1] - places[0]:
+        return pairs
+    return [] if all_or_none else pairs[:: int(-(-room // (places[1] - places[0])))]
+
+
+# Matplotlib's figure without pyplot.
+
+
+class Picture(Figure):
+    """A figure that no pyplot knows of: making one switches no backend, and a notebook shows it all the same.
+
+    Args:
+        size: Width and height in inches.
+        dpi: Dots per inch, in files and in notebooks.
+        layout: As matplotlib's.
+    """
+
+    def __init__(
+        self, size: tuple[float, float], *, dpi: float = 150, layout: Literal["constrained"] | None = None
+    ) -> None:
+        super().__init__(figsize=size, dpi=dpi, facecolor="white", layout=layout)
+        FigureCanvasAgg(self)
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.savefig(content, format="png", dpi=self.dpi)
+        return content.getvalue()
+
+
+# Pictures and their tables in files.
+
+
+# Without what changes from one call to the next, the same table gives the same file.
+_METADATA: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None},
+    ".svg": {"Date": None},
+}
+_SALT = "discrete-vae"  # of the names of an SVG's parts, which are random without one
+_NOTE_FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
+
+
+class FigureTable(Protocol):
+    """What a picture shows, in numbers."""
+
+    def columns(self) -> Mapping[str, np.ndarray]:
+        """The numbers as (row,) arrays of one length, by name."""
+        ...
+
+
+def picture_file(path: str | Path, *, argument: str = "path") -> OutputFile:
+    """The file of a picture, if one can be written there.
+
+    Args:
+        path: A file name that ends in .png, .pdf or .svg; ``~`` is the home directory. Folders that do not exist are
+            made when the picture is written.
+        argument: What messages call it.
+
+    Raises:
+        InvalidInputError: If it has another ending, or cannot be written.
+    """
+    return OutputFile(path, argument=argument, endings=tuple(_METADATA))
+
+
+def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) -> Path:
+    """Write a figure so that the file is either the old one or the new one, never a part.
+
+    Args:
+        figure: The figure, any of matplotlib's; its own dots per inch are used.
+        path: As in `picture_file`.
+        note: What the file's metadata say of it.
+
+    Returns:
+        The path.
+
+    Raises:
+        InvalidInputError: If `picture_file` refuses the path, or it cannot be written.
+    """
+    import matplotlib  # here, since it takes a while
+
+    file = picture_file(path)
+    suffix = file.ending
+    content = io.BytesIO()
+    metadata = _METADATA[suffix] | (
+        {} if note is None else {_NOTE_FIELDS[suffix]: printable(note, keep="\n")}
+    )
+    with matplotlib.rc_context({"svg.hashsalt": _SALT}):
+        figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=metadata)
+    return file.write_bytes(content.getvalue())
+
+
+def save_table(table: FigureTable, path: str | Path) -> Path:
+    """Write the numbers that a picture shows.
+
+    Args:
+        table: The table of a figure.
+        path: A file name that ends in .csv or .npz; ``~`` is the home directory.
+
+    Returns:
+        The path.
+
+    Raises:
+        InvalidInputError: If the path has another ending or cannot be written.
+    """
+    return write_columns(path, table.columns())
+
+
+# What a figure of the registry is made of, and what it gives.
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure.
+
+    Attributes:
+        table: What it shows, in numbers.
+        picture: The picture of them.
+        note: What the metadata of its file say of it.
+    """
+
+    table: FigureTable
+    picture: Figure
+    note: str | None = None
+
+
+class FigureRun:
+    """A run that a figure is drawn of; model and data are loaded once, when a figure wants them.
+
+    Args:
+        directory: Its folder.
+        load: Gives the model.
+        data_dir: The folder of the data sets, if one was given.
+    """
+
+    def __init__(
+        self, directory: RunDirectory, load: Callable[[], LoadedRun], *, data_dir: str | None = None
+    ) -> None:
+        self.directory = directory
+        self._load, self._data_dir = load, data_dir
+
+    @cached_property
+    def loaded(self) -> LoadedRun:
+        """The model and its chains."""
+        return self._load()
+
+    @cached_property
+    def dataset(self) -> DataSplits:
+        """The data of the run's config."""
+        return instantiate(self.loaded.config.data, data_dir=self._data_dir)
+
+    @cached_property
+    def recorded(self) -> RecordedData:
+        """What pictures need of the data: as the run keeps it, of a run that keeps nothing from the data."""
+        return RecordedData.read(self.directory.read_environment()) or RecordedData.of(self.dataset)
+
+    @property
+    def ink(self) -> Ink:
+        """The scale of gray of the test data; that of a table takes these, since each feature has its own."""
+        if self.recorded.image_shape is None:
+            return ink_for(self.dataset.test, per_feature=True)
+        return ink_of_range(self.recorded.low, self.recorded.high)
+
+    @cached_property
+    def title(self) -> str:
+        """What was trained: the experiment, its data where they have another name, size and seed."""
+        config = self.directory.read_experiment()
+        data = self.directory.read_environment().get("data", {}).get("name", config.name)
+        of = config.name if config.name == data else f"{config.name} on {data}"
+        return f"{of}, size {config.size}, seed {config.seed}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class FigureRequest:
+    """What a figure is asked for with.
+
+    Attributes:
+        runs: The runs that it is drawn of, as many as its entry allows.
+        size: How much is computed, for figures that have sizes.
+        seed: Seed of all noise.
+        table_path: Where the table will be written; a figure that takes long keeps there what it has, and what it
+            trains in the folder of that name without its ending. None keeps nothing.
+        report: Takes notes on progress, a line each.
+    """
+
+    runs: tuple[FigureRun, ...] = ()
+    size: Literal["smoke", "short", "paper"] = "short"
+    seed: int = 0
+    table_path: Path | None = None
+    report: Callable[[str], None] = field(default=_say)
+
+    @property
+    def run(self) -> FigureRun:
+        """The only run."""
+        (run,) = self.runs
+        return run

@@ -1,1 +1,0 @@
-"""Draws for importance sampling, and what their weights are made of."""

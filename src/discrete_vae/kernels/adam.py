@@ -1,0 +1,412 @@
+"""Adam in one streaming pass over weights and moments, with bfloat16 copies of the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_
+from typing import Any
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from torch import Tensor, nn
+
+from discrete_vae.kernels import codegen
+from discrete_vae.kernels.codegen import FLOAT32, INT64, Numbers, splat
+from discrete_vae.kernels.registry import ChunkLoop, check_close, threads_for, tried
+from discrete_vae.nets.weights import WorkingWeight
+
+# The compiled pass of Adam: all parameters of a group, cut into chunks of equal length, in one call.
+
+
+CHUNK = 16_384
+"""Elements of a chunk."""
+
+LANES = 32
+"""Elements that are updated together; those left over go one by one."""
+
+MASTER, GRADIENT, FIRST, SECOND, COPY, STEP = range(6)
+"""Columns of the table of addresses: the parameter, its gradient, both moments, the bfloat16 copy, the count of steps.
+
+Where there is a copy, the gradient is bfloat16 too; 0 is no copy.
+"""
+
+
+def _update(lanes: int, *, bfloat16: bool) -> Any:
+    """An intrinsic that updates some elements from a place on."""
+
+    @intrinsic
+    def update(_typing, master, gradient, first, second, copy, place, step_size, spread, scalars):
+        def generate(_context, builder, _signature, arguments):
+            master, gradient, first, second, copy, place, step_size, spread, scalars = arguments
+            learn_first, keep_second, learn_second, eps, decay = (
+                splat(builder, builder.extract_value(scalars, i), lanes) for i in range(5)
+            )
+            weights, moments, squares = (Numbers(builder, part) for part in (master, first, second))
+            weight, moment, square = (part.load(place, lanes) for part in (weights, moments, squares))
+            g = Numbers(builder, gradient, bfloat16=bfloat16).load(place, lanes) + decay * weight
+            moment = moment + (g - moment) * learn_first
+            square = square * keep_second + g * g * learn_second
+            divisor = square.square_root() / splat(builder, spread, lanes) + eps
+            weight = weight - splat(builder, step_size, lanes) * moment / divisor
+            weights.store(weight, place)
+            moments.store(moment, place)
+            squares.store(square, place)
+            if bfloat16:
+                Numbers(builder, copy, bfloat16=True).store(weight, place)
+            return ir.Constant(INT64, 0)
+
+        numbers = types.UniTuple(types.float32, 5)
+        signature = types.int64(*[types.int64] * 6, types.float32, types.float32, numbers)
+        return signature, generate
+
+    return update
+
+
+@intrinsic
+def _count_step(_typing, address):
+    """Add 1 to a float32 and return it."""
+
+    def generate(_context, builder, _signature, arguments):
+        pointer = builder.inttoptr(arguments[0], FLOAT32.as_pointer())
+        after = builder.fadd(builder.load(pointer), ir.Constant(FLOAT32, 1.0))
+        builder.store(after, pointer)
+        return after
+
+    return types.float32(types.int64), generate
+
+
+def _prepare(addresses, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
+    """Count the step of each parameter, and its two factors; the arguments are those of the loop."""
+    for k in range(len(addresses)):
+        count = np.float64(_count_step(addresses[k, STEP]))  # pyright: ignore[reportCallIssue]
+        scratch[k, 0] = np.float32(rate / (1 - beta1**count))
+        scratch[k, 1] = np.float32(math.sqrt(1 - beta2**count))
+
+
+def _make(chunks: Any) -> Callable[..., Any]:
+    """The loop over chunks that `chunks`, range or prange, divides."""
+    many, one = _update(LANES, bfloat16=False), _update(1, bfloat16=False)
+    many_narrow, one_narrow = _update(LANES, bfloat16=True), _update(1, bfloat16=True)
+
+    def update(addresses, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
+        """One step of Adam: m and v are the moments, g the gradient plus ``decay`` times the weight w.
+
+        m += (1 - beta1) (g - m), v = beta2 v + (1 - beta2) g^2, and with t steps
+        w -= rate / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps), as torch computes it.
+
+        Args:
+            addresses: (parameter, 6) int64, see `MASTER` and the others.
+            starts: (parameter + 1,) int64, elements before each parameter.
+            first_of_chunk: (chunk,) int64, the parameter that each chunk begins in.
+            scratch: (parameter, 2) float32.
+            rate: Step size.
+            beta1: Decay of m.
+            beta2: Decay of v.
+            eps: Added to the root.
+            decay: Of weights.
+        """
+        scalars = (
+            np.float32(1 - beta1), np.float32(beta2), np.float32(1 - beta2), np.float32(eps), np.float32(decay),
+        )  # fmt: skip
+        for chunk in chunks(len(first_of_chunk)):
+            position = chunk * CHUNK
+            end = min(position + CHUNK, starts[-1])
+            k = first_of_chunk[chunk]
+            while position < end:
+                stop = min(end, starts[k + 1])
+                place, last = position - starts[k], stop - starts[k]
+                a, b, c, d, e = (
+                    addresses[k, MASTER], addresses[k, GRADIENT], addresses[k, FIRST], addresses[k, SECOND],
+                    addresses[k, COPY],
+                )  # fmt: skip
+                size, spread = scratch[k, 0], scratch[k, 1]
+                if e:
+                    while place + LANES <= last:
+                        many_narrow(a, b, c, d, e, place, size, spread, scalars)
+                        place += LANES
+                    while place < last:
+                        one_narrow(a, b, c, d, e, place, size, spread, scalars)
+                        place += 1
+                else:
+                    while place + LANES <= last:
+                        many(a, b, c, d, e, place, size, spread, scalars)
+                        place += LANES
+                    while place < last:
+                        one(a, b, c, d, e, place, size, spread, scalars)
+                        place += 1
+                position = stop
+                k += 1
+        return 0
+
+    return update
+
+
+update = ChunkLoop(_make, prepare=_prepare, sources=(codegen, codegen))
+
+
+# Where in memory a step of Adam finds what it reads and writes.
+
+
+SMALLEST_SHARED = 200_000
+"""Elements from which a step is divided among threads."""
+
+
+class AddressTable:
+    """The addresses of one group's parameters that have a gradient, with their moments and copies, looked up once.
+
+    Args:
+        parameters: Of the group.
+        leaves: What has the gradient of each.
+        working: Weights that products read in place of some parameters.
+        state: The optimizer's, with the moments of those that have a gradient.
+
+    Attributes:
+        parameters: Those that have a gradient.
+        working: What products read in place of some of them.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        leaves: Sequence[Tensor],
+        working: Mapping[Any, WorkingWeight],
+        state: Mapping[Any, Mapping[str, Any]],
+    ) -> None:
+
+        self._all, self._places, self._moments = list(parameters), _places(parameters), _moments(state)
+        self._leaves, gradients = list(leaves), [leaf.grad for leaf in leaves]
+        self._have_gradient = [gradient is not None for gradient in gradients]
+        pairs = [pair for pair in zip(parameters, leaves, strict=True) if pair[1].grad is not None]
+        self.parameters = [parameter for parameter, _ in pairs]
+        self.working = [working[parameter] for parameter in self.parameters if parameter in working]
+        self._addresses = np.zeros((len(pairs), 6), np.int64)
+        for row, (parameter, leaf) in zip(self._addresses, pairs, strict=True):
+            moments = state[parameter]
+            row[MASTER] = parameter.data_ptr()
+            row[FIRST], row[SECOND] = moments["exp_avg"].data_ptr(), moments["exp_avg_sq"].data_ptr()
+            row[STEP] = moments["step"].data_ptr()
+            if leaf.dtype != parameter.dtype:
+                row[COPY] = leaf.data_ptr()
+        self._starts = np.cumsum([0, *(parameter.numel() for parameter in self.parameters)]).astype(np.int64)
+        chunks = np.arange(0, self._starts[-1], CHUNK)
+        self._first_of_chunk = np.searchsorted(self._starts, chunks, side="right") - 1
+        self._scratch = np.empty((len(pairs), 2), np.float32)
+        self._take(gradients)
+
+    def fits(self, parameters: Sequence[Tensor], state: Mapping[Any, Mapping[str, Any]]) -> bool:
+        """Whether it is still about these parameters, where they are, with these moments; takes in their gradients.
+
+        Args:
+            parameters: Of the group, as they are now.
+            state: The optimizer's.
+        """
+        gradients = [leaf.grad for leaf in self._leaves]
+        return (
+            _same(parameters, self._all)
+            and _places(parameters) == self._places
+            and _same(_moments(state), self._moments)
+            and (_same(gradients, self._gradients) or self._take(gradients))
+        )
+
+    def forget_gradients(self) -> None:
+        """Keep no gradient alive."""
+        self._gradients, self._kept = [], []
+
+    def _take(self, gradients: list[Tensor | None]) -> bool:
+        """Look up where gradients are; says whether the same parameters have one as before."""
+        if [gradient is not None for gradient in gradients] != self._have_gradient:
+            return False
+        found = [gradient for gradient in gradients if gradient is not None]
+        self._kept = [each if each.is_contiguous() else each.contiguous() for each in found]
+        self._addresses[:, GRADIENT] = _places(self._kept)
+        self._gradients = gradients if _same(found, self._kept) else []  # a copy serves one step
+        return True
+
+    def update(self, group: Mapping[str, Any]) -> None:
+        """Run the compiled pass with the gradients that `fits` saw.
+
+        Args:
+            group: Settings of the group.
+        """
+        beta1, beta2 = group["betas"]
+        update(
+            threads_for(int(self._starts[-1]), SMALLEST_SHARED),
+            self._addresses,
+            self._starts,
+            self._first_of_chunk,
+            self._scratch,
+            float(group["lr"]),
+            beta1,
+            beta2,
+            group["eps"],
+            float(group["weight_decay"]),
+        )
+
+
+def _places(tensors: Iterable[Tensor]) -> list[int]:
+    return [tensor.data_ptr() for tensor in tensors]
+
+
+def _moments(state: Mapping[Any, Mapping[str, Any]]) -> list[Any]:
+    """One moment of each parameter; by the state's values, since a tensor takes long to look up."""
+    return [of_parameter.get("exp_avg") for of_parameter in state.values()]
+
+
+def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Whether two lists hold the same objects."""
+    return len(some) == len(others) and all(map(is_, some, others))
+
+
+# Adam in one streaming pass over weights and moments, with bfloat16 copies of the weights written on the way.
+
+
+class Adam(torch.optim.Adam):
+    """`torch.optim.Adam`, the same to rounding, whose pass on the CPU also reads and writes working copies.
+
+    All parameters of a group are updated in one compiled call, small ones together. Where a weight has a bfloat16
+    copy, its gradient is read in bfloat16, the float32 weight and its moments are updated, and the copy is written
+    anew. The result does not depend on the number of threads. On other devices torch's fused kernel runs, and the
+    copies are made after it.
+
+    Source: Kingma & Ba 2015, algorithm 1, as torch orders its operations.
+
+    Args:
+        params: Parameters, float32, or groups of them, as torch takes them.
+        lr: Step size.
+        betas: Decays of the two moments.
+        eps: Added to the root of the second moment.
+        weight_decay: Factor on the weight that is added to its gradient.
+        working: Weights that products read in another precision, or with memory of their own for the gradient.
+
+    Examples:
+        >>> layer = nn.Linear(2, 1)
+        >>> optimizer = Adam(layer.parameters(), lr=0.1)
+        >>> layer(torch.ones(1, 2)).sum().backward()
+        >>> optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        working: Iterable[WorkingWeight] = (),
+    ) -> None:
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
+        self._working = {each.master: each for each in working}
+        self._pairs: list[tuple[Tensor, Tensor]] = []  # of all groups, in order
+        self._tables: dict[int, AddressTable] = {}
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients; memory that is lent for them comes back."""
+        super().zero_grad(set_to_none)
+        for each in self._working.values():
+            each.clear_gradient()
+        for table in self._tables.values():
+            table.forget_gradients()
+
+    def gradient_leaves(self) -> list[Tensor]:
+        """The tensors whose ``grad`` a step reads: parameters, or what products read in their place."""
+        if len(self._pairs) != sum(len(group["params"]) for group in self.param_groups):
+            parameters = [parameter for group in self.param_groups for parameter in group["params"]]
+            self._pairs = list(zip(parameters, self._leaves(parameters), strict=True))
+        return [leaf for parameter, leaf in self._pairs if parameter.requires_grad]
+
+    def forget_leaves(self) -> None:
+        """Look anew at what has the gradients, as parameters have been moved or replaced."""
+        self._pairs = []
+        self._tables.clear()
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Take one step with the gradients that there are.
+
+        Args:
+            closure: As torch has it.
+
+        Returns:
+            What the closure returns.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self.update()
+        return loss
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """`step` without a closure and without torch's hooks around it."""
+        tables = [self._table(*each) for each in enumerate(self.param_groups)] if works() else [None]
+        if None in tables:
+            self._torch_step()
+            return
+        for table, group in zip(tables, self.param_groups, strict=True):
+            assert table is not None
+            # before the pass, which drives all that was just looked at out of the cache
+            torch.autograd.graph.increment_version(table.parameters)
+            for working in table.working:
+                working.written()
+            table.update(group)
+
+    def _leaves(self, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
+        """What has the gradient of each parameter."""
+        working = [self._working.get(parameter) for parameter in parameters]
+        pairs = zip(parameters, working, strict=True)
+        return [parameter if own is None else own.current() for parameter, own in pairs]
+
+    def _table(self, index: int, group: dict[str, Any]) -> AddressTable | None:
+        """What the compiled pass needs for a group; None where it cannot take the step."""
+        if group["amsgrad"] or group["maximize"] or group["decoupled_weight_decay"]:
+            return None
+        table, parameters = self._tables.get(index), group["params"]
+        if table is not None and table.fits(parameters, self.state):
+            return table
+        if not all(map(_is_plain, parameters)):
+            return None
+        leaves = self._leaves(parameters)
+        for parameter, leaf in zip(parameters, leaves, strict=True):
+            if leaf.grad is not None and not self.state[parameter]:
+                self.state[parameter].update(_first_moments(parameter))
+        table = self._tables[index] = AddressTable(parameters, leaves, self._working, self.state)
+        return table
+
+    def _torch_step(self) -> None:
+        """Torch's own step, on gradients in the masters' precision."""
+        for master, working in self._working.items():
+            if working.dtype != master.dtype and working.gradient is not None:
+                master.grad = working.gradient.to(master.dtype)
+        super().step()
+        for each in self._working.values():
+            each.current()
+
+
+def _first_moments(parameter: Tensor) -> dict[str, Tensor]:
+    """What a parameter starts with, as torch has it."""
+    first, second = (torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in range(2))
+    return {"step": torch.zeros((), dtype=torch.float32), "exp_avg": first, "exp_avg_sq": second}
+
+
+def _is_plain(parameter: Tensor) -> bool:
+    """Whether the compiled pass can update it."""
+    return parameter.dtype == torch.float32 and parameter.is_cpu and parameter.is_contiguous()
+
+
+@tried("The compiled Adam", "torch's own is used")
+def works() -> None:
+    """Whether the compiled pass takes torch's steps: two of them, compared."""
+    start = torch.linspace(-1, 1, 43)
+    mine, right = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    other, state = torch.optim.Adam([right], lr=0.1), {mine: _first_moments(mine)}
+    for gradient in (start.cos(), start.sin()):
+        mine.grad, right.grad = gradient, gradient
+        AddressTable([mine], [mine], {}, state).update(other.param_groups[0])
+        other.step()
+    check_close((mine.detach(), right.detach()))

@@ -1,0 +1,541 @@
+"""Vectors of LLVM instructions: operators, elementary functions, random words, memory."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+# Vectors of fixed length for numba intrinsics: LLVM instructions behind Python's operators.
+#
+# LLVM turns a vector longer than the processor's into several instructions that do not wait for each other,
+# which is what hides their latency. Nothing here knows the processor.
+
+
+INT16, INT32, INT64, FLOAT32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+
+
+class Vector:
+    """An LLVM vector of integers or float32; plain numbers in expressions stand for constant vectors.
+
+    Args:
+        builder: The LLVM builder that receives the instructions.
+        value: An LLVM value of a vector type.
+    """
+
+    def __init__(self, builder: Any, value: Any) -> None:
+        self.builder, self.value = builder, value
+
+    def _operand(self, other: Vector | float) -> Any:
+        if isinstance(other, Vector):
+            return other.value
+        kind = self.value.type
+        number = float(np.float32(other)) if kind.element == FLOAT32 else int(other)
+        return ir.Constant(kind, [number] * kind.count)
+
+    def _apply(self, integer: str, other: Vector | float, floating: str = "") -> Vector:
+        name = floating if self.value.type.element == FLOAT32 else integer
+        return Vector(self.builder, getattr(self.builder, name)(self.value, self._operand(other)))
+
+    def __add__(self, other: Vector | float) -> Vector:
+        return self._apply("add", other, "fadd")
+
+    def __sub__(self, other: Vector | float) -> Vector:
+        return self._apply("sub", other, "fsub")
+
+    def __mul__(self, other: Vector | float) -> Vector:
+        return self._apply("mul", other, "fmul")
+
+    def __truediv__(self, other: Vector | float) -> Vector:
+        return Vector(self.builder, self.builder.fdiv(self.value, self._operand(other)))
+
+    def __neg__(self) -> Vector:
+        return Vector(self.builder, self.builder.fneg(self.value))
+
+    def __xor__(self, other: Vector | int) -> Vector:
+        return self._apply("xor", other)
+
+    def __and__(self, other: Vector | int) -> Vector:
+        return self._apply("and_", other)
+
+    def __or__(self, other: Vector | int) -> Vector:
+        return self._apply("or_", other)
+
+    def __lshift__(self, other: int) -> Vector:
+        return self._apply("shl", other)
+
+    def __rshift__(self, other: int) -> Vector:
+        return self._apply("lshr", other)
+
+    def below(self, other: Vector | float) -> Vector:
+        """One bit an element: whether the float is below the other; false for NaN."""
+        return Vector(self.builder, self.builder.fcmp_ordered("<", self.value, self._operand(other)))
+
+    def above(self, other: Vector | float) -> Vector:
+        """One bit an element: whether the float is above the other; false for NaN."""
+        return Vector(self.builder, self.builder.fcmp_ordered(">", self.value, self._operand(other)))
+
+    def reaches(self, other: Vector | float) -> Vector:
+        """One bit an element: whether the float is at least the other; false for NaN."""
+        return Vector(self.builder, self.builder.fcmp_ordered(">=", self.value, self._operand(other)))
+
+    def square_root(self) -> Vector:
+        """The square root of each float."""
+        kind = self.value.type
+        function = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(kind, [kind]), f"llvm.sqrt.v{kind.count}f32"
+        )
+        return Vector(self.builder, self.builder.call(function, [self.value]))
+
+    def where(self, condition: Vector, other: Vector | float) -> Vector:
+        """Each element where its bit of the condition is set, elsewhere that of the other."""
+        chosen = self.builder.select(condition.value, self.value, self._operand(other))
+        return Vector(self.builder, chosen)
+
+    def at_most(self, bound: float) -> Vector:
+        """The smaller of each float and a number."""
+        limit = self._operand(bound)
+        return Vector(self.builder, self.builder.select(self.below(bound).value, self.value, limit))
+
+    def at_least(self, bound: float) -> Vector:
+        """The larger of each float and a number."""
+        limit = self._operand(bound)
+        above = self.builder.fcmp_ordered(">", self.value, limit)
+        return Vector(self.builder, self.builder.select(above, self.value, limit))
+
+    def between(self, low: Vector | float, high: Vector | float) -> Vector:
+        """The nearest float from low to high; NaN stays NaN."""
+        inside = self.filled(low).where(self.below(low), self)
+        return self.filled(high).where(inside.above(high), inside)
+
+    def filled(self, number: Vector | float) -> Vector:
+        """A number as a vector of the same kind; a vector stays as it is."""
+        return Vector(self.builder, self._operand(number))
+
+    def times_plus(self, factor: Vector | float, addend: Vector | float) -> Vector:
+        """self * factor + addend, fused where the processor can."""
+        kind = self.value.type
+        function = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fmuladd.v{kind.count}f32"
+        )
+        arguments = [self.value, self._operand(factor), self._operand(addend)]
+        return Vector(self.builder, self.builder.call(function, arguments))
+
+    def differs_from(self, other: Vector | float) -> Vector:
+        """One bit an element: whether it is not equal to the other; true for NaN."""
+        if self.value.type.element == FLOAT32:
+            return Vector(self.builder, self.builder.fcmp_unordered("!=", self.value, self._operand(other)))
+        return Vector(self.builder, self.builder.icmp_unsigned("!=", self.value, self._operand(other)))
+
+    def to_float(self, *, signed: bool = True) -> Vector:
+        """Integers, or the bits of a comparison as unsigned ones, as float32 numbers."""
+        kind = ir.VectorType(FLOAT32, self.value.type.count)
+        convert = self.builder.sitofp if signed else self.builder.uitofp
+        return Vector(self.builder, convert(self.value, kind))
+
+    def permuted(self, order: list[int]) -> Vector:
+        """The elements in another order: element i of the answer is element ``order[i]``."""
+        places = ir.Constant(ir.VectorType(INT32, len(order)), order)
+        return Vector(self.builder, self.builder.shuffle_vector(self.value, self.value, places))
+
+    def view(self, element: Any) -> Vector:
+        """The same bits as elements of another type."""
+        width = {FLOAT32: 32}
+        kind = self.value.type
+        bits = kind.count * (width.get(kind.element) or kind.element.width)
+        count = bits // (width.get(element) or element.width)
+        return Vector(self.builder, self.builder.bitcast(self.value, ir.VectorType(element, count)))
+
+    def element(self, index: int) -> Any:
+        """One element, an LLVM scalar."""
+        return self.builder.extract_element(self.value, ir.Constant(INT32, index))
+
+
+def load(builder: Any, pointer: Any, element: Any, count: int, *, align: int) -> Vector:
+    """Read a vector from an address that is a multiple of ``align`` bytes."""
+    kind = ir.VectorType(element, count)
+    value = builder.load(builder.bitcast(pointer, kind.as_pointer()))
+    value.align = align
+    return Vector(builder, value)
+
+
+def store(vector: Vector, pointer: Any, *, align: int) -> None:
+    """Write a vector to an address that is a multiple of ``align`` bytes."""
+    builder = vector.builder
+    written = builder.store(vector.value, builder.bitcast(pointer, vector.value.type.as_pointer()))
+    written.align = align
+
+
+def splat(builder: Any, scalar: Any, count: int) -> Vector:
+    """A vector of copies of an LLVM scalar."""
+    kind = ir.VectorType(scalar.type, count)
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(INT32, 0))
+    zeros = ir.Constant(ir.VectorType(INT32, count), [0] * count)
+    return Vector(builder, builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), zeros))
+
+
+def concatenate(vectors: list[Vector]) -> Vector:
+    """One vector of the elements of several (a power of two of them) of equal length."""
+    while len(vectors) > 1:
+        builder, count = vectors[0].builder, vectors[0].value.type.count
+        order = ir.Constant(ir.VectorType(INT32, 2 * count), list(range(2 * count)))
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [Vector(builder, builder.shuffle_vector(a.value, b.value, order)) for a, b in pairs]
+    return vectors[0]
+
+
+def numbers(builder: Any, element: Any, values: list[int]) -> Vector:
+    """A constant vector."""
+    return Vector(builder, ir.Constant(ir.VectorType(element, len(values)), values))
+
+
+def constant(value: int) -> Any:
+    """An LLVM int64 constant."""
+    return ir.Constant(INT64, value)
+
+
+def pointers_and_scalars(context: Any, builder: Any, signature: Any, arguments: Any) -> list[Any]:
+    """The arguments of an intrinsic, with each contiguous array replaced by the pointer to its first element."""
+    plain = []
+    for kind, value in zip(signature.args, arguments, strict=True):
+        is_array = isinstance(kind, types.Array)
+        plain.append(context.make_array(kind)(context, builder, value).data if is_array else value)
+    return plain
+
+
+# Elementary functions of float32 vectors, branch-free, right over the whole range: NaN stays NaN.
+#
+# Errors are at most 2 units in the last place. A scalar call of the C library for each number, which is what
+# numba's own functions come to, takes twenty times as long.
+
+
+_LOG2_E = 1 / math.log(2)
+_QUARTER = math.pi / 2
+# (sin r - r) / r^3 and (cos r - 1 + r^2 / 2) / r^4, both of r^2, for |r| <= pi / 4
+_SIN = (-1.6666654611e-1, 8.3321608736e-3, -1.9515295891e-4)
+_COS = (4.166664568298827e-2, -1.388731625493765e-3, 2.443315711809948e-5)
+_LOG_2 = (0.693359375, -2.12194440e-4)  # their sum; a multiple of the first by an exponent is exact
+_ROUND = 1.5 * 2.0**23  # adding it rounds a float32 to an integer, which then stands in the low bits
+# (e^r - 1 - r) / r^2 for |r| <= log(2) / 2
+_EXP = (0.5, 0.16666667163, 0.041666354985, 0.008333273232, 0.001394101098, 0.00019914198492)
+# (log(1 + f) - f + f^2 / 2) / f^3 for |f| <= 1/3
+_LOG = (
+    0.33333334327, -0.24999821186, 0.19999596968, -0.16679559648, 0.14304442704, -0.12196028978, 0.10754388571,
+    -0.12844014168, 0.12006578595,
+)  # fmt: skip
+_TWO_THIRDS, _ONE, _EXPONENT, _SIGN = 0x3F2AAAAB, 0x3F800000, -0x800000, -0x80000000
+
+
+def magnitude(x: Vector) -> Vector:
+    """|x|."""
+    return (x.view(INT32) & 0x7FFFFFFF).view(FLOAT32)
+
+
+def _polynomial(x: Vector, coefficients: tuple[float, ...]) -> Vector:
+    total = x.times_plus(coefficients[-1], coefficients[-2])
+    for coefficient in coefficients[-3::-1]:
+        total = total.times_plus(x, coefficient)
+    return total
+
+
+def _power_of_two(n: Vector) -> Vector:
+    """2^n of whole numbers between -126 and 127."""
+    return ((n + (_ROUND + 127)).view(INT32) << 23).view(FLOAT32)
+
+
+def _split(x: Vector) -> tuple[Vector, Vector]:
+    """The nearest n to x log2(e), and e^r - 1 of the rest r = x - n log 2."""
+    n = (x * _LOG2_E + _ROUND) - _ROUND
+    rest = n.times_plus(-_LOG_2[1], n.times_plus(-_LOG_2[0], x))
+    return n, (rest * rest).times_plus(_polynomial(rest, _EXP), rest)
+
+
+def exp(x: Vector) -> Vector:
+    """e^x; subnormal numbers come out too."""
+    n, rise = _split(x.between(-104, 89))
+    half = (n * 0.5 + _ROUND) - _ROUND
+    return (rise + 1) * _power_of_two(half) * _power_of_two(n - half)
+
+
+def exp_of_negative(x: Vector) -> Vector:
+    """e^x of numbers up to 0 at a lower price; below -87, where it is next to nothing, it stays what it is there."""
+    n, rise = _split(x.filled(-87).where(x.below(-87), x))
+    return (rise + 1) * _power_of_two(n)
+
+
+def expm1(x: Vector) -> Vector:
+    """e^x - 1, with all its digits near 0."""
+    n, rise = _split(x.between(-20, 89))
+    half = _power_of_two(n - 1)  # 2^n itself may be infinite where the result is not
+    half = half.times_plus(rise, half - 0.5)
+    return half + half
+
+
+def log(x: Vector) -> Vector:
+    """log x of positive numbers that are neither subnormal nor infinite; NaN stays NaN."""
+    exponent = (x.view(INT32) - _TWO_THIRDS) & _EXPONENT
+    f = (x.view(INT32) - exponent).view(FLOAT32) - 1
+    return _log_of_scaled(f, exponent.to_float() * 2.0**-23) + (x - x)
+
+
+def _log_of_scaled(f: Vector, n: Vector) -> Vector:
+    """log((1 + f) 2^n)."""
+    square = f * f
+    tail = square.times_plus(-0.5, square * f * _polynomial(f, _LOG))
+    return n.times_plus(_LOG_2[0], f + n.times_plus(_LOG_2[1], tail))
+
+
+def cos_and_sin(quarters: Vector) -> tuple[Vector, Vector]:
+    """Cosine and sine of so many quarter turns, from -2^21 to 2^21; within 2^-23 of the right value."""
+    shifted = quarters + _ROUND
+    r = (quarters - (shifted - _ROUND)) * _QUARTER
+    square = r * r
+    sine = (square * r).times_plus(_polynomial(square, _SIN), r)
+    cosine = (square * square).times_plus(
+        _polynomial(square, _COS), square.times_plus(-0.5, square.filled(1))
+    )
+    n = shifted.view(INT32)
+    odd = (n & 1).differs_from(0)
+    of_cosine, of_sine = sine.where(odd, cosine).view(INT32), cosine.where(odd, sine).view(INT32)
+    signs = ((n + 1) & 2) << 30, (n & 2) << 30
+    return (of_cosine ^ signs[0]).view(FLOAT32), (of_sine ^ signs[1]).view(FLOAT32)
+
+
+def log1p(x: Vector) -> Vector:
+    """log(1 + x), with all its digits near 0; minus infinity at -1, NaN below."""
+    u = x + 1
+    exponent = (u.view(INT32) - _TWO_THIRDS) & _EXPONENT
+    fraction = (u.view(INT32) - exponent).view(FLOAT32) - 1
+    # what 1 + x was rounded by; from 2^30 on x is u
+    lost = (x - (u - 1)).where(x.below(2.0**30), 0.0)
+    scale = (exponent * -1 + _ONE).view(FLOAT32).where(x.below(2.0**30), 0.0)  # 2^-n
+    result = _log_of_scaled(lost.times_plus(scale, fraction), exponent.to_float() * 2.0**-23)
+    special = x.filled(math.nan).where(x.below(-1), x.where(x.differs_from(-1), -math.inf))
+    return result.where(x.above(-1) & x.below(math.inf), special)
+
+
+def tanh(x: Vector) -> Vector:
+    """tanh x = -t / (2 + t) with t = e^(-2|x|) - 1, and the sign of x."""
+    size = magnitude(x)
+    fall = expm1(size * -2)
+    quotient = -fall / (fall + 2)
+    return (quotient.view(INT32) | (x.view(INT32) & _SIGN)).view(FLOAT32)
+
+
+def sigmoid(x: Vector) -> Vector:
+    """1 / (1 + e^-x), with all its digits where it is small."""
+    small = exp(-magnitude(x))
+    return small.where(x.below(0), 1.0) / (small + 1)
+
+
+def softplus(x: Vector) -> Vector:
+    """log(1 + e^x)."""
+    return x.where(x.above(0), 0.0) + log1p(exp(-magnitude(x)))
+
+
+# Elementary functions of vectors in LLVM instructions.
+
+
+# 2^f for |f| <= 1/2, relative error below 3e-7 in float32
+_EXP2 = (1.00000007165, 0.693146967064, 0.240221197239, 0.0555071327496, 0.00967554133066, 0.00132764715186)
+
+
+def power_of_two(t: Vector) -> Vector:
+    """2^t of float32 from -126 to 126, relative error below 3e-7."""
+    whole = t + _ROUND
+    rest = t - (whole - _ROUND)
+    power = rest.times_plus(_EXP2[5], _EXP2[4])
+    for coefficient in _EXP2[3::-1]:
+        power = power.times_plus(rest, coefficient)
+    return (power.view(INT32) + (whole.view(INT32) << 23)).view(FLOAT32)  # into the exponent
+
+
+# The rounds of Philox4x32 on vectors of LLVM instructions.
+
+
+LOW = 0xFFFFFFFF
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+
+
+def philox_rounds(
+    builder: Any, state: tuple[Vector, Vector, Vector, Vector], key: Any, first: int
+) -> tuple[Vector, Vector, Vector, Vector]:
+    """Philox4x32 from some round to the last.
+
+    Args:
+        builder: The LLVM builder.
+        state: x0 to x3, 64-bit integers whose low halves count; the high ones may hold anything.
+        key: LLVM int64.
+        first: The first round, from 0.
+    """
+    x0, x1, x2, x3 = state
+    count = x0.value.type.count
+    halves = builder.and_(key, constant(LOW)), builder.lshr(key, constant(32))
+    for i in range(first, ROUNDS):
+        keys = [
+            splat(builder, builder.add(half, constant(i * step)), count)
+            for half, step in zip(halves, WEYL, strict=True)
+        ]
+        product_0, product_1 = times(x0, 0), times(x2, 1)
+        x0, x1 = (product_1 >> 32) ^ x1 ^ keys[0], product_1
+        x2, x3 = (product_0 >> 32) ^ x3 ^ keys[1], product_0
+    return x0, x1, x2, x3
+
+
+def times(x: Vector, multiplier: int) -> Vector:
+    """The product of the low halves with a multiplier of Philox, 64 bits."""
+    return (x & LOW) * MULTIPLIERS[multiplier]
+
+
+# What compiled loops do with tensors' memory: vectors at an address, of float32 or of bfloat16.
+#
+# A tensor's address is read in 60 ns where a numpy array of it takes 2 us, which counts where a training step
+# calls some hundred loops. Who hands an address over answers for its type, its size and its life. numba knows
+# no bfloat16: it is the upper half of a float32, and all arithmetic is float32.
+
+
+_NAN = 0x7FC00000
+
+
+class Numbers:
+    """Numbers in a row in memory, read and written as vectors of float32.
+
+    Args:
+        builder: The LLVM builder.
+        address: LLVM int64, of the first number.
+        bfloat16: Whether they are bfloat16, not float32.
+    """
+
+    def __init__(self, builder: Any, address: Any, *, bfloat16: bool = False) -> None:
+        self._builder, self._bfloat16 = builder, bfloat16
+        self._bytes = 2 if bfloat16 else 4
+        kind = INT16 if bfloat16 else FLOAT32
+        self._pointer = builder.inttoptr(address, kind.as_pointer())
+
+    def load(self, place: Any, count: int) -> Vector:
+        """The numbers from a place, LLVM int64, on."""
+        pointer = self._builder.gep(self._pointer, [place])
+        if not self._bfloat16:
+            return load(self._builder, pointer, FLOAT32, count, align=4)
+        return widen(load(self._builder, pointer, INT16, count, align=2))
+
+    def store(self, vector: Vector, place: Any) -> None:
+        """Write numbers from a place on; bfloat16 are rounded."""
+        pointer = self._builder.gep(self._pointer, [place])
+        store(narrow(vector) if self._bfloat16 else vector, pointer, align=self._bytes)
+
+    def load_masked(self, place: Any, mask: Any) -> Vector:
+        """The numbers from a place on that the mask, an LLVM vector of bits, names; the others are 0."""
+        builder, element = self._builder, INT16 if self._bfloat16 else FLOAT32
+        kind = ir.VectorType(element, mask.type.count)
+        pointer = builder.bitcast(builder.gep(self._pointer, [place]), kind.as_pointer())
+        found = Vector(builder, _masked("load", kind, [pointer], mask, builder))
+        return widen(found) if self._bfloat16 else found
+
+    def prefetch(self, place: Any, ahead: Any) -> None:
+        """Ask for what lies so many bytes, LLVM int64, behind a place; it need not be there."""
+        builder = self._builder
+        pointer = builder.bitcast(builder.gep(self._pointer, [place]), ir.IntType(8).as_pointer())
+        pointer = builder.gep(pointer, [ahead])
+        kinds = [pointer.type, INT32, INT32, INT32]
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
+        )
+        builder.call(function, [pointer, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
+
+    def store_masked(self, vector: Vector, place: Any, mask: Any) -> None:
+        """Write the numbers that the mask names from a place on; bfloat16 are rounded."""
+        builder, value = self._builder, (narrow(vector) if self._bfloat16 else vector).value
+        pointer = builder.bitcast(builder.gep(self._pointer, [place]), value.type.as_pointer())
+        _masked("store", value.type, [value, pointer], mask, builder)
+
+
+def _masked(name: str, kind: Any, arguments: list[Any], mask: Any, builder: Any) -> Any:
+    """A masked read, whose other elements are 0, or write."""
+    width = 16 if kind.element == INT16 else 32
+    letter = "i" if kind.element == INT16 else "f"
+    loads = name == "load"
+    given = [*arguments, ir.Constant(INT32, width // 8), mask]
+    given += [ir.Constant(kind, [0] * kind.count)] if loads else []
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(kind if loads else ir.VoidType(), [value.type for value in given]),
+        f"llvm.masked.{name}.v{kind.count}{letter}{width}.p0",
+    )
+    return builder.call(function, given)
+
+
+def widen(bits: Vector) -> Vector:
+    """Bfloat16 numbers as float32: their bits are the upper half."""
+    builder, count = bits.builder, bits.value.type.count
+    return (Vector(builder, builder.zext(bits.value, ir.VectorType(INT32, count))) << 16).view(FLOAT32)
+
+
+def narrow(numbers: Vector) -> Vector:
+    """The nearest bfloat16 numbers, of two equally near the one with an even last bit; NaN stays NaN."""
+    builder, count = numbers.builder, numbers.value.type.count
+    bits = numbers.view(INT32)
+    rounded = bits + ((bits >> 16) & 1) + 0x7FFF
+    # the carry of a NaN's bits could make it a number
+    nan = Vector(builder, builder.fcmp_unordered("uno", numbers.value, numbers.value))
+    upper = Vector(builder, ir.Constant(rounded.value.type, [_NAN] * count)).where(nan, rounded) >> 16
+    return Vector(builder, builder.trunc(upper.value, ir.VectorType(INT16, count)))
+
+
+def zeros(builder: Any, count: int) -> Vector:
+    """A vector of float32 zeros."""
+    return Vector(builder, ir.Constant(ir.VectorType(FLOAT32, count), [0.0] * count))
+
+
+class Total:
+    """A sum of vectors that a loop adds to; it stays in a register.
+
+    Args:
+        builder: The LLVM builder.
+        count: Length of the vectors.
+    """
+
+    def __init__(self, builder: Any, count: int) -> None:
+        self._builder, self._count = builder, count
+        self._place = cgutils.alloca_once_value(builder, zeros(builder, count).value)
+        self.clear()
+
+    def clear(self) -> None:
+        """Make it 0 again."""
+        self._builder.store(zeros(self._builder, self._count).value, self._place)
+
+    def add(self, vector: Vector) -> None:
+        """Add to it."""
+        self._builder.store((self.value() + vector).value, self._place)
+
+    def value(self) -> Vector:
+        """The sum so far."""
+        return Vector(self._builder, self._builder.load(self._place))
+
+
+class Product(Total):
+    """A product of vectors, likewise."""
+
+    def clear(self) -> None:
+        """Make it 1 again."""
+        self._builder.store((zeros(self._builder, self._count) + 1.0).value, self._place)
+
+    def multiply(self, vector: Vector) -> None:
+        """Multiply it."""
+        self._builder.store((self.value() * vector).value, self._place)
+
+
+def minimum(builder: Any, a: Any, b: Any) -> Any:
+    """The smaller of two LLVM int64."""
+    return builder.select(builder.icmp_signed("<", a, b), a, b)
+
+
+def loop(builder: Any, start: Any, stop: Any) -> Any:
+    """A block that is run for each LLVM int64 from ``start`` to ``stop - 1``; gives the number as ``index``."""
+    return cgutils.for_range_slice(builder, start, stop, constant(1), inc=True)

@@ -1,0 +1,302 @@
+"""The one call that runs block-Gibbs sweeps: checks, choice of the kernel, trial."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from discrete_vae.boltzmann.base import BoltzmannMachine, check_parameters
+from discrete_vae.boltzmann.graph import GraphBoltzmann
+from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.checks import check_positive_int, check_tensor, values_are_known, values_are_readable
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels import gibbs_torch
+from discrete_vae.kernels.gibbs_torch import SweepCall, fair_coins
+from discrete_vae.kernels.registry import threads_for, warn_of_failure
+
+# The one call that runs block-Gibbs sweeps: checks the arguments and chooses the kernel.
+
+
+LARGEST_INVERSE_TEMPERATURE = 1e6
+_LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
+
+
+@torch.no_grad()
+def run_sweeps(
+    energy: BoltzmannMachine,
+    z: Tensor,
+    num_sweeps: int,
+    *,
+    key: int,
+    first_sweep: int,
+    first_chain: int = 0,
+    inverse_temperature: Tensor | None = None,
+    clamped: Tensor | None = None,
+    kernel: Kernel | None = None,
+) -> Tensor:
+    """Run block-Gibbs sweeps; each draws the blocks in the order of ``energy.blocks``, given all others.
+
+    A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u, on the CPU and
+    where `gibbs_triton` runs, the uniform of (key, sweep, chain, unit) as `discrete_vae.kernels.gibbs_torch`
+    defines it. The answer therefore depends neither on the number of threads nor on how sweeps and chains are divided
+    among calls. Elsewhere the uniforms are the device's own, see `run_on_device`. Only on the CPU are values looked at.
+
+    Args:
+        energy: The machine, with finite parameters on the device of z.
+        z: (chain, unit), in {0,1}.
+        num_sweeps: Sweeps to run, at least 1.
+        key: Philox key, an integer from 0 to 2^64 - 1.
+        first_sweep: Number of the first sweep, at least 1 (0 belongs to the initial state); the last one must
+            be below 2^64.
+        first_chain: Number of the first chain; the last one must be below 2^32.
+        inverse_temperature: (chain,), finite, multiplies all logits of a chain; None means 1.
+        clamped: Bool, (unit,) or (chain, unit), True where a unit keeps its value; None means nowhere.
+        kernel: The kernel to use; None chooses one by energy and device.
+
+    Returns:
+        A new tensor (chain, unit) float32 in {0,1}, without gradient.
+
+    Raises:
+        InvalidInputError: If a tensor has another shape or dtype, a number is out of its range, or a parameter of the
+            machine is not finite.
+    """
+    check_tensor("z", z, ("chain", energy.num_units))
+    num_chains = z.shape[0]
+    check_positive_int("z.shape[0]", num_chains, repair="Give at least one chain.")
+    check_positive_int("num_sweeps", num_sweeps)
+    _check_range("key", key, 0, 2**64)
+    _check_range("first_sweep", first_sweep, 1, 2**64 + 1 - num_sweeps)
+    _check_range("first_chain", first_chain, 0, 2**32 + 1 - num_chains)
+    if z.device != energy.bias.device:
+        raise InvalidInputError(
+            "z", f"must be on the device of the energy, {energy.bias.device}", z.device, "Move it."
+        )
+    if inverse_temperature is not None:
+        check_tensor("inverse_temperature", inverse_temperature, (num_chains,))
+        inverse_temperature = inverse_temperature.to(z.device)
+    if values_are_readable(energy.bias):
+        check_logits(energy)
+        if inverse_temperature is not None:
+            _check_inverse_temperature(inverse_temperature)
+    threads = threads_for(z.numel() * num_sweeps) if _compiles(energy) else 1
+    call = SweepCall(
+        num_sweeps=num_sweeps,
+        key=key,
+        first_sweep=first_sweep,
+        first_chain=first_chain,
+        inverse_temperature=inverse_temperature,
+        clamped=None if clamped is None else check_clamped(clamped, tuple(z.shape)).to(z.device),
+        num_threads=threads,
+    )
+    return (kernel or choose_kernel(energy, parallel=threads > 1))(energy, z.float(), call)
+
+
+def choose_kernel(energy: BoltzmannMachine, *, parallel: bool = False) -> Kernel:
+    """The fastest kernel for a machine where it lies.
+
+    On the CPU that is a compiled one for an RBM or a graph, else the reference. On a CUDA device it is a compiled one
+    for an RBM of up to 128 + 128 units where Triton is installed, else `run_on_device`, which other devices take too. A
+    float64 machine keeps its precision and so takes the reference or `run_on_device`.
+
+    Args:
+        energy: The machine.
+        parallel: Whether the kernel is to run on several threads.
+
+    Warns:
+        KernelWarning: If the compiled kernel does not work here; the reference or `run_on_device` takes its place.
+    """
+    if energy.bias.device.type != "cpu":
+        return _device_kernel(energy)
+    return tried_kernel(type(energy), parallel=parallel) if _compiles(energy) else gibbs_torch.run
+
+
+def _compiles(energy: BoltzmannMachine) -> bool:
+    bias = energy.bias
+    return type(energy) in COMPILED and bias.device.type == "cpu" and bias.dtype != torch.float64
+
+
+def _device_kernel(energy: BoltzmannMachine) -> Kernel:
+    bias = energy.bias
+    if type(energy) is not RBM or bias.device.type != "cuda" or bias.dtype == torch.float64:
+        return gibbs_torch.run_on_device
+    if not values_are_known(bias) or find_spec("triton") is None:
+        return gibbs_torch.run_on_device
+    if torch.cuda.get_device_capability(bias.device) < (8, 0):  # tensor cores that multiply bfloat16
+        return gibbs_torch.run_on_device
+    from discrete_vae.kernels import gibbs_triton  # takes a while
+
+    if not gibbs_triton.fits(energy):
+        return gibbs_torch.run_on_device
+    return tried_device_kernel(bias.device, *gibbs_triton.padded_sides(energy))
+
+
+def _check_range(name: str, value: object, low: int, end: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < end:
+        raise InvalidInputError(
+            name, f"must be an integer from {low} to {end - 1}", repr(value), "Use a plain int."
+        )
+
+
+def check_logits(energy: BoltzmannMachine) -> None:
+    """Refuse a machine whose logits may not be finite; waits for an accelerator.
+
+    Raises:
+        InvalidInputError: If a parameter is not finite or too large.
+    """
+    check_parameters(energy, below=_LARGEST_LOGIT)
+
+
+def _check_inverse_temperature(inverse_temperature: Tensor) -> None:
+    largest = float(inverse_temperature.abs().max())
+    if not largest < LARGEST_INVERSE_TEMPERATURE:
+        raise InvalidInputError(
+            "inverse_temperature",
+            f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}",
+            f"a value of {largest:g}",
+            "Give numbers near 1.",
+        )
+
+
+def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a mask of clamped units as (chain, unit) or (1, unit).
+
+    Args:
+        clamped: Bool, (unit,) or (chain, unit).
+        shape: Chains and units.
+
+    Raises:
+        InvalidInputError: If it is something else.
+    """
+    shapes = {shape, shape[1:], (1, shape[1])}
+    if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
+        raise InvalidInputError(
+            "clamped",
+            f"must be a bool tensor of shape ({shape[1]},) or {shape}",
+            f"{clamped.dtype} of shape {tuple(clamped.shape)}"
+            if isinstance(clamped, Tensor)
+            else repr(clamped)[:80],
+            "Give one entry per unit.",
+        )
+    return clamped.reshape(-1, shape[1])
+
+
+# A compiled kernel is tried once in a process before it is used; where it fails, the slower one steps in.
+
+
+# exact types only: a subclass may have other conditionals
+COMPILED: dict[type, str] = {RBM: "gibbs_rbm", GraphBoltzmann: "gibbs_graph"}
+"""The module of this package with the compiled kernel of a machine."""
+
+
+class Kernel(Protocol):
+    """Runs the sweeps of a checked call and returns new states."""
+
+    # a kernel may ask for one class of machines only, so the type of the energy is left open
+    def __call__(self, energy: Any, z: Tensor, call: SweepCall, /) -> Tensor:
+        """Advance z (chain, unit) float32 and return a new tensor."""
+        ...
+
+
+@cache
+def tried_kernel(kind: type, *, parallel: bool) -> Kernel:
+    """The compiled kernel of a kind of machine, if it gives the reference's states on a small one.
+
+    numba's interface for such kernels is not a stable one, so a release of numba may break them.
+
+    Args:
+        kind: A key of `COMPILED`.
+        parallel: Whether it is to run on several threads.
+
+    Returns:
+        The kernel; where it fails, the same on one thread, and where that fails, the reference.
+
+    Warns:
+        KernelWarning: If it fails.
+    """
+    try:
+        kernel: Kernel = importlib.import_module(f"{__package__}.{COMPILED[kind]}").run
+        _try(kernel, kind, parallel=parallel)
+    except Warning:  # the user made warnings errors
+        raise
+    except Exception as error:
+        warn_of_failure(
+            f"The compiled sampler for {kind.__name__}",
+            error,
+            "one thread is used" if parallel else "plain torch is used, some ten times slower",
+            where=" on several threads" if parallel else "",
+        )
+        return _on_one_thread(kind) if parallel else gibbs_torch.run
+    return kernel
+
+
+@cache
+def tried_device_kernel(device: torch.device, left: int, right: int) -> Kernel:
+    """The CUDA kernel for RBMs, if it gives the reference's states for sides of these sizes on this device.
+
+    Waits for the device, once per size.
+
+    Args:
+        device: A CUDA device.
+        left: A power of two, the padded size of the left side.
+        right: Likewise.
+
+    Returns:
+        The kernel; where it fails, `run_on_device`.
+
+    Warns:
+        KernelWarning: If it fails.
+    """
+    try:
+        kernel: Kernel = importlib.import_module(f"{__package__}.gibbs_triton").run
+        _try_on_device(kernel, device, left, right)
+    except Warning:
+        raise
+    except Exception as error:
+        what = f"The compiled sampler for RBM of {left} + {right} units on {device}"
+        warn_of_failure(what, error, "plain torch is used, with 12 launches per sweep", package="triton")
+        return gibbs_torch.run_on_device
+    return kernel
+
+
+def _try_on_device(kernel: Kernel, device: torch.device, left: int, right: int) -> None:
+    """Run a machine of this size with a few chains.
+
+    Raises:
+        RuntimeError: If more states than rounding explains are not those of the reference.
+    """
+    with torch.device("cpu"), torch.no_grad():
+        energy, generator = RBM(left, right).float(), torch.Generator().manual_seed(1)
+        energy.weight.normal_(0, 2 * (left + right) ** -0.5, generator=generator)
+        call, start = SweepCall(2, 1, 1, 0, None, None), fair_coins(20, left + right, key=1)
+        expected = gibbs_torch.run(energy, start, call)
+    found = kernel(energy.to(device), start.to(device), call).cpu()
+    # a draw in a million is within rounding, and then changes what comes after it
+    if float((found != expected).float().mean()) > 0.01:
+        raise RuntimeError("its states are wrong")
+
+
+def _on_one_thread(kind: type) -> Kernel:
+    kernel = tried_kernel(kind, parallel=False)
+    return lambda energy, z, call: kernel(energy, z, replace(call, num_threads=1))
+
+
+def _try(kernel: Kernel, kind: type, *, parallel: bool) -> None:
+    """Run a small machine, which also compiles.
+
+    Raises:
+        RuntimeError: If the states are not those of the reference.
+    """
+    with torch.device("cpu"), torch.no_grad():
+        energy = RBM(5, 3) if kind is RBM else GraphBoltzmann(8, "complete")
+        for parameter in energy.float().parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float32).view_as(parameter))
+        call = SweepCall(2, 1, 1, 0, None, None, num_threads=2 if parallel else 1)
+        start = fair_coins(40, 8, key=1)
+        if not torch.equal(kernel(energy, start, call), gibbs_torch.run(energy, start, call)):
+            raise RuntimeError("its states are wrong")

@@ -1,0 +1,678 @@
+"""Recorded operations as calls on memory that is laid out once, and functions that are replayed."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from discrete_vae.errors import KernelWarning
+from discrete_vae.kernels.capture import (
+    Call,
+    Layout,
+    Recorder,
+    ReplayError,
+    draws,
+    functional,
+    is_pure,
+    is_view,
+    tensors_in,
+    written,
+)
+
+# Recorded operations as a program over numbered values, and what of it need not be repeated.
+
+
+@dataclass(eq=False)
+class Value:
+    """What stands for an object in a program.
+
+    Attributes:
+        layout: Of a tensor that a call makes or is given.
+        fixed: The object itself where it is the same from call to call; None for what calls make or are given.
+        root: The value whose memory it lies in; None for itself.
+    """
+
+    layout: Layout | None = None
+    fixed: Any = None
+    root: Value | None = None
+
+    def memory(self) -> Value:
+        """The value whose memory this one lies in."""
+        return self if self.root is None else self.root
+
+
+@dataclass(eq=False)
+class Operation:
+    """A call with values in place of objects.
+
+    Attributes:
+        call: As it was recorded.
+        arguments: Its arguments, with values for tensors and for objects.
+        keywords: Likewise.
+        written: The memories that it may write to.
+        results: What its results stand for, in the order of `tensors_in`.
+    """
+
+    call: Call
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    written: list[Value]
+    results: list[Value]
+
+
+class Program:
+    """The operations of a recording that have to be repeated.
+
+    Args:
+        calls: The recording.
+        inputs: Objects that each call is given.
+        outputs: Tensors that a call returns; None stays None.
+        state: Tensors whose memory stays where it is.
+
+    Attributes:
+        inputs: What stands for the inputs.
+        outputs: What stands for the outputs, None for None.
+        operations: In order.
+
+    Raises:
+        ReplayError: If an operation reads a tensor or a source of noise that is none of these.
+    """
+
+    def __init__(
+        self,
+        calls: Sequence[Call],
+        inputs: Sequence[Any],
+        outputs: Sequence[Tensor | None],
+        state: Iterable[Tensor],
+    ) -> None:
+        self._values: dict[int, Value] = {}
+        self._memories = {_storage(tensor): Value(fixed=tensor) for tensor in state}
+        self._keep: list[Any] = [inputs, state]  # identities stay those of these objects
+        self.inputs = [self._name(value, _input(value)) for value in inputs]
+        self.operations = [operation for call in calls for operation in self._read(call)]
+        self.outputs = [None if tensor is None else self._value_of(tensor) for tensor in outputs]
+        self._share()
+        self._drop_unread()
+
+    def _name(self, thing: Any, value: Value) -> Value:
+        self._values[_identity(thing)] = value
+        return value
+
+    def _read(self, call: Call) -> Iterator[Operation]:
+        """Take in one call; what it makes is known afterwards."""
+        call, made = functional(call), tensors_in(call.result)
+        function = call.function
+        if not made and not written(call):
+            return  # it asked for what shapes and dtypes say
+        changed = [self._value_of(tensor).memory() for tensor in written(call)]
+        operation = Operation(
+            call, self._stand_in(call.arguments), self._stand_in(call.keywords), changed, []
+        )
+        if draws(function) and not any(
+            isinstance(each.fixed, torch.Generator) for each in _read_by(operation)
+        ):
+            raise ReplayError("it draws from torch's global source of noise")
+        if isinstance(function, OpOverload) and is_view(function):
+            (source,) = values_in(operation.arguments[:1])
+            if function.overloadpacket in _SAME:
+                self._name(call.result, source)
+                return
+            operation.results = [
+                self._name(tensor, Value(layout, root=source.memory()))
+                for tensor, layout in zip(made, call.layouts, strict=True)
+            ]
+        else:
+            for tensor, layout in zip(made, call.layouts, strict=True):
+                known = self._values.get(id(tensor))
+                operation.results.append(self._name(tensor, Value(layout)) if known is None else known)
+        yield operation
+
+    def _value_of(self, thing: Any) -> Value:
+        """What stands for an object that a call reads."""
+        known = self._values.get(_identity(thing))
+        if known is not None:
+            return known
+        if isinstance(thing, Tensor):
+            memory = self._memories.get(_storage(thing))
+            if memory is None:
+                shape = tuple(thing.shape)
+                raise ReplayError(f"it reads a tensor of shape {shape} that is neither an argument nor state")
+            return self._name(thing, Value(fixed=thing, root=memory))
+        if isinstance(thing, torch.Generator):
+            raise ReplayError("it draws from a source of noise that is no argument")
+        self._keep.append(thing)
+        return self._name(thing, Value(fixed=thing))
+
+    def _stand_in(self, thing: Any) -> Any:
+        """The same with values in place of tensors and of what has no literal."""
+        if isinstance(thing, (list, tuple)):
+            return type(thing)(self._stand_in(part) for part in thing)
+        if isinstance(thing, dict):
+            return {name: self._stand_in(part) for name, part in thing.items()}
+        if type(thing) in _LITERALS:
+            return thing
+        return self._value_of(thing)
+
+    def _share(self) -> None:
+        """Let an operation that repeats another one on the same values take its results.
+
+        Values are the same as long as nobody writes into their memory, which counts how often that was done.
+        """
+        first: dict[Any, Operation] = {}
+        ever = {memory for operation in self.operations for memory in operation.written}
+        writes: Counter[Value] = Counter()
+        same: dict[Value, Value] = {}
+        kept = []
+        for operation in self.operations:
+            operation.arguments = _replaced(operation.arguments, same)
+            operation.keywords = _replaced(operation.keywords, same)
+            writes.update(operation.written)
+            function = operation.call.function
+            views = isinstance(function, OpOverload) and is_view(function)
+            constant = ever.isdisjoint(value.memory() for value in operation.results)
+            if is_pure(operation.call) and (views or constant):
+                states = [] if views else [writes[value.memory()] for value in _read_by(operation)]
+                key = _key([function, operation.arguments, operation.keywords, states])
+                earlier = first.setdefault(key, operation)
+                if earlier is not operation:
+                    same.update(zip(operation.results, earlier.results, strict=True))
+                    continue
+            if views:
+                (source,) = values_in(operation.arguments[:1])
+                for value in operation.results:
+                    value.root = source.memory()  # which may have taken another one's place
+            kept.append(operation)
+        self.operations = kept
+        self.outputs = _replaced(self.outputs, same)
+
+    def _drop_unread(self) -> None:
+        """Leave out what only makes results that nobody reads."""
+        read = set(values_in(self.outputs))
+        kept = []
+        for operation in reversed(self.operations):
+            if is_pure(operation.call) and not read.intersection(operation.results):
+                continue
+            read.update(_read_by(operation))
+            kept.append(operation)
+        self.operations = kept[::-1]
+
+
+_LITERALS = frozenset([bool, int, float, str, type(None), torch.dtype, torch.layout, torch.memory_format])
+_SAME = frozenset([torch.ops.aten.detach, torch.ops.aten.alias])
+
+
+def _input(thing: Any) -> Value:
+    return Value(Layout.of(thing)) if isinstance(thing, Tensor) else Value(fixed=thing)
+
+
+def _identity(thing: Any) -> int:
+    """The same number for the same object; torch wraps a source of noise anew each time it shows it."""
+    return thing._cdata if isinstance(thing, torch.Generator) else id(thing)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def values_in(thing: Any) -> list[Value]:
+    """The values among arguments or results."""
+    if isinstance(thing, Value):
+        return [thing]
+    if isinstance(thing, dict):
+        thing = list(thing.values())
+    return [value for part in thing for value in values_in(part)] if isinstance(thing, (list, tuple)) else []
+
+
+def _read_by(operation: Operation) -> list[Value]:
+    """What an operation is given."""
+    return values_in([operation.arguments, operation.keywords])
+
+
+def _replaced(thing: Any, by: dict[Value, Value]) -> Any:
+    """The same with other values in place of some."""
+    if isinstance(thing, Value):
+        return by.get(thing, thing)
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(_replaced(part, by) for part in thing)
+    if isinstance(thing, dict):
+        return {name: _replaced(part, by) for name, part in thing.items()}
+    return thing
+
+
+def _key(thing: Any) -> Any:
+    """Something that can be looked up and differs where operations do."""
+    if isinstance(thing, (list, tuple)):
+        return tuple(map(_key, thing))
+    if isinstance(thing, dict):
+        return tuple((name, _key(part)) for name, part in sorted(thing.items()))
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0
+    return thing if isinstance(thing, (Value, OpOverload)) else (type(thing), repr(thing))
+
+
+# The operations of a program as calls on memory that is laid out once.
+#
+# Every tensor of the program gets its place when the program is bound, so that views are made once, nothing
+# is allocated in a call, and what stands for an operation is a function without arguments. Memory that is
+# read for the last time is given to the next result of its size, which then lies in the cache.
+
+
+Step = Callable[[], Any]
+
+# fmt: off
+_WITH_OUT = frozenset([
+    "abs", "add", "addcmul", "addmm", "amax", "amin", "baddbmm", "bmm", "cat", "ceil", "clamp", "clamp_max",
+    "clamp_min", "cumsum", "div", "eq", "exp", "expm1", "floor", "ge", "gt", "index_select", "le", "log",
+    "log1p", "logsumexp", "lt", "maximum", "minimum", "mm", "mul", "mv", "ne", "neg", "pow", "rand", "randn",
+    "reciprocal", "rsqrt", "sgn", "sigmoid", "sign", "sqrt", "square", "stack", "sub", "tanh",
+])
+# fmt: on
+"""Operations that torch's function of the same name takes with the same arguments and a place for the result."""
+
+_REDUCTIONS = frozenset(["sum.dim_IntList", "mean.dim"])
+_COPIES = frozenset(["_to_copy", "clone"])
+_BLANK = frozenset(["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"])
+_CONSTANT = {
+    "zeros": 0.0,
+    "zeros_like": 0.0,
+    "new_zeros": 0.0,
+    "ones": 1.0,
+    "ones_like": 1.0,
+    "new_ones": 1.0,
+}
+
+
+class BoundProgram:
+    """A program on memory of its own.
+
+    Args:
+        program: Is used up.
+
+    Attributes:
+        inputs: Where the inputs lie; sources of noise stand for themselves.
+        outputs: Where the outputs lie, None for None.
+        steps: What a call does between the two, in order.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._things: dict[Value, Any] = {}
+        self._pool = _Pool()
+        self.steps: list[Step] = []
+        self._kept: list[Tensor] = []  # whose addresses are among the steps
+        self.inputs = [self._place_input(value) for value in program.inputs]
+        last = _last_uses(program)
+        for index, operation in enumerate(program.operations):
+            self.steps += self._bind(operation)
+            for memory in _touched(operation):
+                if last[memory] == index and memory.fixed is None:
+                    self._pool.give(self._things[memory])
+        self.outputs: list[Tensor | None] = [
+            None if value is None else self._thing(value) for value in program.outputs
+        ]
+
+    def _place_input(self, value: Value) -> Any:
+        if value.layout is not None:
+            layout = value.layout
+            value.fixed = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)
+        return value.fixed
+
+    def _thing(self, value: Value) -> Any:
+        return self._things.get(value, value.fixed)
+
+    def _real(self, thing: Any) -> Any:
+        """The same with tensors and objects in place of values."""
+        if isinstance(thing, Value):
+            return self._thing(thing)
+        if isinstance(thing, (list, tuple)):
+            return type(thing)(self._real(part) for part in thing)
+        if isinstance(thing, dict):
+            return {name: self._real(part) for name, part in thing.items()}
+        return thing
+
+    def _bind(self, operation: Operation) -> list[Step]:
+        function = operation.call.function
+        arguments, keywords = self._real(operation.arguments), self._real(operation.keywords)
+        if not isinstance(function, OpOverload):
+            # aliases, which keep the memory even if a parameter is given another one
+            self._kept += [tensor.detach() for tensor in tensors_in([arguments, keywords])]
+            return [function.prepare(*arguments, **keywords)]  # pyright: ignore[reportFunctionMemberAccess]
+        if is_view(function):
+            made = function(*arguments, **keywords)
+            for value, tensor in zip(
+                operation.results, [made] if isinstance(made, Tensor) else made, strict=True
+            ):
+                self._things[value] = tensor
+            return []
+        if function._schema.is_mutable:
+            return [_in_place(function, arguments, keywords)]
+        places = [self._place(value) for value in operation.results]
+        return _into(function, arguments, keywords, places)
+
+    def _place(self, value: Value) -> Tensor:
+        assert value.layout is not None
+        self._things[value] = self._pool.take(value.layout)
+        return self._things[value]
+
+
+def _last_uses(program: Program) -> dict[Value, float]:
+    """The index of the operation that touches each memory for the last time."""
+    last: dict[Value, float] = {}
+    for index, operation in enumerate(program.operations):
+        last.update(dict.fromkeys(_touched(operation), index))
+    last.update((value.memory(), math.inf) for value in values_in(program.outputs))
+    return last
+
+
+def _touched(operation: Operation) -> set[Value]:
+    """The memories that an operation reads or writes."""
+    values = values_in([operation.arguments, operation.keywords, operation.results])
+    return {value.memory() for value in values}
+
+
+def _in_place(function: OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> Step:
+    """A call that writes to its arguments."""
+    name = function.overloadpacket.__name__
+    method = getattr(arguments[0], name, None) if name.endswith("_") else None
+    if method is not None:
+        return partial(method, *arguments[1:], **keywords)
+    if name in _WITH_OUT and set(keywords) == {"out"}:
+        return partial(getattr(torch, name), *arguments, **keywords)
+    return partial(function, *arguments, **keywords)
+
+
+def _into(
+    function: OpOverload, arguments: Sequence[Any], keywords: dict[str, Any], places: Sequence[Tensor]
+) -> list[Step]:
+    """Calls that leave the results of an operation in their places."""
+    name, place = function.overloadpacket.__name__, places[0]
+    if name in _BLANK:
+        return []
+    if name in _CONSTANT:
+        return [partial(place.fill_, _CONSTANT[name])]
+    if name in _COPIES:
+        return [partial(place.copy_, arguments[0])]
+    if name == "masked_fill":
+        return [partial(place.copy_, arguments[0]), partial(place.masked_fill_, *arguments[1:])]
+    if name == "slice_backward":
+        gradient, _, axis, start, stop, step = arguments
+        inside = torch.ops.aten.slice.Tensor(place, axis, start, stop, step)
+        return [place.zero_, partial(inside.copy_, gradient)]
+    if name == "select_backward":
+        gradient, _, axis, index = arguments
+        return [place.zero_, partial(place.select(axis, index).copy_, gradient)]
+    if name == "sum" and not arguments[1:] and not keywords:
+        return [partial(torch.sum, arguments[0], dim=None, out=place)]
+    if name == "where" and all(isinstance(each, Tensor) for each in arguments):
+        return [partial(torch.where, *arguments, out=place)]
+    if name in _WITH_OUT or str(function).removeprefix("aten.") in _REDUCTIONS:
+        if name not in ("rand", "randn"):
+            return [partial(getattr(torch, name), *arguments, **keywords, out=place)]
+        return [partial(getattr(torch, name), *arguments, generator=keywords.get("generator"), out=place)]
+    return [partial(_call_and_copy, function, tuple(arguments), keywords, tuple(places))]
+
+
+def _call_and_copy(
+    function: OpOverload, arguments: tuple[Any, ...], keywords: dict[str, Any], places: tuple[Tensor, ...]
+) -> None:
+    """For the few that have no form with a place for the result."""
+    made = function(*arguments, **keywords)
+    for place, tensor in zip(places, tensors_in(made), strict=True):  # gradients that nobody wants are None
+        place.copy_(tensor)
+
+
+class _Pool:
+    """Memory that is free again."""
+
+    def __init__(self) -> None:
+        self._free: list[tuple[int, int, torch.UntypedStorage]] = []  # by size
+        self._count = 0
+
+    def take(self, layout: Layout) -> Tensor:
+        """A tensor of a layout, or dense if that has gaps, in memory of at most twice its size."""
+        blank = torch.empty_like(
+            torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device="meta")
+        )
+        size = max(1, blank.numel() * blank.element_size())
+        place = bisect.bisect_left(self._free, size, key=lambda each: each[0])
+        if place < len(self._free) and self._free[place][0] <= 2 * size:
+            storage = self._free.pop(place)[2]
+        else:
+            storage = torch.UntypedStorage(-(-size // 64) * 64)
+        return torch.empty(0, dtype=layout.dtype).set_(storage, 0, blank.shape, blank.stride())
+
+    def give(self, tensor: Tensor) -> None:
+        """Free a tensor's memory."""
+        storage = tensor.untyped_storage()
+        self._count -= 1  # of equal sizes the latest comes first
+        bisect.insort(self._free, (storage.nbytes(), self._count, storage), key=lambda each: each[:2])
+
+
+# A computation repeated from its recording.
+#
+# What a recording repeats needlessly is left out: views of memory that stays where it is are taken once,
+# equal operations on equal values done once, results that nobody reads not made. What is left are the same
+# operations on the same numbers in the same order, so results are the same to the last bit, without the cost
+# of modules, autograd and checks.
+
+
+Function = Callable[..., Sequence[Tensor | None]]
+
+
+class Replay:
+    """A function of tensors as the operations that one call of it consisted of.
+
+    Its shapes, branches and numbers that are no tensors are those of that call. Tensors that it finds elsewhere than
+    among its arguments are ``state``: they are read and changed where they are.
+
+    Args:
+        recorder: Has seen the call.
+        inputs: Tensors and sources of noise that the call was given.
+        outputs: What it returned.
+        state: Tensors whose memory stays where it is.
+
+    Attributes:
+        num_operations: Operations of a call.
+
+    Raises:
+        ReplayError: If the function looked at a value, or read a tensor that is neither an input, nor state, nor made
+            by an operation.
+
+    Examples:
+        >>> scale, x = torch.ones(2), torch.arange(2.0)
+        >>> with Recorder() as recorder:
+        ...     outputs = [x * scale + 1]
+        >>> Replay(recorder, [x], outputs, [scale])(torch.tensor([5.0, 7.0]))
+        [tensor([6., 8.])]
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        inputs: Sequence[Any],
+        outputs: Sequence[Tensor | None],
+        state: Iterable[Tensor],
+    ) -> None:
+        if recorder.problem is not None:
+            raise ReplayError(recorder.problem)
+        self._state = list(state)
+        self._bound = BoundProgram(Program(recorder.calls, inputs, outputs, self._state))
+        self.num_operations = len(self._bound.steps)
+
+    def __call__(self, *inputs: Any) -> Sequence[Tensor | None]:
+        """Repeat the operations, without autograd.
+
+        Args:
+            inputs: Of the shapes and dtypes of those that were recorded; the same sources of noise.
+
+        Returns:
+            Where the outputs lie; the next call writes over them.
+        """
+        bound = self._bound
+        with torch.no_grad():
+            for place, value in zip(bound.inputs, inputs, strict=True):
+                if isinstance(place, Tensor):
+                    place.copy_(value)
+                elif place is not value:
+                    raise ReplayError("another source of noise than the recorded one is given")
+            for step in bound.steps:
+                step()
+        return bound.outputs
+
+    def compare(self, function: Function, *inputs: Any) -> tuple[Sequence[Tensor | None], bool]:
+        """Call the function once more and compare; the state is changed as by that call alone.
+
+        Args:
+            function: What was recorded.
+            inputs: Others than those that were recorded.
+
+        Returns:
+            What the function gave, and whether outputs and state are the same to the last bit.
+        """
+        # all of the state: an operation of torch may change what its schema does not say, running statistics above all
+        before = [tensor.clone() for tensor in self._state]
+        sources = [(each, each.get_state()) for each in inputs if isinstance(each, torch.Generator)]
+        found = [None if tensor is None else tensor.clone() for tensor in self(*inputs)]
+        found += [tensor.clone() for tensor in self._state]
+        with torch.no_grad():
+            for tensor, value in zip(self._state, before, strict=True):
+                if not _equal(tensor, value):
+                    tensor.copy_(value)
+        for source, state in sources:
+            source.set_state(state)
+        outputs = function(*inputs)
+        right = [*outputs, *self._state]
+        return outputs, all(_equal(mine, other) for mine, other in zip(found, right, strict=True))
+
+
+def _equal(mine: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two tensors have the same numbers, NaN being NaN."""
+    if mine is None or other is None:
+        return mine is other
+    if mine.shape != other.shape or mine.dtype != other.dtype:
+        return False
+    return torch.equal(mine, other) or torch.allclose(mine, other, rtol=0, atol=0, equal_nan=True)
+
+
+# Functions that are recorded, checked and from then on repeated.
+
+
+_MOST_FORMS = 16  # a replay keeps its intermediate values
+
+
+class ReplayedFunctions:
+    """Calls functions of tensors: the first time with a recorder, the second time both ways, then from the recording.
+
+    The two ways of the second call have to give the same bits. Where they do not, or a call cannot be recorded, or
+    there are more than sixteen keys, functions are called as they are, with a `KernelWarning`.
+
+    Args:
+        state: Gives the tensors that the functions find elsewhere than among their inputs, see `Replay`.
+        reason: Why nothing may be repeated, if so.
+
+    Attributes:
+        reason: Why functions are called as they are, as far as that is known; None while they are repeated.
+
+    Examples:
+        >>> import torch
+        >>> functions = ReplayedFunctions(lambda: [])
+        >>> for number in (1.0, 2.0, 3.0):
+        ...     found = functions("double", lambda x: [x + x], torch.tensor(number))
+        >>> found, functions.reason
+        ([tensor(6.)], None)
+    """
+
+    def __init__(self, state: Callable[[], Iterable[Tensor]], reason: str | None = None) -> None:
+        self.reason = reason
+        self._state = state
+        self._replays: dict[Hashable, Replay] = {}
+        self._checked: set[Hashable] = set()
+        self._restarts, self._too_many = 0, False
+
+    def __call__(
+        self, key: Hashable, function: Callable[..., Sequence[Tensor | None]], *inputs: Any
+    ) -> Sequence[Tensor | None]:
+        """Call a function.
+
+        Args:
+            key: Names the function with all that its recording depends on: shapes, dtypes, numbers, branches.
+            function: Takes the inputs, returns tensors or None.
+            inputs: Tensors and sources of noise.
+
+        Returns:
+            What it gives, without gradient; the next call with the same key may write into the same memory.
+        """
+        if self.reason is not None:
+            return function(*inputs)
+        replay = self._replays.get(key)
+        if key in self._checked and replay is not None:
+            return replay(*inputs)
+        if replay is not None:
+            return self._compare(key, replay, function, inputs)
+        if len(self._replays) < _MOST_FORMS:
+            return self._record(key, function, inputs)
+        if not self._too_many:
+            self._too_many = True
+            _warn(f"no more than {_MOST_FORMS} shapes and settings are recorded, and this is one more")
+        return function(*inputs)
+
+    def restart(self) -> None:
+        """Record anew, as what recordings take as given has changed; to no end where it changes all the time."""
+        self._restarts = 0 if self._checked else self._restarts + 1
+        self._replays.clear()
+        self._checked.clear()
+        if self._restarts == _MOST_FORMS and self.reason is None:
+            self.stop("the model changes from call to call")
+
+    def stop(self, reason: str) -> None:
+        """Repeat nothing any more.
+
+        Args:
+            reason: Why.
+
+        Warns:
+            KernelWarning: Always.
+        """
+        self.reason = reason
+        self._replays.clear()
+        self._checked.clear()
+        _warn(reason)
+
+    def _record(
+        self, key: Hashable, function: Callable[..., Sequence[Tensor | None]], inputs: tuple[Any, ...]
+    ) -> Sequence[Tensor | None]:
+        state = list(self._state())  # what is made during the call would be taken for an intermediate value
+        with Recorder() as recorder:
+            outputs = function(*inputs)
+        try:
+            self._replays[key] = Replay(recorder, inputs, outputs, state)
+        except ReplayError as error:
+            self.stop(str(error))
+        return outputs
+
+    def _compare(
+        self,
+        key: Hashable,
+        replay: Replay,
+        function: Callable[..., Sequence[Tensor | None]],
+        inputs: tuple[Any, ...],
+    ) -> Sequence[Tensor | None]:
+        outputs, same = replay.compare(function, *inputs)
+        if same:
+            self._checked.add(key)
+        else:
+            self.stop(f"the recording of {key} gives other numbers")
+        return outputs
+
+
+def _warn(reason: str) -> None:
+    message = f"Operations are called one by one from here on, which is slower: {reason}."
+    warnings.warn(message, KernelWarning, stacklevel=4)

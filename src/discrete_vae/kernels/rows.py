@@ -1,0 +1,599 @@
+"""Passes over rows of matrices, and over rows that stand for samples, with their noise."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from torch import Tensor
+
+from discrete_vae.kernels import codegen
+from discrete_vae.kernels.capture import recordable
+from discrete_vae.kernels.codegen import (
+    FLOAT32,
+    INT32,
+    INT64,
+    LOW,
+    Numbers,
+    Product,
+    Total,
+    Vector,
+    concatenate,
+    constant,
+    cos_and_sin,
+    log,
+    loop,
+    magnitude,
+    minimum,
+    numbers,
+    philox_rounds,
+    splat,
+)
+from discrete_vae.kernels.registry import ChunkLoop, check_close, threads_for, tried
+
+# One pass over the rows of matrices that a function of vectors describes: element by element, with sums along
+# rows.
+#
+# What torch does in a dozen short operations, each of which costs several microseconds before it begins, is
+# one here, and what lies between stays in registers.
+
+
+LANES = 32
+"""Elements that are worked on together."""
+
+SMALLEST_SHARED = 30_000
+"""Elements from which a pass is divided among threads: waking a second one takes 5 to 10 us."""
+
+Body = Callable[[list[Vector], list[Vector]], tuple[Sequence[Vector], Sequence[Vector]]]
+
+
+class RowPass:
+    """A pass over rows, compiled at its first call.
+
+    Every operand is float32, of one number per element or of one per row. Tensors are read and written where they are;
+    the caller answers for their types and shapes.
+
+    Args:
+        name: Tells it apart from all others that share the body's module.
+        body: Takes vectors of elements, and of each row's number, repeated; returns the outputs' vectors and the terms
+            whose sums over a row are wanted.
+        elements: Operands of one number per element that are read.
+        per_row: Operands of one number per row that are read.
+        outputs: Of one number per element.
+        sums: Of one number per row that are written.
+        across_rows: Whether the sums are over all elements instead, one number each. They are taken row by row, on one
+            thread.
+        finish: Takes sums and each row's numbers, returns what is written in place of the sums.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        body: Body,
+        *,
+        elements: int,
+        per_row: int = 0,
+        outputs: int = 0,
+        sums: int = 0,
+        across_rows: bool = False,
+        finish: Callable[[list[Vector], list[Vector]], Sequence[Vector]] | None = None,
+    ) -> None:
+        module = sys.modules[body.__module__]
+        step = _step(body, elements, per_row, outputs, sums, across_rows, finish)
+        self._most_threads = 1 if across_rows else None
+
+        def make(chunks: Any) -> Callable[..., Any]:
+            def run(addresses, strides, num_rows, num_columns, per_chunk):
+                for chunk in chunks((num_rows + per_chunk - 1) // per_chunk):
+                    for row in range(chunk * per_chunk, min((chunk + 1) * per_chunk, num_rows)):
+                        step(addresses, strides, row, num_rows, num_columns)
+                return 0
+
+            run.__qualname__ = f"{module.__name__}.{name}"  # the cache's name of it
+            return run
+
+        self._loop = ChunkLoop(make, sources=(codegen, codegen, codegen, module))
+
+    def __call__(
+        self,
+        elements: Sequence[Tensor],
+        per_row: Sequence[Tensor] = (),
+        outputs: Sequence[Tensor] = (),
+        sums: Sequence[Tensor] = (),
+    ) -> None:
+        """Run it.
+
+        Args:
+            elements: (..., element), with rows as `as_rows` gives them.
+            per_row: (...), or scalars that all rows share.
+            outputs: (..., element), receive the outputs.
+            sums: (...), or scalars for sums over all elements; receive the sums.
+        """
+        _run(self, tuple(elements), tuple(per_row), tuple(outputs), tuple(sums))
+
+    def prepare(
+        self,
+        wide: Sequence[Tensor],
+        per_row: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        sums: Sequence[Tensor],
+    ) -> Callable[[], object]:
+        """A function without arguments that runs it, on these tensors."""
+        operands = [*wide, *per_row, *outputs, *sums]
+        num_columns = wide[0].shape[-1]
+        num_rows = wide[0].numel() // num_columns
+        distances = (
+            *map(_distance, wide),
+            *map(_distance_of_numbers, per_row),
+            *map(_distance, outputs),
+            *map(_distance_of_numbers, sums),
+        )
+        threads = self._most_threads or threads_for(num_rows * num_columns, SMALLEST_SHARED)
+        return self._loop.bind(
+            threads,
+            tuple(value.data_ptr() for value in operands),
+            distances,
+            num_rows,
+            num_columns,
+            num_rows if threads == 1 else 8,
+        )
+
+
+@recordable(only_read=("elements", "per_row"))
+def _run(
+    row_pass: RowPass,
+    elements: Sequence[Tensor],
+    per_row: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    sums: Sequence[Tensor],
+) -> Callable[[], object]:
+    return row_pass.prepare(elements, per_row, outputs, sums)
+
+
+def as_rows(value: Tensor) -> Tensor:
+    """The tensor (..., element) itself if its rows lie at equal distances and hold one element after the other.
+
+    Else a copy of it that does.
+    """
+    if value.is_contiguous():
+        return value
+    consecutive = value.stride(-1) == 1 or value.shape[-1] == 1
+    return value if consecutive and _distance(value) is not None else value.contiguous()
+
+
+def as_numbers(value: Tensor) -> Tensor:
+    """The tensor (...) itself if its numbers lie at equal distances, else a copy of which that holds."""
+    return value if _distance(value.unsqueeze(-1)) is not None else value.contiguous()
+
+
+def unread(shape: Sequence[int], count: int) -> list[Tensor]:
+    """Tensors (..., element) for outputs that nobody reads: all rows write to the same place."""
+    return [
+        place.expand(shape)
+        for place in torch.empty(count, shape[-1], dtype=torch.float32, device="cpu").unbind()
+    ]
+
+
+def _distance(value: Tensor) -> int | None:
+    """The distance in memory of a tensor's rows (..., element), if it is the same for all."""
+    if value.is_contiguous():
+        return value.shape[-1]
+    distance = count = None
+    for size, stride in zip(reversed(value.shape[:-1]), reversed(value.stride()[:-1]), strict=True):
+        if size == 1:
+            continue
+        if distance is None or count is None:
+            distance, count = stride, size
+        elif stride == distance * count:
+            count *= size
+        else:
+            return None
+    return 0 if distance is None else distance
+
+
+def _distance_of_numbers(value: Tensor) -> int | None:
+    """The distance in memory of numbers (...); 0 for a single one."""
+    return 0 if value.numel() == 1 else _distance(value.unsqueeze(-1))
+
+
+def _step(
+    body: Body, elements: int, per_row: int, outputs: int, sums: int, across_rows: bool, finish: Any
+) -> Any:
+    """The intrinsic that works on one row."""
+    count = elements + per_row + outputs + sums
+    last_element, last_row, last_output = elements, elements + per_row, elements + per_row + outputs
+
+    @intrinsic
+    def step(_typing, addresses, strides, row, num_rows, num_columns):
+        def generate(_context, builder, _signature, arguments):
+            addresses, strides, row, num_rows, num_columns = arguments
+            starts = []
+            for index in range(count):
+                offset = builder.mul(builder.extract_value(strides, index), row)
+                start = builder.extract_value(addresses, index)
+                starts.append(builder.add(start, builder.mul(offset, constant(4))))
+            rows = [Numbers(builder, start) for start in starts]
+            places = [builder.inttoptr(start, FLOAT32.as_pointer()) for start in starts]
+            of_row = [splat(builder, builder.load(place), LANES) for place in places[last_element:last_row]]
+            totals = [Total(builder, LANES) for _ in range(sums)]
+            with loop(builder, constant(0), blocks_of(builder, num_columns)) as (block, _):
+                first, mask = block_of(builder, block, num_columns)
+                vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
+                made, terms = body(vectors, of_row)
+                for vector, write in zip(made, rows[last_row:last_output], strict=True):
+                    write.store_masked(vector, first, mask)
+                for total, term in zip(totals, terms, strict=True):
+                    total.add(term.where(Vector(builder, mask), 0.0))
+            found = [total_of(total.value()) for total in totals]
+            if across_rows:
+                found = [
+                    _added(vector, place, row)
+                    for vector, place in zip(found, places[last_output:], strict=True)
+                ]
+            if finish is not None:
+                at_end = builder.icmp_signed("==", row, builder.sub(num_rows, constant(1)))
+                finished = finish(found, of_row)
+                found = [
+                    Vector(builder, builder.select(at_end, end.value, vector.value)) if across_rows else end
+                    for end, vector in zip(finished, found, strict=True)
+                ]
+            for vector, place in zip(found, places[last_output:], strict=True):
+                builder.store(vector.element(0), place)
+            return ir.Constant(INT64, 0)
+
+        kind = types.UniTuple(types.int64, count)
+        return types.int64(kind, kind, *[types.int64] * 3), generate
+
+    return step
+
+
+def _added(vector: Vector, place: Any, row: Any) -> Vector:
+    """A row's sum, added to what the rows before it came to."""
+    builder = vector.builder
+    before = splat(builder, builder.load(place), LANES)
+    first = builder.icmp_signed("==", row, constant(0))
+    return Vector(builder, builder.select(first, vector.value, (before + vector).value))
+
+
+def blocks_of(builder: Any, num_columns: Any) -> Any:
+    """Into how many blocks of `LANES` columns a row is divided."""
+    return builder.sdiv(builder.add(num_columns, constant(LANES - 1)), constant(LANES))
+
+
+def block_of(builder: Any, block: Any, num_columns: Any) -> tuple[Any, Any]:
+    """The first column of a block, and one bit for each of its columns: whether the row has it."""
+    first = builder.mul(block, constant(LANES))
+    left = splat(builder, builder.trunc(builder.sub(num_columns, first), INT32), LANES)
+    return first, builder.icmp_signed("<", numbers(builder, INT32, list(range(LANES))).value, left.value)
+
+
+def total_of(vector: Vector) -> Vector:
+    """The sum of all elements, in each element."""
+    width = LANES
+    while width > 1:
+        width //= 2
+        vector = vector + vector.permuted([index ^ width for index in range(LANES)])
+    return vector
+
+
+# Passes over rows that stand for samples of examples, with noise that the sample and the example's key
+# decide.
+#
+# What `RowPass` is for training steps, this is for importance sampling: rows lie in two axes, sample and
+# example, so that what all samples share is read where it is; operands may be bfloat16; results go into the
+# inputs of several networks at once; and noise is made where it is used, so that it does not depend on how
+# samples and examples are divided.
+
+
+KEY = 0x6469736372657465
+"""Key of the words; examples, samples and draws are told apart by the counters."""
+
+_COUNTERS = LANES // 4  # of a block; each gives four words
+_AHEAD = 2  # rows that are asked for before they are read; waiting for them would take as long as the work
+_FACTORS = 64  # blocks whose factors, each at most 2, are multiplied before a logarithm is taken
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a body makes of a block of columns.
+
+    Attributes:
+        outputs: Vectors that are written, in the order of the operands.
+        spread: A vector that is written to all places of a table; None where the pass has no such table.
+        terms: What is added to the row's total.
+        factors: Numbers from 1 to 2 whose logarithms are subtracted from it.
+    """
+
+    outputs: Sequence[Vector] = ()
+    spread: Vector | None = None
+    terms: Sequence[Vector] = ()
+    factors: Sequence[Vector] = field(default=())
+
+
+SampleBody = Callable[[list[Vector], list[Vector], list[Vector]], Made]
+
+
+class Keys(NamedTuple):
+    """Whose noise it is.
+
+    Attributes:
+        of_example: A number of 64 bits per example, (example,) int64.
+        first_sample: Number of the first sample, from 0; the last must be below 2^32.
+        draw: Number of the draw, below 2^16: what is drawn with the same number is the same noise.
+    """
+
+    of_example: Tensor
+    first_sample: int
+    draw: int
+
+
+class SamplePass:
+    """A pass over rows (sample, example), compiled at its first call.
+
+    Args:
+        name: Tells it apart from all others that share the body's module.
+        body: Takes vectors of elements, the numbers of the call, repeated, and the random words, two vectors of 16
+            32-bit integers, or none.
+        elements: Of each operand that is read, whether it is bfloat16, not float32.
+        outputs: Likewise of those that are written.
+        spreads: Likewise of those in the table; None for no table.
+        noise: Whether the body takes words.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        body: SampleBody,
+        *,
+        elements: Sequence[bool],
+        outputs: Sequence[bool] = (),
+        spreads: bool | None = None,
+        noise: bool = False,
+    ) -> None:
+        module = sys.modules[body.__module__]
+        form = f"{name} {[*map(int, elements)]} {[*map(int, outputs)]} {spreads} {noise}"
+        step = _sample_step(body, tuple(elements), tuple(outputs), spreads, noise)
+
+        def make(chunks: Any) -> Callable[..., Any]:
+            def run(operands, table, of_call, draw, samples, examples, num_columns, per_chunk):
+                for chunk in chunks((samples + per_chunk - 1) // per_chunk):
+                    for sample in range(chunk * per_chunk, min((chunk + 1) * per_chunk, samples)):
+                        for example in range(examples):
+                            step(operands, table, of_call, draw, sample, example, num_columns)
+                return 0
+
+            run.__qualname__ = f"{module.__name__}.{form}"  # the cache's name of it
+            return run
+
+        self._loop = ChunkLoop(make, sources=(codegen, codegen, codegen, codegen, module))
+
+    def __call__(
+        self,
+        elements: Sequence[Tensor],
+        outputs: Sequence[Tensor] = (),
+        *,
+        total: Tensor,
+        spread: Sequence[Tensor] = (),
+        numbers: Sequence[float] = (0.0,),
+        keys: Keys | None = None,
+    ) -> None:
+        """Run it; the caller answers for types and shapes.
+
+        Args:
+            elements: (sample, example, column) each, with consecutive columns; other axes may be expanded.
+            outputs: Likewise, receive the outputs.
+            total: (sample, example), float32; the terms are added to it.
+            spread: Places of the table, as outputs.
+            numbers: Of the call, at least one.
+            keys: Of the noise.
+        """
+        samples, examples, columns = elements[0].shape
+        operands = tuple(map(_place, (*elements, *outputs, total[..., None])))
+        table = torch.tensor([_place(value) for value in spread] or [(0, 0, 0)], device="cpu")
+        draw = (0, 0, 0) if keys is None else (keys.of_example.data_ptr(), keys.first_sample, keys.draw)
+        threads = threads_for(samples * examples * columns, SMALLEST_SHARED)
+        per_chunk = samples if threads == 1 else max(1, 8 // examples)
+        places = table.data_ptr(), len(spread)
+        self._loop(threads, operands, places, tuple(numbers), draw, samples, examples, columns, per_chunk)
+
+
+def _place(value: Tensor) -> tuple[int, int, int]:
+    """Address of a tensor (sample, example, column), and the distances of samples and of examples in bytes."""
+    sample, example, _ = value.stride()
+    return value.data_ptr(), sample * value.element_size(), example * value.element_size()
+
+
+def _sample_step(
+    body: SampleBody, elements: tuple[bool, ...], outputs: tuple[bool, ...], spreads: bool | None, noise: bool
+) -> Any:
+    """The intrinsic that works on one row."""
+    count = len(elements) + len(outputs) + 1
+
+    @intrinsic
+    def step(_typing, operands, table, of_call, draw, sample, example, num_columns):
+        def generate(_context, builder, signature, arguments):
+            operands, table, of_call, draw, sample, example, num_columns = arguments
+
+            def start(place):
+                return builder.add(
+                    place[0], builder.add(builder.mul(place[1], sample), builder.mul(place[2], example))
+                )
+
+            def unpacked(pack, length):
+                return [builder.extract_value(pack, index) for index in range(length)]
+
+            places = [unpacked(place, 3) for place in unpacked(operands, count)]
+            starts = [start(place) for place in places]
+            ahead = [builder.mul(place[2], constant(_AHEAD)) for place in places[: len(elements)]]
+            inputs = [
+                Numbers(builder, address, bfloat16=half)
+                for address, half in zip(starts, elements, strict=False)
+            ]
+            results = [
+                Numbers(builder, address, bfloat16=half)
+                for address, half in zip(starts[len(elements) :], outputs, strict=False)
+            ]
+            numbers_of_call = [
+                splat(builder, builder.fptrunc(value, FLOAT32), LANES)
+                for value in unpacked(of_call, len(signature.args[2]))
+            ]
+            words_of = _words(builder, unpacked(draw, 3), sample, example) if noise else None
+            first_place, num_places = unpacked(table, 2)
+            total, product = Total(builder, LANES), Product(builder, LANES)
+            blocks = blocks_of(builder, num_columns)
+            groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
+            with loop(builder, constant(0), groups) as (group, _):
+                from_block = builder.mul(group, constant(_FACTORS))
+                to_block = minimum(builder, builder.add(from_block, constant(_FACTORS)), blocks)
+                product.clear()
+                with loop(builder, from_block, to_block) as (block, _):
+                    first, mask = block_of(builder, block, num_columns)
+                    for read, distance in zip(inputs, ahead, strict=True):
+                        read.prefetch(first, distance)
+                    vectors = [read.load_masked(first, mask) for read in inputs]
+                    words = [] if words_of is None else words_of(block)
+                    made = body(vectors, numbers_of_call, words)
+                    for vector, write in zip(made.outputs, results, strict=True):
+                        write.store_masked(vector, first, mask)
+                    if spreads is not None and made.spread is not None:
+                        with loop(builder, constant(0), num_places) as (index, _):
+                            place = _row_of_table(builder, first_place, index)
+                            there = Numbers(builder, start(place), bfloat16=spreads)
+                            there.store_masked(made.spread, first, mask)
+                    for term in made.terms:
+                        total.add(term.where(Vector(builder, mask), 0.0))
+                    for factor in made.factors:
+                        product.multiply(factor.where(Vector(builder, mask), 1.0))
+                if made.factors:
+                    total.add(-log(product.value()))
+            place = builder.inttoptr(starts[-1], FLOAT32.as_pointer())
+            before = builder.load(place)
+            builder.store(builder.fadd(before, total_of(total.value()).element(0)), place)
+            return ir.Constant(INT64, 0)
+
+        return types.int64(operands, table, of_call, draw, sample, example, num_columns), generate
+
+    return step
+
+
+def _row_of_table(builder: Any, address: Any, index: Any) -> list[Any]:
+    """Three int64 of a table."""
+    table = builder.inttoptr(address, INT64.as_pointer())
+    row = builder.mul(index, constant(3))
+    return [builder.load(builder.gep(table, [builder.add(row, constant(k))])) for k in range(3)]
+
+
+def _words(builder: Any, draw: list[Any], sample: Any, example: Any) -> Callable[[Any], list[Vector]]:
+    """What makes the random words of a block: Philox of the counters (draw and place, sample, key of the example)."""
+    keys, first_sample, number = draw
+    of_example = builder.load(builder.gep(builder.inttoptr(keys, INT64.as_pointer()), [example]))
+    fixed = [
+        splat(builder, value, _COUNTERS)
+        for value in (
+            builder.add(first_sample, sample),
+            builder.and_(of_example, constant(LOW)),
+            builder.lshr(of_example, constant(32)),
+        )
+    ]
+    of_sample, low_key, high_key = fixed
+    start = builder.shl(number, constant(16))
+
+    def of_block(block: Any) -> list[Vector]:
+        origin = builder.add(start, builder.mul(block, constant(_COUNTERS)))
+        places = splat(builder, origin, _COUNTERS) + numbers(builder, INT64, list(range(_COUNTERS)))
+        x0, x1, x2, x3 = philox_rounds(builder, (places, of_sample, low_key, high_key), constant(KEY), 0)
+        return [((high << 32) | (low & LOW)).view(INT32) for low, high in ((x0, x1), (x2, x3))]
+
+    return of_block
+
+
+# Uniform and normal numbers of the random words of passes over samples.
+
+
+def uniforms(words: list[Vector]) -> Vector:
+    """32 numbers (word // 2^8 + 1/2) 2^-24 of the open unit interval."""
+    joint = concatenate(words)
+    return (((joint >> 8).to_float() + 0.5) * 2.0**-24).at_most(1 - 2.0**-24)
+
+
+def normals(words: list[Vector]) -> Vector:
+    """32 standard normal numbers: a radius and an angle give two.
+
+    Source: Box & Muller 1958, A note on the generation of random normal deviates.
+    """
+    of_radius, of_angle = words
+    uniform = (of_radius.to_float(signed=False) + 0.5) * 2.0**-32
+    radius = (log(uniform) * -2).square_root()
+    cosine, sine = cos_and_sin(of_angle.to_float() * 2.0**-30)
+    return concatenate([radius * cosine, radius * sine])
+
+
+def draw_uniforms(shape: tuple[int, int, int], keys: Keys) -> Tensor:
+    """The uniform numbers that a pass of this shape, (sample, example, column), and these keys meets."""
+    return _drawn(_UNIFORMS, shape, keys)
+
+
+def draw_normals(shape: tuple[int, int, int], keys: Keys) -> Tensor:
+    """The normal numbers, likewise."""
+    return _drawn(_NORMALS, shape, keys)
+
+
+def _drawn(run: SamplePass, shape: tuple[int, int, int], keys: Keys) -> Tensor:
+    found = torch.empty(shape, dtype=torch.float32, device="cpu")
+    run([found], [found], total=torch.zeros(shape[:2], dtype=torch.float32, device="cpu"), keys=keys)
+    return found
+
+
+def _uniform_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> Made:
+    return Made([uniforms(words)])
+
+
+def _normal_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> Made:
+    return Made([normals(words)])
+
+
+_UNIFORMS = SamplePass("uniforms", _uniform_body, elements=[False], outputs=[False], noise=True)
+_NORMALS = SamplePass("normals", _normal_body, elements=[False], outputs=[False], noise=True)
+
+
+# Numbers brought back between bounds, in one compiled pass.
+
+
+def project_(value: Tensor, low: Tensor, high: Tensor) -> None:
+    """Move numbers between bounds; what is infinite stays.
+
+    Args:
+        value: Contiguous, float32, not empty; changed.
+        low: One number.
+        high: One number, at least low.
+    """
+    flat = value.view(-1)
+    _PROJECT([flat], [low, high], [flat])
+
+
+def moved(value: Vector, low: Vector | float, high: Vector | float) -> Vector:
+    """The numbers between the bounds, what is infinite as it is."""
+    return value.where(magnitude(value).reaches(math.inf), value.between(low, high))
+
+
+def _project(elements: list[Vector], per_row: list[Vector]) -> tuple[list[Vector], list[Vector]]:
+    return [moved(elements[0], *per_row)], []
+
+
+_PROJECT = RowPass("projection", _project, elements=1, per_row=2, outputs=1)
+
+
+@tried("The compiled projection", "plain torch is used")
+def works() -> None:
+    """Whether it gives what plain torch gives."""
+    low, high = torch.tensor(2.0), torch.tensor(3.0)
+    found = torch.tensor([1.0, 2.5, 4.0, math.inf, -math.inf])
+    project_(found, low, high)
+    check_close((found, torch.tensor([2.0, 2.5, 3.0, math.inf, -math.inf])), tolerance=0)

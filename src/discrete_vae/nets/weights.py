@@ -1,0 +1,214 @@
+"""Products by the weights in use: low-precision copies, products row by row, finite weights."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from discrete_vae.checks import values_are_known
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels.capture import is_recording
+from discrete_vae.numerics import are_plain
+
+# Linear maps of rows outside training, where a row gets the same digits wherever it stands.
+
+
+def row_products(
+    rows: Tensor, weight: Tensor, bias: Tensor | None = None, *, rectify: bool = False
+) -> Tensor:
+    """A linear map and, if asked for, a rectifier; no gradient passes through.
+
+    oneDNN gives a row digits that do not depend on its place among at least two rows. What torch calls otherwise does
+    not on every processor: those without AVX-512 round the rows of small matrices by where they lie in memory. A
+    weight that is a slice is copied: without AVX-512 oneDNN multiplies by one with its reference kernel, far slower.
+
+    Args:
+        rows: (..., input), on any device.
+        weight: (output, input), of the same precision; best contiguous.
+        bias: (output,).
+        rectify: Whether negative results become 0.
+
+    Returns:
+        (..., output).
+    """
+    if are_plain((rows, weight)) and _multiplies(rows.dtype):
+        kind = "relu" if rectify else "none"
+        return torch.ops.mkldnn._linear_pointwise(rows, weight.contiguous(), bias, kind, [], "")
+    out = F.linear(rows, weight, bias)
+    return out.relu_() if rectify else out
+
+
+@cache
+def _multiplies(dtype: torch.dtype) -> bool:
+    """Whether oneDNN multiplies matrices of a precision on this processor: bfloat16 not without AVX-512 or its like."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    return dtype != torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+# What the products of a layer read while a model trains: its weight, or a bfloat16 copy of it.
+
+
+class WorkingWeight:
+    """A weight as products read it, with memory for its gradient.
+
+    The parameter, the master, stays as it is: float32, and the only one of the state. A copy in bfloat16 is a leaf of
+    the graph in its place, so that its gradient arrives in bfloat16 and the optimizer, which keeps both, reads half.
+
+    Whatever else changes the master is noticed when the copy is read next: by the master's version, by its place in
+    memory, and, as writes through ``.data`` change neither, by its numbers at every stride-th place, which lie in
+    every row and every column. So a write through ``.data`` to a few single entries can be missed. Write inside
+    `torch.no_grad` instead.
+
+    Memory of the gradient is kept from step to step: fresh memory of megabytes costs more than writing it.
+
+    Args:
+        master: The parameter.
+        dtype: What products are computed in.
+
+    Attributes:
+        master: The parameter.
+        dtype: What products are computed in.
+        memory: Memory for the gradient; None before it was lent for the first time.
+    """
+
+    def __init__(self, master: nn.Parameter, dtype: torch.dtype) -> None:
+        self.master, self.dtype, self._precision = master, dtype, master.dtype
+        self._value = master if dtype == master.dtype else master.detach().to(dtype)
+        if self._value is not master:
+            self._take_place()
+        self.memory: Tensor | None = None
+        self._lent = False
+
+    def current(self) -> Tensor:
+        """The weight in the working precision, a leaf; copied anew if the master has changed.
+
+        It is the master itself once that is in another precision, by ``model.double()`` for example.
+
+        A compiled graph or a recording cannot look at numbers: whoever runs one calls this before.
+        """
+        value, master = self._value, self.master
+        if value is master or master.dtype != self._precision:
+            return master
+        if torch.compiler.is_compiling() or is_recording():
+            return value
+        if master.data_ptr() != self._place or master.device != value.device:
+            value.data = master.detach().to(self.dtype)  # the leaf stays the same object
+            self._take_place()
+        elif master._version != self._version or not torch.equal(
+            self._probe.to(self.dtype), self._probe_of_value
+        ):
+            with torch.no_grad():
+                value.copy_(master)
+            self._version = master._version
+        if value.requires_grad != master.requires_grad:
+            value.requires_grad_(master.requires_grad)
+        return value
+
+    def _take_place(self) -> None:
+        """Note where the master lies, what its version is, and where to look for changes of its numbers."""
+        master, value = self.master, self._value
+        value.requires_grad_(master.requires_grad)
+        self._place, self._version = master.data_ptr(), master._version
+        rows = max(1, len(master))
+        columns = max(1, master.numel() // rows)
+        # prime to the number of columns, and at most the number of both: meets each row and each column
+        stride = next(
+            each for each in range(max(1, min(rows, columns - 1)), 0, -1) if math.gcd(each, columns) == 1
+        )
+        self._probe, self._probe_of_value = (each.detach().flatten()[::stride] for each in (master, value))
+
+    def written(self) -> None:
+        """Say that the copy has just been brought to where the master is."""
+        self._version = self.master._version
+
+    def lend_memory(self) -> Tensor | None:
+        """Memory for the gradient, once until `clear_gradient`; None if it is lent already."""
+        if self._lent:
+            return None
+        self._lent = True
+        return self.own_memory().detach()  # autograd keeps a gradient that nobody else holds as it is
+
+    def own_memory(self) -> Tensor:
+        """The memory for the gradient, made when it is asked for first."""
+        if self.memory is None:
+            self.memory = torch.empty_like(self._value, requires_grad=False)
+        return self.memory
+
+    @property
+    def gradient(self) -> Tensor | None:
+        """What the last backward passes gave, in the working precision."""
+        return self._value.grad
+
+    def clear_gradient(self) -> None:
+        """Forget the gradient; its memory may be written again."""
+        self._value.grad = None
+        self._lent = False
+
+
+class WorkingLayer(nn.Module):
+    """A layer with a weight whose products may read a working copy of it; stands before torch's class among the bases.
+
+    Attributes:
+        working: What products read in place of the weight, with memory for the gradient; None for the weight itself.
+            `discrete_vae.nets.precision` sets it.
+    """
+
+    working: WorkingWeight | None = None
+
+    def product_weight(self) -> Tensor:
+        """What the products read."""
+        working, weight = self.working, self._parameters["weight"]
+        if working is None or working.master is not weight:  # another parameter has taken its place
+            return weight  # pyright: ignore[reportReturnType]
+        return working.current()
+
+    def gradient_memory(self) -> Tensor | None:
+        """Memory for the gradient of `product_weight`, if some is kept and free."""
+        return None if self.working is None else self.working.lend_memory()
+
+
+# Whether a module holds a number that is not finite.
+
+
+def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
+    """The first parameter or buffer of the state that holds NaN or an infinity.
+
+    Args:
+        module: What to look through.
+
+    Returns:
+        Its name and the first such value; None if there is none.
+
+    Examples:
+        >>> import torch
+        >>> norm = nn.Linear(1, 1)
+        >>> non_finite_weight(norm)
+        >>> torch.nn.init.constant_(norm.bias, math.inf).shape, non_finite_weight(norm)
+        (torch.Size([1]), ('bias', inf))
+    """
+    for name, value in module.state_dict().items():
+        # a sum is finite only if all of its terms are; it reads the numbers once and writes none
+        if not isinstance(value, Tensor) or not values_are_known(value):  # or a module's extra state
+            continue
+        if value.is_floating_point() and not math.isfinite(float(value.sum())):
+            broken = value[~value.isfinite()]
+            if len(broken) > 0:
+                return name, float(broken[0])
+    return None
+
+
+def check_weights(name: str, module: nn.Module) -> None:
+    """Refuse a module with weights that are not finite.
+
+    Raises:
+        InvalidInputError: If it has one; names it.
+    """
+    found = non_finite_weight(module)
+    if found is not None:
+        repair = "Look for a diverged training step and restore an earlier state."
+        raise InvalidInputError(f"{name}.{found[0]}", "must be finite", f"a value of {found[1]}", repair)

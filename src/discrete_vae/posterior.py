@@ -1,0 +1,562 @@
+"""The approximating posterior over the binary latents, group by group."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.boltzmann.base import BoltzmannMachine
+from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.nets.mlp import MLP, L1BatchNorm, NetworkFactory, normalized
+from discrete_vae.numerics import bernoulli_log_prob
+from discrete_vae.records import ShowsShapes
+from discrete_vae.rng import open_uniform
+from discrete_vae.smoothing.base import InputDependentSmoothing, SmoothedDraw, Smoothing
+
+# One group of binary latents as the KL term needs it.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class LatentGroup(ShowsShapes):
+    """A group of units that are sampled together.
+
+    Attributes:
+        logits: (..., unit of the group), log-odds of q(z = 1 | everything sampled earlier).
+        zeta: (..., unit of the group), the smoothed sample.
+        bits: (..., unit of the group), from `Smoothing.bits` of that very zeta and these logits.
+        units: (unit of the group,) int64, their places in the prior; None in every group of a list means that
+            the groups cover 0..n-1 in order.
+        kl_of_zeta: (..., unit of the group), sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)], nats, from
+            `InputDependentSmoothing.kl`; None for a transformation that does not depend on x, where r cancels.
+
+    Raises:
+        InvalidInputError: If the shapes differ or units does not fit them.
+    """
+
+    logits: Tensor
+    zeta: Tensor
+    bits: Tensor
+    units: Tensor | None = None
+    kl_of_zeta: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the shapes agree."""
+        check_tensor("logits", self.logits, (..., "unit"))
+        for name in ("zeta", "bits", "kl_of_zeta"):
+            if name == "kl_of_zeta" and self.kl_of_zeta is None:
+                continue
+            value = check_tensor(name, getattr(self, name), (..., self.logits.shape[-1]))
+            if value.shape != self.logits.shape:
+                shapes = f"{tuple(value.shape)} and {tuple(self.logits.shape)}"
+                raise InvalidInputError(
+                    name, "must have the shape of logits", shapes, "Take both from one sample."
+                )
+        units = self.units
+        if units is not None:
+            fits = isinstance(units, torch.Tensor) and units.dtype == torch.int64
+            if not fits or units.shape != self.logits.shape[-1:] or units.is_meta:
+                rule = f"must be an int64 tensor of shape ({self.logits.shape[-1]},)"
+                received = (
+                    f"{units.dtype} of shape {tuple(units.shape)}"
+                    if isinstance(units, torch.Tensor)
+                    else repr(units)
+                )
+                raise InvalidInputError(
+                    "units", rule, received, "Give one place in the prior for each logit."
+                )
+
+
+# How the units of the prior are divided into groups.
+
+
+def contiguous_groups(num_units: int, num_groups: int) -> tuple[tuple[int, ...], ...]:
+    """Divide units into consecutive groups whose sizes differ by at most one.
+
+    For a bipartite machine with its left side first, four groups of 64 + 64 units are two on each side, so every
+    pair across groups has its earlier unit on the left.
+
+    Source: the paper is silent on the division; this one is ours.
+
+    Args:
+        num_units: Number of units of the prior, at least num_groups.
+        num_groups: Number of groups, at least 1.
+
+    Returns:
+        The unit indices of each group.
+
+    Raises:
+        InvalidInputError: If a number is not a positive integer, or there are more groups than units.
+
+    Examples:
+        >>> contiguous_groups(5, 2)
+        ((0, 1, 2), (3, 4))
+    """
+    check_positive_int("num_units", num_units)
+    check_positive_int("num_groups", num_groups)
+    if num_groups > num_units:
+        repair = "Use fewer groups or more units."
+        raise InvalidInputError("num_groups", f"must be at most the {num_units} units", num_groups, repair)
+    size, larger = divmod(num_units, num_groups)
+    bounds = [0]
+    for group in range(num_groups):
+        bounds.append(bounds[-1] + size + (group < larger))
+    return tuple(tuple(range(a, b)) for a, b in pairwise(bounds))
+
+
+def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
+    """One group per color of a machine's graph: no two units of a group are joined, given all other groups.
+
+    What a group of joined units cannot hold, the correlation of its pairs, so never has to be held within one.
+
+    Args:
+        prior: The machine; its blocks are the colors.
+
+    Examples:
+        >>> from discrete_vae import GraphBoltzmann
+        >>> color_groups(GraphBoltzmann(4, [[0, 1], [1, 2], [2, 3], [3, 0]]))
+        ((0, 2), (1, 3))
+    """
+    places = [prior.block_place(block) for block in range(len(prior.blocks))]
+    units = range(prior.num_units)
+    return tuple(tuple(units[place] if isinstance(place, slice) else place.tolist()) for place in places)
+
+
+def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """Return groups if they are not empty, disjoint, and cover 0..n-1.
+
+    Raises:
+        InvalidInputError: If they are not; names the offending group or unit.
+    """
+    rule = "must be a list of lists that hold each unit index 0..n-1 exactly once"
+    example = "For four units in two groups: [[0, 1], [2, 3]]."
+    if isinstance(groups, str) or not isinstance(groups, Sequence) or len(groups) == 0:
+        raise InvalidInputError("groups", rule, repr(groups), example)
+    seen: set[int] = set()
+    for index, group in enumerate(groups):
+        if isinstance(group, str) or not isinstance(group, Sequence) or len(group) == 0:
+            raise InvalidInputError(
+                f"groups[{index}]", "must be a list of at least one unit index", repr(group), example
+            )
+        for unit in group:
+            if isinstance(unit, bool) or not isinstance(unit, int) or unit < 0:
+                raise InvalidInputError(
+                    f"groups[{index}]", "must hold non-negative integers", repr(unit), example
+                )
+            if unit in seen:
+                raise InvalidInputError("groups", rule, f"unit {unit} twice", example)
+            seen.add(unit)
+    missing = set(range(len(seen))) - seen
+    if missing:
+        raise InvalidInputError("groups", rule, f"no unit {min(missing)} but a unit {max(seen)}", example)
+    return tuple(tuple(group) for group in groups)
+
+
+# What the logits of later groups owe to the draws of earlier ones.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogitPaths(ShowsShapes):
+    """The logits of each group of a draw, beside the earlier zeta that their network read.
+
+    Attributes:
+        logits: Of each group, (..., unit of the group).
+        inputs: Of each group, what its network read of each earlier group, (..., unit of that group): views that
+            nothing else reads.
+        to_prior_order: The permutation from the groups' order to the prior's, (unit,) int64; None where it is the
+            identity.
+    """
+
+    logits: Sequence[Tensor]
+    inputs: Sequence[Sequence[Tensor]]
+    to_prior_order: Tensor | None
+
+    def gradient(self, by_logits: Tensor) -> Tensor:
+        """Bring a gradient by the logits on to zeta, with the networks' parameters and the features held fixed.
+
+        It is one backward pass through each network, to its inputs alone; paths from an earlier zeta over the zeta of a
+        group between are left to the draw's own gradient.
+
+        Args:
+            by_logits: (..., unit), in the prior's order, without gradient.
+
+        Returns:
+            (..., unit), in the prior's order, without gradient; zero where logits carry none.
+        """
+        sizes = [logits.shape[-1] for logits in self.logits]
+        order = self.to_prior_order
+        by_group = by_logits if order is None else by_logits.index_select(-1, order.argsort())
+        parts = [torch.zeros_like(share) for share in by_group.split(sizes, -1)]
+        for logits, read, share in zip(self.logits, self.inputs, by_group.split(sizes, -1), strict=True):
+            if not any(zeta.requires_grad for zeta in read):
+                continue
+            found = torch.autograd.grad(logits, read, share.to(logits.dtype), retain_graph=True)
+            for place, by_zeta in enumerate(found):
+                parts[place] = parts[place] + by_zeta
+        joint = torch.cat(parts, -1)
+        return joint if order is None else joint.index_select(-1, order)
+
+
+# What every approximating posterior over the binary latents offers.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PosteriorSample(ShowsShapes):
+    """A draw from q(z, zeta | x); all tensors (..., batch, unit), in the prior's order.
+
+    Attributes:
+        z: In {0,1}, the bits that belong to zeta; without gradient.
+        zeta: The smoothed latents.
+        logits: Log-odds of each unit given x and the earlier groups.
+        bits: E[z | zeta] with the gradient that a pair term of the prior's energy needs, see `Smoothing.bits`.
+        group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
+        smoothing: The transformation if it depends on x; None if prior and posterior share it.
+        parameters: What it has of x beside the logits, (batch, unit) each; none if it does not depend on x.
+        paths: How the logits depend on earlier zeta; None where the posterior does not tell, as importance weights of
+            the binary latents want it.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    logits: Tensor
+    bits: Tensor
+    group_of_unit: Tensor
+    smoothing: InputDependentSmoothing | None = None
+    parameters: tuple[Tensor, ...] = ()
+    paths: LogitPaths | None = None
+
+    @property
+    def groups(self) -> tuple[LatentGroup, ...]:
+        """The same by group, in the order of sampling, as `kl_to_boltzmann` takes them."""
+        places = [
+            (self.group_of_unit == group).nonzero().flatten()
+            for group in range(int(self.group_of_unit.max()) + 1)
+        ]
+        kl = self.kl_of_zeta()
+        return tuple(
+            LatentGroup(
+                logits=self.logits[..., units],
+                zeta=self.zeta[..., units],
+                bits=self.bits[..., units],
+                units=units,
+                kl_of_zeta=None if kl is None else kl[..., units],
+            )
+            for units in places
+        )
+
+    def kl_of_zeta(self) -> Tensor | None:
+        """sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)] of each unit, (..., batch, unit), nats; None where it is 0."""
+        return None if self.smoothing is None else self.smoothing.kl(self.logits, *self.parameters)
+
+    def log_prob(self) -> Tensor:
+        """log q(z, zeta | x) - log r(zeta|z), what stands under log p(z) in importance weights; (..., batch), nats.
+
+        Where prior and posterior share r, it is the sum over units of log Bernoulli(z; sigmoid(l)).
+        """
+        of_z = bernoulli_log_prob(self.z, self.logits).sum(-1)
+        if self.smoothing is None:
+            return of_z
+        return of_z - self.smoothing.log_ratio(self.zeta, *self.parameters).sum(-1)
+
+
+class Posterior(nn.Module, ABC):
+    """q(z, zeta | x) = prod_j r(zeta_j | z_j) q(z_j | zeta_<j, x) over groups of units, each q(z_j | .) factorial.
+
+    A subclass draws group after group and says in which group each unit is; `discrete_vae.testing.contracts`
+    checks that what it draws is what it says. It reads the encoder's features, never x. In place of r a transformation
+    may have a q(zeta_j | z_j, x), whose parameters are then the subclass's to make, see
+    `discrete_vae.smoothing.base`.
+
+    Args:
+        num_features: Length of the last axis of the features.
+        group_of_unit: For each unit of the prior the position of its group in the order of sampling, from 0.
+        smoothing: The transformation r(zeta|z); it becomes a part of this module.
+
+    Attributes:
+        num_features: Length of the last axis of the features.
+        num_units: Units of the prior.
+        smoothing: The transformation.
+        group_of_unit: (unit,) int64.
+    """
+
+    group_of_unit: Tensor
+
+    def __init__(self, num_features: int, group_of_unit: Tensor, smoothing: Smoothing) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.num_units = len(group_of_unit)
+        self.smoothing = smoothing
+        # it belongs to the constructor's arguments, not to the state
+        self.register_buffer("group_of_unit", group_of_unit, persistent=False)
+
+    @property
+    def num_groups(self) -> int:
+        """Groups of units."""
+        return int(self.group_of_unit.max()) + 1
+
+    @abstractmethod
+    def rsample(
+        self, features: Tensor, *, num_samples: int | None = None, generator: torch.Generator | None = None
+    ) -> PosteriorSample:
+        """Draw z and zeta, group after group, by the marginal inverse CDF.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            num_samples: Draws per example; None makes one draw and adds no axis.
+            generator: Source of the noise; None means torch's global generator.
+
+        Returns:
+            The sample; with num_samples every tensor has a leading axis (sample,).
+        """
+
+    def sample_discretely(
+        self, features: Tensor, uniforms: Tensor, *, generator: torch.Generator | None = None
+    ) -> PosteriorSample:
+        """Draw z, group after group, by comparing uniforms with q, then zeta from r(zeta|z).
+
+        No gradient passes through zeta to the logits; the smoothing's own parameters have theirs. Score-function
+        estimators need it; a posterior of your own may leave it out.
+
+        Args:
+            features: (batch, feature), what the encoder makes of x.
+            uniforms: (sample, batch, unit), in the prior's order; z = 1 where u < q.
+            generator: Source of the noise in r(zeta|z), which is the same for all samples of an example; None means
+                torch's global generator.
+
+        Returns:
+            The sample, (sample, batch, unit), with z for the bits.
+
+        Raises:
+            InvalidInputError: If the posterior does not offer it.
+        """
+        name = type(self).__name__
+        repair = "Give it a method sample_discretely, or take the reparameterized gradient."
+        raise InvalidInputError(
+            "gradient", "must be 'reparameterized' for a posterior without sample_discretely", name, repair
+        )
+
+
+# The network behind a transformation that depends on x.
+
+
+_START = 0.1  # of the norm's scale: q(zeta | z, x) begins near the prior's r(zeta|z), its KL near 0
+
+
+class ParameterNetwork(nn.Module):
+    """Numbers without bounds, from which a transformation makes its parameters, for all units from the features of x.
+
+    They pass an L1 batch norm, whatever the network is; the norm's scale starts at 0.1.
+
+    Source: Rolfe 2017, section sec:spike-and-gaussian, which says no more of it than that the parameters are functions
+    of x.
+
+    Args:
+        num_features: Length of the last axis of the features.
+        num_units: Units.
+        num_parameters: Parameters of each unit.
+        network: Makes the network.
+    """
+
+    def __init__(
+        self, num_features: int, num_units: int, num_parameters: int, network: NetworkFactory
+    ) -> None:
+        super().__init__()
+        self.num_parameters = num_parameters
+        self.network = network([num_features], num_parameters * num_units)
+        self.norm = L1BatchNorm(num_parameters * num_units)
+        with torch.no_grad():
+            self.norm.scale.fill_(_START)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, ...]:
+        """One tensor for each parameter, (batch, unit), at least in the norm's precision.
+
+        Args:
+            features: (batch, feature).
+        """
+        return normalized(self.network, self.norm, features).chunk(self.num_parameters, -1)
+
+
+# The hierarchical approximating posterior over the binary latents.
+
+
+class HierarchicalPosterior(Posterior):
+    """q(z, zeta | x) = prod_j r(zeta_j | z_j) q(z_j | zeta_<j, x), each q(z_j | .) a factorial Bernoulli.
+
+    Each group has its own network of [features of x, zeta_1, ..., zeta_(j-1)]; what it gives passes an L1 batch norm
+    with the paper's bounds, whatever the network is: without it the posterior collapses. One group is the factorial
+    posterior. A transformation that depends on x gets its parameters from one more network, of the features alone, for
+    all units.
+
+    Source: Rolfe 2017, eq. approx-post-dist, section architecture; the paper's networks have two hidden layers of
+    2000 units.
+
+    Args:
+        num_features: Length of the last axis of the features.
+        groups: The unit indices of each group, in the order of sampling; or the number of groups, which then
+            divide num_units units in order.
+        hidden: Widths of the hidden layers of each network; empty makes the logits linear.
+        smoothing: The transformation r(zeta|z); it becomes a part of this module.
+        num_units: Needed only where groups is a number.
+        network: Makes the network of each group, and that of a transformation's parameters, in place of the MLPs that
+            hidden describes.
+
+    Raises:
+        InvalidInputError: If a size is not a positive integer, or the groups do not cover each unit once.
+
+    Examples:
+        >>> from discrete_vae import SpikeSlab
+        >>> posterior = HierarchicalPosterior(5, [[0, 2], [1, 3]], (8,), SpikeSlab())
+        >>> sample = posterior.rsample(torch.zeros(10, 5))
+        >>> sample.z.shape, posterior.group_of_unit.tolist()
+        (torch.Size([10, 4]), [0, 1, 0, 1])
+    """
+
+    _to_prior_order: Tensor
+    _by_group: Tensor
+
+    def __init__(
+        self,
+        num_features: int,
+        groups: int | Sequence[Sequence[int]],
+        hidden: Sequence[int],
+        smoothing: Smoothing,
+        *,
+        num_units: int | None = None,
+        network: NetworkFactory | None = None,
+    ) -> None:
+        check_positive_int("num_features", num_features)
+        if isinstance(groups, int):
+            if num_units is None:
+                repair = "Give num_units too, or list the units of each group."
+                raise InvalidInputError(
+                    "groups", "must list the units where num_units is not given", groups, repair
+                )
+            groups = contiguous_groups(num_units, groups)
+        groups = check_groups(groups)
+        sizes = [len(group) for group in groups]
+        if num_units is not None and num_units != sum(sizes):
+            repair = "Let the groups cover every unit of the prior."
+            raise InvalidInputError("groups", f"must cover {num_units} units", f"{sum(sizes)} units", repair)
+        order = torch.tensor([unit for group in groups for unit in group], device="cpu")
+        to_prior_order = order.argsort()
+        position = torch.arange(len(groups), device="cpu").repeat_interleave(
+            torch.tensor(sizes, device="cpu")
+        )
+        super().__init__(num_features, position[to_prior_order], smoothing)
+        self.groups = groups
+        self._sizes = sizes
+        self._in_order = order.tolist() == list(range(len(order)))
+        self.register_buffer("_to_prior_order", to_prior_order, persistent=False)
+        self.register_buffer("_by_group", order, persistent=False)
+        make = partial(MLP, hidden=hidden, bias=False) if network is None else network
+        self.networks = nn.ModuleList(
+            make([num_features, *sizes[:index]], size) for index, size in enumerate(sizes)
+        )
+        self.norms = nn.ModuleList(L1BatchNorm(size, bounded=True) for size in sizes)
+        if isinstance(smoothing, InputDependentSmoothing):
+            num_parameters = len(smoothing.parameter_names)
+            self.parameter_network = ParameterNetwork(num_features, len(order), num_parameters, make)
+
+    def rsample(
+        self, features: Tensor, *, num_samples: int | None = None, generator: torch.Generator | None = None
+    ) -> PosteriorSample:
+        """See `Posterior.rsample`.
+
+        Raises:
+            InvalidInputError: If features has another shape, or num_samples is not a positive integer.
+        """
+        features = check_tensor("features", features, ("batch", self.num_features)).to(
+            next(self.norms.parameters()).dtype
+        )
+        front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
+        shape = (*front, len(features), self.num_units)
+        noise = open_uniform(features, shape=shape, generator=generator)
+
+        def draw(group: int, rho: Tensor, logits: Tensor, own: tuple[Tensor, ...]) -> SmoothedDraw:
+            return self.smoothing.draw(rho, logits, *own, generator=generator)
+
+        return self._draw_groups(features, noise, draw, copied=num_samples is not None)
+
+    def sample_discretely(
+        self, features: Tensor, uniforms: Tensor, *, generator: torch.Generator | None = None
+    ) -> PosteriorSample:
+        """See `Posterior.sample_discretely`.
+
+        Raises:
+            InvalidInputError: If features or uniforms has another shape.
+        """
+        features = check_tensor("features", features, ("batch", self.num_features)).to(
+            next(self.norms.parameters()).dtype
+        )
+        check_tensor("uniforms", uniforms, ("sample", len(features), self.num_units))
+        noise = open_uniform(features, shape=uniforms.shape[1:], generator=generator).expand(uniforms.shape)
+        ordered = uniforms if self._in_order else uniforms.index_select(-1, self._by_group)
+        by_group = ordered.split(self._sizes, -1)
+
+        def draw(group: int, rho: Tensor, logits: Tensor, own: tuple[Tensor, ...]) -> SmoothedDraw:
+            z = (by_group[group] < torch.sigmoid(logits.detach())).to(logits.dtype)
+            return SmoothedDraw(z, self.smoothing.draw_zeta(rho, z, *own), z)
+
+        return self._draw_groups(features, noise, draw, copied=True)
+
+    def _draw_groups(
+        self,
+        features: Tensor,
+        noise: Tensor,
+        draw: Callable[[int, Tensor, Tensor, tuple[Tensor, ...]], SmoothedDraw],
+        *,
+        copied: bool,
+    ) -> PosteriorSample:
+        """Draw group after group.
+
+        Args:
+            features: (batch, feature).
+            noise: (..., batch, unit), by group.
+            draw: Of the number of a group, its noise, its logits and the transformation's parameters of x.
+            copied: Whether each group's noise is copied: passes over many samples gain more than that costs.
+        """
+        smoothing = self.smoothing if isinstance(self.smoothing, InputDependentSmoothing) else None
+        parameters = () if smoothing is None else smoothing.constrain(*self.parameter_network(features))
+        zetas: list[Tensor] = []
+        parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        noises = noise.split(self._sizes, -1)
+        if copied:
+            noises = [rho.contiguous() for rho in noises]
+        inputs: list[list[Tensor]] = []
+        by_group = zip(self.networks, self.norms, noises, self._split(parameters), strict=True)
+        for group, (network, norm, rho, own) in enumerate(by_group):
+            inputs.append([zeta.view_as(zeta) for zeta in zetas])
+            logits = normalized(network, norm, features, *inputs[-1])
+            if logits.shape != rho.shape:  # the first group's are shared by all samples
+                logits = logits.expand(rho.shape)
+            drawn = draw(group, rho, logits, own)
+            z, zeta, bits = (value.to(features.dtype) for value in (drawn.z, drawn.zeta, drawn.bits))
+            zetas.append(zeta)
+            parts.append((z, logits, bits))
+        paths = LogitPaths(
+            [logits for _, logits, _ in parts], inputs, None if self._in_order else self._to_prior_order
+        )
+        z, logits, bits = (self._gather(part) for part in zip(*parts, strict=True))
+        parameters = tuple(self._to_prior(value) for value in parameters)
+        zeta = self._gather(zetas)
+        return PosteriorSample(z, zeta, logits, bits, self.group_of_unit, smoothing, parameters, paths)
+
+    def _split(self, parameters: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
+        """Parameters of all units by group, which are in the order of sampling."""
+        if not parameters:
+            return [()] * len(self._sizes)
+        return list(zip(*(value.split(self._sizes, -1) for value in parameters), strict=True))
+
+    def _gather(self, parts: Sequence[Tensor]) -> Tensor:
+        """Bring tensors by group to one tensor in the prior's order."""
+        return self._to_prior(torch.cat(list(parts), dim=-1))
+
+    def _to_prior(self, joint: Tensor) -> Tensor:
+        """Bring units from the order of sampling to the prior's."""
+        return joint if self._in_order else joint.index_select(-1, self._to_prior_order)

@@ -1,1 +1,0 @@
-"""Approximating posteriors over the binary latents."""

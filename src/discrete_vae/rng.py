@@ -1,0 +1,391 @@
+"""Noise as a function of keys, draws of the model's variables, and noise made ahead for recorded steps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import ShowsShapes
+
+# Keyed noise: every random number is a function of (seed, key), never of a position in a stream.
+#
+# A training step draws from the key (seed, step), an evaluation from (seed, image, sample chunk); a resumed
+# or re-chunked run therefore needs no generator state. Markov chains have counters of their own, see
+# `discrete_vae.samplers.kernels`.
+
+
+_MASK = (1 << 64) - 1
+
+
+def key_to_seed(seed: int, *key: int) -> int:
+    """Mix a seed and any number of integers into one 64-bit seed (SplitMix64 finalizer, one round an integer).
+
+    Args:
+        seed: Any integer from 0 to 2^64 - 1.
+        key: Integers of the same range, for example the step; their order and number matter.
+
+    Returns:
+        An integer from 0 to 2^64 - 1; different keys give unrelated values.
+
+    Raises:
+        InvalidInputError: If any of them is not an integer of that range.
+
+    Examples:
+        >>> key_to_seed(0, 1) == key_to_seed(0, 1), key_to_seed(0, 1) == key_to_seed(1, 0)
+        (True, False)
+    """
+    state = 0
+    for position, word in enumerate((seed, *key)):
+        if isinstance(word, bool) or not isinstance(word, int) or not 0 <= word <= _MASK:
+            name = "seed" if position == 0 else f"key[{position - 1}]"
+            raise InvalidInputError(
+                name, "must be an integer from 0 to 2^64 - 1", repr(word), "Use a non-negative int."
+            )
+        state = (state + word + 0x9E3779B97F4A7C15) & _MASK
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        state ^= state >> 31
+    return state
+
+
+def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """Return a generator whose draws depend on the seed and the key alone.
+
+    Args:
+        seed: Integer from 0 to 2^64 - 1.
+        key: Further integers, for example the training step.
+        device: Where the generator draws; streams of different kinds of device differ.
+
+    Examples:
+        >>> a = torch.rand(2, generator=keyed_generator(7, 100))
+        >>> b = torch.rand(2, generator=keyed_generator(7, 100))
+        >>> torch.equal(a, b)
+        True
+    """
+    return reseed(torch.Generator(device=device), seed, *key)
+
+
+def reseed(generator: torch.Generator, seed: int, *key: int) -> torch.Generator:
+    """Bring a generator to where `keyed_generator` would make one.
+
+    Args:
+        generator: Is changed, and returned.
+        seed: Integer from 0 to 2^64 - 1.
+        key: Further integers, for example the training step.
+    """
+    return _set(generator, key_to_seed(seed, *key))
+
+
+def generator_of(mixed: int, *, device: torch.device | str = "cpu") -> torch.Generator:
+    """The generator that `keyed_generator` makes of a seed and a key that `key_to_seed` has mixed already.
+
+    Args:
+        mixed: From `key_to_seed`.
+        device: Where the generator draws.
+    """
+    return _set(torch.Generator(device=device), mixed)
+
+
+_FIRST, _LAST = 24, 24 + 8 * 624
+"""Where the 624 words of the Mersenne twister lie in the state of torch's generator of the CPU, eight bytes each."""
+
+
+def _set(generator: torch.Generator, mixed: int) -> torch.Generator:
+    """Seed a generator with 64 bits.
+
+    That of the CPU takes 32 bits of a seed. The Mersenne twister is linear over bits: where the states of two seeds are
+    added bit by bit, so are their streams. The state of the upper half is moved on by a word before, so that the
+    halves do not change places.
+
+    Source: Matsumoto & Nishimura 1998, section 2.
+    """
+    if generator.device.type != "cpu":
+        # manual_seed takes a signed range: fold the upper half onto the negative numbers.
+        return generator.manual_seed(mixed if mixed < 1 << 63 else mixed - (1 << 64))
+    upper = generator.manual_seed(mixed >> 32).get_state()
+    state = generator.manual_seed(mixed & 0xFFFFFFFF).get_state()
+    bits = state.numpy()  # whose operations begin in a tenth of the time
+    bits[_FIRST + 8 : _LAST] ^= upper.numpy()[_FIRST : _LAST - 8]
+    return generator.set_state(state)
+
+
+class DrawsFrom(TorchDispatchMode):
+    """A block in which what this thread draws comes from one source, where the call names none.
+
+    New modules draw their weights so that no other thread's draws change them; torch's global generator, which all
+    threads share, stays where it is.
+
+    Args:
+        generator: The source.
+
+    Examples:
+        >>> before = torch.get_rng_state()
+        >>> with DrawsFrom(keyed_generator(7)):
+        ...     layer = torch.nn.Linear(2, 3)
+        >>> torch.equal(before, torch.get_rng_state())
+        True
+    """
+
+    def __init__(self, generator: torch.Generator) -> None:
+        super().__init__()
+        self._generator = generator
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        keywords = dict(kwargs or {})
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            if all(each.name != "generator" for each in func._schema.arguments):
+                func = (
+                    func.overloadpacket.generator
+                )  # an operation without one is refused: it draws elsewhere
+            keywords["generator"] = keywords.get("generator") or self._generator
+        return func(*args, **keywords)
+
+
+def check_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator | None:
+    """Return a source of noise if it draws on the device where the noise is wanted.
+
+    Args:
+        generator: The source; None means torch's global generator of that device, which always fits.
+        device: Where the noise is wanted.
+
+    Raises:
+        InvalidInputError: If it is no generator, or draws elsewhere.
+    """
+    if generator is None:
+        return None
+    if not isinstance(generator, torch.Generator):
+        repair = "Give torch.Generator().manual_seed(0), or a seed where there is such an argument."
+        raise InvalidInputError("generator", "must be a torch.Generator", repr(generator), repair)
+    if generator.device.type != device.type:
+        repair = f"Build it with torch.Generator(device={device.type!r})."
+        raise InvalidInputError("generator", f"must draw on {device}", generator.device, repair)
+    return generator
+
+
+def one_source(
+    seed: int | None, generator: torch.Generator | None, device: torch.device
+) -> torch.Generator | None:
+    """The one source of all noise of a call.
+
+    Args:
+        seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
+        generator: The source itself.
+        device: Where the noise is wanted.
+
+    Returns:
+        The source; None, torch's global generator, where neither is given.
+
+    Raises:
+        InvalidInputError: If both are given, the seed is no such integer, or the generator draws on another device.
+
+    Examples:
+        >>> first, again = (torch.rand(2, generator=one_source(3, None, torch.device("cpu"))) for _ in range(2))
+        >>> torch.equal(first, again)
+        True
+    """
+    if seed is None:
+        return check_generator(generator, device)
+    if generator is not None:
+        rule = "must not be given together with generator"
+        raise InvalidInputError("seed", rule, repr(seed), "Give the one or the other.")
+    return keyed_generator(seed, device=device)
+
+
+def draw_key(generator: torch.Generator | None = None) -> int:
+    """Draw an integer from 0 to 2^63 - 1 for streams that are keyed, such as those of Markov chains.
+
+    Args:
+        generator: Source of the noise; None means torch's global generator of the CPU.
+    """
+    device = "cpu" if generator is None else generator.device
+    return int(torch.randint((1 << 63) - 1, (), generator=generator, device=device))
+
+
+def open_uniform(
+    like: Tensor,
+    *,
+    shape: Sequence[int] | None = None,
+    generator: torch.Generator | NoiseSource | None = None,
+) -> Tensor:
+    """Draw from the *open* unit interval, on the device of a tensor, in its dtype or in float32 if that is wider.
+
+    In bfloat16 there would be 256 values, and no probability below 1/256. torch.rand returns exactly 0 once in 2^24
+    draws, where inverse CDFs with unbounded support are infinite; that draw becomes 2^-25 (float64: 2^-54).
+
+    Args:
+        like: Any floating-point tensor.
+        shape: Shape of the draws; None means that of ``like``.
+        generator: Source of the noise; None means torch's global generator.
+
+    Returns:
+        A tensor of that shape, values above 0 and below 1.
+
+    Raises:
+        InvalidInputError: If the generator draws on another device.
+    """
+    shape = like.shape if shape is None else shape
+    if isinstance(generator, NoiseSource):
+        return generator.take(open_uniform, like, shape)
+    check_generator(generator, like.device)
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    draws = torch.rand(shape, dtype=dtype, device=like.device, generator=generator)
+    return draws.clamp_min_(torch.finfo(dtype).eps / 4)
+
+
+def standard_normal(
+    like: Tensor, *, shape: Sequence[int], generator: torch.Generator | NoiseSource | None = None
+) -> Tensor:
+    """Draw standard normal numbers in the dtype and on the device of a tensor.
+
+    Args:
+        like: Any floating-point tensor.
+        shape: Shape of the draws.
+        generator: Source of the noise; None means torch's global generator.
+
+    Raises:
+        InvalidInputError: If the generator draws on another device.
+    """
+    if isinstance(generator, NoiseSource):
+        return generator.take(standard_normal, like, shape)
+    check_generator(generator, like.device)
+    return torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)
+
+
+# Draws of all of the model's variables.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelSample(ShowsShapes):
+    """Draws from the generative model.
+
+    Attributes:
+        mean: E[x | zeta, h], (sample, *event); of bits, probabilities.
+        z: The prior's states, (sample, unit), in {0,1}.
+        zeta: (sample, unit).
+        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
+    """
+
+    mean: Tensor
+    z: Tensor
+    zeta: Tensor
+    h: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Encoding(ShowsShapes):
+    """A draw of all latents from the approximating posterior.
+
+    Attributes:
+        z: (batch, unit), in {0,1}.
+        zeta: (batch, unit).
+        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
+        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    logits: Tensor
+    h: Tensor
+
+
+# Noise that is drawn before it is asked for, so that a compiled step draws nothing itself.
+#
+# A compiled graph has a stream of random numbers of its own. To compute with the numbers of an uncompiled
+# step, one call is made with `NotedNoise`, which hands on to a generator and notes what is asked of it. From
+# then on the same draws are made outside in the same order, from any generator, and the graph takes them as
+# arguments through `DrawnNoise`.
+
+
+class NoiseSource(ABC):
+    """What stands in the place of a generator where noise is drawn by `discrete_vae.rng`."""
+
+    @abstractmethod
+    def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
+        """The next noise.
+
+        Args:
+            draw: The function that was asked, `open_uniform` or `standard_normal`.
+            like: Gives dtype and device.
+            shape: Shape of the draws.
+        """
+
+
+@dataclass(frozen=True)
+class NoiseRequest:
+    """One draw that was made.
+
+    Attributes:
+        draw: `open_uniform` or `standard_normal`.
+        shape: Of the draws.
+        dtype: Of the draws.
+        device: Where they were drawn.
+    """
+
+    draw: Callable[..., Tensor]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def repeat(self, generator: torch.Generator | None) -> Tensor:
+        """Draw as much of the same kind."""
+        like = torch.empty(0, dtype=self.dtype, device=self.device)
+        return self.draw(like, shape=self.shape, generator=generator)
+
+
+class NotedNoise(NoiseSource):
+    """Draws from a generator, and notes what is drawn.
+
+    Args:
+        generator: The generator; None means torch's global one.
+
+    Attributes:
+        requests: What was drawn so far.
+
+    Examples:
+        >>> from discrete_vae.rng import keyed_generator, open_uniform
+        >>> noted = NotedNoise(keyed_generator(0))
+        >>> drawn = open_uniform(torch.zeros(3), generator=noted)
+        >>> torch.equal(noted.requests[0].repeat(keyed_generator(0)), drawn)
+        True
+    """
+
+    def __init__(self, generator: torch.Generator | None) -> None:
+        self._generator = generator
+        self.requests: list[NoiseRequest] = []
+
+    def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
+        """See `NoiseSource.take`."""
+        self.requests.append(NoiseRequest(draw, tuple(shape), like.dtype, like.device))
+        return draw(like, shape=shape, generator=self._generator)
+
+
+class DrawnNoise(NoiseSource):
+    """Hands out tensors that were drawn before, in their order.
+
+    Args:
+        draws: The tensors.
+    """
+
+    def __init__(self, draws: Sequence[Tensor]) -> None:
+        self._left = list(draws)
+
+    def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
+        """See `NoiseSource.take`.
+
+        Raises:
+            InvalidInputError: If the next tensor has another shape, or none is left.
+        """
+        if not self._left or self._left[0].shape != torch.Size(shape):
+            repair = "Draw in the same order, and as much, at each call."
+            received = f"a request for {tuple(shape)}"
+            raise InvalidInputError("noise", "must be asked for as it was drawn", received, repair)
+        return self._left.pop(0)

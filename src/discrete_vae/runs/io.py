@@ -1,0 +1,787 @@
+"""Files written atomically and read with care: checksums, JSON with schemas, whether a place can be written."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import platform
+import re
+import secrets
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import BufferedReader
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from discrete_vae.config.base import rule_of
+from discrete_vae.errors import InvalidInputError
+
+# Reading files of a run: regular ones alone, so that a pipe is refused instead of waited for.
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading.
+
+    Args:
+        path: The file; links are followed.
+
+    Raises:
+        OSError: If it is missing, not permitted, or a folder, a pipe or a device.
+
+    Examples:
+        >>> open_regular(Path("/dev/null"))
+        Traceback (most recent call last):
+        OSError: [Errno 22] not a regular file: '/dev/null'
+    """
+    # Opening a pipe waits for its writer unless told not to; Windows has no such flag and no such pipes.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: Path) -> bytes:
+    """Read a regular file.
+
+    Raises:
+        OSError: See `open_regular`.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a").write_bytes(b"12")
+        ...     read_regular(Path(folder, "a"))
+        b'12'
+    """
+    with open_regular(path) as file:
+        return file.read()
+
+
+# SHA-256 of files: safetensors loads a flipped bit without a word, so the sum stands beside each file.
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's content, read in pieces.
+
+    Args:
+        path: The file.
+
+    Returns:
+        64 hexadecimal digits.
+
+    Raises:
+        OSError: If it cannot be read or is no regular file.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "empty")
+        ...     path.touch()
+        ...     sha256_file(path)
+        'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
+    """
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_bytes(content: bytes) -> str:
+    """SHA-256 of bytes.
+
+    Examples:
+        >>> sha256_bytes(b"")[:16]
+        'e3b0c44298fc1c14'
+    """
+    return hashlib.sha256(content).hexdigest()
+
+
+# Writes that are either complete or absent, whatever moment the process or the machine stops at.
+
+
+TEMPORARY_PREFIX = ".tmp-"
+_ABANDONED_SECONDS = 24 * 3600.0  # a write takes seconds
+_REPLACED = "-replaced"
+_NAME = re.compile(
+    rf"{re.escape(TEMPORARY_PREFIX)}(.*)-([0-9a-f]{{8}})-(\d{{1,9}})-[0-9a-f]{{16}}({_REPLACED})?", re.DOTALL
+)
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a file or folder is what an interrupted write of this module left behind.
+
+    Examples:
+        >>> is_temporary(Path("run/.tmp-config.json-x7")), is_temporary(Path("run/config.json"))
+        (True, False)
+    """
+    return path.name.startswith(TEMPORARY_PREFIX)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file so that readers see the old content or the new one, never a part.
+
+    The content goes to a temporary file of the same folder, which is synced and renamed over the target. What killed
+    processes left in that folder is removed first.
+
+    Args:
+        path: The file; its folder exists.
+        content: All of its bytes.
+
+    Raises:
+        OSError: If the content cannot be written; names the file. The old one, if any, is untouched.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_bytes(Path(folder, "a.bin"), b"12")
+        ...     [(entry.name, entry.read_bytes()) for entry in Path(folder).iterdir()]
+        [('a.bin', b'12')]
+    """
+    write_stream(path, lambda file: file.write(content))
+
+
+def write_stream(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
+    """Write a file as `write_bytes` does, piece by piece.
+
+    Args:
+        path: The file; its folder exists.
+        fill: Writes the content to the file that it is given, which can seek.
+
+    Raises:
+        OSError: See `write_bytes`.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_stream(Path(folder, "a.bin"), lambda file: file.writelines([b"1", b"2"]))
+        ...     Path(folder, "a.bin").read_bytes()
+        b'12'
+    """
+    temporary = _temporary_beside(path)
+    with naming(path):
+        try:
+            with temporary.open("xb") as file:
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let errors of the system name a file; those of writing and syncing name none.
+
+    Raises:
+        OSError: That of the block, with the file's name.
+
+    Examples:
+        >>> with naming(Path("a.bin")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        OSError: [Errno 28] No space left on device: 'a.bin'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    r"""Write a text file in UTF-8 as `write_bytes` does.
+
+    Raises:
+        OSError: See `write_bytes`.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_text(Path(folder, "a.txt"), "ζ")
+        ...     Path(folder, "a.txt").read_bytes()
+        b'\xce\xb6'
+    """
+    write_bytes(path, text.encode())
+
+
+@contextmanager
+def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Fill a temporary folder, then sync it and rename it to its final name.
+
+    Args:
+        path: The final name; its parent exists.
+        replace: Whether a folder of that name gives way. On Linux the two exchange their names, so that at every
+            moment one of them has it; where the system cannot, a process that is killed between two renames leaves
+            neither, and `remove_temporaries` brings the old one back.
+
+    Yields:
+        The temporary folder, beside the final one. It is removed if the block raises.
+
+    Raises:
+        OSError: If something cannot be written, or if the final name is taken and may not be replaced.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with publish_directory(Path(folder, "step-1")) as temporary:
+        ...         _ = (temporary / "state").write_text("1")
+        ...     Path(folder, "step-1", "state").read_text()
+        '1'
+    """
+    temporary = _temporary_beside(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        for entry in temporary.rglob("*"):
+            if entry.is_file():
+                _sync_file(entry)
+            else:
+                sync_directory(entry)
+        sync_directory(temporary)
+        if not (replace and path.exists()):
+            temporary.rename(path)
+        elif _exchange(temporary, path):
+            _remove(temporary)
+        else:
+            aside = path.with_name(f"{temporary.name}{_REPLACED}")
+            path.rename(aside)
+            try:
+                temporary.rename(path)
+            except BaseException:
+                aside.rename(path)
+                raise
+            _remove(aside)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    sync_directory(path.parent)
+
+
+def remove_temporaries(folder: Path, *, of_others: bool) -> None:
+    """Remove what interrupted writes left in a folder, folders below it excepted.
+
+    A folder that was to be replaced gets its name back if nothing else has it.
+
+    Args:
+        folder: The folder; if there is none, there is nothing to remove.
+        of_others: Whether other processes may be writing there. What they may still need then stays: only that
+            goes whose writer, a process of this machine, has ended, or that is older than a day.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Path(folder, ".tmp-step-3-x").mkdir()
+        ...     remove_temporaries(Path(folder), of_others=False)
+        ...     list(Path(folder).iterdir())
+        []
+    """
+    if not folder.is_dir():
+        return
+    for entry in [entry for entry in folder.iterdir() if is_temporary(entry)]:
+        if of_others and not _is_abandoned(entry):
+            continue
+        found = _NAME.fullmatch(entry.name)
+        with suppress(OSError):  # that of another user, say
+            if found is not None and found[4] and not os.path.lexists(folder / found[1]):
+                entry.rename(folder / found[1])
+            else:
+                _remove(entry)
+
+
+def sync_directory(folder: Path) -> None:
+    """Ask the system to store a folder's entries, so that a rename survives a power cut."""
+    if os.name == "nt":  # Windows cannot open folders, and stores renames by itself
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_file(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange the names of two folders in one operation; returns whether the system can."""
+    at_working_directory, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError, TypeError):  # an older libc, or another system
+        return False
+    here = ctypes.c_int(at_working_directory)
+    return rename(here, os.fsencode(first), here, os.fsencode(second), ctypes.c_uint(exchange)) == 0
+
+
+def _remove(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry, ignore_errors=True)
+    else:
+        entry.unlink(missing_ok=True)
+
+
+def _temporary_beside(path: Path) -> Path:
+    with suppress(OSError):  # of a folder that may be written and not listed
+        remove_temporaries(path.parent, of_others=True)
+    # Not from `tempfile`, whose files are private: a run is as readable as the user's other files. The name says who
+    # writes, since a process that lives may be about to rename it.
+    return path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{_machine()}-{os.getpid()}-{secrets.token_hex(8)}")
+
+
+def _is_abandoned(temporary: Path) -> bool:
+    """Whether nobody can be about to use a temporary file or folder of this module."""
+    found = _NAME.fullmatch(temporary.name)
+    if found is None:
+        return False
+    if found[2] == _machine() and not _is_alive(int(found[3])):
+        return True
+    try:
+        # A process of another machine or container cannot be asked, and a number may have been given out again.
+        return time.time() - temporary.lstat().st_mtime > _ABANDONED_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _machine() -> str:
+    """A short name of this machine or container: process ids are unique within one only."""
+    return hashlib.sha256(platform.node().encode(errors="replace")).hexdigest()[:8]
+
+
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":  # where signal 0 ends a process
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+# JSON objects in files: written atomically, read with mistakes reported as `InvalidInputError`; a run's
+# schemas.
+
+
+def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) -> str:
+    """Serialize an object to strict JSON.
+
+    Args:
+        name: What it is, for the message.
+        fields: Strings, booleans, None, finite numbers, and lists and mappings of these.
+        indent: Spaces per level; None writes one line.
+
+    Raises:
+        InvalidInputError: If it holds NaN, an infinity or something else that JSON cannot express.
+
+    Examples:
+        >>> to_json("metrics", {"elbo": -81.5})
+        '{"elbo": -81.5}'
+    """
+    try:
+        return json.dumps(fields, indent=indent, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            name,
+            "must hold only what JSON can express",
+            str(error),
+            "Convert the value, or check it for NaN first.",
+        ) from None
+
+
+def json_text(name: str, fields: Mapping[str, Any]) -> str:
+    """An object as the text of a file: indented, with a line's end.
+
+    Raises:
+        InvalidInputError: See `to_json`.
+    """
+    return to_json(name, fields, indent=2) + "\n"
+
+
+def write_json(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write an object as indented JSON, atomically.
+
+    Raises:
+        InvalidInputError: See `to_json`.
+        OSError: If the file cannot be written.
+    """
+    write_text(path, json_text(path.name, fields))
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse strict JSON in UTF-8.
+
+    Args:
+        content: The whole text.
+
+    Raises:
+        ValueError: If it is anything else: NaN, a number too long for Python, brackets nested too deeply, say.
+
+    Examples:
+        >>> parse_json(b'{"step": 3}')
+        {'step': 3}
+        >>> parse_json(b"[" * 100_000)
+        Traceback (most recent call last):
+        ValueError: brackets nested too deeply
+    """
+    try:
+        return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("brackets nested too deeply") from None
+
+
+def read_json(
+    path: Path, schema: type[Schema] | None = None, *, repair: str = "Restore the file from a copy."
+) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Args:
+        path: The file.
+        schema: What the object must hold; None takes any.
+        repair: What the message recommends.
+
+    Raises:
+        InvalidInputError: If the file is missing, unreadable, or holds anything but one JSON object of that form.
+    """
+    try:
+        fields = parse_json(read_regular(path))
+    except OSError as error:
+        received = error.strerror or str(error)
+        repair = "Check its permissions." if isinstance(error, PermissionError) else repair
+        raise InvalidInputError(str(path), "must be a readable file", received, repair) from None
+    except ValueError as error:  # broken UTF-8 and broken JSON both
+        received = str(error).partition(";")[0]  # Python goes on with advice to programmers
+        raise InvalidInputError(str(path), "must hold valid JSON", received, repair) from None
+    if not isinstance(fields, dict):
+        raise InvalidInputError(str(path), "must hold a JSON object", type(fields).__name__, repair)
+    if schema is not None:
+        check_fields(str(path), fields, schema, repair=repair)
+    return fields
+
+
+def check_fields(name: str, fields: Mapping[str, Any], schema: type[Schema], *, repair: str) -> None:
+    """Check that an object holds what it must.
+
+    Args:
+        name: What it is, for the message.
+        fields: The object.
+        schema: What it must hold.
+        repair: What the message recommends.
+
+    Raises:
+        InvalidInputError: If a field is missing or has another type; names the first.
+
+    Examples:
+        >>> check_fields("log", {"step": 1, "elbo": "x"}, MetricsSchema, repair="Restore it.")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: log, field 'elbo', must be a number; received 'x'. Restore it.
+    """
+    try:
+        schema.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        missing = first["type"] == "missing"
+        received = "nothing" if missing else f"{first['input']!r}"[:80]
+        place = f"{name}, field {'.'.join(map(str, first['loc']))!r},"
+        raise InvalidInputError(
+            place, "must be there" if missing else rule_of(first), received, repair
+        ) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value of JSON")
+
+
+_Step = Annotated[int, Field(ge=0, lt=2**63)]
+_Number = Annotated[float, Field(ge=-1e100, le=1e100)]
+_NonNegative = Annotated[float, Field(ge=0, le=1e100)]
+_Count = Annotated[int, Field(ge=1, lt=2**63)]
+
+
+class Schema(BaseModel):
+    """What a JSON object must hold; it may hold more."""
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, protected_namespaces=())
+
+
+class MetricsSchema(Schema):
+    """A line of ``metrics.jsonl``: its step, and words and numbers."""
+
+    __pydantic_extra__: dict[str, _Number | str]  # pyright: ignore[reportIncompatibleVariableOverride]
+    step: _Step
+    epoch: _NonNegative = 0.0
+    seconds: _NonNegative = 0.0
+    elbo: _Number = 0.0
+    reconstruction: _Number = 0.0
+    kl_discrete: _Number = 0.0
+    kl_continuous: _Number = 0.0
+    beta: _Number = 0.0
+    log_partition: _Number = 0.0
+    log_partition_std_error: _NonNegative = 0.0
+    validation_elbo: _Number = 0.0
+    validation_elbo_std_error: _NonNegative = 0.0
+    validation_score: _Number = 0.0
+
+
+class _Estimate(Schema):
+    value: _Number
+    std_error: _NonNegative | None
+
+
+class _Likelihood(_Estimate):
+    num_examples: _Count
+    num_samples: _Count
+
+
+class _LogPartition(Schema):
+    value: _Number
+    std_error: _NonNegative
+    method: str
+
+
+class _Elbo(Schema):
+    elbo: _Number
+    elbo_std_error: _NonNegative | None
+    reconstruction: _Number
+    kl_discrete: _Number
+    kl_continuous: _Number
+    num_examples: _Count
+
+
+class _LogPartitions(Schema):
+    best: _LogPartition
+    forward: _LogPartition | None = None
+    reverse: _LogPartition | None = None
+
+
+class _EvaluationSettings(Schema):
+    num_samples: _Count
+    num_examples: _Count | None
+    seed: int
+
+
+class ResultSchema(Schema):
+    """What results of a run have in common."""
+
+    step: _Step
+    checkpoint_sha256: str | None = None
+    sha256: str | None = None
+    changed_config: dict[str, Any] | None = None
+
+
+class EvaluationSchema(ResultSchema):
+    """A result of `dvae evaluate`, as in ``evaluation.json`` and ``evaluations``."""
+
+    data: str
+    data_sha256: str | None = None
+    config: _EvaluationSettings
+    log_likelihood: _Likelihood
+    log_likelihood_limit: _Likelihood | None = None
+    elbo: _Elbo
+    log_partition: _LogPartitions
+    independent_features: _Estimate | None = None
+
+
+class _LogPartitionSettings(Schema):
+    std_error: _Number | None = None
+    seed: int | None = None
+
+
+class LogPartitionSchema(ResultSchema):
+    """A result of `dvae log-partition`, as in ``log_partition.json`` and ``log_partitions``."""
+
+    estimates: Annotated[list[_LogPartition], Field(min_length=1)]
+    exact: _Number | None
+    config: _LogPartitionSettings | None = None
+
+
+class ReleaseSchema(Schema):
+    """``release.json``."""
+
+    precision: str
+    num_examples: _Count
+    difference: _Number
+    difference_std_error: _NonNegative
+
+
+def _check_axes(shape: list[int]) -> list[int]:
+    if len(shape) not in (1, 3):
+        raise ValueError("must have one or three axes")
+    return shape
+
+
+class _Picture(Schema):
+    event_shape: Annotated[list[_Count], AfterValidator(_check_axes)]
+    low: _Number
+    high: _Number
+
+
+class _Data(Schema):
+    name: str | None = None
+    source: str | None = None
+    split: str | None = None
+    sha256: str | None = None
+    columns: list[str] | None = None
+    picture: _Picture | None = None
+
+
+class _Device(Schema):
+    type: str | None = None
+    name: str | None = None
+
+
+class _Commit(Schema):
+    hash: str | None = None
+    modified: bool | None = None
+
+
+class _Platform(Schema):
+    torch_threads: _Count | None = None
+
+
+class EnvironmentSchema(Schema):
+    """``environment.json``; earlier versions leave out what has a default."""
+
+    discrete_vae: str | None = None
+    packages: dict[str, str] = {}
+    commit: _Commit | None = None
+    device: _Device = _Device()
+    platform: _Platform = _Platform()
+    data: _Data = _Data()
+    precision: Literal["float32", "bfloat16"] = "float32"  # what runs had before there was a choice
+
+
+# Whether a result can be written, asked before the work that it takes.
+
+
+_MIN_FREE = 2**20  # bytes
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is no place for a file: a pipe, a device, or this process's own output, such as /dev/stdout.
+
+    Examples:
+        >>> is_stream(Path("/dev/null")), is_stream(Path("a.csv"))
+        (True, False)
+    """
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return (not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode)) or _own(found) is not None
+
+
+def write_through(path: Path, content: bytes) -> None:
+    """Write to a pipe, a device or this process's own output, behind what was printed there.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    own = _own(path.stat())
+    if own is not None and sys.stdout is not None:
+        sys.stdout.flush()
+    with open(path if own is None else os.dup(own), "wb") as stream:  # noqa: PTH123 (a descriptor too)
+        stream.write(content)
+
+
+def _own(found: os.stat_result) -> int | None:
+    """The descriptor, of standard output or standard error, that leads to a file; None if neither does."""
+    for descriptor in (1, 2):
+        with suppress(OSError):  # a closed one
+            if os.path.samestat(found, os.fstat(descriptor)):
+                return descriptor
+    return None
+
+
+def check_writable(
+    path: Path, *, repair: str = "Give another place, or check permissions and space."
+) -> None:
+    """Check that a file can be written, as far as can be known without touching anything.
+
+    Args:
+        path: The file; folders that do not exist yet would be made, and links are followed.
+        repair: What the message recommends.
+
+    Raises:
+        InvalidInputError: If it cannot; names the file and the reason.
+
+    Examples:
+        >>> check_writable(Path("/dev/null/a.json"), repair="Give another --out.")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: /dev/null/a.json must be writable; received /dev/null, which is no \
+folder. Give another --out.
+    """
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            path.stat()  # a loop of links is said here
+        folder = (Path(os.path.realpath(path)) if path.is_symlink() else path).parent
+        while not folder.exists():
+            folder = folder.parent
+        if is_stream(path):
+            if os.access(path, os.W_OK):
+                return
+            reason = "what is protected from writing"
+        elif not folder.is_dir():
+            reason = f"{folder}, which is no folder"
+        elif path.is_dir():
+            reason = "a folder of that name"
+        elif path.exists() and not os.access(path, os.W_OK):
+            reason = "a file that is protected from writing"
+        elif not os.access(folder, os.W_OK | os.X_OK):
+            reason = f"{folder}, where nothing may be written"
+        elif shutil.disk_usage(folder).free < _MIN_FREE:
+            reason = f"{folder}, whose disk is full"
+        else:
+            return
+    except OSError as error:
+        raise unwritable(path, error, repair) from None
+    raise InvalidInputError(str(path), "must be writable", reason, repair)
+
+
+def check_replaces_none(path: Path, others: Iterable[Path], *, argument: str) -> None:
+    """Check that a file is none of those that a command reads, or writes besides.
+
+    Args:
+        path: The file; it need not be there yet.
+        others: The other files.
+        argument: What messages call the file.
+
+    Raises:
+        InvalidInputError: If it is one of them, by whatever name.
+
+    Examples:
+        >>> check_replaces_none(Path("a/../x.csv"), [Path("x.csv")], argument="--out")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: --out must be another file than those that are read, written besides, \
+or belong to the run; received 'a/../x.csv'. Give another name.
+    """
+    for other in others:
+        try:
+            same = path.samefile(other)
+        except OSError:  # one of them is not there
+            same = os.path.realpath(path) == os.path.realpath(other)
+        if same:
+            rule = "must be another file than those that are read, written besides, or belong to the run"
+            raise InvalidInputError(argument, rule, repr(str(path)), "Give another name.")
+
+
+def unwritable(path: Path, error: OSError, repair: str) -> InvalidInputError:
+    """What to raise where a file could not be written."""
+    return InvalidInputError(str(path), "must be writable", error.strerror or str(error), repair)

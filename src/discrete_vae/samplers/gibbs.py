@@ -1,0 +1,474 @@
+"""Persistent block-Gibbs chains, and what all chains have in common."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
+from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor, values_are_known
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels.gibbs import LARGEST_INVERSE_TEMPERATURE, check_clamped, run_sweeps
+from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.rng import key_to_seed
+from discrete_vae.samplers.moments import RunningMoments
+from discrete_vae.system import check_memory
+
+# Binary states as bytes, eight units to one.
+
+
+def pack_bits(z: Tensor) -> Tensor:
+    """Pack states into bytes, unit i in bit i % 8 of byte i // 8.
+
+    Args:
+        z: (chain, unit), in {0,1}.
+
+    Returns:
+        (chain, ceil(unit / 8)) uint8, unused bits 0.
+
+    Examples:
+        >>> pack_bits(torch.tensor([[1.0, 0, 0, 0, 0, 0, 0, 0, 1.0]])).tolist()
+        [[1, 1]]
+    """
+    if z.device.type == "cpu":  # ten times as fast there
+        return torch.from_numpy(np.packbits(z.numpy() != 0, axis=1, bitorder="little"))
+    return _pack_anywhere(z)
+
+
+def unpack_bits(packed: Tensor, num_units: int) -> Tensor:
+    """Undo `pack_bits`.
+
+    Args:
+        packed: (chain, byte) uint8.
+        num_units: Units to read, at most eight a byte.
+
+    Returns:
+        (chain, unit) float32 in {0,1}.
+    """
+    if packed.device.type == "cpu":
+        bits = np.unpackbits(packed.numpy(), axis=1, count=num_units, bitorder="little")
+        return torch.from_numpy(bits).float()
+    return _unpack_anywhere(packed, num_units)
+
+
+def _pack_anywhere(z: Tensor) -> Tensor:
+    padding = -z.shape[1] % 8
+    bits = torch.nn.functional.pad(z.to(torch.uint8), (0, padding)).unflatten(1, (-1, 8))
+    return (bits << torch.arange(8, dtype=torch.uint8, device=z.device)).sum(-1, dtype=torch.uint8)
+
+
+def _unpack_anywhere(packed: Tensor, num_units: int) -> Tensor:
+    bits = packed[:, :, None] >> torch.arange(8, dtype=torch.uint8, device=packed.device)
+    return (bits & 1).flatten(1)[:, :num_units].float()
+
+
+# What the rest of the library asks of a sampler.
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Persistent Markov chains of a Boltzmann machine, for the negative phase and for generation.
+
+    The library's own are modules, see `MarkovChains`; one of yours need not be.
+
+    Attributes:
+        energy: The machine; its parameters are read anew at every step.
+        num_chains: Number of chains.
+    """
+
+    energy: BoltzmannMachine
+    num_chains: int
+
+    @property
+    def z(self) -> Tensor:
+        """A copy of the states of all chains, (chain, unit) float32 in {0,1}."""
+        ...
+
+    def step(self, num_sweeps: int) -> Tensor:
+        """Advance all chains; returns a copy, (chain, unit) float32 in {0,1}, without gradient."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that is needed to go on, as plain tensors."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> object:
+        """Go on from a state that `state_dict` returned."""
+        ...
+
+
+@runtime_checkable
+class TellsLogPartition(Protocol):
+    """A sampler that can also tell log Z of its machine, at next to no cost; training then logs its value."""
+
+    def log_partition(self) -> LogPartition:
+        """Estimate log Z at the machine's present weights; the chains may change by it."""
+        ...
+
+
+@runtime_checkable
+class TellsMetrics(Protocol):
+    """A sampler that has something to say in the log of a run."""
+
+    def metrics(self) -> dict[str, float]:
+        """Finite numbers by name."""
+        ...
+
+
+@runtime_checkable
+class UsesSolver(Protocol):
+    """A sampler that asks something outside of the library, which need not be there when a trained model is used."""
+
+    def connect(self) -> None:
+        """Find out whether it can be asked about this machine; training does so before anything is written."""
+        ...
+
+    def local_chains(self) -> Sampler:
+        """Chains of the library's own that start at the last samples."""
+        ...
+
+
+# What all chains have in common: modules whose state a checkpoint holds, beside a machine that is not theirs.
+
+
+_REPAIR = "Load the right file, for a sampler with these numbers of chains and units."
+_BYTES_PER_SPIN = 16  # random words and uniforms of the first states
+_SAME_SIZE = {4: torch.int32, 8: torch.int64}
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_C = TypeVar("_C", bound="MarkovChains")
+
+
+def one_at_a_time(method: Callable[Concatenate[_C, _P], _R]) -> Callable[Concatenate[_C, _P], _R]:
+    """Let calls of a sampler's methods from several threads wait for each other."""
+
+    @wraps(method)
+    def locked(self: _C, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return locked
+
+
+class MarkovChains(nn.Module, ABC):
+    """Persistent chains of a Boltzmann machine as a module.
+
+    Assigned to a module of yours, a sampler is part of its ``state_dict``, ``.to``, ``deepcopy`` and pickle. Its state
+    are tensors alone; integers are int64 scalars on the CPU. Its floating-point buffers keep their precision whatever
+    dtype the module around them is brought to.
+
+    The machine is held, not owned: it is no submodule, so its parameters occur once where a module holds both. So
+    ``.to`` of the sampler alone leaves the machine where it is, and the next step follows the machine; ``deepcopy``
+    and pickle of the sampler alone take a copy of the machine along, and those of a module that holds both keep the
+    two tied.
+
+    Threads may step one sampler: their calls wait for each other, and each goes on where the one before has ended.
+
+    DistributedDataParallel copies the buffers of rank 0 to all others, chains included: keep a sampler outside of what
+    it wraps, or give it ``broadcast_buffers=False``, and each rank a seed of its own.
+    """
+
+    energy: BoltzmannMachine
+
+    def __init__(self, energy: BoltzmannMachine, num_chains: int, seed: int) -> None:
+        super().__init__()
+        self.energy = check_energy(energy)
+        self.num_chains = check_positive_int("num_chains", num_chains)
+        if energy.bias.device.type == "cpu":
+            check_memory("num_chains", _BYTES_PER_SPIN * num_chains * energy.num_units, "Use fewer chains.")
+        self._lock = threading.RLock()
+        self._key = key_to_seed(seed)
+        self.seed = seed
+        self.sweep = 0
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "energy":  # as a submodule its weights would be saved and trained twice
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._lock = threading.RLock()
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return f"{self.num_chains} chains of {self.energy.num_units} units after {self.sweep} sweeps"
+
+    @abstractmethod
+    def _state(self) -> dict[str, Tensor]:
+        """The tensors of the state but the sampler's integers, as copies."""
+
+    @abstractmethod
+    def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
+        """Refuse tensors that do not fit; ``name`` gives the words for an entry."""
+
+    @abstractmethod
+    def _take_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over checked tensors, as copies."""
+
+    def _integers(self) -> dict[str, int]:
+        return {"num_units": self.energy.num_units, "sweep": self.sweep, "seed": self.seed}
+
+    def _take_integers(self, values: Mapping[str, int]) -> None:
+        self.seed, self.sweep = values["seed"], values["sweep"]
+        self._key = key_to_seed(self.seed)
+
+    def _follow(self) -> torch.device:
+        """Move the buffers to where the machine is now."""
+        device = self.energy.bias.device
+        if any(buffer.device != device for buffer in self.buffers()):
+            self.to(device)
+        return device
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        def keep_dtype(x: Tensor) -> Tensor:
+            return fn(x.view(_SAME_SIZE[x.element_size()])).view(x.dtype) if x.is_floating_point() else fn(x)
+
+        return super()._apply(keep_dtype, recurse)
+
+    @one_at_a_time
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        for name, value in self._state().items():
+            destination[prefix + name] = value
+        for name, value in self._integers().items():  # 64 bits, signed as torch has them
+            destination[prefix + name] = torch.tensor(value - (value >> 63 << 64), device="cpu")
+
+    @one_at_a_time
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Mapping[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Check all, then take over all; torch itself refuses unknown entries and a state without any, if strict.
+
+        Raises:
+            InvalidInputError: If an entry is missing or damaged, or made for other numbers of units or chains;
+                nothing of the sampler is changed.
+        """
+        state = {key[len(prefix) :]: value for key, value in state_dict.items() if key.startswith(prefix)}
+        names = [*self._state(), *self._integers()]
+        missing = [prefix + name for name in names if name not in state]
+        unexpected_keys.extend(prefix + name for name in state.keys() - set(names))
+        if len(missing) == len(names):
+            missing_keys.extend(missing)
+            return
+        if missing:
+            rule = f"must have the keys {tuple(prefix + name for name in names)}"
+            raise InvalidInputError("state", rule, f"none of {missing}", _REPAIR)
+
+        def named(name: str) -> str:
+            return f"state['{prefix}{name}']"
+
+        integers = {name: _integer(named(name), state[name]) for name in self._integers()}
+        integers["seed"] %= 1 << 64
+        for name, value in integers.items():
+            if value < 0:
+                raise InvalidInputError(named(name), "must be at least 0", value, _REPAIR)
+        if integers["num_units"] != self.energy.num_units:
+            rule = f"must be the energy's {self.energy.num_units}"
+            raise InvalidInputError(named("num_units"), rule, integers["num_units"], _REPAIR)
+        self._check_state(state, named)
+        self._take_state(state)
+        self._take_integers(integers)
+
+
+def check_entry(name: str, value: object, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """Return an entry of a state if it is a tensor of that dtype and shape.
+
+    Raises:
+        InvalidInputError: If it is not.
+    """
+    wanted = f"{dtype} of shape {shape}"
+    received = (
+        f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:80]
+    )
+    if not isinstance(value, Tensor) or received != wanted:
+        raise InvalidInputError(name, f"must be {wanted}", received, _REPAIR)
+    return value
+
+
+def _integer(name: str, value: object) -> int:
+    return int(check_entry(name, value, torch.int64, ()))
+
+
+# Persistent block-Gibbs chains.
+
+
+class BlockGibbs(MarkovChains):
+    """Markov chains that draw each block of units from its conditional, p(z_i = 1 | rest) = sigmoid(logit_i).
+
+    The chains are persistent: every step goes on where the last one ended, with the parameters that the
+    energy has at that moment. On a CPU all noise is keyed by (seed, chain, sweep, unit), so results depend neither on
+    threads nor on how sweeps are divided among steps; elsewhere see `run_sweeps`. The chains live on the energy's
+    device and are kept packed, one bit per unit, between steps.
+
+    It is a module that does not own the energy: see `MarkovChains`.
+
+    Source: Rolfe 2017, section architecture (persistent contrastive divergence with block Gibbs sampling).
+
+    Args:
+        energy: The machine to sample.
+        num_chains: Number of chains, from 1 to 2^32.
+        seed: Integer from 0 to 2^64 - 1.
+        start: Where the chains start, (chain, unit) in {0,1}; None means fair coins.
+        clamped: Bool, (unit,) or (chain, unit), True where a unit keeps the value that it has at the start, so that
+            the others follow p(z | clamped units). Needs start; None means nowhere. Part of the arguments, not of the
+            state.
+        inverse_temperature: t, a number or (chain,): the chains follow p^t, renormalized. Part of the arguments, not
+            of the state.
+        first_chain: Number of the first chain, which keys the noise on the CPU: chains that are divided among several
+            samplers are those of one. Part of the arguments, not of the state.
+
+    Attributes:
+        energy: The machine.
+        num_chains: Number of chains.
+        seed: The seed.
+        sweep: Number of sweeps run so far.
+        clamped: See above.
+        inverse_temperature: (chain,) float32, or None for 1.
+
+    Raises:
+        InvalidInputError: If a number is out of its range, start or clamped has another shape or dtype, or clamped
+            comes without start.
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> chains = BlockGibbs(RBM(3, 2), num_chains=4, seed=0)
+        >>> chains.step(10).shape, chains.sweep
+        (torch.Size([4, 5]), 10)
+        >>> start, left = torch.ones(4, 5), torch.arange(5) < 3
+        >>> BlockGibbs(RBM(3, 2), 4, start=start, clamped=left).step(10)[:, left].unique().tolist()
+        [1.0]
+    """
+
+    clamped: Tensor | None
+    inverse_temperature: Tensor | None
+    _packed: Tensor
+
+    def __init__(
+        self,
+        energy: BoltzmannMachine,
+        num_chains: int,
+        *,
+        seed: int = 0,
+        start: Tensor | None = None,
+        clamped: Tensor | None = None,
+        inverse_temperature: float | Tensor = 1.0,
+        first_chain: int = 0,
+    ) -> None:
+        super().__init__(energy, num_chains, seed)
+        self.first_chain = first_chain
+        device, shape = energy.bias.device, (num_chains, energy.num_units)
+        if start is None:
+            z = fair_coins(*shape, key=self._key, first_chain=first_chain, device=device)
+        else:
+            z = check_binary("start", check_tensor("start", start, shape)).detach().to(device)
+        if clamped is not None:
+            if start is None:
+                repair = "Give states whose clamped units have the values that they are to keep."
+                raise InvalidInputError("start", "must be given where units are clamped", "None", repair)
+            clamped = check_clamped(clamped, shape).to(device, copy=True)
+        scale = _check_inverse_temperature(inverse_temperature, num_chains)
+        for name, value in {
+            "_packed": pack_bits(z),
+            "clamped": clamped,
+            "inverse_temperature": None if scale is None else scale.to(device, copy=True),
+        }.items():
+            self.register_buffer(name, value, persistent=False)
+
+    @property
+    def z(self) -> Tensor:
+        """A copy of the states, (chain, unit) float32 in {0,1}."""
+        self._follow()
+        return unpack_bits(self._packed, self.energy.num_units)
+
+    @one_at_a_time
+    def step(self, num_sweeps: int, *, moments: RunningMoments | None = None) -> Tensor:
+        """Run sweeps on all chains.
+
+        Args:
+            num_sweeps: Sweeps to run, at least 1.
+            moments: Receives the states after each sweep whose number is a multiple of ``moments.every``.
+
+        Returns:
+            A copy of the states, (chain, unit) float32 in {0,1}, without gradient.
+
+        Raises:
+            InvalidInputError: If num_sweeps is not a positive integer, moments are for another number of chains
+                or units, or the energy has a parameter that is not finite.
+        """
+        end = self.sweep + check_positive_int("num_sweeps", num_sweeps)
+        z = self.z
+        if moments is None:
+            z = self._advance(z, end)
+        else:
+            moments.check_fits(z)
+            while self.sweep < end:
+                z = self._advance(z, min(end, (self.sweep // moments.every + 1) * moments.every))
+                if self.sweep % moments.every == 0:
+                    moments.add(z)
+        self._packed = pack_bits(z)
+        return z
+
+    def _advance(self, z: Tensor, end: int) -> Tensor:
+        """Run sweeps up to and with number ``end``, in one call of the kernel."""
+        # where all units are independent a sweep forgets where it began: the last one alone leaves something
+        num_sweeps = 1 if len(self.energy.blocks) == 1 else end - self.sweep
+        z = run_sweeps(
+            self.energy,
+            z,
+            num_sweeps,
+            key=self._key,
+            first_sweep=end - num_sweeps + 1,
+            first_chain=self.first_chain,
+            inverse_temperature=self.inverse_temperature,
+            clamped=self.clamped,
+        )
+        self.sweep = end
+        return z
+
+    def _state(self) -> dict[str, Tensor]:
+        return {"z": self._packed.clone()}
+
+    def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
+        packed, num_bytes = state["z"], (self.energy.num_units + 7) // 8
+        if isinstance(packed, Tensor) and packed.ndim == 2 and len(packed) != self.num_chains:
+            rule = f"must hold the sampler's {self.num_chains} chains"
+            repair = f"Build the sampler with num_chains={len(packed)}."
+            raise InvalidInputError(name("z"), rule, len(packed), repair)
+        check_entry(name("z"), packed, torch.uint8, (self.num_chains, num_bytes))
+
+    def _take_state(self, state: Mapping[str, Tensor]) -> None:
+        self._packed = state["z"].to(self._packed.device, copy=True)
+
+
+def _check_inverse_temperature(value: float | Tensor, num_chains: int) -> Tensor | None:
+    """Return the inverse temperatures as (chain,) float32; None for 1."""
+    repair = "Give a number near 1, or a tensor (chain,)."
+    if isinstance(value, Tensor):
+        scale = check_tensor("inverse_temperature", value, (num_chains,)).detach().float()
+        largest = float(scale.abs().max()) if values_are_known(scale) else 0.0
+    else:
+        largest = abs(check_number("inverse_temperature", value, repair=repair))
+        scale = None if value == 1 else torch.full((num_chains,), float(value))
+    if not largest < LARGEST_INVERSE_TEMPERATURE:
+        rule = f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}"
+        raise InvalidInputError("inverse_temperature", rule, f"a value of {largest:g}", repair)
+    return scale

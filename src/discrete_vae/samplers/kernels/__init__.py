@@ -1,1 +1,0 @@
-"""Kernels that run the sweeps of the samplers."""
