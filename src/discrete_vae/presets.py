@@ -48,9 +48,6 @@ from discrete_vae.config.base import ComponentConfig, Record
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.overrides import Override, check_known, settings, slots
 
-# Ready experiments, one per file: functions of the size that return a config. Nothing here imports torch.
-
-
 Size = Literal["smoke", "short", "cpu", "paper"]
 SIZES: tuple[str, ...] = get_args(Size)
 
