@@ -20,8 +20,8 @@ from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
-from discrete_vae.testing.quadrature import joint_nodes, normal_nodes, posterior_quadrature
 from tests.exact_paths import EXACT, GRAPHS, STEPS, by_path, flat_gradient
+from tests.oracles.quadrature import joint_nodes, normal_nodes, posterior_quadrature
 
 NUM_FEATURES = 4
 BOUND = 0.6  # of the log standard deviations; a wide one gives the KL's gradients heavy tails

@@ -14,7 +14,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.quadrature import joint_nodes
+from tests.oracles.quadrature import joint_nodes
 
 NAN = float("nan")
 X = torch.tensor([[1, NAN, 1, 1], [0, 0, NAN, NAN], [1, 1, 0, 0], [NAN] * 4], dtype=torch.float64)

@@ -19,9 +19,9 @@ from discrete_vae import (
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.numerics import full_precision
 from discrete_vae.testing.goodness_of_fit import check_mean
-from discrete_vae.testing.transitions import check_sweeps
 from tests.boltzmann.graphs import randomize
 from tests.devices.models import CHANGES, build, data
+from tests.oracles.transitions import check_sweeps
 from tests.samplers.kernels.test_torch_device import MACHINES
 
 pytestmark = [

@@ -30,7 +30,7 @@ from discrete_vae.inference.impute import (
 )
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies, check_mean
-from discrete_vae.testing.quadrature import joint_nodes, normal_nodes
+from tests.oracles.quadrature import joint_nodes, normal_nodes
 
 NAN = float("nan")
 NUM_NODES = 24

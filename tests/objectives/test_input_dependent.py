@@ -9,9 +9,9 @@ from discrete_vae import RBM, LatentGroup, SpikeGaussian, kl_to_boltzmann
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
-from discrete_vae.testing.polynomial_posterior import PolynomialPosterior
 from tests.objectives import test_kl_boltzmann as of_kl
 from tests.objectives import test_reconstruction as of_reconstruction
+from tests.oracles.polynomial_posterior import PolynomialPosterior
 
 NODES = 32
 OF_X = ([0.4, -0.3, 0.6], [0.5, 0.4, 0.3])  # loc and scale of each unit

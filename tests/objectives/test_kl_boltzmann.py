@@ -8,11 +8,11 @@ import torch
 from discrete_vae import RBM, FactorialBernoulli, LatentGroup, SpikeSlab, kl_to_boltzmann
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import replace_gradient
-from discrete_vae.testing import planted_faults
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
-from discrete_vae.testing.polynomial_posterior import PolynomialPosterior
-from discrete_vae.testing.quadrature import exact_kl
+from tests.oracles import planted_faults
+from tests.oracles.polynomial_posterior import PolynomialPosterior
+from tests.oracles.quadrature import exact_kl
 from tests.transformations import OVERLAPPING, SMOOTHINGS, spike
 
 # name -> (left, right, groups, offsets of the logits, smoothing)

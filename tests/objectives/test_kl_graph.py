@@ -5,9 +5,9 @@ import torch
 
 from discrete_vae import GraphBoltzmann, MixtureOfRamps, SpikeSlab, kl_to_boltzmann
 from discrete_vae.testing.goodness_of_fit import check_mean
-from discrete_vae.testing.polynomial_posterior import PolynomialPosterior
 from tests.boltzmann.graphs import randomize, rbm_and_its_graph
 from tests.objectives.test_kl_boltzmann import estimates, exact_value_and_gradient, flat_gradient, ours
+from tests.oracles.polynomial_posterior import PolynomialPosterior
 from tests.transformations import spike
 
 FOUR_WITH_A_TRIANGLE = [[1, 0], [1, 2], [2, 0], [2, 3]]

@@ -5,7 +5,7 @@ import torch
 
 from discrete_vae import SpikeSlab
 from discrete_vae.testing.goodness_of_fit import check_mean
-from discrete_vae.testing.polynomial_posterior import PolynomialPosterior
+from tests.oracles.polynomial_posterior import PolynomialPosterior
 from tests.transformations import OVERLAPPING, SMOOTHINGS, spike
 
 # name -> (groups, offsets of the logits, smoothing)

@@ -9,8 +9,8 @@ from discrete_vae.numerics import softplus_sum
 from discrete_vae.samplers.modes import quenched_states
 from discrete_vae.samplers.tempering import ModeJumps
 from discrete_vae.testing.enumeration import all_states
-from discrete_vae.testing.transitions import check_transitions, invariance_error, sweep_matrix
 from tests.log_partition.machines import random_rbm, two_far_modes
+from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
 
 MODES = torch.tensor([[0, 0, 0, 0, 1], [1, 1, 0, 1, 0], [0, 1, 1, 0, 0]]).float()
 

@@ -9,9 +9,9 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.gibbs import Sampler, pack_bits
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
-from discrete_vae.testing.replica_exchange import joint_swap_matrix, joint_sweep_matrix
-from discrete_vae.testing.transitions import check_transitions
 from tests.log_partition.machines import two_far_modes
+from tests.oracles.replica_exchange import joint_swap_matrix, joint_sweep_matrix
+from tests.oracles.transitions import check_transitions
 
 
 def make_rbm(left=5, right=4, scale=0.5):

@@ -7,8 +7,8 @@ from discrete_vae import BlockGibbs, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
-from discrete_vae.testing.transitions import check_transitions, sweep_matrix
 from tests.boltzmann.graphs import randomize
+from tests.oracles.transitions import check_transitions, sweep_matrix
 from tests.samplers.test_block_gibbs import make_rbm
 
 MACHINES = {

@@ -5,8 +5,8 @@ import torch
 
 from discrete_vae import RBM
 from discrete_vae.samplers.tempering import exchanged_order, swap_probabilities
-from discrete_vae.testing.replica_exchange import joint_law, joint_swap_matrix, joint_sweep_matrix
-from discrete_vae.testing.transitions import invariance_error
+from tests.oracles.replica_exchange import joint_law, joint_swap_matrix, joint_sweep_matrix
+from tests.oracles.transitions import invariance_error
 
 
 def make_rbm(left, right, seed=0):

@@ -20,9 +20,9 @@ from discrete_vae.samplers.trajectory import (
 )
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
-from discrete_vae.testing.transitions import check_transitions, invariance_error, sweep_matrix
 from tests.boltzmann.graphs import randomize
 from tests.log_partition.machines import random_rbm, two_far_modes
+from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
 
 
 def set_to_(machine, other, share=1.0):

@@ -1,1 +1,1 @@
-"""Oracles and checks: enumeration, quadrature, goodness of fit, planted faults."""
+"""Laws of components to be run on parts of your own, with enumeration and goodness of fit."""

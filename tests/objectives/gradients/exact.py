@@ -31,7 +31,7 @@ from discrete_vae.objectives.importance import Batch
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
-from discrete_vae.testing.quadrature import posterior_quadrature
+from tests.oracles.quadrature import posterior_quadrature
 
 NUM_FEATURES = 5
 X = torch.tensor([[1, 0, 1, 1, 0]], dtype=torch.float64)

@@ -5,9 +5,9 @@ import pytest
 from discrete_vae.config import PriorConfig, instantiate, members
 from discrete_vae.kernels import gibbs_torch
 from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
-from discrete_vae.testing.transitions import check_sweeps
 from tests.boltzmann.graphs import randomize
 from tests.boltzmann.test_contract import SMALL
+from tests.oracles.transitions import check_sweeps
 
 
 @pytest.mark.parametrize("config", members(PriorConfig))

@@ -10,8 +10,8 @@ from discrete_vae.kernels import gibbs_graph, gibbs_torch
 from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
-from discrete_vae.testing.transitions import check_sweeps, check_transitions, invariance_error, sweep_matrix
 from tests.boltzmann.graphs import ODD_CYCLE, random_graph, randomize, small_graph
+from tests.oracles.transitions import check_sweeps, check_transitions, invariance_error, sweep_matrix
 
 REPEATS = 1000  # chains out of each state
 KERNELS = {"torch": gibbs_torch.run, "compiled": gibbs_graph.run}

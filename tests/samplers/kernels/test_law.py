@@ -9,7 +9,7 @@ from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
 from discrete_vae.kernels.gibbs_torch import unit_words
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import TooFewSamplesError, check_frequencies, check_mean
-from discrete_vae.testing.transitions import check_transitions, invariance_error, sweep_matrix
+from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
 
 INVARIANCE = 1e-12
 REPEATS = 1000  # chains out of each state

@@ -6,9 +6,9 @@ import torch
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.kernels import gibbs_torch
 from discrete_vae.kernels.gibbs import run_sweeps
-from discrete_vae.testing.transitions import check_sweeps, check_transitions, sweep_matrix
 from tests.boltzmann.graphs import randomize
 from tests.boltzmann.products import operations_of
+from tests.oracles.transitions import check_sweeps, check_transitions, sweep_matrix
 
 MACHINES = {
     "rbm": lambda: randomize(RBM(3, 2)),

@@ -18,7 +18,7 @@ from discrete_vae.errors import KernelWarning
 from discrete_vae.kernels import gibbs, gibbs_torch
 from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
-from discrete_vae.testing.transitions import check_sweeps
+from tests.oracles.transitions import check_sweeps
 from tests.samplers.kernels.test_law import make_rbm
 
 pytest.importorskip("triton", reason="triton is not installed; it comes with CUDA builds of torch")

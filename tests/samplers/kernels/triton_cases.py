@@ -6,7 +6,7 @@ import torch
 from discrete_vae.kernels import gibbs_torch, gibbs_triton
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
-from discrete_vae.testing.transitions import check_transitions, sweep_matrix
+from tests.oracles.transitions import check_transitions, sweep_matrix
 from tests.samplers.kernels.test_law import make_rbm
 
 

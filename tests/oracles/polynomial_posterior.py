@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from discrete_vae.posterior import LatentGroup, check_groups
 from discrete_vae.smoothing.base import InputDependentSmoothing, Smoothing
-from discrete_vae.testing.quadrature import PosteriorQuadrature, posterior_quadrature
+from tests.oracles.quadrature import PosteriorQuadrature, posterior_quadrature
 
 
 class PolynomialPosterior(nn.Module):
