@@ -110,12 +110,17 @@ def case(
     return Finding(Outcome.EQUAL, struck=struck)
 
 
+def _no_library(*_: object) -> object:
+    """Say what a system without the library says; others than dvae, torch for one, ask for libraries too."""
+    raise OSError("no such library")
+
+
 def _first(kill: Callable[[], None], no_exchange: bool) -> Callable[[], None]:
     """Plant the kill; at times on a system that cannot exchange the names of two folders."""
 
     def first() -> None:
         if no_exchange:
-            ctypes.CDLL = None
+            ctypes.CDLL = _no_library
         kill()
 
     return first
