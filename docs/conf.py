@@ -2,6 +2,7 @@
 
 import re
 
+import discrete_vae
 from discrete_vae import __version__
 
 project = "discrete-vae"
@@ -12,12 +13,17 @@ release = version = __version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",  # brings MathJax along, so formulas show without a network
 ]
 exclude_patterns = ["_build"]
-myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
+templates_path = ["_templates"]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "substitution"]
+myst_substitutions = {
+    "names": ", ".join(f"{{py:obj}}`{name}`" for name in discrete_vae.__all__ if not name.startswith("_"))
+}
 myst_heading_anchors = 3
 
 html_theme = "furo"

@@ -96,16 +96,6 @@ def test_neither_the_package_nor_the_configs_import_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_public_names_load_on_first_use_and_unknown_ones_are_refused():
-    import discrete_vae
-
-    assert set(discrete_vae.__all__) <= set(dir(discrete_vae))
-    for name in discrete_vae.__all__:
-        assert getattr(discrete_vae, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
-        discrete_vae.Nonsense  # noqa: B018
-
-
 @pytest.mark.parametrize("text", ["[" * 100_000, f'{{"seed": {"9" * 5000}}}'], ids=["brackets", "digits"])
 def test_json_that_python_cannot_hold_is_refused(text):
     with pytest.raises(InvalidInputError, match=r"run/config\.json must be valid JSON; received "):

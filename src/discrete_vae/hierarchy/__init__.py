@@ -1,1 +1,5 @@
 """Layers of Gaussian latents below the binary ones."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

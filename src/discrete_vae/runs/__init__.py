@@ -1,1 +1,5 @@
 """What a run leaves on disk: file names, atomic writes, metrics, checksums, checkpoints, the environment."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,11 @@
+from .diagnostics import PriorModes as PriorModes
+from .diagnostics import find_prior_modes as find_prior_modes
+from .evaluate import independent_features as independent_features
+from .gradient_variance import GradientVariance as GradientVariance
+from .gradient_variance import gradient_variance as gradient_variance
+from .latents import FlipEffects as FlipEffects
+from .latents import LabelAgreement as LabelAgreement
+from .latents import LatentUsage as LatentUsage
+from .latents import flip_effects as flip_effects
+from .latents import label_agreement as label_agreement
+from .latents import latent_usage as latent_usage

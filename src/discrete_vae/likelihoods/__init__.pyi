@@ -1,0 +1,5 @@
+from .base import Likelihood as Likelihood
+from .families import BernoulliLikelihood as BernoulliLikelihood
+from .families import CategoricalLikelihood as CategoricalLikelihood
+from .families import GaussianLikelihood as GaussianLikelihood
+from .families import NegativeBinomialLikelihood as NegativeBinomialLikelihood

@@ -1,0 +1,11 @@
+from .convolutional import ConvolutionalDecoder as ConvolutionalDecoder
+from .convolutional import ConvolutionalEncoder as ConvolutionalEncoder
+from .convolutional import FlattenEncoder as FlattenEncoder
+from .mlp import MLP as MLP
+from .mlp import MLPDecoder as MLPDecoder
+from .mlp import NetworkFactory as NetworkFactory
+from .precision import gains_by_bfloat16 as gains_by_bfloat16
+from .precision import has_fast_bfloat16 as has_fast_bfloat16
+from .precision import precision_of_products as precision_of_products
+from .precision import set_precision as set_precision
+from .weights import WorkingWeight as WorkingWeight

@@ -1,0 +1,12 @@
+from .gibbs import BlockGibbs as BlockGibbs
+from .gibbs import MarkovChains as MarkovChains
+from .gibbs import TellsLogPartition as TellsLogPartition
+from .gibbs import TellsMetrics as TellsMetrics
+from .gibbs import UsesSolver as UsesSolver
+from .moments import Moments as Moments
+from .moments import RunningMoments as RunningMoments
+from .tempering import ParallelTempering as ParallelTempering
+from .trajectory import Reservoir as Reservoir
+from .trajectory import Rungs as Rungs
+from .trajectory import TrajectoryTempering as TrajectoryTempering
+from .trajectory import TrajectoryWarning as TrajectoryWarning

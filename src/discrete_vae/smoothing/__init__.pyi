@@ -1,0 +1,9 @@
+from .base import InputDependentSmoothing as InputDependentSmoothing
+from .base import Smoothing as Smoothing
+from .overlapping import MixtureOfRamps as MixtureOfRamps
+from .overlapping import OverlappingExponential as OverlappingExponential
+from .overlapping import OverlappingPower as OverlappingPower
+from .spike import SpikeExponential as SpikeExponential
+from .spike import SpikeGaussian as SpikeGaussian
+from .spike import SpikeSlab as SpikeSlab
+from .spike import SpikeSmoothing as SpikeSmoothing

@@ -1,0 +1,9 @@
+from .logging import MetricsLogger as MetricsLogger
+from .loop import TrainingResult as TrainingResult
+from .refit import Refit as Refit
+from .refit import RunRefit as RunRefit
+from .refit import refit_posterior as refit_posterior
+from .run import train as train
+from .state import AveragedWeights as AveragedWeights
+from .step import Precision as Precision
+from .step import choose_precision as choose_precision
