@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import inspect
 import re
 import shlex
 import subprocess
@@ -219,7 +220,11 @@ def test_every_exported_name_loads_and_is_described(package):
     module = importlib.import_module(package)
     assert set(module.__all__) <= set(dir(module))
     for name in module.__all__:
-        assert getattr(module, name).__doc__ or not callable(getattr(module, name)), name
+        exported = getattr(module, name)
+        assert inspect.getdoc(exported) or not callable(exported), name
+        for method, value in vars(exported).items() if inspect.isclass(exported) else ():
+            if not method.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+                assert inspect.getdoc(getattr(exported, method)), f"{name}.{method}"
     with pytest.raises(AttributeError):
         module.Nonsense  # noqa: B018
 

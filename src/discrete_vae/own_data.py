@@ -12,7 +12,7 @@ from discrete_vae.config import ExperimentConfig, FileDataConfig, GaussianLikeli
 from discrete_vae.data.rows import check_kind
 from discrete_vae.data.splits import DataSplits
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.base import long_tails
+from discrete_vae.likelihoods.scaling import long_tails
 from discrete_vae.presets import SIZES, own_data
 from discrete_vae.system import unicode_path
 

@@ -1,19 +1,16 @@
 import numpy as np
 import torch
 
-from discrete_vae.likelihoods import base
-from discrete_vae.likelihoods.base import feature_moments
-from discrete_vae.likelihoods.scaling import Standardizer
+from discrete_vae.likelihoods.scaling import Standardizer, feature_moments
 
 
-def test_moments_of_observed_entries(monkeypatch):
-    monkeypatch.setattr(base, "_ROWS", 7)  # several blocks, the last one short
-    x = 1e4 + torch.randn(50, 2, 3, generator=torch.Generator().manual_seed(0))
-    observed = torch.rand(50, 2, 3, generator=torch.Generator().manual_seed(1)) < 0.6
+def test_moments_of_observed_entries():
+    x = 1e4 + torch.randn(9000, 2, 3, generator=torch.Generator().manual_seed(0))  # several blocks, the last short
+    observed = torch.rand(9000, 2, 3, generator=torch.Generator().manual_seed(1)) < 0.6
     masked = np.ma.masked_array(x.double().numpy(), ~observed.numpy())
     for got in (feature_moments(x, observed), feature_moments(x.masked_fill(~observed, torch.nan))):
         np.testing.assert_array_equal(got.count, observed.sum(0))
-        np.testing.assert_allclose(got.mean, masked.mean(0), rtol=1e-14)
+        np.testing.assert_allclose(got.mean, masked.mean(0), rtol=1e-13)
         np.testing.assert_allclose(got.variance, masked.var(0), rtol=1e-10)
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from discrete_vae.likelihoods.base import Tails, long_tails
 from discrete_vae.likelihoods.families import GaussianLikelihood
+from discrete_vae.likelihoods.scaling import Tails, long_tails
 from discrete_vae.testing import likelihoods as contracts
 from discrete_vae.testing import likelihoods as module_contracts
 from tests.likelihoods.test_contract import data, outputs

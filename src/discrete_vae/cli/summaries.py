@@ -74,7 +74,7 @@ def headline(
 
 def _long_tails(dataset: DataSplits) -> str:
     """Which features are read on another scale."""
-    from discrete_vae.likelihoods.base import long_tails
+    from discrete_vae.likelihoods.scaling import long_tails
 
     found = long_tails(dataset.train).nonzero()[:, 0].tolist()
     return (

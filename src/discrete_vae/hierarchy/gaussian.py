@@ -265,17 +265,14 @@ class NoHierarchy(Hierarchy):
     def rsample(
         self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
     ) -> HierarchySample:
-        """Nothing to draw."""
         h = self.sample(zeta)
         empty = Gaussian(h, h)
         return HierarchySample(h, empty, empty, zeta)
 
     def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """No layer, (..., 0, 0)."""
         return zeta.new_zeros(*zeta.shape[:-1], 0, 0)
 
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
-        """Zeta itself."""
         return zeta
 
 
@@ -474,7 +471,6 @@ class _JointKL(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """See `_KL`."""
         from discrete_vae.kernels.gaussian import divergence_backward
 
         return divergence_backward(gradients[0], *ctx.saved_tensors)
@@ -504,7 +500,6 @@ class _KL(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """See the class."""
         by_mean, by_log_std, minus_by_other = ctx.saved_tensors
         (gradient,) = gradients
         of_mean = gradient * by_mean
@@ -650,7 +645,6 @@ class _Head(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> tuple[Tensor | None, None, None]:
-        """See the class."""
         slope, spread = ctx.saved_tensors
         of_mean, of_log_std, of_h = gradients
         if of_mean is None and of_log_std is None and of_h is None:
@@ -731,19 +725,6 @@ class GaussianHierarchy(Hierarchy):
     def rsample(
         self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
     ) -> HierarchySample:
-        """Draw h from q(h | zeta, x), layer after layer, and evaluate the prior at it.
-
-        Args:
-            features: (batch, feature), what the encoder makes of x.
-            zeta: (..., batch, latent).
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            The sample, carrying the gradients of the reparameterization.
-
-        Raises:
-            InvalidInputError: If features or zeta has another shape.
-        """
         dtype = next(self.parameters()).dtype
         features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
         zeta = check_tensor("zeta", zeta, (..., len(features), self.num_latents)).to(dtype)
@@ -765,22 +746,10 @@ class GaussianHierarchy(Hierarchy):
     def rsample_many(
         self, features: Tensor, zeta: Tensor, num_samples: int, *, generator: torch.Generator | None = None
     ) -> ManyDraws:
-        """Draw h from q(h | zeta, x) many times for each zeta.
+        """Draw h from q(h | zeta, x) many times for each zeta; see `Hierarchy.rsample_many`.
 
         In training the norms of all networks but the first take their statistics over the rows of all samples and
         examples together, as importance sampling in evaluation meets them.
-
-        Args:
-            features: (batch, feature), what the encoder makes of x.
-            zeta: (batch, latent).
-            num_samples: Draws per example.
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            The draws.
-
-        Raises:
-            InvalidInputError: If features or zeta has another shape, or num_samples is not a positive integer.
         """
         check_positive_int("num_samples", num_samples)
         dtype = next(self.parameters()).dtype
@@ -791,39 +760,12 @@ class GaussianHierarchy(Hierarchy):
         )
 
     def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
-        """p(h_m | h_<m, zeta) of all layers at a sample of all of them.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit).
-
-        Returns:
-            (..., layer, unit).
-        """
         return self.prior.layers(zeta, h)
 
     def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw h from p(h | zeta), layer after layer.
-
-        Args:
-            zeta: (..., latent).
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., layer, unit).
-        """
         return self.prior.sample(zeta, generator=generator)
 
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
-        """What p(x | zeta, h) reads, as the kind of sharing says.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit).
-
-        Returns:
-            (..., decoder_size).
-        """
         return self.prior.decoder_input(zeta, h)
 
 

@@ -20,8 +20,8 @@ from discrete_vae.checks import (
     check_positive_int,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.base import Likelihood, LongTailedNormal, Tails, feature_moments
-from discrete_vae.likelihoods.scaling import Standardizer
+from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.scaling import LongTailedNormal, Standardizer, Tails, feature_moments
 from discrete_vae.numerics import bernoulli_log_prob, joint_bernoulli_log_prob, project_
 
 # The Bernoulli likelihood of binary features.
@@ -246,7 +246,7 @@ class GaussianLikelihood(Likelihood):
     whatever x holds there, and its mean, mode and draws are that value.
 
     With `shorten_tails` features with long tails, logarithms of which would be taken by hand, have this law on a scale
-    of asinh that is fitted to the training data, see `discrete_vae.likelihoods.base.Tails`. Densities, means, modes
+    of asinh that is fitted to the training data, see `discrete_vae.likelihoods.scaling.Tails`. Densities, means, modes
     and draws are those of x all the same.
 
     Args:

@@ -88,7 +88,6 @@ class OverlappingSmoothing(OneParameterSmoothing):
         """`log_density_of_zero` of a tensor in float32 or wider."""
 
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw z from Bernoulli(E[z | zeta, l]); see `Smoothing.sample_z`."""
         return _draw_bits(self.bits(zeta, logits), generator)
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
@@ -103,7 +102,6 @@ class OverlappingSmoothing(OneParameterSmoothing):
         return torch.where(wide == 1, 1 - zeta, zeta).to(dtype)
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
-        """Zeta, z given zeta, and the bits; see `Smoothing.draw`."""
         zeta = self._icdf(rho, logits)
         bits = self._bits(zeta, logits)
         return SmoothedDraw(_draw_bits(bits, generator), zeta, bits)
@@ -269,7 +267,6 @@ class MixtureOfRamps(OverlappingSmoothing):
         return zeta * (p * (2 - zeta) + q * zeta)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        """See `Smoothing.conditional_moments`."""
         return ConditionalMoments(*torch.tensor([1 / 3, 1 / 18, 2 / 3, 1 / 18]).unbind())
 
     def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
@@ -364,7 +361,6 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
         return below * (p + q * torch.exp(-parameter * (1 - zeta)))
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        """See `Smoothing.conditional_moments`."""
         beta = self._bounded_parameter()
         assert beta is not None
         mean, variance = (value.to(beta.dtype) for value in truncated_exponential(beta)[1:])
@@ -486,7 +482,6 @@ class OverlappingPower(OverlappingSmoothing):
         return p * zeta**a + q * mirrored
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        """See `Smoothing.conditional_moments`: those of the law Beta(1/b, 1) and of its mirror image."""
         a = 1 / self.b
         mean, variance = a / (a + 1), a / ((a + 1) ** 2 * (a + 2))
         return ConditionalMoments(*torch.tensor([mean, variance, 1 - mean, variance]).unbind())

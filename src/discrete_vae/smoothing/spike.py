@@ -40,7 +40,6 @@ class SpikeAtZero(Smoothing):
     def sample_z(
         self, zeta: Tensor, logits: Tensor, *parameters: Tensor, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Read z off zeta; see `Smoothing.sample_z`."""
         self._check_pair("zeta", zeta, logits)
         return read_z(zeta.detach())
 
@@ -94,7 +93,6 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
         return zeta.to(z.dtype) * z
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
-        """Zeta, z and its bits in one step with one backward pass; see `Smoothing.draw`."""
         (rho, logits), dtype = widened(rho, logits)
         zeta, bits = (value.to(dtype) for value in self._zeta_and_bits(rho, logits))
         return SmoothedDraw(bits.detach(), zeta, bits)
@@ -195,7 +193,6 @@ class PlainDraw(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """See the class."""
         of_zeta, of_bits = gradients
         by_logits, *more, bits_by_logits = ctx.saved_tensors
         parts = []
@@ -311,14 +308,12 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         return super()._zeta_and_bits(rho, logits)
 
     def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
-        """See `SpikeSmoothing.inverse_survival`."""
         assert parameter is not None
         zeta = (torch.log1p(v * torch.expm1(-parameter)) / parameter).add_(1)
         # v a rounding below 1 can round zeta to 0 or less, but z is read back as zeta != 0
         return zeta.clamp_min(torch.finfo(zeta.dtype).tiny)
 
     def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor]:
-        """See `SpikeSmoothing.slopes`."""
         # by -v: c / (beta (1 - v c)); by beta: ((1 - e^(-beta zeta)) / c - zeta) / beta, between 0 and 1/8
         assert parameter is not None
         minus = -parameter
@@ -328,19 +323,16 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         return slope, by_beta
 
     def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
-        """See `SpikeSmoothing.log_density_of_one`."""
         assert parameter is not None
         return truncated_exponential(parameter).log_scale.to(zeta.dtype) + parameter * (zeta - 1)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        """See `Smoothing.conditional_moments`."""
         beta = self._bounded_parameter()
         assert beta is not None
         of_one, zero = truncated_exponential(beta), beta.new_zeros(())
         return ConditionalMoments(zero, zero, of_one.mean.to(beta.dtype), of_one.variance.to(beta.dtype))
 
     def survival(self, zeta: Tensor) -> Tensor:
-        """See `SpikeSmoothing.survival`."""
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
         beta = self._bounded_parameter()
         assert beta is not None
@@ -364,23 +356,18 @@ class SpikeSlab(SpikeSmoothing):
     """
 
     def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
-        """See `SpikeSmoothing.inverse_survival`."""
         return 1 - v
 
     def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
-        """See `SpikeSmoothing.slopes`."""
         return torch.ones_like(v), None
 
     def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
-        """See `SpikeSmoothing.log_density_of_one`."""
         return torch.zeros_like(zeta)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        """See `Smoothing.conditional_moments`."""
         return ConditionalMoments(*torch.tensor([0.0, 0.0, 1 / 2, 1 / 12]).unbind())
 
     def survival(self, zeta: Tensor) -> Tensor:
-        """See `SpikeSmoothing.survival`."""
         return 1 - zeta
 
 
@@ -448,7 +435,6 @@ class DrawGaussian(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """See the class."""
         of_zeta, of_bits = gradients
         by_logits, bits_by_logits, spike, by_scale, *by_rho = ctx.saved_tensors
         if of_zeta is None:
@@ -570,7 +556,6 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         return torch.tanh(ratio / self.max_ratio + start) * self.max_ratio * scale, scale
 
     def kl(self, logits: Tensor, *parameters: Tensor) -> Tensor:
-        """q KL[N(loc, scale^2) || N(m, 1)]; see `InputDependentSmoothing.kl`."""
         return ExpectedKL.apply(*widened(logits, *parameters)[0], self.prior_loc)
 
     def log_ratio(self, zeta: Tensor, *parameters: Tensor) -> Tensor:
@@ -597,7 +582,6 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         *parameters: Tensor,
         generator: torch.Generator | None = None,
     ) -> SmoothedDraw:
-        """Zeta, z and its bits in one step with one backward pass; see `Smoothing.draw`."""
         (rho, *law), dtype = widened(rho, logits, *parameters)
         zeta, bits = (value.to(dtype) for value in DrawGaussian.apply(rho, *law, self.shifted))
         return SmoothedDraw(bits.detach(), zeta, bits)
@@ -620,7 +604,6 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         return torch.where(spike, F.logsigmoid(-logits), F.logsigmoid(logits) + density).to(dtype)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        """See `Smoothing.conditional_moments`."""
         self._check_parameters(torch.Size(), parameters)
         loc, scale = parameters
         zero = loc.new_zeros(())
@@ -651,13 +634,10 @@ class SharpLimit(SpikeSmoothing):
     """
 
     def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
-        """See `SpikeSmoothing.inverse_survival`."""
         return 1 + 0 * v  # keeps a NaN
 
     def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
-        """See `SpikeSmoothing.slopes`."""
         return torch.zeros_like(v), None
 
     def survival(self, zeta: Tensor) -> Tensor:
-        """See `SpikeSmoothing.survival`."""
         return (zeta < 1).to(zeta.dtype)
