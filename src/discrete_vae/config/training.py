@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, NonNegativeFloat, field_validator, model_validator
 
@@ -16,8 +16,8 @@ from discrete_vae.errors import InvalidInputError
 class BlockGibbsConfig(ComponentConfig):
     """Persistent block-Gibbs chains (paper section architecture)."""
 
-    target: ClassVar[str] = "discrete_vae.samplers.gibbs:BlockGibbs"
-    references: ClassVar[tuple[str, ...]] = ("tieleman2008",)
+    target = "discrete_vae.samplers.gibbs:BlockGibbs"
+    references = ("tieleman2008",)
     kind: Literal["block-gibbs"] = "block-gibbs"
     num_chains: Count = Field(
         default=2000, description="Persistent chains; the paper has 20 per example of the batch."
@@ -27,8 +27,8 @@ class BlockGibbsConfig(ComponentConfig):
 class ParallelTemperingConfig(ComponentConfig):
     """Persistent chains of replicas at several temperatures (paper section log-partition-function)."""
 
-    target: ClassVar[str] = "discrete_vae.samplers.tempering:ParallelTempering"
-    references: ClassVar[tuple[str, ...]] = ("swendsen1986",)
+    target = "discrete_vae.samplers.tempering:ParallelTempering"
+    references = ("swendsen1986",)
     kind: Literal["parallel-tempering"] = "parallel-tempering"
     num_chains: Count = Field(
         default=200, description="Persistent chains; a sweep of one costs one sweep per replica."
@@ -42,8 +42,8 @@ class ParallelTemperingConfig(ComponentConfig):
 class TrajectoryTemperingConfig(ComponentConfig):
     """Persistent chains led by states of machines that the training has passed; tells log Z (arXiv 2607.27077)."""
 
-    target: ClassVar[str] = "discrete_vae.samplers.trajectory:TrajectoryTempering"
-    references: ClassVar[tuple[str, ...]] = ("bereux2024",)
+    target = "discrete_vae.samplers.trajectory:TrajectoryTempering"
+    references = ("bereux2024",)
     kind: Literal["trajectory-tempering"] = "trajectory-tempering"
     num_chains: Count = Field(
         default=2000, ge=2, description="Persistent chains; their spread is the error of log Z."
@@ -57,8 +57,8 @@ class TrajectoryTemperingConfig(ComponentConfig):
 class DimodSamplerConfig(ComponentConfig):
     """Samples of a dimod solver, such as an annealer, corrected for its temperature (extra dwave)."""
 
-    target: ClassVar[str] = "discrete_vae.interop.dimod.negative_phase:DimodSampler"
-    references: ClassVar[tuple[str, ...]] = ("raymond2016",)
+    target = "discrete_vae.interop.dimod.negative_phase:DimodSampler"
+    references = ("raymond2016",)
     kind: Literal["dimod"] = "dimod"
     solver: str = Field(
         default="simulated-annealing",
@@ -96,14 +96,14 @@ _FINAL_FRACTION = "Share of Adam's step size that is left at the end of training
 class ConstantRateConfig(ComponentConfig):
     """One step size throughout."""
 
-    target: ClassVar[str] = "discrete_vae.training.schedules:ConstantRate"
+    target = "discrete_vae.training.schedules:ConstantRate"
     kind: Literal["constant"] = "constant"
 
 
 class ExponentialRateConfig(ComponentConfig):
     """A step size that falls geometrically."""
 
-    target: ClassVar[str] = "discrete_vae.training.schedules:ExponentialRate"
+    target = "discrete_vae.training.schedules:ExponentialRate"
     kind: Literal["exponential"] = "exponential"
     final_fraction: float = Field(default=0.03, gt=0.0, le=1.0, description=_FINAL_FRACTION)
 
@@ -111,8 +111,8 @@ class ExponentialRateConfig(ComponentConfig):
 class CosineRateConfig(ComponentConfig):
     """A step size that falls as half a cosine: slowly at first and at the end."""
 
-    target: ClassVar[str] = "discrete_vae.training.schedules:CosineRate"
-    references: ClassVar[tuple[str, ...]] = ("loshchilov2017",)
+    target = "discrete_vae.training.schedules:CosineRate"
+    references = ("loshchilov2017",)
     kind: Literal["cosine"] = "cosine"
     final_fraction: float = Field(default=0.03, ge=0.0, le=1.0, description=_FINAL_FRACTION)
 
@@ -120,7 +120,7 @@ class CosineRateConfig(ComponentConfig):
 class StepRateConfig(ComponentConfig):
     """A step size that drops at some points of the run."""
 
-    target: ClassVar[str] = "discrete_vae.training.schedules:StepRate"
+    target = "discrete_vae.training.schedules:StepRate"
     kind: Literal["steps"] = "steps"
     at: tuple[float, ...] = Field(
         default=(0.6, 0.75, 0.95), description="Shares of the run after which Adam's step size drops, rising."
@@ -190,14 +190,14 @@ _DECAY = "Decay per step of the running averages of the signal."
 class NoBaselineConfig(ComponentConfig):
     """The signal as it is."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:NoBaseline"
+    target = "discrete_vae.objectives.gradients:NoBaseline"
     kind: Literal["none"] = "none"
 
 
 class RunningMeanConfig(ComponentConfig):
     """The signal less its running mean."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:RunningMean"
+    target = "discrete_vae.objectives.gradients:RunningMean"
     kind: Literal["running-mean"] = "running-mean"
     decay: float = Field(default=0.9, ge=0.0, lt=1.0, description=_DECAY)
 
@@ -205,8 +205,8 @@ class RunningMeanConfig(ComponentConfig):
 class LearnedBaselineConfig(ComponentConfig):
     """The signal less what networks of x and the earlier groups expect (paper eq. REINFORCE-equation)."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:LearnedBaseline"
-    references: ClassVar[tuple[str, ...]] = ("mnih2014",)
+    target = "discrete_vae.objectives.gradients:LearnedBaseline"
+    references = ("mnih2014",)
     kind: Literal["learned"] = "learned"
     hidden: tuple[Count, ...] = Field(
         default=(100,), description="Widths of the hidden layers of each group's baseline network."
@@ -222,15 +222,15 @@ BaselineConfig = Annotated[
 class ReparameterizedConfig(ComponentConfig):
     """Through zeta, as the smoothing makes it possible (paper eqs. discrete-VAE-approx-zeta, J-term-gradient)."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:Reparameterized"
+    target = "discrete_vae.objectives.gradients:Reparameterized"
     kind: Literal["reparameterized"] = "reparameterized"
 
 
 class ReinforceConfig(ComponentConfig):
     """The score function with a baseline (paper eq. REINFORCE-equation)."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:Reinforce"
-    references: ClassVar[tuple[str, ...]] = ("williams1992",)
+    target = "discrete_vae.objectives.gradients:Reinforce"
+    references = ("williams1992",)
     kind: Literal["reinforce"] = "reinforce"
     baseline: BaselineConfig = Field(
         default=RunningMeanConfig(), description="What is taken away from REINFORCE's signal."
@@ -240,8 +240,8 @@ class ReinforceConfig(ComponentConfig):
 class LeaveOneOutConfig(ComponentConfig):
     """The score function of several draws, each with the others' mean as baseline."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:LeaveOneOut"
-    references: ClassVar[tuple[str, ...]] = ("salimans2014", "kool2019")
+    target = "discrete_vae.objectives.gradients:LeaveOneOut"
+    references = ("salimans2014", "kool2019")
     kind: Literal["leave-one-out"] = "leave-one-out"
     num_samples: Count = Field(default=2, ge=2, description="Draws per example of a leave-one-out estimate.")
 
@@ -249,15 +249,15 @@ class LeaveOneOutConfig(ComponentConfig):
 class DisARMConfig(ComponentConfig):
     """Antithetic draws, a pair for each group of the posterior."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:DisARM"
-    references: ClassVar[tuple[str, ...]] = ("dong2020",)
+    target = "discrete_vae.objectives.gradients:DisARM"
+    references = ("dong2020",)
     kind: Literal["disarm"] = "disarm"
 
 
 class NaiveKLConfig(ComponentConfig):
     """The score function for the energies of pairs alone (paper eq. naive-kl-grad-reinforce)."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:NaiveKL"
+    target = "discrete_vae.objectives.gradients:NaiveKL"
     kind: Literal["naive-kl"] = "naive-kl"
 
 
