@@ -316,7 +316,7 @@ def load_experiment(name: str, size: Size = "short") -> ExperimentConfig:
 
 
 def _meant(word: str) -> str:
-    """What to do about a word that is no experiment's name; a file is recognized as one."""
+    """The repair for a word that is no experiment's name, such as a file."""
     close = [name for name in EXPERIMENTS if name.startswith(word)]
     close = close or get_close_matches(word, EXPERIMENTS, n=1)
     if Path(word).suffix in {".npy", ".npz", ".csv", ".parquet"}:
@@ -531,4 +531,6 @@ def _short_names() -> dict[str, str]:
         path: ["-".join(names[n:]) for n in reversed(range(len(names)))] for path, names in parts.items()
     }
     counts = Counter(ending for found in endings.values() for ending in found)
-    return {path: next((end for end in found if counts[end] == 1), found[-1]) for path, found in endings.items()}
+    return {
+        path: next((end for end in found if counts[end] == 1), found[-1]) for path, found in endings.items()
+    }

@@ -18,16 +18,16 @@ from discrete_vae.errors import InvalidInputError, naming
 
 
 Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]
-"""What `discrete_vae.rng` takes."""
+"""A seed of `discrete_vae.rng`."""
 
 Count = Annotated[int, Field(gt=0, le=10**12)]
-"""How many there are of something; what fits the memory is found later, with all numbers at hand."""
+"""A number of things; what fits the memory is found later, with all numbers at hand."""
 
 Interval = Annotated[int, Field(gt=0, le=2**63 - 1)]
 """Steps between two events; larger than the run means never."""
 
 Repetitions = Annotated[int, Field(gt=0, le=10**9)]
-"""How often something is done in a row; products of two such numbers are still counted exactly."""
+"""A number of repetitions; products of two such numbers are still counted exactly."""
 
 Factor = Annotated[float, Field(le=1e30)]
 """A number that float32 still holds after some multiplications."""
@@ -44,7 +44,7 @@ RETIRED: dict[str, dict[str, object]] = {"TrainingConfig": {"compile": False}}
 ADDED: dict[str, dict[str, Callable[[dict[str, Any]], object]]] = {
     "ModelConfig": {"mask": lambda fields: "observed" if fields.get("missing") else "gaps"}
 }
-"""What a file without the field means, by its other fields, where that is not the field's default."""
+"""The value of a field that a file lacks, by its other fields, where that is not the default."""
 
 
 # Pydantic's findings in the form of `InvalidInputError`.
@@ -199,7 +199,7 @@ class ComponentConfig(Record):
 
     target: ClassVar[str]
     trains: ClassVar[bool] = True
-    """Whether a model with it can be trained; what cannot is the part of a model that was trained with another."""
+    """False for a part that only models have that were trained with another in its place."""
     references: ClassVar[tuple[str, ...]] = ()
     """Keys in `references.bib` of what to cite for it beyond the paper of the discrete VAE."""
 

@@ -97,7 +97,7 @@ class FileDataConfig(ComponentConfig):
     )
     split_seed: SplitSeed = 0
     binarize: bool = Field(
-        default=False, description="Whether values are probabilities of bits, drawn anew in each step."
+        default=False, description="Take values as probabilities of bits, drawn anew in each step."
     )
     binarization_seed: BinarizationSeed = 0
 
@@ -115,5 +115,5 @@ DataConfig = Annotated[
     | OmniglotConfig
     | Caltech101SilhouettesConfig
     | FileDataConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Data set."),
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, PositiveFloat, model_validator
@@ -12,7 +11,7 @@ from discrete_vae.checks import BINARY, COUNTS, FINITE, UNIT_INTERVAL, Domain, V
 from discrete_vae.config.base import ComponentConfig, Count, Factor, Record
 from discrete_vae.errors import InvalidInputError
 
-# Configs of the smoothing transformations r(zeta|z).
+# Smoothing transformations r(zeta|z).
 
 
 class SpikeExponentialConfig(ComponentConfig):
@@ -23,7 +22,7 @@ class SpikeExponentialConfig(ComponentConfig):
     beta: Factor = Field(
         default=3.0, ge=0.01, description="Inverse width of the smoothing at the start of training."
     )
-    trainable: bool = Field(default=True, description="Whether the smoothing's beta is learned.")
+    trainable: bool = Field(default=True, description="Learn the smoothing's beta.")
 
 
 class SpikeSlabConfig(ComponentConfig):
@@ -51,7 +50,7 @@ class OverlappingExponentialConfig(ComponentConfig):
     )
     trainable: bool = Field(
         default=False,
-        description="Whether the exponentials' beta is learned; it then stays below training.beta_bound.",
+        description="Learn the exponentials' beta; it then stays below training.beta_bound.",
     )
 
 
@@ -88,7 +87,7 @@ class SpikeGaussianConfig(ComponentConfig):
         description="Bound on the log standard deviation of the posterior's Gaussians.",
     )
     shifted: bool = Field(
-        default=False, description="Whether to use the paper's shifted form, whose gradients are biased."
+        default=False, description="Use the paper's shifted form, whose gradients are biased."
     )
 
 
@@ -111,11 +110,11 @@ SmoothingConfig = Annotated[
     | OverlappingPowerConfig
     | SpikeGaussianConfig
     | SharpLimitConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Smoothing transformation r(zeta|z) of the binary latents."),
 ]
 
 
-# Configs of the priors over the binary latents.
+# Priors over the binary latents.
 
 
 class RBMConfig(ComponentConfig):
@@ -161,11 +160,12 @@ class GraphBoltzmannConfig(ComponentConfig):
 
 
 PriorConfig = Annotated[
-    RBMConfig | FactorialBernoulliConfig | GraphBoltzmannConfig, Field(discriminator="kind")
+    RBMConfig | FactorialBernoulliConfig | GraphBoltzmannConfig,
+    Field(discriminator="kind", description="Prior over the binary latents."),
 ]
 
 
-# Configs of the approximating posteriors over the binary latents.
+# Approximating posteriors over the binary latents.
 
 
 class HierarchicalPosteriorConfig(ComponentConfig):
@@ -183,10 +183,12 @@ class HierarchicalPosteriorConfig(ComponentConfig):
     )
 
 
-PosteriorConfig = Annotated[HierarchicalPosteriorConfig, Field()]
+PosteriorConfig = Annotated[
+    HierarchicalPosteriorConfig, Field(description="Approximating posterior over the binary latents.")
+]
 
 
-# Configs of the continuous layers below the binary latents.
+# Continuous layers below the binary latents.
 
 
 class NoSharingConfig(ComponentConfig):
@@ -215,7 +217,8 @@ class CompleteSharingConfig(ComponentConfig):
 
 
 SharingConfig = Annotated[
-    NoSharingConfig | GroupSharingConfig | CompleteSharingConfig, Field(discriminator="kind")
+    NoSharingConfig | GroupSharingConfig | CompleteSharingConfig,
+    Field(discriminator="kind", description="Sharing of prior networks by the Gaussian layers."),
 ]
 
 
@@ -241,36 +244,40 @@ class GaussianHierarchyConfig(ComponentConfig):
     prior_hidden: tuple[Count, ...] = Field(
         default=(1000,), description="Widths of the hidden layers of a prior network of the Gaussian layers."
     )
-    sharing: SharingConfig = Field(
-        default=NoSharingConfig(), description="Which Gaussian layers share a prior network."
-    )
+    sharing: SharingConfig = NoSharingConfig()
     log_std_bound: Annotated[Factor, Field(gt=0, ge=1e-30)] | None = Field(
         default=5.0,
         description="Bound of the Gaussian layers' log standard deviations, by tanh; none is no bound.",
     )
 
 
-HierarchyConfig = Annotated[NoHierarchyConfig | GaussianHierarchyConfig, Field(discriminator="kind")]
+HierarchyConfig = Annotated[
+    NoHierarchyConfig | GaussianHierarchyConfig,
+    Field(discriminator="kind", description="Gaussian layers below the binary latents."),
+]
 
 
-# Configs of the likelihoods p(x|zeta, h).
+# Likelihoods p(x|zeta, h).
 
 
 _MAX_CATEGORIES = 256  # that are taken from data unasked: a decoder has an output for each of every feature
 
 
-class BaseLikelihoodConfig(ComponentConfig, ABC):
-    """What every likelihood's config knows of the data that it reads.
+class BaseLikelihoodConfig(ComponentConfig):
+    """A likelihood's config, with what can be said of data before a model is built.
 
     Attributes:
-        reads: What it reads, in words that go on "needs ...".
+        reads: The values that it reads, in words that go on "needs ...".
+        values: The values that a feature may have.
     """
 
     reads: ClassVar[str]
+    values: ClassVar[Domain]
 
-    @abstractmethod
     def domain(self, *, exact: bool = False) -> Domain:
-        """The likelihood's `domain`, without building it."""
+        """The `domain` of the likelihood."""
+        del exact
+        return self.values
 
     @classmethod
     def for_values(cls, values: ValueSummary) -> Self:
@@ -284,11 +291,12 @@ class BernoulliLikelihoodConfig(BaseLikelihoodConfig):
 
     target = "discrete_vae.likelihoods.families:BernoulliLikelihood"
     reads = "values in [0, 1]"
+    values = UNIT_INTERVAL
     kind: Literal["bernoulli"] = "bernoulli"
 
     def domain(self, *, exact: bool = False) -> Domain:
         """[0, 1]; {0, 1} if exact."""
-        return BINARY if exact else UNIT_INTERVAL
+        return BINARY if exact else self.values
 
 
 class GaussianLikelihoodConfig(BaseLikelihoodConfig):
@@ -296,20 +304,16 @@ class GaussianLikelihoodConfig(BaseLikelihoodConfig):
 
     target = "discrete_vae.likelihoods.families:GaussianLikelihood"
     reads = "finite values"
+    values = FINITE
     kind: Literal["gaussian"] = "gaussian"
     min_scale: PositiveFloat = Field(
         default=1e-3, description="Smallest scale of a feature, in standard deviations of the training data."
     )
     shorten_tails: bool = Field(
         default=False,
-        description="Whether features with long tails are read on a scale of asinh that is fitted to them, as if their "
+        description="Read features with long tails on a scale of asinh that is fitted to them, as if their "
         "logarithms were taken.",
     )
-
-    def domain(self, *, exact: bool = False) -> Domain:
-        """Finite numbers."""
-        del exact
-        return FINITE
 
 
 class CategoricalLikelihoodConfig(BaseLikelihoodConfig):
@@ -338,12 +342,8 @@ class NegativeBinomialLikelihoodConfig(BaseLikelihoodConfig):
 
     target = "discrete_vae.likelihoods.families:NegativeBinomialLikelihood"
     reads = "whole numbers of at least 0"
+    values = COUNTS
     kind: Literal["negative-binomial"] = "negative-binomial"
-
-    def domain(self, *, exact: bool = False) -> Domain:
-        """Whole numbers of at least 0."""
-        del exact
-        return COUNTS
 
 
 LikelihoodConfig = Annotated[
@@ -351,11 +351,11 @@ LikelihoodConfig = Annotated[
     | GaussianLikelihoodConfig
     | CategoricalLikelihoodConfig
     | NegativeBinomialLikelihoodConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Likelihood of x given the latents."),
 ]
 
 
-# Configs of the encoder, which reads x, and of the decoder, which gives the likelihood's parameters.
+# The encoder, which reads x, and the decoder, which gives the likelihood's parameters.
 
 
 class FlattenEncoderConfig(ComponentConfig):
@@ -376,7 +376,10 @@ class ConvolutionalEncoderConfig(ComponentConfig):
     )
 
 
-EncoderConfig = Annotated[FlattenEncoderConfig | ConvolutionalEncoderConfig, Field(discriminator="kind")]
+EncoderConfig = Annotated[
+    FlattenEncoderConfig | ConvolutionalEncoderConfig,
+    Field(discriminator="kind", description="Network that reads x for the posterior."),
+]
 
 
 class MLPDecoderConfig(ComponentConfig):
@@ -397,14 +400,14 @@ class ConvolutionalDecoderConfig(ComponentConfig):
     )
 
 
-DecoderConfig = Annotated[MLPDecoderConfig | ConvolutionalDecoderConfig, Field(discriminator="kind")]
-
-
-# The config of a whole model.
+DecoderConfig = Annotated[
+    MLPDecoderConfig | ConvolutionalDecoderConfig,
+    Field(discriminator="kind", description="Network that gives the likelihood's parameters."),
+]
 
 
 Mask: TypeAlias = Literal["gaps", "observed"]
-"""What a mask has a 1 for."""
+"""The meaning of a 1 in a mask."""
 
 
 class ModelConfig(Record):
@@ -418,12 +421,12 @@ class ModelConfig(Record):
     )
     missing: bool = Field(
         default=False,
-        description="Whether entries may be unobserved; the encoder then reads which.",
+        description="Let entries be unobserved; the encoder then reads which.",
     )
     mask: Mask = Field(
         default="gaps",
-        description="What the encoder reads behind the values where entries may be unobserved: 1 for a gap; or 1 for "
-        "what is observed, as models do whose file does not say.",
+        description="Bits that the encoder reads behind the values where entries may be unobserved: 1 for a gap, or 1 "
+        "for what is observed, as in models whose file does not say.",
     )
     prior: PriorConfig = RBMConfig()
     smoothing: SmoothingConfig = SpikeExponentialConfig()

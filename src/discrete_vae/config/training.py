@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue, NonNegativeFloat, field_validator, model_
 from discrete_vae.config.base import ComponentConfig, Count, Factor, Interval, Record, Repetitions, Seed
 from discrete_vae.errors import InvalidInputError
 
-# Configs of the samplers that draw from a Boltzmann prior.
+# Samplers that draw from a Boltzmann prior.
 
 
 class BlockGibbsConfig(ComponentConfig):
@@ -83,14 +83,16 @@ class DimodSamplerConfig(ComponentConfig):
 
 SamplerConfig = Annotated[
     BlockGibbsConfig | ParallelTemperingConfig | TrajectoryTemperingConfig | DimodSamplerConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Sampler of the prior, for the negative phase of its gradient."),
 ]
 
 
-# Configs of the optimizer, of its step size along a run, and of averaged weights.
+# The optimizer, its step size along a run, and averaged weights.
 
 
-_FINAL_FRACTION = "Share of Adam's step size that is left at the end of training."
+FinalFraction = Annotated[
+    float, Field(ge=0.0, le=1.0, description="Share of Adam's step size that is left at the end of training.")
+]
 
 
 class ConstantRateConfig(ComponentConfig):
@@ -105,7 +107,7 @@ class ExponentialRateConfig(ComponentConfig):
 
     target = "discrete_vae.training.schedules:ExponentialRate"
     kind: Literal["exponential"] = "exponential"
-    final_fraction: float = Field(default=0.03, gt=0.0, le=1.0, description=_FINAL_FRACTION)
+    final_fraction: FinalFraction = Field(default=0.03, gt=0.0)
 
 
 class CosineRateConfig(ComponentConfig):
@@ -114,7 +116,7 @@ class CosineRateConfig(ComponentConfig):
     target = "discrete_vae.training.schedules:CosineRate"
     references = ("loshchilov2017",)
     kind: Literal["cosine"] = "cosine"
-    final_fraction: float = Field(default=0.03, ge=0.0, le=1.0, description=_FINAL_FRACTION)
+    final_fraction: FinalFraction = 0.03
 
 
 class StepRateConfig(ComponentConfig):
@@ -126,7 +128,7 @@ class StepRateConfig(ComponentConfig):
         default=(0.6, 0.75, 0.95), description="Shares of the run after which Adam's step size drops, rising."
     )
     factor: float = Field(
-        default=0.3, gt=0.0, le=1.0, description="What is left of Adam's step size after each drop."
+        default=0.3, gt=0.0, le=1.0, description="Share of Adam's step size that is left after each drop."
     )
 
     @field_validator("at")
@@ -139,7 +141,7 @@ class StepRateConfig(ComponentConfig):
 
 RateConfig = Annotated[
     ConstantRateConfig | ExponentialRateConfig | CosineRateConfig | StepRateConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Course of Adam's step size along the run."),
 ]
 
 
@@ -181,10 +183,12 @@ class AveragingConfig(Record):
     )
 
 
-# Configs of the estimators of the bound's gradient, and of the baselines of those by the score function.
+# Estimators of the bound's gradient, and baselines of those by the score function.
 
 
-_DECAY = "Decay per step of the running averages of the signal."
+SignalDecay = Annotated[
+    float, Field(ge=0.0, lt=1.0, description="Decay per step of the running averages of the signal.")
+]
 
 
 class NoBaselineConfig(ComponentConfig):
@@ -199,7 +203,7 @@ class RunningMeanConfig(ComponentConfig):
 
     target = "discrete_vae.objectives.gradients:RunningMean"
     kind: Literal["running-mean"] = "running-mean"
-    decay: float = Field(default=0.9, ge=0.0, lt=1.0, description=_DECAY)
+    decay: SignalDecay = 0.9
 
 
 class LearnedBaselineConfig(ComponentConfig):
@@ -211,11 +215,12 @@ class LearnedBaselineConfig(ComponentConfig):
     hidden: tuple[Count, ...] = Field(
         default=(100,), description="Widths of the hidden layers of each group's baseline network."
     )
-    decay: float = Field(default=0.9, ge=0.0, lt=1.0, description=_DECAY)
+    decay: SignalDecay = 0.9
 
 
 BaselineConfig = Annotated[
-    NoBaselineConfig | RunningMeanConfig | LearnedBaselineConfig, Field(discriminator="kind")
+    NoBaselineConfig | RunningMeanConfig | LearnedBaselineConfig,
+    Field(discriminator="kind", description="Baseline that is taken from REINFORCE's signal."),
 ]
 
 
@@ -232,9 +237,7 @@ class ReinforceConfig(ComponentConfig):
     target = "discrete_vae.objectives.gradients:Reinforce"
     references = ("williams1992",)
     kind: Literal["reinforce"] = "reinforce"
-    baseline: BaselineConfig = Field(
-        default=RunningMeanConfig(), description="What is taken away from REINFORCE's signal."
-    )
+    baseline: BaselineConfig = RunningMeanConfig()
 
 
 class LeaveOneOutConfig(ComponentConfig):
@@ -263,15 +266,15 @@ class NaiveKLConfig(ComponentConfig):
 
 GradientConfig = Annotated[
     ReparameterizedConfig | ReinforceConfig | LeaveOneOutConfig | DisARMConfig | NaiveKLConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Estimator of the bound's gradient."),
 ]
 
 
-# Configs of training and of evaluation.
+# Training and evaluation.
 
 
 class WarmUpConfig(Record):
-    """How the KL is turned on (paper section architecture).
+    """Warm-up of the KL (paper section architecture).
 
     The weight of every KL rises linearly from 1 / strength to 1; the discrete KL carries a further factor of its own.
     """
@@ -318,7 +321,7 @@ class TrainingConfig(Record):
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
-        description="Of the networks' matrix products; auto is bfloat16 where processor and networks gain by it.",
+        description="Precision of the networks' matrix products; auto is bfloat16 where they gain by it.",
     )
     compile: bool = Field(
         default=False,
@@ -332,9 +335,7 @@ class TrainingConfig(Record):
     )
     optimizer: OptimizerConfig = OptimizerConfig()
     averaging: AveragingConfig = AveragingConfig()
-    gradient: GradientConfig = Field(
-        default=ReparameterizedConfig(), description="How the gradient of the bound is estimated."
-    )
+    gradient: GradientConfig = ReparameterizedConfig()
     num_importance_samples: Count = Field(
         default=1,
         description="Samples under one logarithm, of the Gaussian layers per draw of the binary latents, or without "
@@ -388,7 +389,7 @@ class EvaluationConfig(Record):
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="float32",
-        description="Of the networks' matrix products in evaluation; auto is bfloat16 where it gains.",
+        description="Precision of the networks' matrix products in evaluation; auto is bfloat16 where it gains.",
     )
     log_partition_std_error: Factor = Field(
         default=0.003, ge=1e-6, description="Standard error of log Z that bridge sampling goes for, nats."
