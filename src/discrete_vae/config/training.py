@@ -91,7 +91,7 @@ SamplerConfig = Annotated[
 
 
 FinalFraction = Annotated[
-    float, Field(ge=0.0, le=1.0, description="Share of Adam's step size that is left at the end of training.")
+    float, Field(le=1.0, description="Share of Adam's step size that is left at the end of training.")
 ]
 
 
@@ -116,7 +116,7 @@ class CosineRateConfig(ComponentConfig):
     target = "discrete_vae.training.schedules:CosineRate"
     references = ("loshchilov2017",)
     kind: Literal["cosine"] = "cosine"
-    final_fraction: FinalFraction = 0.03
+    final_fraction: FinalFraction = Field(default=0.03, ge=0.0)
 
 
 class StepRateConfig(ComponentConfig):
