@@ -281,3 +281,8 @@ def test_latents_and_chains_are_kept():
     assert changed("--model.prior factorial").model.prior.num_units == 32
     assert changed("--model.prior graph").model.prior.num_units == 32
     assert changed("--training.sampler parallel-tempering").training.sampler.num_chains == 50
+
+
+def test_networks_without_hidden_layers_do_not_stand_in_the_way_of_a_swap():
+    config = apply_overrides(changed("--model.posterior.hidden"), [("model.encoder", ["convolutional"])])
+    assert config.model.encoder.num_features == 256

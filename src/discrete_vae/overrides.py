@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from functools import cache
 from math import isqrt
 from operator import attrgetter
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
@@ -55,7 +55,12 @@ class Setting:
     @property
     def many(self) -> bool:
         """True if it takes several values."""
-        return any(get_origin(part) is tuple for part in _alternatives(self.field.annotation))
+        return any(get_origin(part) is tuple for part in self._types)
+
+    @property
+    def _types(self) -> tuple[Any, ...]:
+        """Its type and, where it is a union, the members."""
+        return self.field.annotation, *get_args(self.field.annotation)
 
     def read(self, words: Sequence[str]) -> Any:
         """Turn the words of a command line into the value."""
@@ -65,7 +70,7 @@ class Setting:
             raise InvalidInputError(option, rule, " ".join(words) or "nothing", repair)
         readings: list[Any] = [words] if self.many else []
         if len(words) == 1:
-            if words[0].lower() == "none" and NoneType in _alternatives(self.field.annotation):
+            if words[0].lower() == "none" and NoneType in self._types:
                 return None
             if words[0].startswith(("[", "{")):
                 try:
@@ -151,15 +156,6 @@ def _is_present(fields: dict[str, Any], entry: Slot | Setting) -> bool:
     return entry.owner is None or _kind_at(fields, entry.owner[0]) == entry.owner[1]
 
 
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    """The types of a union, those of nested ones included; of another type itself."""
-    if get_origin(annotation) is Annotated:
-        return _alternatives(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return tuple(part for each in get_args(annotation) for part in _alternatives(each))
-    return (annotation,)
-
-
 # Settings given on the command line on top of an experiment's config.
 
 
@@ -225,11 +221,9 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
         if entry is None:
             owners = [each.owner for each in entries if each.owner is not None]
             slot, kinds = owners[0][0], [kind for _, kind in owners]
-            rule, repair = (
-                f"needs --{slot} {' or '.join(kinds)}",
-                f"Add --{slot} {kinds[0]}, or leave the setting out.",
-            )
-            raise InvalidInputError(f"--{path}", rule, str(_kind_at(fields, slot)), repair)
+            repair = f"Add --{slot} {kinds[0]}, or leave the setting out."
+            rule = f"needs --{slot} {' or '.join(kinds)}"
+            raise InvalidInputError(f"--{path}", rule, _kind_at(fields, slot), repair)
         if isinstance(entry, Setting):
             put(fields, path, entry.read(words))
         else:
@@ -276,11 +270,7 @@ def swapped_sizes(slot: str, kind: str, experiment: dict[str, Any]) -> dict[str,
         >>> swapped_sizes("model.hierarchy", "gaussian", load_experiment("digits", "smoke").model_dump())
         {'num_layers': 2, 'num_units': 16, 'posterior_hidden': (200,), 'prior_hidden': (100,)}
     """
-    model, sampler, smoke = (
-        experiment["model"],
-        experiment["training"]["sampler"],
-        experiment["size"] == "smoke",
-    )
+    model, sampler = experiment["model"], experiment["training"]["sampler"]
     prior, widths = model["prior"], tuple(model["posterior"]["hidden"])
     latents = prior["num_units"] if "num_units" in prior else prior["num_left"] + prior["num_right"]
     half = max(1, latents // 2)
@@ -289,14 +279,15 @@ def swapped_sizes(slot: str, kind: str, experiment: dict[str, Any]) -> dict[str,
     chains = sampler["num_chains"] * (_REPLICAS if sampler["kind"] == "parallel-tempering" else 1)
     # channels, twice as many after each halving of the image, until it has about 4 x 4 pixels
     halvings = max(1, (min((model["event_shape"] or (4, 4))[-2:]) // 4).bit_length())
-    channels = tuple((8 if smoke else 16) * 2**level for level in range(min(halvings, 2 if smoke else 3)))
+    first, most = (8, 2) if experiment["size"] == "smoke" else (16, 3)
+    channels = tuple(first * 2**level for level in range(min(halvings, most)))
     sizes: dict[tuple[str, str], dict[str, Any]] = {
         ("model.prior", "rbm"): {"num_left": latents - latents // 2, "num_right": half},
         ("model.prior", "factorial"): {"num_units": latents},
         # the largest Chimera graph with no more units; one cell has 8
         ("model.prior", "graph"): {"num_units": 8 * max(1, isqrt(latents // 8)) ** 2},
         ("model.hierarchy", "gaussian"): {
-            "num_layers": _LAYERS[experiment["size"]],
+            "num_layers": _LAYERS.get(experiment["size"], _LAYERS["short"]),
             "num_units": half,
             "posterior_hidden": widths,
             "prior_hidden": tuple(-(-width // 2) for width in widths[-1:]),
@@ -305,10 +296,10 @@ def swapped_sizes(slot: str, kind: str, experiment: dict[str, Any]) -> dict[str,
         ("model.hierarchy.sharing", "groups"): {
             "num_groups": next((each for each in range(2, num_layers + 1) if num_layers % each == 0), 1)
         },
-        ("model.encoder", "convolutional"): {"num_features": min(256, *widths), "widths": channels},
+        ("model.encoder", "convolutional"): {"num_features": min([256, *widths]), "widths": channels},
         ("model.decoder", "convolutional"): {"widths": channels},
         ("model.decoder", "mlp"): {"hidden": widths[-1:]},
-        ("training.gradient.baseline", "learned"): {"hidden": (min(100, *widths),)},
+        ("training.gradient.baseline", "learned"): {"hidden": (min([100, *widths]),)},
         ("training.sampler", "block-gibbs"): {"num_chains": chains},
         ("training.sampler", "parallel-tempering"): {"num_chains": max(1, chains // _REPLICAS)},
         ("training.sampler", "trajectory-tempering"): {"num_chains": max(2, chains)},

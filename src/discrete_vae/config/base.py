@@ -101,7 +101,7 @@ def _first_error(record: type[Record], error: ValidationError) -> InvalidInputEr
         received, repair = "nothing", "Add the field."
     elif kind == "extra_forbidden":
         names = ", ".join(name for name in record.model_fields if name != "kind")
-        repair = f"{record.__name__} has: {names}."
+        repair = f"{record.__name__} has: {names}." if len(path) == 2 else "Delete it, or correct its name."
     elif kind in {"union_tag_invalid", "union_tag_not_found"}:
         path, received, repair = [*path, "kind"], context.get("tag", received), "Use one of these."
     if others:
