@@ -5,7 +5,9 @@ from discrete_vae.likelihoods.scaling import Standardizer, feature_moments
 
 
 def test_moments_of_observed_entries():
-    x = 1e4 + torch.randn(9000, 2, 3, generator=torch.Generator().manual_seed(0))  # several blocks, the last short
+    x = 1e4 + torch.randn(
+        9000, 2, 3, generator=torch.Generator().manual_seed(0)
+    )  # several blocks, the last short
     observed = torch.rand(9000, 2, 3, generator=torch.Generator().manual_seed(1)) < 0.6
     masked = np.ma.masked_array(x.double().numpy(), ~observed.numpy())
     for got in (feature_moments(x, observed), feature_moments(x.masked_fill(~observed, torch.nan))):

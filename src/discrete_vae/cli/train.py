@@ -33,7 +33,7 @@ from discrete_vae.cli.runs import print_figures
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.overrides import Slot, read_value, settings_of, slots
-from discrete_vae.presets import experiment_function, experiment_names
+from discrete_vae.presets import EXPERIMENTS
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import read_json
 from discrete_vae.system import in_words
@@ -455,8 +455,8 @@ _MIN_ROOM = 50
 def run_list() -> int:
     """Print experiments, data sets, components, trained models and figures; returns the exit status."""
     print("Experiments: dvae train NAME, or discrete_vae.presets.load_experiment(NAME)")
-    for name in experiment_names():
-        _print_row(name, _about(experiment_function(name)))
+    for name, experiment in EXPERIMENTS.items():
+        _print_row(name, experiment.about)
     print("\nData sets: discrete_vae.load_dataset(NAME); your own: dvae train --data FILE")
     _print_members(slots()["data"])
     print("\nComponents, each swapped by its option")

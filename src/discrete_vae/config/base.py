@@ -4,35 +4,50 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Callable
+from contextlib import nullcontext
 from contextvars import ContextVar
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, naming
 
 # Kinds of numbers that configs hold, with the bounds beyond which no part of the library could use them.
 
 
 Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]
-"""What `discrete_vae.rng` takes."""
+"""A seed of `discrete_vae.rng`."""
 
 Count = Annotated[int, Field(gt=0, le=10**12)]
-"""How many there are of something; what fits the memory is found later, with all numbers at hand."""
+"""A number of things; what fits the memory is found later, with all numbers at hand."""
 
 Interval = Annotated[int, Field(gt=0, le=2**63 - 1)]
 """Steps between two events; larger than the run means never."""
 
 Repetitions = Annotated[int, Field(gt=0, le=10**9)]
-"""How often something is done in a row; products of two such numbers are still counted exactly."""
+"""A number of repetitions; products of two such numbers are still counted exactly."""
 
 Factor = Annotated[float, Field(le=1e30)]
 """A number that float32 still holds after some multiplications."""
 
 
-# Pydantic's findings in the words of this house.
+# What earlier versions wrote, by class and field. `Record.from_json` reads it, nothing else does.
 
+RENAMED: dict[str, dict[str, str]] = {}
+"""The present name of a field that had another one."""
+
+RETIRED: dict[str, dict[str, object]] = {"TrainingConfig": {"compile": False}}
+"""The value with which a field that is gone changed nothing; a file with another value is refused."""
+
+ADDED: dict[str, dict[str, Callable[[dict[str, Any]], object]]] = {
+    "ModelConfig": {"mask": lambda fields: "observed" if fields.get("missing") else "gaps"}
+}
+"""The value of a field that a file lacks, by its other fields, where that is not the default."""
+
+
+# Pydantic's findings in the form of `InvalidInputError`.
 
 _RULES = {
     "int_parsing": "must be a whole number",
@@ -41,7 +56,6 @@ _RULES = {
     "int_from_float": "must be a whole number",
     "float_parsing": "must be a number",
     "float_type": "must be a number",
-    "finite_number": "must be a finite number",
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
     "tuple_type": "must be a list",
@@ -49,10 +63,12 @@ _RULES = {
     "string_type": "must be text",
     "model_type": "must be an object",
     "dict_type": "must be an object",
-    "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
     "less_than_equal": "must be at most {le}",
+    "missing": "must be given",
+    "extra_forbidden": "is not a known field",
+    "union_tag_invalid": "must be one of {expected_tags}",
+    "union_tag_not_found": "must be one of its known names",
 }
 
 
@@ -60,8 +76,8 @@ def rule_of(finding: ErrorDetails) -> str:
     """The rule that a value breaks, as the end of a sentence that starts with the field's name.
 
     Examples:
-        >>> rule_of({"type": "greater_than", "msg": "Input should be greater than 0", "ctx": {"gt": 0}})
-        'must be greater than 0'
+        >>> rule_of({"type": "greater_than_equal", "msg": "Input should be ...", "ctx": {"ge": 2}})
+        'must be at least 2'
         >>> rule_of({"type": "url_parsing", "msg": "Input should be a URL"})
         'must be a URL'
     """
@@ -71,16 +87,30 @@ def rule_of(finding: ErrorDetails) -> str:
     return words.replace("should", "must", 1)
 
 
-# Frozen configuration records and the one function that builds what they describe.
+def _first_error(record: type[Record], error: ValidationError) -> InvalidInputError:
+    """The first of pydantic's findings, with the field's dotted path."""
+    first, *others = error.errors(include_url=False)
+    kind, context = first["type"], first.get("ctx", {})
+    path = [record.__name__, *map(str, first["loc"])]
+    rule, received, repair = rule_of(first), f"{first['input']!r}"[:80], "Change the value."
+    own = context.get("error")
+    if isinstance(own, InvalidInputError):  # of a validator, which names the field too
+        rule, received, repair = own.rule, own.received, own.repair
+        path = [*(path[:-1] if path[-1] == own.argument else path), own.argument]
+    elif kind == "missing":
+        received, repair = "nothing", "Add the field."
+    elif kind == "extra_forbidden":
+        names = ", ".join(name for name in record.model_fields if name != "kind")
+        repair = f"{record.__name__} has: {names}." if len(path) == 2 else "Delete it, or correct its name."
+    elif kind in {"union_tag_invalid", "union_tag_not_found"}:
+        path, received, repair = [*path, "kind"], context.get("tag", received), "Use one of these."
+    if others:
+        repair = f"{repair} {len(others)} more problems follow."
+    return InvalidInputError(".".join(path), rule, received, repair)
 
 
 _inside_a_record: ContextVar[bool] = ContextVar("_inside_a_record", default=False)
-_of_file: ContextVar[bool] = ContextVar("_of_file", default=False)
-
-
-def is_read_from_file() -> bool:
-    """Whether `Record.from_json` makes a record, of a file that an earlier version may have written."""
-    return _of_file.get()
+_is_from_file: ContextVar[bool] = ContextVar("_is_from_file", default=False)
 
 
 class Record(BaseModel):
@@ -108,13 +138,33 @@ class Record(BaseModel):
         try:
             super().__init__(**data)
         except ValidationError as error:
-            raise _in_house_form(type(self), error) from None
+            raise _first_error(type(self), error) from None
         finally:
             _inside_a_record.reset(token)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier_versions(cls, fields: Any) -> Any:
+        if not _is_from_file.get() or not isinstance(fields, dict):
+            return fields
+        fields = dict(fields)
+        for old, new in RENAMED.get(cls.__name__, {}).items():
+            if old in fields:
+                fields[new] = fields.pop(old)
+        for old, harmless in RETIRED.get(cls.__name__, {}).items():
+            if old in fields and old not in cls.model_fields:
+                value = fields.pop(old)
+                if value != harmless:
+                    rule = f"must be {json.dumps(harmless)}, now that there is no such field"
+                    repair = "Use the version that wrote the file."
+                    raise InvalidInputError(old, rule, json.dumps(value)[:80], repair)
+        for new, value in ADDED.get(cls.__name__, {}).items():
+            fields.setdefault(new, value(fields))
+        return fields
+
     @classmethod
     def from_json(cls, text: str, *, source: str | None = None) -> Self:
-        """Read a record that `model_dump_json` wrote, with mistakes reported as `InvalidInputError`.
+        """Read a record that `model_dump_json` wrote, by this version or an earlier one.
 
         Args:
             text: The JSON text.
@@ -124,28 +174,20 @@ class Record(BaseModel):
             InvalidInputError: If the text is not a JSON object, or a field breaks its rule.
         """
         name, repair = source or cls.__name__, "Restore the file from a copy."
+        token = _is_from_file.set(True)
         try:
             fields = json.loads(text)
+            if not isinstance(fields, dict):
+                raise InvalidInputError(name, "must be a JSON object", type(fields).__name__, repair)
+            with nullcontext() if source is None else naming(source):
+                return cls(**fields)
+        except InvalidInputError:
+            raise
         except (ValueError, RecursionError) as error:  # numbers of 5,000 digits, brackets nested as deeply
             received = str(error).partition(";")[0]
             raise InvalidInputError(name, "must be valid JSON", received, repair) from None
-        if not isinstance(fields, dict):
-            raise InvalidInputError(name, "must be a JSON object", type(fields).__name__, repair)
-        token = _of_file.set(True)
-        try:
-            return cls(**fields)
-        except RecursionError:
-            raise InvalidInputError(
-                name, "must be valid JSON", "brackets nested too deeply", repair
-            ) from None
-        except InvalidInputError as error:
-            if source is None:
-                raise
-            raise InvalidInputError(
-                f"{source}: {error.argument}", error.rule, error.received, error.repair
-            ) from None
         finally:
-            _of_file.reset(token)
+            _is_from_file.reset(token)
 
 
 class ComponentConfig(Record):
@@ -157,9 +199,24 @@ class ComponentConfig(Record):
 
     target: ClassVar[str]
     trains: ClassVar[bool] = True
-    """Whether a model with it can be trained; what cannot is the part of a model that was trained with another."""
+    """False for a part that only models have that were trained with another in its place."""
     references: ClassVar[tuple[str, ...]] = ()
     """Keys in `references.bib` of what to cite for it beyond the paper of the discrete VAE."""
+
+
+def members(union: object) -> tuple[type[ComponentConfig], ...]:
+    """The config classes of one kind of component.
+
+    Args:
+        union: One of the unions of this package, for example `SmoothingConfig`.
+
+    Examples:
+        >>> from discrete_vae.config import PriorConfig
+        >>> [config.__name__ for config in members(PriorConfig)]
+        ['RBMConfig', 'FactorialBernoulliConfig', 'GraphBoltzmannConfig']
+    """
+    inner = get_args(union)[0]
+    return get_args(inner) or (inner,)
 
 
 def instantiate(config: ComponentConfig, **context: Any) -> Any:
@@ -181,35 +238,3 @@ def instantiate(config: ComponentConfig, **context: Any) -> Any:
     component = getattr(importlib.import_module(module_name), class_name)
     fields = {name: getattr(config, name) for name in type(config).model_fields if name != "kind"}
     return component(**fields, **context)
-
-
-def _in_house_form(record: type[Record], error: ValidationError) -> InvalidInputError:
-    """Turn pydantic's first message into the house's form."""
-    first = error.errors(include_url=False)[0]
-    path = ".".join([record.__name__, *(str(part) for part in first["loc"])])
-    kind, context = first["type"], first.get("ctx", {})
-    received = f"{first['input']!r}"[:80]
-    more = f" {error.error_count() - 1} more problems follow." if error.error_count() > 1 else ""
-    if kind == "value_error" and isinstance(context.get("error"), InvalidInputError):
-        inner = context["error"]
-        within = [record.__name__, *(str(part) for part in first["loc"])]
-        if within[-1] == inner.argument:  # a field's own rule names it too
-            within.pop()
-        path = ".".join([*within, inner.argument])
-        return InvalidInputError(path, inner.rule, inner.received, inner.repair + more)
-    if kind == "extra_forbidden":
-        names = ", ".join(name for name in record.model_fields if name != "kind")
-        return InvalidInputError(
-            path, "is not a known field", received, f"{record.__name__} has: {names}.{more}"
-        )
-    if kind == "missing":
-        return InvalidInputError(path, "must be given", "nothing", f"Add the field.{more}")
-    if kind in {"union_tag_invalid", "union_tag_not_found"}:
-        allowed = context.get("expected_tags", "its known names")
-        return InvalidInputError(
-            f"{path}.kind",
-            f"must be one of {allowed}",
-            context.get("tag", received),
-            f"Use one of these.{more}",
-        )
-    return InvalidInputError(path, rule_of(first), received, f"Change the value.{more}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -20,8 +20,8 @@ SplitSeed = Annotated[Seed, Field(description="Seed of the shuffle before the pa
 class DigitsConfig(ComponentConfig):
     """The 1797 handwritten digits of 8x8 pixels that come with scikit-learn; nothing to download."""
 
-    target: ClassVar[str] = "discrete_vae.data.datasets:load_digits"
-    references: ClassVar[tuple[str, ...]] = ("alpaydin1998",)
+    target = "discrete_vae.data.datasets:load_digits"
+    references = ("alpaydin1998",)
     kind: Literal["digits"] = "digits"
     num_valid: Count = Field(default=250, description="Examples held out for validation.")
     num_test: Count = Field(default=250, description="Examples held out for testing.")
@@ -32,8 +32,8 @@ class DigitsConfig(ComponentConfig):
 class MNISTDynamicConfig(ComponentConfig):
     """MNIST, 28x28, binarized afresh in each training step (Salakhutdinov and Murray, 2008)."""
 
-    target: ClassVar[str] = "discrete_vae.data.datasets:load_mnist_dynamic"
-    references: ClassVar[tuple[str, ...]] = ("lecun1998",)
+    target = "discrete_vae.data.datasets:load_mnist_dynamic"
+    references = ("lecun1998",)
     kind: Literal["mnist-dynamic"] = "mnist-dynamic"
     num_valid: Count = Field(
         default=10000, description="Images held out for validation, the last of the training images."
@@ -44,16 +44,16 @@ class MNISTDynamicConfig(ComponentConfig):
 class MNISTStaticConfig(ComponentConfig):
     """MNIST, 28x28, in the one published binarization (Salakhutdinov and Murray, 2008)."""
 
-    target: ClassVar[str] = "discrete_vae.data.datasets:load_mnist_static"
-    references: ClassVar[tuple[str, ...]] = ("lecun1998", "larochelle2011")
+    target = "discrete_vae.data.datasets:load_mnist_static"
+    references = ("lecun1998", "larochelle2011")
     kind: Literal["mnist-static"] = "mnist-static"
 
 
 class OmniglotConfig(ComponentConfig):
     """Omniglot, 28x28, in the partition of Burda et al. (2016), binarized afresh in each training step."""
 
-    target: ClassVar[str] = "discrete_vae.data.datasets:load_omniglot"
-    references: ClassVar[tuple[str, ...]] = ("lake2015", "burda2016")
+    target = "discrete_vae.data.datasets:load_omniglot"
+    references = ("lake2015", "burda2016")
     kind: Literal["omniglot"] = "omniglot"
     num_valid: Count = Field(
         default=1345, description="Images held out for validation, of the shuffled training images."
@@ -65,15 +65,15 @@ class OmniglotConfig(ComponentConfig):
 class Caltech101SilhouettesConfig(ComponentConfig):
     """Caltech-101 Silhouettes, 28x28, official split (Marlin et al., 2010)."""
 
-    target: ClassVar[str] = "discrete_vae.data.datasets:load_caltech101_silhouettes"
-    references: ClassVar[tuple[str, ...]] = ("marlin2010",)
+    target = "discrete_vae.data.datasets:load_caltech101_silhouettes"
+    references = ("marlin2010",)
     kind: Literal["caltech101-silhouettes"] = "caltech101-silhouettes"
 
 
 class FileDataConfig(ComponentConfig):
     """The user's own array or table in a .npy, .npz, .csv or .parquet file."""
 
-    target: ClassVar[str] = "discrete_vae.data.rows:load_file"
+    target = "discrete_vae.data.rows:load_file"
     kind: Literal["file"] = "file"
     path: Path = Field(description="The file; kept as an absolute path.")
     label_column: str | None = Field(
@@ -97,7 +97,7 @@ class FileDataConfig(ComponentConfig):
     )
     split_seed: SplitSeed = 0
     binarize: bool = Field(
-        default=False, description="Whether values are probabilities of bits, drawn anew in each step."
+        default=False, description="Take values as probabilities of bits, drawn anew in each step."
     )
     binarization_seed: BinarizationSeed = 0
 
@@ -115,5 +115,5 @@ DataConfig = Annotated[
     | OmniglotConfig
     | Caltech101SilhouettesConfig
     | FileDataConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Data set."),
 ]

@@ -3,63 +3,62 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, PositiveFloat, model_validator
 
 from discrete_vae.checks import BINARY, COUNTS, FINITE, UNIT_INTERVAL, Domain, ValueSummary, categories
-from discrete_vae.config.base import ComponentConfig, Count, Factor, Record, is_read_from_file
+from discrete_vae.config.base import ComponentConfig, Count, Factor, Record
 from discrete_vae.errors import InvalidInputError
 
-# Configs of the smoothing transformations r(zeta|z).
+# Smoothing transformations r(zeta|z).
 
 
 class SpikeExponentialConfig(ComponentConfig):
     """Spike-and-exponential smoothing (paper section spike-and-exponential)."""
 
-    target: ClassVar[str] = "discrete_vae.smoothing.spike:SpikeExponential"
+    target = "discrete_vae.smoothing.spike:SpikeExponential"
     kind: Literal["spike-exponential"] = "spike-exponential"
     beta: Factor = Field(
         default=3.0, ge=0.01, description="Inverse width of the smoothing at the start of training."
     )
-    trainable: bool = Field(default=True, description="Whether the smoothing's beta is learned.")
+    trainable: bool = Field(default=True, description="Learn the smoothing's beta.")
 
 
 class SpikeSlabConfig(ComponentConfig):
     """Spike-and-slab smoothing (paper appendix spike-and-slab)."""
 
-    target: ClassVar[str] = "discrete_vae.smoothing.spike:SpikeSlab"
+    target = "discrete_vae.smoothing.spike:SpikeSlab"
     kind: Literal["spike-slab"] = "spike-slab"
 
 
 class MixtureOfRampsConfig(ComponentConfig):
     """Mixture of ramps (paper appendix two-sided-mixture); nothing to set."""
 
-    target: ClassVar[str] = "discrete_vae.smoothing.overlapping:MixtureOfRamps"
+    target = "discrete_vae.smoothing.overlapping:MixtureOfRamps"
     kind: Literal["ramps"] = "ramps"
 
 
 class OverlappingExponentialConfig(ComponentConfig):
     """Two overlapping exponentials (DVAE++)."""
 
-    target: ClassVar[str] = "discrete_vae.smoothing.overlapping:OverlappingExponential"
-    references: ClassVar[tuple[str, ...]] = ("vahdat2018a",)
+    target = "discrete_vae.smoothing.overlapping:OverlappingExponential"
+    references = ("vahdat2018a",)
     kind: Literal["overlapping-exponential"] = "overlapping-exponential"
     beta: Factor = Field(
         default=8.0, ge=0.01, description="Inverse width of both exponentials at the start of training."
     )
     trainable: bool = Field(
         default=False,
-        description="Whether the exponentials' beta is learned; it then stays below training.beta_bound.",
+        description="Learn the exponentials' beta; it then stays below training.beta_bound.",
     )
 
 
 class OverlappingPowerConfig(ComponentConfig):
     """Two overlapping power functions (DVAE#)."""
 
-    target: ClassVar[str] = "discrete_vae.smoothing.overlapping:OverlappingPower"
-    references: ClassVar[tuple[str, ...]] = ("vahdat2018b",)
+    target = "discrete_vae.smoothing.overlapping:OverlappingPower"
+    references = ("vahdat2018b",)
     kind: Literal["overlapping-power"] = "overlapping-power"
     b: float = Field(
         default=30.0,
@@ -72,7 +71,7 @@ class OverlappingPowerConfig(ComponentConfig):
 class SpikeGaussianConfig(ComponentConfig):
     """Spike-and-Gaussian smoothing, which depends on x (paper section sec:spike-and-gaussian)."""
 
-    target: ClassVar[str] = "discrete_vae.smoothing.spike:SpikeGaussian"
+    target = "discrete_vae.smoothing.spike:SpikeGaussian"
     kind: Literal["spike-gaussian"] = "spike-gaussian"
     prior_loc: Factor = Field(default=0.0, ge=-10, description="Mean of the prior's Gaussian.")
     max_ratio: Factor = Field(
@@ -88,15 +87,15 @@ class SpikeGaussianConfig(ComponentConfig):
         description="Bound on the log standard deviation of the posterior's Gaussians.",
     )
     shifted: bool = Field(
-        default=False, description="Whether to use the paper's shifted form, whose gradients are biased."
+        default=False, description="Use the paper's shifted form, whose gradients are biased."
     )
 
 
 class SharpLimitConfig(ComponentConfig):
     """zeta = z, in a model that was trained with another transformation (paper section spike-and-exponential)."""
 
-    target: ClassVar[str] = "discrete_vae.smoothing.spike:SharpLimit"
-    trains: ClassVar[bool] = False
+    target = "discrete_vae.smoothing.spike:SharpLimit"
+    trains = False
     kind: Literal["sharp"] = "sharp"
 
 
@@ -111,17 +110,17 @@ SmoothingConfig = Annotated[
     | OverlappingPowerConfig
     | SpikeGaussianConfig
     | SharpLimitConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Smoothing transformation r(zeta|z) of the binary latents."),
 ]
 
 
-# Configs of the priors over the binary latents.
+# Priors over the binary latents.
 
 
 class RBMConfig(ComponentConfig):
     """A restricted Boltzmann machine (paper eq. RBM-distribution)."""
 
-    target: ClassVar[str] = "discrete_vae.boltzmann.rbm:RBM"
+    target = "discrete_vae.boltzmann.rbm:RBM"
     kind: Literal["rbm"] = "rbm"
     num_left: Count = Field(default=64, description="Binary units of the RBM's left side.")
     num_right: Count = Field(default=64, description="Binary units of the RBM's right side.")
@@ -135,7 +134,7 @@ class RBMConfig(ComponentConfig):
 class FactorialBernoulliConfig(ComponentConfig):
     """Independent binary units: the RBM without its connections (paper section supplementary-results)."""
 
-    target: ClassVar[str] = "discrete_vae.boltzmann.base:FactorialBernoulli"
+    target = "discrete_vae.boltzmann.base:FactorialBernoulli"
     kind: Literal["factorial"] = "factorial"
     num_units: Count = Field(default=200, description="Binary units of the prior.")
 
@@ -143,7 +142,7 @@ class FactorialBernoulliConfig(ComponentConfig):
 class GraphBoltzmannConfig(ComponentConfig):
     """A Boltzmann machine on any graph (paper eq. RBM-distribution, with the weights that the graph has)."""
 
-    target: ClassVar[str] = "discrete_vae.boltzmann.graph:GraphBoltzmann"
+    target = "discrete_vae.boltzmann.graph:GraphBoltzmann"
     kind: Literal["graph"] = "graph"
     num_units: Count = Field(
         default=128,
@@ -161,17 +160,18 @@ class GraphBoltzmannConfig(ComponentConfig):
 
 
 PriorConfig = Annotated[
-    RBMConfig | FactorialBernoulliConfig | GraphBoltzmannConfig, Field(discriminator="kind")
+    RBMConfig | FactorialBernoulliConfig | GraphBoltzmannConfig,
+    Field(discriminator="kind", description="Prior over the binary latents."),
 ]
 
 
-# Configs of the approximating posteriors over the binary latents.
+# Approximating posteriors over the binary latents.
 
 
 class HierarchicalPosteriorConfig(ComponentConfig):
     """A hierarchy of groups of units (paper eq. approx-post-dist); one group is the factorial posterior."""
 
-    target: ClassVar[str] = "discrete_vae.posterior:HierarchicalPosterior"
+    target = "discrete_vae.posterior:HierarchicalPosterior"
     kind: Literal["hierarchical"] = "hierarchical"
     groups: Count | Literal["colors"] | tuple[tuple[int, ...], ...] = Field(
         default=4,
@@ -183,23 +183,25 @@ class HierarchicalPosteriorConfig(ComponentConfig):
     )
 
 
-PosteriorConfig = Annotated[HierarchicalPosteriorConfig, Field()]
+PosteriorConfig = Annotated[
+    HierarchicalPosteriorConfig, Field(description="Approximating posterior over the binary latents.")
+]
 
 
-# Configs of the continuous layers below the binary latents.
+# Continuous layers below the binary latents.
 
 
 class NoSharingConfig(ComponentConfig):
     """Each layer's prior has a network of its own (paper section architecture, dynamic MNIST)."""
 
-    target: ClassVar[str] = "discrete_vae.hierarchy.sharing:NoSharing"
+    target = "discrete_vae.hierarchy.sharing:NoSharing"
     kind: Literal["none"] = "none"
 
 
 class GroupSharingConfig(ComponentConfig):
     """Groups of consecutive layers share one prior network each (paper section architecture, static MNIST)."""
 
-    target: ClassVar[str] = "discrete_vae.hierarchy.sharing:GroupSharing"
+    target = "discrete_vae.hierarchy.sharing:GroupSharing"
     kind: Literal["groups"] = "groups"
     num_groups: Count = Field(
         default=2,
@@ -210,27 +212,28 @@ class GroupSharingConfig(ComponentConfig):
 class CompleteSharingConfig(ComponentConfig):
     """All layers share one prior network (paper section architecture, Caltech-101 Silhouettes)."""
 
-    target: ClassVar[str] = "discrete_vae.hierarchy.sharing:CompleteSharing"
+    target = "discrete_vae.hierarchy.sharing:CompleteSharing"
     kind: Literal["complete"] = "complete"
 
 
 SharingConfig = Annotated[
-    NoSharingConfig | GroupSharingConfig | CompleteSharingConfig, Field(discriminator="kind")
+    NoSharingConfig | GroupSharingConfig | CompleteSharingConfig,
+    Field(discriminator="kind", description="Sharing of prior networks by the Gaussian layers."),
 ]
 
 
 class NoHierarchyConfig(ComponentConfig):
     """No continuous layers: the decoder reads zeta alone."""
 
-    target: ClassVar[str] = "discrete_vae.hierarchy.gaussian:NoHierarchy"
+    target = "discrete_vae.hierarchy.gaussian:NoHierarchy"
     kind: Literal["none"] = "none"
 
 
 class GaussianHierarchyConfig(ComponentConfig):
     """Autoregressive layers of Gaussian latents (paper section continuous-hierarchy)."""
 
-    target: ClassVar[str] = "discrete_vae.hierarchy.gaussian:build_gaussian_hierarchy"
-    references: ClassVar[tuple[str, ...]] = ("kingma2014",)
+    target = "discrete_vae.hierarchy.gaussian:build_gaussian_hierarchy"
+    references = ("kingma2014",)
     kind: Literal["gaussian"] = "gaussian"
     num_layers: Count = Field(default=10, description="Layers of Gaussian latents.")
     num_units: Count = Field(default=64, description="Units of each layer of Gaussian latents.")
@@ -241,36 +244,40 @@ class GaussianHierarchyConfig(ComponentConfig):
     prior_hidden: tuple[Count, ...] = Field(
         default=(1000,), description="Widths of the hidden layers of a prior network of the Gaussian layers."
     )
-    sharing: SharingConfig = Field(
-        default=NoSharingConfig(), description="Which Gaussian layers share a prior network."
-    )
+    sharing: SharingConfig = NoSharingConfig()
     log_std_bound: Annotated[Factor, Field(gt=0, ge=1e-30)] | None = Field(
         default=5.0,
         description="Bound of the Gaussian layers' log standard deviations, by tanh; none is no bound.",
     )
 
 
-HierarchyConfig = Annotated[NoHierarchyConfig | GaussianHierarchyConfig, Field(discriminator="kind")]
+HierarchyConfig = Annotated[
+    NoHierarchyConfig | GaussianHierarchyConfig,
+    Field(discriminator="kind", description="Gaussian layers below the binary latents."),
+]
 
 
-# Configs of the likelihoods p(x|zeta, h).
+# Likelihoods p(x|zeta, h).
 
 
 _MAX_CATEGORIES = 256  # that are taken from data unasked: a decoder has an output for each of every feature
 
 
-class BaseLikelihoodConfig(ComponentConfig, ABC):
-    """What every likelihood's config knows of the data that it reads.
+class BaseLikelihoodConfig(ComponentConfig):
+    """A likelihood's config, with what can be said of data before a model is built.
 
     Attributes:
-        reads: What it reads, in words that go on "needs ...".
+        reads: The values that it reads, in words that go on "needs ...".
+        values: The values that a feature may have.
     """
 
     reads: ClassVar[str]
+    values: ClassVar[Domain]
 
-    @abstractmethod
     def domain(self, *, exact: bool = False) -> Domain:
-        """The likelihood's `domain`, without building it."""
+        """The `domain` of the likelihood."""
+        del exact
+        return self.values
 
     @classmethod
     def for_values(cls, values: ValueSummary) -> Self:
@@ -282,41 +289,38 @@ class BaseLikelihoodConfig(ComponentConfig, ABC):
 class BernoulliLikelihoodConfig(BaseLikelihoodConfig):
     """Bits, or probabilities of bits that are drawn anew in each step (paper eq. final-decoder)."""
 
-    target: ClassVar[str] = "discrete_vae.likelihoods.families:BernoulliLikelihood"
-    reads: ClassVar[str] = "values in [0, 1]"
+    target = "discrete_vae.likelihoods.families:BernoulliLikelihood"
+    reads = "values in [0, 1]"
+    values = UNIT_INTERVAL
     kind: Literal["bernoulli"] = "bernoulli"
 
     def domain(self, *, exact: bool = False) -> Domain:
         """[0, 1]; {0, 1} if exact."""
-        return BINARY if exact else UNIT_INTERVAL
+        return BINARY if exact else self.values
 
 
 class GaussianLikelihoodConfig(BaseLikelihoodConfig):
     """Real values, each feature with a learned scale."""
 
-    target: ClassVar[str] = "discrete_vae.likelihoods.families:GaussianLikelihood"
-    reads: ClassVar[str] = "finite values"
+    target = "discrete_vae.likelihoods.families:GaussianLikelihood"
+    reads = "finite values"
+    values = FINITE
     kind: Literal["gaussian"] = "gaussian"
     min_scale: PositiveFloat = Field(
         default=1e-3, description="Smallest scale of a feature, in standard deviations of the training data."
     )
     shorten_tails: bool = Field(
         default=False,
-        description="Whether features with long tails are read on a scale of asinh that is fitted to them, as if their "
+        description="Read features with long tails on a scale of asinh that is fitted to them, as if their "
         "logarithms were taken.",
     )
-
-    def domain(self, *, exact: bool = False) -> Domain:
-        """Finite numbers."""
-        del exact
-        return FINITE
 
 
 class CategoricalLikelihoodConfig(BaseLikelihoodConfig):
     """Codes 0, 1, ..., the same number of categories for every feature."""
 
-    target: ClassVar[str] = "discrete_vae.likelihoods.families:CategoricalLikelihood"
-    reads: ClassVar[str] = f"whole numbers from 0 to {_MAX_CATEGORIES - 1}"
+    target = "discrete_vae.likelihoods.families:CategoricalLikelihood"
+    reads = f"whole numbers from 0 to {_MAX_CATEGORIES - 1}"
     kind: Literal["categorical"] = "categorical"
     num_categories: Count = Field(default=2, ge=2, description="Categories of each feature.")
 
@@ -336,14 +340,10 @@ class CategoricalLikelihoodConfig(BaseLikelihoodConfig):
 class NegativeBinomialLikelihoodConfig(BaseLikelihoodConfig):
     """Counts, each feature with a learned dispersion."""
 
-    target: ClassVar[str] = "discrete_vae.likelihoods.families:NegativeBinomialLikelihood"
-    reads: ClassVar[str] = "whole numbers of at least 0"
+    target = "discrete_vae.likelihoods.families:NegativeBinomialLikelihood"
+    reads = "whole numbers of at least 0"
+    values = COUNTS
     kind: Literal["negative-binomial"] = "negative-binomial"
-
-    def domain(self, *, exact: bool = False) -> Domain:
-        """Whole numbers of at least 0."""
-        del exact
-        return COUNTS
 
 
 LikelihoodConfig = Annotated[
@@ -351,24 +351,24 @@ LikelihoodConfig = Annotated[
     | GaussianLikelihoodConfig
     | CategoricalLikelihoodConfig
     | NegativeBinomialLikelihoodConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Likelihood of x given the latents."),
 ]
 
 
-# Configs of the encoder, which reads x, and of the decoder, which gives the likelihood's parameters.
+# The encoder, which reads x, and the decoder, which gives the likelihood's parameters.
 
 
 class FlattenEncoderConfig(ComponentConfig):
     """The values of x in one row, as in the paper: the networks of the posterior read x itself."""
 
-    target: ClassVar[str] = "discrete_vae.nets.convolutional:FlattenEncoder"
+    target = "discrete_vae.nets.convolutional:FlattenEncoder"
     kind: Literal["flatten"] = "flatten"
 
 
 class ConvolutionalEncoderConfig(ComponentConfig):
     """A small residual convolutional network for images (channel, row, column)."""
 
-    target: ClassVar[str] = "discrete_vae.nets.convolutional:ConvolutionalEncoder"
+    target = "discrete_vae.nets.convolutional:ConvolutionalEncoder"
     kind: Literal["convolutional"] = "convolutional"
     num_features: Count = Field(default=256, description="Features that the posterior reads.")
     widths: tuple[Count, ...] = Field(
@@ -376,13 +376,16 @@ class ConvolutionalEncoderConfig(ComponentConfig):
     )
 
 
-EncoderConfig = Annotated[FlattenEncoderConfig | ConvolutionalEncoderConfig, Field(discriminator="kind")]
+EncoderConfig = Annotated[
+    FlattenEncoderConfig | ConvolutionalEncoderConfig,
+    Field(discriminator="kind", description="Network that reads x for the posterior."),
+]
 
 
 class MLPDecoderConfig(ComponentConfig):
     """Fully connected; no hidden layer makes it linear, as in the paper (section architecture)."""
 
-    target: ClassVar[str] = "discrete_vae.nets.mlp:MLPDecoder"
+    target = "discrete_vae.nets.mlp:MLPDecoder"
     kind: Literal["mlp"] = "mlp"
     hidden: tuple[Count, ...] = Field(default=(), description="Widths of the decoder's hidden layers.")
 
@@ -390,21 +393,21 @@ class MLPDecoderConfig(ComponentConfig):
 class ConvolutionalDecoderConfig(ComponentConfig):
     """A small residual convolutional network for images (channel, row, column)."""
 
-    target: ClassVar[str] = "discrete_vae.nets.convolutional:ConvolutionalDecoder"
+    target = "discrete_vae.nets.convolutional:ConvolutionalDecoder"
     kind: Literal["convolutional"] = "convolutional"
     widths: tuple[Count, ...] = Field(
         default=(16, 32, 64), description="Channels of the images, the largest first."
     )
 
 
-DecoderConfig = Annotated[MLPDecoderConfig | ConvolutionalDecoderConfig, Field(discriminator="kind")]
-
-
-# The config of a whole model.
+DecoderConfig = Annotated[
+    MLPDecoderConfig | ConvolutionalDecoderConfig,
+    Field(discriminator="kind", description="Network that gives the likelihood's parameters."),
+]
 
 
 Mask: TypeAlias = Literal["gaps", "observed"]
-"""What a mask has a 1 for."""
+"""The meaning of a 1 in a mask."""
 
 
 class ModelConfig(Record):
@@ -418,12 +421,12 @@ class ModelConfig(Record):
     )
     missing: bool = Field(
         default=False,
-        description="Whether entries may be unobserved; the encoder then reads which.",
+        description="Let entries be unobserved; the encoder then reads which.",
     )
     mask: Mask = Field(
         default="gaps",
-        description="What the encoder reads behind the values where entries may be unobserved: 1 for a gap; or 1 for "
-        "what is observed, as models do whose file does not say.",
+        description="Bits that the encoder reads behind the values where entries may be unobserved: 1 for a gap, or 1 "
+        "for what is observed, as in models whose file does not say.",
     )
     prior: PriorConfig = RBMConfig()
     smoothing: SmoothingConfig = SpikeExponentialConfig()
@@ -432,17 +435,6 @@ class ModelConfig(Record):
     hierarchy: HierarchyConfig = NoHierarchyConfig()
     decoder: DecoderConfig = MLPDecoderConfig()
     likelihood: LikelihoodConfig = BernoulliLikelihoodConfig()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _mask_of_file(cls, fields: Any) -> Any:
-        old = (
-            isinstance(fields, dict)
-            and fields.get("missing")
-            and "mask" not in fields
-            and is_read_from_file()
-        )
-        return fields | {"mask": "observed"} if old else fields
 
     @model_validator(mode="after")
     def _one_shape(self) -> Self:

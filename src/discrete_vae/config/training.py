@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, JsonValue, NonNegativeFloat, field_validator, model_validator
 
 from discrete_vae.config.base import ComponentConfig, Count, Factor, Interval, Record, Repetitions, Seed
 from discrete_vae.errors import InvalidInputError
 
-# Configs of the samplers that draw from a Boltzmann prior.
+# Samplers that draw from a Boltzmann prior.
 
 
 class BlockGibbsConfig(ComponentConfig):
     """Persistent block-Gibbs chains (paper section architecture)."""
 
-    target: ClassVar[str] = "discrete_vae.samplers.gibbs:BlockGibbs"
-    references: ClassVar[tuple[str, ...]] = ("tieleman2008",)
+    target = "discrete_vae.samplers.gibbs:BlockGibbs"
+    references = ("tieleman2008",)
     kind: Literal["block-gibbs"] = "block-gibbs"
     num_chains: Count = Field(
         default=2000, description="Persistent chains; the paper has 20 per example of the batch."
@@ -27,8 +27,8 @@ class BlockGibbsConfig(ComponentConfig):
 class ParallelTemperingConfig(ComponentConfig):
     """Persistent chains of replicas at several temperatures (paper section log-partition-function)."""
 
-    target: ClassVar[str] = "discrete_vae.samplers.tempering:ParallelTempering"
-    references: ClassVar[tuple[str, ...]] = ("swendsen1986",)
+    target = "discrete_vae.samplers.tempering:ParallelTempering"
+    references = ("swendsen1986",)
     kind: Literal["parallel-tempering"] = "parallel-tempering"
     num_chains: Count = Field(
         default=200, description="Persistent chains; a sweep of one costs one sweep per replica."
@@ -42,8 +42,8 @@ class ParallelTemperingConfig(ComponentConfig):
 class TrajectoryTemperingConfig(ComponentConfig):
     """Persistent chains led by states of machines that the training has passed; tells log Z (arXiv 2607.27077)."""
 
-    target: ClassVar[str] = "discrete_vae.samplers.trajectory:TrajectoryTempering"
-    references: ClassVar[tuple[str, ...]] = ("bereux2024",)
+    target = "discrete_vae.samplers.trajectory:TrajectoryTempering"
+    references = ("bereux2024",)
     kind: Literal["trajectory-tempering"] = "trajectory-tempering"
     num_chains: Count = Field(
         default=2000, ge=2, description="Persistent chains; their spread is the error of log Z."
@@ -57,8 +57,8 @@ class TrajectoryTemperingConfig(ComponentConfig):
 class DimodSamplerConfig(ComponentConfig):
     """Samples of a dimod solver, such as an annealer, corrected for its temperature (extra dwave)."""
 
-    target: ClassVar[str] = "discrete_vae.interop.dimod.negative_phase:DimodSampler"
-    references: ClassVar[tuple[str, ...]] = ("raymond2016",)
+    target = "discrete_vae.interop.dimod.negative_phase:DimodSampler"
+    references = ("raymond2016",)
     kind: Literal["dimod"] = "dimod"
     solver: str = Field(
         default="simulated-annealing",
@@ -83,50 +83,52 @@ class DimodSamplerConfig(ComponentConfig):
 
 SamplerConfig = Annotated[
     BlockGibbsConfig | ParallelTemperingConfig | TrajectoryTemperingConfig | DimodSamplerConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Sampler of the prior, for the negative phase of its gradient."),
 ]
 
 
-# Configs of the optimizer, of its step size along a run, and of averaged weights.
+# The optimizer, its step size along a run, and averaged weights.
 
 
-_FINAL_FRACTION = "Share of Adam's step size that is left at the end of training."
+FinalFraction = Annotated[
+    float, Field(le=1.0, description="Share of Adam's step size that is left at the end of training.")
+]
 
 
 class ConstantRateConfig(ComponentConfig):
     """One step size throughout."""
 
-    target: ClassVar[str] = "discrete_vae.training.schedules:ConstantRate"
+    target = "discrete_vae.training.schedules:ConstantRate"
     kind: Literal["constant"] = "constant"
 
 
 class ExponentialRateConfig(ComponentConfig):
     """A step size that falls geometrically."""
 
-    target: ClassVar[str] = "discrete_vae.training.schedules:ExponentialRate"
+    target = "discrete_vae.training.schedules:ExponentialRate"
     kind: Literal["exponential"] = "exponential"
-    final_fraction: float = Field(default=0.03, gt=0.0, le=1.0, description=_FINAL_FRACTION)
+    final_fraction: FinalFraction = Field(default=0.03, gt=0.0)
 
 
 class CosineRateConfig(ComponentConfig):
     """A step size that falls as half a cosine: slowly at first and at the end."""
 
-    target: ClassVar[str] = "discrete_vae.training.schedules:CosineRate"
-    references: ClassVar[tuple[str, ...]] = ("loshchilov2017",)
+    target = "discrete_vae.training.schedules:CosineRate"
+    references = ("loshchilov2017",)
     kind: Literal["cosine"] = "cosine"
-    final_fraction: float = Field(default=0.03, ge=0.0, le=1.0, description=_FINAL_FRACTION)
+    final_fraction: FinalFraction = Field(default=0.03, ge=0.0)
 
 
 class StepRateConfig(ComponentConfig):
     """A step size that drops at some points of the run."""
 
-    target: ClassVar[str] = "discrete_vae.training.schedules:StepRate"
+    target = "discrete_vae.training.schedules:StepRate"
     kind: Literal["steps"] = "steps"
     at: tuple[float, ...] = Field(
         default=(0.6, 0.75, 0.95), description="Shares of the run after which Adam's step size drops, rising."
     )
     factor: float = Field(
-        default=0.3, gt=0.0, le=1.0, description="What is left of Adam's step size after each drop."
+        default=0.3, gt=0.0, le=1.0, description="Share of Adam's step size that is left after each drop."
     )
 
     @field_validator("at")
@@ -139,7 +141,7 @@ class StepRateConfig(ComponentConfig):
 
 RateConfig = Annotated[
     ConstantRateConfig | ExponentialRateConfig | CosineRateConfig | StepRateConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Course of Adam's step size along the run."),
 ]
 
 
@@ -181,67 +183,68 @@ class AveragingConfig(Record):
     )
 
 
-# Configs of the estimators of the bound's gradient, and of the baselines of those by the score function.
+# Estimators of the bound's gradient, and baselines of those by the score function.
 
 
-_DECAY = "Decay per step of the running averages of the signal."
+SignalDecay = Annotated[
+    float, Field(ge=0.0, lt=1.0, description="Decay per step of the running averages of the signal.")
+]
 
 
 class NoBaselineConfig(ComponentConfig):
     """The signal as it is."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:NoBaseline"
+    target = "discrete_vae.objectives.gradients:NoBaseline"
     kind: Literal["none"] = "none"
 
 
 class RunningMeanConfig(ComponentConfig):
     """The signal less its running mean."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:RunningMean"
+    target = "discrete_vae.objectives.gradients:RunningMean"
     kind: Literal["running-mean"] = "running-mean"
-    decay: float = Field(default=0.9, ge=0.0, lt=1.0, description=_DECAY)
+    decay: SignalDecay = 0.9
 
 
 class LearnedBaselineConfig(ComponentConfig):
     """The signal less what networks of x and the earlier groups expect (paper eq. REINFORCE-equation)."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:LearnedBaseline"
-    references: ClassVar[tuple[str, ...]] = ("mnih2014",)
+    target = "discrete_vae.objectives.gradients:LearnedBaseline"
+    references = ("mnih2014",)
     kind: Literal["learned"] = "learned"
     hidden: tuple[Count, ...] = Field(
         default=(100,), description="Widths of the hidden layers of each group's baseline network."
     )
-    decay: float = Field(default=0.9, ge=0.0, lt=1.0, description=_DECAY)
+    decay: SignalDecay = 0.9
 
 
 BaselineConfig = Annotated[
-    NoBaselineConfig | RunningMeanConfig | LearnedBaselineConfig, Field(discriminator="kind")
+    NoBaselineConfig | RunningMeanConfig | LearnedBaselineConfig,
+    Field(discriminator="kind", description="Baseline that is taken from REINFORCE's signal."),
 ]
 
 
 class ReparameterizedConfig(ComponentConfig):
     """Through zeta, as the smoothing makes it possible (paper eqs. discrete-VAE-approx-zeta, J-term-gradient)."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:Reparameterized"
+    target = "discrete_vae.objectives.gradients:Reparameterized"
     kind: Literal["reparameterized"] = "reparameterized"
 
 
 class ReinforceConfig(ComponentConfig):
     """The score function with a baseline (paper eq. REINFORCE-equation)."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:Reinforce"
-    references: ClassVar[tuple[str, ...]] = ("williams1992",)
+    target = "discrete_vae.objectives.gradients:Reinforce"
+    references = ("williams1992",)
     kind: Literal["reinforce"] = "reinforce"
-    baseline: BaselineConfig = Field(
-        default=RunningMeanConfig(), description="What is taken away from REINFORCE's signal."
-    )
+    baseline: BaselineConfig = RunningMeanConfig()
 
 
 class LeaveOneOutConfig(ComponentConfig):
     """The score function of several draws, each with the others' mean as baseline."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:LeaveOneOut"
-    references: ClassVar[tuple[str, ...]] = ("salimans2014", "kool2019")
+    target = "discrete_vae.objectives.gradients:LeaveOneOut"
+    references = ("salimans2014", "kool2019")
     kind: Literal["leave-one-out"] = "leave-one-out"
     num_samples: Count = Field(default=2, ge=2, description="Draws per example of a leave-one-out estimate.")
 
@@ -249,29 +252,29 @@ class LeaveOneOutConfig(ComponentConfig):
 class DisARMConfig(ComponentConfig):
     """Antithetic draws, a pair for each group of the posterior."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:DisARM"
-    references: ClassVar[tuple[str, ...]] = ("dong2020",)
+    target = "discrete_vae.objectives.gradients:DisARM"
+    references = ("dong2020",)
     kind: Literal["disarm"] = "disarm"
 
 
 class NaiveKLConfig(ComponentConfig):
     """The score function for the energies of pairs alone (paper eq. naive-kl-grad-reinforce)."""
 
-    target: ClassVar[str] = "discrete_vae.objectives.gradients:NaiveKL"
+    target = "discrete_vae.objectives.gradients:NaiveKL"
     kind: Literal["naive-kl"] = "naive-kl"
 
 
 GradientConfig = Annotated[
     ReparameterizedConfig | ReinforceConfig | LeaveOneOutConfig | DisARMConfig | NaiveKLConfig,
-    Field(discriminator="kind"),
+    Field(discriminator="kind", description="Estimator of the bound's gradient."),
 ]
 
 
-# Configs of training and of evaluation.
+# Training and evaluation.
 
 
 class WarmUpConfig(Record):
-    """How the KL is turned on (paper section architecture).
+    """Warm-up of the KL (paper section architecture).
 
     The weight of every KL rises linearly from 1 / strength to 1; the discrete KL carries a further factor of its own.
     """
@@ -318,7 +321,7 @@ class TrainingConfig(Record):
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
-        description="Of the networks' matrix products; auto is bfloat16 where processor and networks gain by it.",
+        description="Precision of the networks' matrix products; auto is bfloat16 where they gain by it.",
     )
     compile: bool = Field(
         default=False,
@@ -332,9 +335,7 @@ class TrainingConfig(Record):
     )
     optimizer: OptimizerConfig = OptimizerConfig()
     averaging: AveragingConfig = AveragingConfig()
-    gradient: GradientConfig = Field(
-        default=ReparameterizedConfig(), description="How the gradient of the bound is estimated."
-    )
+    gradient: GradientConfig = ReparameterizedConfig()
     num_importance_samples: Count = Field(
         default=1,
         description="Samples under one logarithm, of the Gaussian layers per draw of the binary latents, or without "
@@ -388,7 +389,7 @@ class EvaluationConfig(Record):
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="float32",
-        description="Of the networks' matrix products in evaluation; auto is bfloat16 where it gains.",
+        description="Precision of the networks' matrix products in evaluation; auto is bfloat16 where it gains.",
     )
     log_partition_std_error: Factor = Field(
         default=0.003, ge=1e-6, description="Standard error of log Z that bridge sampling goes for, nats."

@@ -1,0 +1,360 @@
+"""Every experiment in every size builds, the paper's models have its numbers, and what goes by experiments' names."""
+
+import math
+import re
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE, load_dataset
+from discrete_vae.config import (
+    CompleteSharingConfig,
+    ExperimentConfig,
+    GroupSharingConfig,
+    NoSharingConfig,
+    WarmUpConfig,
+)
+from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.evaluate import evaluate_elbo
+from discrete_vae.overrides import apply_overrides, settings, slots
+from discrete_vae.presets import (
+    EXPERIMENTS,
+    SIZES,
+    cite,
+    cited_keys,
+    experiment_names,
+    load_experiment,
+    own_data,
+    references,
+    run_name,
+)
+from discrete_vae.training.loop import training_step
+from discrete_vae.training.state import TrainingState
+
+
+@pytest.mark.parametrize("name", experiment_names())
+@pytest.mark.parametrize("size", SIZES)
+def test_config_builds_a_model(name, size):
+    config = load_experiment(name, size)
+    assert (config.name, config.size) == (name, size)
+    with torch.device("meta"):
+        model = DiscreteVAE.from_config(config.model)
+    assert model.event_shape == config.model.shape
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_the_line_about_an_experiment_describes_the_default_size(name):
+    """`dvae list` shows it; what is trained unless another size is asked for comes before size paper."""
+    short, _, paper = EXPERIMENTS[name].about.partition("; size paper: ")
+    model = load_experiment(name).model
+    if model.prior.kind == "factorial":
+        assert f"{model.prior.num_units} independent units, " in short
+    else:
+        assert f"RBM {model.prior.num_left} + {model.prior.num_right}, " in short
+    assert ("linear decoder" in short) == (model.decoder.hidden == () and model.hierarchy.kind == "none")
+    if model.hierarchy.kind == "none":
+        assert short.endswith("no Gaussian layers.")
+        return
+    of_paper = load_experiment(name, "paper").model.hierarchy
+    assert f"{model.hierarchy.num_layers} Gaussian layers of {model.hierarchy.num_units} units" in short
+    assert f"{of_paper.num_layers} layers of {of_paper.num_units}" in paper
+    for text, config in ((short, model.hierarchy), (paper, of_paper)):
+        assert ("groups" in text) == (config.sharing.kind == "groups")
+
+
+@pytest.mark.parametrize("name", [name for name in experiment_names() if name != "digits"])
+def test_size_cpu_lies_between_short_and_paper(name):
+    short, cpu, paper = (load_experiment(name, size) for size in ("short", "cpu", "paper"))
+    assert short.training.num_epochs <= cpu.training.num_epochs
+    assert max(cpu.model.posterior.hidden) < min(paper.model.posterior.hidden)
+    assert cpu.training.optimizer.rate.kind == "cosine"
+    assert (cpu.evaluation.num_samples, cpu.evaluation.num_examples) == (10_000, None)
+    if cpu.model.hierarchy.kind == "gaussian":
+        layers = [config.model.hierarchy.num_layers for config in (short, cpu, paper)]
+        assert layers[0] < layers[1] <= layers[2]
+        overfits = name in ("caltech101-silhouettes", "mnist-static")  # importance samples make it worse
+        assert (cpu.training.num_importance_samples == 1) == overfits
+        assert (cpu.training.optimizer.decoder_weight_decay > 0) == overfits
+
+
+def test_size_cpu_of_digits_is_short():
+    cpu, short = (load_experiment("digits", size) for size in ("cpu", "short"))
+    assert cpu.model_copy(update={"size": "short"}) == short
+
+
+@pytest.mark.parametrize(
+    ("name", "repair"),
+    [
+        ("x", "dvae list"),
+        ("digit", "digits?"),
+        ("omniglott", "omniglot?"),
+        ("mine.csv", "--data mine.csv?"),
+        ("", "dvae list"),
+        (None, "dvae list"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_what_was_meant(name, repair):
+    with pytest.raises(InvalidInputError) as caught:
+        load_experiment(name)
+    assert caught.value.argument == "experiment"
+    assert repair in caught.value.repair
+
+
+def test_unknown_sizes_are_refused():
+    with pytest.raises(InvalidInputError, match=r"^size "):
+        load_experiment("digits", "huge")
+
+
+# The paper's four models: parameter counts by hand, ten steps inside 24 GiB, stable training from 1 to 20 layers.
+
+
+NAMES = ("mnist-dynamic", "mnist-static", "omniglot", "caltech101-silhouettes")
+
+
+def network(num_inputs, hidden, num_outputs):
+    """Weights of linear layers; scale and offset of a norm behind each hidden one; biases of the last."""
+    total, size = 0, num_inputs
+    for width in hidden:
+        total += size * width + 2 * width
+        size = width
+    return total + size * num_outputs + num_outputs
+
+
+def by_hand():
+    """Table architectural-hyperparameters, counted without the library."""
+    rbm = 64 * 64 + 64 + 64
+    beta = 1
+    # four groups of 32 units; scale and offset of the bounded norm stand where a network has one vector of biases
+    groups = sum(network(784 + 32 * j, (2000, 2000), 32) + 32 for j in range(4))
+
+    def posterior(layers, units):
+        return sum(network(784 + 128 + units * m, (2000, 2000), 2 * units) for m in range(layers))
+
+    def prior(units, hidden):
+        return network(units, (hidden,), 2 * units)
+
+    top = rbm + beta + groups
+    dynamic_prior = sum(network(128 + 64 * m, (1000,), 128) for m in range(18))
+    return {
+        "mnist-dynamic": top + posterior(18, 64) + dynamic_prior + network(128 + 18 * 64, (), 784),
+        "mnist-static": top + posterior(20, 256) + 128 * 256 + 2 * prior(256, 2000) + network(256, (), 784),
+        "omniglot": top + posterior(16, 256) + 128 * 256 + 2 * prior(256, 800) + network(256, (800,), 784),
+        "caltech101-silhouettes": top + posterior(12, 80) + 128 * 80 + prior(80, 100) + network(80, (), 784),
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameter_count_is_that_of_a_hand_count(name):
+    with torch.device("meta"):
+        model = DiscreteVAE.from_config(load_experiment(name, "paper").model)
+    assert sum(parameter.numel() for parameter in model.parameters()) == by_hand()[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_settings_are_the_papers(name):
+    config = load_experiment(name, "paper")
+    training = config.training
+    assert training.sampler.num_chains == 20 * training.batch_size
+    assert training.num_sweeps == 100
+    assert training.warm_up == WarmUpConfig(strength=20, epochs=5, prior_strength=2, prior_epochs=20)
+    assert config.model.smoothing.trainable
+    assert config.evaluation.num_samples == 10_000
+    assert config.evaluation.num_examples is None
+
+
+def digits_like(name, size, **hierarchy):
+    """An experiment on the embedded digits, with its own model widths and training settings."""
+    config = load_experiment(name, size).model_dump()
+    config["data"] = {"kind": "digits"}
+    config["model"]["event_shape"] = (1, 8, 8)
+    config["model"]["hierarchy"] |= hierarchy
+    return ExperimentConfig(**config)
+
+
+def steps(config, num_steps, dataset=None, steps_per_epoch=None):
+    """ELBOs of the first steps of an experiment, and the state after them."""
+    dataset = dataset or load_dataset("digits")
+    batches = TrainingBatches(dataset, config.training.batch_size, seed=0)
+    state = TrainingState.initial(config, dataset.train)
+    values = []
+    for step in range(num_steps):
+        if step % 100 == 0:
+            state.estimate_log_partition()
+        epoch = step / (steps_per_epoch or batches.steps_per_epoch)
+        elbo = training_step(state, config, batches.batch(step), epoch, step / num_steps)
+        values.append(float(elbo.value.detach().mean()))
+        state.step += 1
+    return values, state
+
+
+@pytest.mark.parametrize(
+    "sharing", [NoSharingConfig(), GroupSharingConfig(num_groups=2), CompleteSharingConfig()]
+)
+def test_a_deep_hierarchy_starts_gently(sharing):
+    """With torch's own start of the Gaussian heads, complete sharing begins at -1,033 and falls below -10^6."""
+    config = digits_like("mnist-static", "smoke", num_layers=20, sharing=sharing.model_dump())
+    values, _ = steps(config, 10)
+    assert min(values) > -100.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_layers", [1, 2, 10, 20])
+@pytest.mark.parametrize("kind", ["none", "complete"])
+def test_training_is_stable_from_1_to_20_layers(num_layers, kind):
+    """2,000 steps of smoke widths with the paper's schedules, an epoch taken as the 500 steps of MNIST."""
+    config = digits_like("mnist-static", "smoke", num_layers=num_layers, sharing={"kind": kind})
+    values, state = steps(config, 2000, steps_per_epoch=500)
+    assert all(math.isfinite(value) for value in values)
+    assert all(bool(parameter.isfinite().all()) for parameter in state.model.parameters())
+    assert sum(values[-100:]) / 100 > -35.0  # from below -80 at the start
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_paper_size_fits_24_gib(name):
+    """Builds, takes ten training steps and one evaluation step; random bits stand in for the data."""
+    config = load_experiment(name, "paper")
+    bits = torch.bernoulli(torch.full((200, 784), 0.2), generator=torch.Generator().manual_seed(0))
+    state = TrainingState.initial(config, bits)
+    for step in range(10):
+        elbo = training_step(state, config, bits[:100], step / 500, step / 1e6)
+        assert math.isfinite(float(elbo.value.detach().mean()))
+        state.step += 1
+    estimate = evaluate_elbo(state.model, bits, log_partition=128 * math.log(2))
+    assert math.isfinite(estimate.elbo)
+    weights = state.model.log_likelihood(bits[:1], 1000, log_partition=128 * math.log(2), chunk_size=1000)
+    assert math.isfinite(float(weights.value[0]))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 24 * 2**20  # KiB
+
+
+# An experiment for data of one's own.
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "steps"),
+    [(48, 12, 200), (4_000, 200, 200), (800_000, 50, 200), (240, 20_000, 100), (80, 10**6, 20)],
+)
+def test_smoke_is_bounded(rows, features, steps):
+    config = own_data(
+        Path("x.npy"), event_shape=(features,), num_train=rows, num_valid=rows, num_test=rows, size="smoke"
+    )
+    training = config.training
+    seen = training.num_examples or rows
+    assert seen <= rows
+    taken = training.num_epochs * (seen // training.batch_size)
+    assert 0.9 * steps <= taken <= steps
+    assert (training.num_validation_examples or rows) <= 250
+    assert (config.evaluation.num_examples or rows) <= 250
+    assert 0 < training.validate_every <= taken
+
+
+def test_other_sizes_see_every_example():
+    config = own_data(
+        Path("x.npy"), event_shape=(50,), num_train=800_000, num_valid=10, num_test=10, size="short"
+    )
+    assert config.training.num_examples is None
+    assert config.training.num_validation_examples is None
+    assert config.evaluation.num_examples is None
+
+
+# What is cited follows what is in use.
+
+
+def test_every_key_has_its_entry_and_every_entry_is_used():
+    components = [member for slot in slots().values() for member in slot.members.values()]
+    named = {key for member in components for key in member.references}
+    assert named <= references().keys()
+    of_settings = {"rolfe2017", "kingma2015", "polyak1992", "tucker2019", "burda2016", "bennett1976"}
+    assert references().keys() == named | of_settings
+
+
+@pytest.mark.parametrize("key", references())
+def test_entries_are_whole(key):
+    entry = references()[key]
+    assert entry.count("{") == entry.count("}")
+    assert entry.startswith("% ")
+    for field in ("title", "author", "year"):
+        assert re.search(rf"^  {field} +=", entry, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "less"),
+    [
+        ([("model.smoothing", ["overlapping-power"])], {"vahdat2018b"}, set()),
+        ([("model.prior", ["factorial"])], set(), {"bennett1976"}),
+        ([("training.gradient", ["reinforce"])], {"williams1992"}, set()),
+        (
+            [("training.gradient", ["reinforce"]), ("training.gradient.baseline", ["learned"])],
+            {"williams1992", "mnih2014"},
+            set(),
+        ),
+        ([("training.averaging.decay", ["0.999"])], {"polyak1992"}, set()),
+        ([("training.optimizer.rate", ["exponential"])], set(), {"loshchilov2017"}),
+        ([("training.sampler", ["parallel-tempering"])], {"swendsen1986"}, {"tieleman2008"}),
+    ],
+)
+def test_keys_follow_the_settings(words, more, less):
+    plain = set(cited_keys(load_experiment("digits")))
+    assert set(cited_keys(apply_overrides(load_experiment("digits"), words))) == (plain | more) - less
+
+
+def test_without_a_config_it_is_the_model():
+    assert re.findall(r"^@\w+\{([^,]+),", cite(), re.MULTILINE) == ["discrete-vae", "rolfe2017"]
+
+
+# The names of runs.
+
+
+@pytest.mark.parametrize(
+    ("seed", "words", "name"),
+    [
+        (None, [], "digits-short"),
+        (3, [], "digits-short-seed-3"),
+        (None, [("training.num-epochs", ["3"])], "digits-short-num-epochs-3"),
+        (None, [("model.decoder.hidden", ["20", "30"])], "digits-short-decoder-hidden-20-30"),
+        (None, [("training.optimizer.learning-rate", ["1e-4"])], "digits-short-learning-rate-1e-4"),
+        (None, [("training.num-epochs", ["3"]), ("training.num-epochs", ["4"])], "digits-short-num-epochs-4"),
+    ],
+)
+def test_names(seed, words, name):
+    assert run_name("digits-short", seed, words) == name
+
+
+def test_the_order_does_not_matter():
+    words = [("training.num-epochs", ["3"]), ("model.smoothing", ["spike-slab"])]
+    assert run_name("a", 1, words) == run_name("a", 1, words[::-1])
+
+
+def test_names_are_short_safe_and_differ():
+    values = [
+        "[[0,1],[2]]",
+        "[[0],[1,2]]",
+        "[[0 1] [2]]",
+        "../../etc",
+        "a/b",
+        "-3",
+        "3",
+        "é",
+        " ".join("7" * 90),
+    ]
+    values.append(values[-1] + " 7")
+    names = [run_name("digits-short", None, [("model.posterior.groups", [value])]) for value in values]
+    assert len(set(names)) == len(values)
+    for name in names:
+        assert re.fullmatch(r"[A-Za-z0-9.+-]+", name)
+        assert ".." not in name
+        assert len(name) <= 80
+
+
+def test_settings_do_not_share_a_name():
+    paths = [*settings(), *slots()]
+    names = {run_name("a", None, [(path, ["1"])]) for path in paths}
+    assert len(names) == len(paths)
+
+
+def test_an_unknown_setting_is_refused():
+    with pytest.raises(InvalidInputError, match=r"^--training\.num-epohs "):
+        run_name("digits-short", None, [("training.num-epohs", ["3"])])
