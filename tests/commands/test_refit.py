@@ -135,7 +135,7 @@ def test_damage_is_found_before_the_work(refused, trained, monkeypatch):
     monkeypatch.setattr("discrete_vae.training.refit.refit_posterior", None)
     log = trained / "metrics.jsonl"
     log.write_text("{\n" + log.read_text())
-    assert "line 1, must be a JSON object with a step" in refused("refit", trained, *QUICK)
+    assert "metrics.jsonl, line 1" in refused("refit", trained, *QUICK)
 
 
 @pytest.mark.filterwarnings("always")
@@ -185,7 +185,7 @@ def test_a_disk_that_refuses_leaves_nothing(cli, trained, tmp_path, monkeypatch)
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("discrete_vae.training.refit.write_checkpoint", full)
+    monkeypatch.setattr("discrete_vae.runs.run_directory.write_checkpoint", full)
     status, _, err = cli("refit", trained, "--out", tmp_path / "new", *QUICK)
     assert status == 2
     assert "must be writable; received No space left on device. Free space or check permissions" in err

@@ -81,7 +81,7 @@ def test_a_damaged_best_checkpoint_is_told_when_a_run_is_resumed(cli, early_best
         assert status == 2
         assert "Next" not in out
         assert "warning: the best checkpoint so far cannot be used: " in err
-        assert f"error: {run / 'checkpoints' / 'step-2'} must hold what was saved" in err.splitlines()[-1]
+        assert f"error: {run / 'checkpoints' / 'step-2' / STATE_FILE} must" in err.splitlines()[-1]
         assert (run / "checkpoints" / "step-2").is_dir()
 
 
@@ -118,7 +118,7 @@ def test_pipes_among_the_files_of_a_checkpoint_are_refused(cli, trained, name):
     for words in ((*resume, trained), ("evaluate", trained, "--checkpoint", "last")):
         status, _, err = cli(*words)
         assert status == 2
-        assert f"{path.parent} must hold what was saved; received not a regular file: {name}." in err
+        assert f"{path} must hold what was saved; received not a regular file." in err
 
 
 @no_pipes
@@ -186,7 +186,7 @@ def test_samples_are_drawn_without_a_log(cli, trained, content):
 
 def test_a_damaged_log_is_found_before_anything_is_drawn(refused, trained):
     (trained / "metrics.jsonl").write_bytes(b"garbage\n")
-    assert "line 1, must be a JSON object with a step" in refused("sample", trained, *SMALL)
+    assert "metrics.jsonl, line 1" in refused("sample", trained, *SMALL)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")

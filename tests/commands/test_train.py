@@ -259,8 +259,8 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_offered(
     flip_a_byte(trained / "checkpoints" / "step-6" / file)
     for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained, "--checkpoint", "last"]):
         error = refused(*words)
-        assert f"{trained / 'checkpoints' / 'step-6'} must hold what was saved" in error
-        assert "Step 4, before it, is good" in error
+        assert f"{trained / 'checkpoints' / 'step-6' / file} must hold what was saved" in error
+        assert "Step 4 is intact" in error
     status, out, _ = cli("evaluate", trained, "--checkpoint", "4")
     assert status == 0
     assert "checkpoint of step 4" in out

@@ -101,7 +101,7 @@ def run_evaluate(
     from discrete_vae.data.splits import chosen_test_examples
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.inference.evaluate_run import evaluate_run
-    from discrete_vae.runs.output import check_columns_path, write_columns
+    from discrete_vae.runs.output import COLUMN_ENDINGS, OutputFile, write_columns
     from discrete_vae.runs.results import kept_evaluations
     from discrete_vae.training.run import warn_of_other_data
 
@@ -110,7 +110,8 @@ def run_evaluate(
     results = asked.results(out, kept_evaluations)
     compute_on_rank_zero(results.check)
     if per_example is not None:
-        compute_on_rank_zero(lambda: check_columns_path("--per-example", per_example, others=asked.sources))
+        columns = {"argument": "--per-example", "endings": COLUMN_ENDINGS, "others": asked.sources}
+        compute_on_rank_zero(lambda: OutputFile(per_example, **columns))
     loaded = asked.load()
     given = {name: value for name, value in settings.items() if value is not None}
     config = EvaluationConfig(**loaded.config.evaluation.model_dump() | given)

@@ -1,4 +1,4 @@
-"""Results of a run: where they are kept, and which are the most complete."""
+"""Results of a run: one file per settings, none of which replaces another, and a copy of the most complete one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.checkpoints import read_record, result_sums
+from discrete_vae.runs.checkpoints import read_record
 from discrete_vae.runs.io import (
     EvaluationSchema,
     LogPartitionSchema,
@@ -24,8 +24,8 @@ from discrete_vae.runs.output import OutputFile
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import user_path
 
-# Results of a run of which none replaces another: one file per settings, and one file with the fullest.
-
+CHECKPOINT_SUM = "checkpoint_sha256"
+"""Key of a result: the SHA-256 of its checkpoint's tensors."""
 
 Fields = Mapping[str, Any]
 
@@ -37,26 +37,12 @@ class KeptResults:
     that are equally full the one kept last is copied. A result is kept with the SHA-256 of its own values, and is
     refused when they are others; those of earlier versions have none.
 
-    Attributes:
+    Args:
         fullest_path: The copy, FOLDER/evaluation.json for example.
         folder: All results, FOLDER/evaluations for example.
-
-    Args:
-        fullest_path: Where the copy goes.
-        folder: Where all results go.
-        schema: What a result must hold.
+        schema: The form of a result.
         name: The name of a result's file without its ending, made from the settings in it.
         fullness: What results are compared by; the greatest is copied.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     rules = {"name": lambda fields: f"n-{fields['n']}", "fullness": lambda fields: (fields["n"],)}
-        ...     kept = KeptResults(Path(path, "best.json"), Path(path, "all"), Schema, **rules)
-        ...     for n in (10, 2):
-        ...         _ = kept.add({"n": n})
-        ...     sorted(file.name for file in kept.folder.iterdir()), kept.fullest()["n"]
-        (['n-10.json', 'n-2.json'], 10)
     """
 
     def __init__(
@@ -71,38 +57,20 @@ class KeptResults:
         self.fullest_path, self.folder = fullest_path, folder
         self._schema, self._name, self._fullness = schema, name, fullness
 
-    def path_of(self, fields: Fields) -> Path:
-        """Where a result goes."""
-        return self.folder / f"{self._name(fields)}.json"
-
     def check(self) -> None:
-        """Check, before the work, that a result can be added.
-
-        Raises:
-            InvalidInputError: If a file cannot be written, or a result that is there is damaged; names it.
-        """
+        """Check, before the work, that a result can be added and those that are there are undamaged."""
         repair = "Free space or check permissions, or write elsewhere: --out FILE.json."
         for path in (self.fullest_path, self.folder / "result.json"):
             check_writable(path, repair=repair)
         self._read()
 
     def add(self, fields: Fields) -> list[Path]:
-        """Keep a result.
-
-        Args:
-            fields: Its settings and values, as JSON can express them.
-
-        Returns:
-            Its own file and, where it is the fullest, the copy.
-
-        Raises:
-            InvalidInputError: If a file cannot be written, which the message names.
-        """
+        """Keep a result; returns its own file and, where it is the fullest, the copy."""
         fields = {**fields, "sha256": _sum_of(fields)}
-        path, found = self.path_of(fields), self._read()
+        path, found = self._path_of(fields), self._read()
         latest = found.pop(self.fullest_path, None)
         if latest is not None:
-            own = self.path_of(latest)
+            own = self._path_of(latest)
             if own != path and own not in found:  # what an earlier version left has no file of its own yet
                 _write(own, latest)
             found = {own: latest} | found  # before its equals
@@ -112,28 +80,22 @@ class KeptResults:
         _write(self.fullest_path, fullest)
         return [path, self.fullest_path] if fullest is fields else [path]
 
+    def fullest(self) -> dict[str, Any] | None:
+        """The fullest result; None if there is none."""
+        return _read_result(self.fullest_path, self._schema) if self.fullest_path.exists() else None
+
+    def _path_of(self, fields: Fields) -> Path:
+        return self.folder / f"{self._name(fields)}.json"
+
     def _read(self) -> dict[Path, Fields]:
         """All results by file."""
         paths = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
         if self.fullest_path.exists():
             paths.append(self.fullest_path)
-        return {path: read_result(path, self._schema) for path in paths}
-
-    def fullest(self) -> dict[str, Any] | None:
-        """The fullest result; None if there is none.
-
-        Raises:
-            InvalidInputError: If it is damaged; names it.
-        """
-        return read_result(self.fullest_path, self._schema) if self.fullest_path.exists() else None
+        return {path: _read_result(path, self._schema) for path in paths}
 
 
-def read_result(path: Path, schema: type[Schema]) -> dict[str, Any]:
-    """Read a result.
-
-    Raises:
-        InvalidInputError: If it is missing, lacks what it must hold, or holds other values than were kept.
-    """
+def _read_result(path: Path, schema: type[Schema]) -> dict[str, Any]:
     repair = "Move the file out of the run."
     fields = read_json(path, schema, repair=repair)
     if fields.get("sha256") not in (None, _sum_of(fields)):
@@ -147,16 +109,6 @@ def _sum_of(fields: Fields) -> str:
     return sha256_bytes(to_json("result", rest).encode())
 
 
-def digest(fields: Fields) -> str:
-    """Eight letters that tell settings apart which a file's name does not spell out.
-
-    Examples:
-        >>> digest({"sha256": None}) == digest({"sha256": None}) != digest({"sha256": "1"})
-        True
-    """
-    return sha256_bytes(to_json("settings", dict(sorted(fields.items()))).encode())[:8]
-
-
 def _write(path: Path, fields: Fields) -> None:
     try:
         path.parent.mkdir(exist_ok=True)
@@ -166,44 +118,6 @@ def _write(path: Path, fields: Fields) -> None:
             "Free space or check permissions; what was printed stands, and --out FILE.json writes elsewhere."
         )
         raise unwritable(path, error, repair) from None
-
-
-# Where the results of a run are kept, and what counts as the fullest.
-
-
-CHECKPOINT_SUM = "checkpoint_sha256"
-"""The entry of a result that holds the SHA-256 of its checkpoint's tensors."""
-
-
-class ResultFile:
-    """One JSON file that the user named; the run's folder is not touched.
-
-    Args:
-        path: The file, which ends in .json.
-        argument: What messages call it.
-    """
-
-    def __init__(self, path: str | Path, *, argument: str = "path") -> None:
-        self._path, self._argument = user_path(argument, path), argument
-
-    def check(self) -> None:
-        """Check that the file can be written.
-
-        Raises:
-            InvalidInputError: If it has another ending or cannot be written.
-        """
-        self._file()
-
-    def add(self, fields: Fields) -> list[Path]:
-        """Write the result, in place of what the file holds.
-
-        Raises:
-            InvalidInputError: If it cannot be written.
-        """
-        return [self._file().write_text(json_text(self._path.name, fields))]
-
-    def _file(self) -> OutputFile:
-        return OutputFile(self._path, argument=self._argument, endings=(".json",))
 
 
 def kept_evaluations(run: RunDirectory) -> KeptResults:
@@ -237,7 +151,8 @@ def kept_evaluations(run: RunDirectory) -> KeptResults:
             fields["step"],
         )
 
-    return _kept(run, "evaluation", EvaluationSchema, name, fullness)
+    path, folder = run.evaluation_path, run.path / "evaluations"
+    return KeptResults(path, folder, EvaluationSchema, name=name, fullness=fullness)
 
 
 def kept_log_partitions(run: RunDirectory) -> KeptResults:
@@ -263,18 +178,13 @@ def kept_log_partitions(run: RunDirectory) -> KeptResults:
         asked = (fields.get("config") or {}).get("std_error") or float("inf")
         return not _change(fields), of_best(fields), len(fields["estimates"]), -asked, fields["step"]
 
-    return _kept(run, "log_partition", LogPartitionSchema, name, fullness)
+    path, folder = run.path / "log_partition.json", run.path / "log_partitions"
+    return KeptResults(path, folder, LogPartitionSchema, name=name, fullness=fullness)
 
 
 def is_of(fields: Fields, step: int, sums: tuple[str, ...]) -> bool:
-    """Whether a result is of a checkpoint as it is, not of one that an earlier training left at the same step.
-
-    Args:
-        fields: The result; those of earlier versions name no sum, and their step has to do.
-        step: The checkpoint's step.
-        sums: What its results may name as its SHA-256.
-    """
-    named = fields.get(CHECKPOINT_SUM)
+    """Whether a result is of a checkpoint as it is, not of one that an earlier training left at the same step."""
+    named = fields.get(CHECKPOINT_SUM)  # earlier versions named no sum, and their step has to do
     return fields["step"] == step and (named is None or named in sums)
 
 
@@ -283,14 +193,9 @@ def which(fields: Fields, step: int) -> str:
     return f"step {fields['step']}" if fields["step"] != step else f"other weights of step {step}"
 
 
-def _kept(
-    run: RunDirectory,
-    what: str,
-    schema: type[Schema],
-    name: Callable[[Fields], str],
-    fullness: Callable[[Fields], tuple[Any, ...]],
-) -> KeptResults:
-    return KeptResults(run.path / f"{what}.json", run.path / f"{what}s", schema, name=name, fullness=fullness)
+def digest(fields: Fields) -> str:
+    """Eight letters that tell settings apart which a file's name does not spell out."""
+    return sha256_bytes(to_json("settings", dict(sorted(fields.items()))).encode())[:8]
 
 
 def _change(fields: Fields) -> dict[str, Any]:
@@ -305,7 +210,7 @@ def _of_best(run: RunDirectory) -> Callable[[Fields], bool]:
         best = store.best()
         if best is None:
             return lambda fields: False
-        step, sums = best["step"], result_sums(*read_record(store.folder(best["step"]), best["step"]))
+        step, sums = best["step"], read_record(store.folder(best["step"]), best["step"]).sums
     except InvalidInputError:  # reported where the best checkpoint is asked for; another one may be evaluated
         return lambda fields: False
     return lambda fields: is_of(fields, step, sums)
@@ -313,3 +218,21 @@ def _of_best(run: RunDirectory) -> Callable[[Fields], bool]:
 
 def _file_name(parts: Fields, rest: Fields) -> str:
     return "-".join([*(f"{key}-{value}" for key, value in parts.items()), digest(rest)])
+
+
+class ResultFile:
+    """One .json file that the user named for a result; the run's folder is not touched."""
+
+    def __init__(self, path: str | Path, *, argument: str = "path") -> None:
+        self._path, self._argument = user_path(argument, path), argument
+
+    def check(self) -> None:
+        """Check, before the work, that the file can be written."""
+        self._file()
+
+    def add(self, fields: Fields) -> list[Path]:
+        """Write the result, in place of what the file holds; returns the file."""
+        return [self._file().write_text(json_text(self._path.name, fields))]
+
+    def _file(self) -> OutputFile:
+        return OutputFile(self._path, argument=self._argument, endings=(".json",))
