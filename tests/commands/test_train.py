@@ -306,7 +306,7 @@ def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, train
     assert error.startswith(
         f"error: {trained / 'checkpoints' / 'step-6'} must be written completely; received [Errno 28]"
     )
-    assert "then use --resume; step 4, the last before it, is intact." in error
+    assert "step 4 is intact" in error
     assert RunDirectory(trained).checkpoints().steps() == (2, 4)
     monkeypatch.undo()
     assert cli("train", "--resume", "--run-dir", trained)[0] == 0

@@ -3,7 +3,7 @@
 import pytest
 
 from discrete_vae.figures.curves import training_curves_table
-from discrete_vae.report.results import _verdict
+from discrete_vae.report.results import training_verdict
 
 
 def verdict(values, scores=None):
@@ -13,7 +13,7 @@ def verdict(values, scores=None):
         if scores is not None:
             found["validation_score"] = scores[number - 1]
         lines.append({"step": 10 * number, "epoch": float(number)} | found)
-    return _verdict(training_curves_table(lines))
+    return training_verdict(training_curves_table(lines))
 
 
 def test_a_fall_of_the_elbo_alone_is_not_overfitting():

@@ -5,7 +5,8 @@ import pytest
 from discrete_vae.cli.train import Request
 from discrete_vae.load import load_run
 from discrete_vae.overrides import split_overrides
-from discrete_vae.report.results import ReportSource, train_command
+from discrete_vae.report.results import train_command
+from discrete_vae.report.source import ReportSource
 from discrete_vae.runs.run_directory import RunDirectory
 
 
