@@ -22,9 +22,6 @@ from discrete_vae.runs.results import is_of, kept_evaluations, which
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import in_words, unicode_path, without_links
 
-# Uploads.
-
-
 Source = DiscreteVAE | RunDirectory | str | Path
 
 
@@ -122,9 +119,6 @@ def push_to_hub(
     return str(commit.commit_url)
 
 
-# The card of a model: what it is, how good it is with which error, how it is loaded.
-
-
 CARD_FILE = "README.md"
 EVALUATED = "evaluation_sha256"
 """Key of ``release.json``: SHA-256 of the evaluation from before the weights were rounded."""
@@ -219,7 +213,7 @@ def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
 
 
 def _results(evaluation: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What was measured, nats per example: title, value, error in words and, of the model's own, the hub's metric."""
+    """Estimates, nats per example: title, value, error in words and, of the model's own, the hub's metric."""
     wanted = (
         ("log_likelihood", "test log-likelihood", "value", "std_error"),
         ("log_likelihood_limit", "test log-likelihood, limit of sharp smoothing", "value", "std_error"),

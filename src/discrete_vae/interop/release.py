@@ -27,7 +27,7 @@ from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_deri
 Precision = Literal["bfloat16", "float32"]
 
 MAX_LOSS = 0.1
-"""How much ELBO a release may cost, nats per example."""
+"""Largest loss of ELBO by a release, nats per example."""
 
 _LINES = 50  # of the log of training, and as many of its validations
 
@@ -168,7 +168,7 @@ def check_release(
 
 
 def _asked(run: RunDirectory, loaded: LoadedRun, precision: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """What release.json says of the request; the evaluation, a copy, tells runs apart."""
+    """The request as release.json says it; the evaluation, a copy, tells runs apart."""
     change = loaded.changed_config
     return {
         "step": loaded.step,

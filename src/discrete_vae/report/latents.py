@@ -315,7 +315,7 @@ def modes(source: ReportSource) -> Section:
 
 
 def _most(share: np.ndarray) -> str:
-    """How many modes nearly all chains are in."""
+    """The number of modes that nearly all chains are in, in words."""
     count = int(np.searchsorted(np.cumsum(share), _NEARLY_ALL) + 1)
     if len(share) == 1:
         return "1 mode, which holds all chains"

@@ -80,7 +80,7 @@ class ReportSource(FigureRun):
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        """What the run ran on."""
+        """The run's environment.json."""
         return self.directory.read_environment()
 
     @cached_property
@@ -111,7 +111,7 @@ class ReportSource(FigureRun):
 
     @cached_property
     def indices(self) -> np.ndarray:
-        """Which training examples are looked at, (example,) int64."""
+        """Numbers of the training examples that are looked at, (example,) int64."""
         count = len(self.dataset.train)
         return np.sort(fixed_permutation(count, 0, _CHOSEN)[: min(count, self.num_examples)])
 

@@ -38,8 +38,6 @@ from discrete_vae.runs.io import (
     write_json,
 )
 
-# Tensors in safetensors.
-
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors of any device into a safetensors file; views are saved as they look."""
@@ -94,7 +92,7 @@ FORMAT = 3
 RELEASED_FROM = "released_from"
 """Key of a released checkpoint's plain values: the SHA-256 of the one it was made of."""
 MODEL_PREFIX = "model/"
-"""What stands before the names of a model's weights among a checkpoint's tensors."""
+"""Prefix of the names of a model's weights among a checkpoint's tensors."""
 
 
 class DamagedCheckpointError(InvalidInputError):
@@ -107,11 +105,11 @@ class CheckpointWriteError(InvalidInputError):
 
 @dataclass(frozen=True)
 class CheckpointRecord:
-    """What a checkpoint says about itself.
+    """The plain values of a checkpoint.
 
     Attributes:
         step: Number of steps done when it was saved.
-        meta: The plain values that were saved with it.
+        meta: Those that were saved with it.
         best: Step of the best checkpoint at that time and what made it the best; None if there was none.
         interim: Whether it only bridges an interruption.
         sha256: Sum of the file with the tensors; empty as long as there is none.
@@ -125,20 +123,14 @@ class CheckpointRecord:
 
     @property
     def sums(self) -> tuple[str, ...]:
-        """What results of it may name as their checkpoint's SHA-256; of a released one also that of its original."""
+        """Sums that its results may name as their checkpoint's; of a released one also that of its original."""
         original = self.meta.get(RELEASED_FROM)
         return (self.sha256,) if original is None else (self.sha256, str(original))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Checkpoint(ShowsShapes):
-    """A checkpoint that has been loaded.
-
-    Attributes:
-        folder: Its folder.
-        record: What it says about itself.
-        tensors: The tensors by name, on the CPU; weights that it keeps in bfloat16 are float32 here.
-    """
+    """A checkpoint that has been loaded; weights that it keeps in bfloat16 are float32 here."""
 
     folder: Path
     record: CheckpointRecord
@@ -202,7 +194,8 @@ def read_record(folder: Path, step: int) -> CheckpointRecord:
     form = fields.get("format")
     # a damaged digit looks like another format, but for the sum
     if type(form) is int and form not in (0, FORMAT) and not _fits(fields | {"format": FORMAT}, record_sum):
-        received = f"format {str(form)[:20]}, written by discrete-vae {str(fields.get('discrete_vae', '(unknown)'))[:40]}"
+        writer = str(fields.get("discrete_vae", "(unknown)"))[:40]
+        received = f"format {str(form)[:20]}, written by discrete-vae {writer}"
         rule, repair = f"must be of format {FORMAT}", "Use the version that wrote it; nothing was changed."
         raise InvalidInputError(str(file), rule, received, repair)
     if not _fits(fields, record_sum):
@@ -277,15 +270,6 @@ class CheckpointStore:
         path: Folder of the checkpoints; the first save makes it.
         best_path: File that shows people which checkpoint is the best.
         keep_last: How many of the newest a save leaves; the best one always stays.
-
-    Examples:
-        >>> import tempfile, torch
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     store = CheckpointStore(Path(folder, "checkpoints"), Path(folder, "best.json"))
-        ...     _ = store.save(10, {"bias": torch.ones(2)}, {"epoch": 1}, best={"elbo": -90.0})
-        ...     _ = store.save(20, {"bias": torch.zeros(2)}, {"epoch": 2})
-        ...     store.best(), store.load("last").tensors["bias"], store.load("best").meta
-        ({'step': 10, 'elbo': -90.0}, tensor([0., 0.]), {'epoch': 1})
     """
 
     def __init__(self, path: Path, best_path: Path, *, keep_last: int = 2) -> None:

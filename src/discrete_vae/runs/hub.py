@@ -11,7 +11,7 @@ from discrete_vae.errors import InvalidInputError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 FOLDERS = (_PACKAGE / "models", _PACKAGE.parents[1] / "reproductions" / "models")
-"""Where the library's models may lie, a folder each: in an installed package, and in a checkout."""
+"""Places of the library's models, a folder each: in an installed package, and in a checkout."""
 
 
 def pretrained_names() -> tuple[str, ...]:
@@ -47,7 +47,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def is_hub_name(path: object) -> bool:
-    """Whether words may name a model of the hub: OWNER/NAME, where there is no folder OWNER here."""
+    """True for a possible name of a model of the hub: OWNER/NAME, where there is no folder OWNER here."""
     if not isinstance(path, str) or len(path) > _LONGEST or _NAME.fullmatch(path) is None:
         return False
     return not Path(path).parent.exists()
@@ -69,5 +69,5 @@ def fetch_snapshot(name: str, files: Sequence[str], *, revision: str | None = No
 
 
 def refusal(name: str, error: Exception) -> str:
-    """What messages say of an error of the hub: its first line."""
+    """An error of the hub for messages: its first line."""
     return f"{name} ({type(error).__name__}: {str(error).strip().splitlines()[0][:200]})"

@@ -70,7 +70,7 @@ _NAME = re.compile(
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file or folder is what an interrupted write left behind."""
+    """True for what an interrupted write left behind."""
     return path.name.startswith(TEMPORARY_PREFIX)
 
 
@@ -210,7 +210,6 @@ def _temporary_beside(path: Path) -> Path:
 
 
 def _is_abandoned(temporary: Path) -> bool:
-    """Whether nobody can be about to use a temporary file or folder."""
     found = _NAME.fullmatch(temporary.name)
     if found is None:
         return False
@@ -236,7 +235,7 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True
 
 
@@ -252,14 +251,9 @@ def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) 
         raise InvalidInputError(name, "must hold only what JSON can express", error, repair) from None
 
 
-def json_text(name: str, fields: Mapping[str, Any]) -> str:
-    """An object as the text of a file: indented, with a line's end."""
-    return to_json(name, fields, indent=2) + "\n"
-
-
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
     """Write an object as indented JSON, atomically."""
-    write_text(path, json_text(path.name, fields))
+    write_text(path, to_json(path.name, fields, indent=2) + "\n")
 
 
 def parse_json(content: bytes) -> Any:
@@ -311,9 +305,6 @@ def check_fields(name: str, fields: Mapping[str, Any], schema: type[Schema], *, 
         raise InvalidInputError(place, rule, received, repair) from None
 
 
-# Forms of a run's files.
-
-
 _Step = Annotated[int, Field(ge=0, lt=2**63)]
 _Number = Annotated[float, Field(ge=-1e100, le=1e100)]
 _NonNegative = Annotated[float, Field(ge=0, le=1e100)]
@@ -321,7 +312,7 @@ _Count = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class Schema(BaseModel):
-    """What a JSON object must hold; it may hold more."""
+    """The form of a JSON object, which may hold more."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, protected_namespaces=())
 
@@ -371,7 +362,7 @@ class _EvaluationSettings(Schema):
 
 
 class ResultSchema(Schema):
-    """What results of a run have in common."""
+    """The common part of a run's results."""
 
     step: _Step
     checkpoint_sha256: str | None = None
@@ -459,7 +450,7 @@ _MIN_FREE = 2**20  # bytes
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is no place for a file: a pipe, a device, or this process's own output, such as /dev/stdout."""
+    """True for what is no file: a pipe, a device, or this process's own output, such as /dev/stdout."""
     try:
         found = path.stat()
     except OSError:

@@ -47,17 +47,6 @@ class OutputFile:
     Attributes:
         path: The file.
         ending: Its ending, in small letters.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = OutputFile(f"{folder}/a.csv").write(
-        ...         {"bits": np.array([[0, 1], [1, 1]])}, columns={"bit 0": [0, 1], "bit 1": [1, 1]}
-        ...     )
-        ...     print(path.read_text())
-        bit 0,bit 1
-        0,1
-        1,1
     """
 
     def __init__(

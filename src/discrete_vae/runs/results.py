@@ -13,7 +13,6 @@ from discrete_vae.runs.io import (
     LogPartitionSchema,
     Schema,
     check_writable,
-    json_text,
     read_json,
     sha256_bytes,
     to_json,
@@ -42,7 +41,7 @@ class KeptResults:
         folder: All results, FOLDER/evaluations for example.
         schema: The form of a result.
         name: The name of a result's file without its ending, made from the settings in it.
-        fullness: What results are compared by; the greatest is copied.
+        fullness: The key that results are compared by; the greatest is copied.
     """
 
     def __init__(
@@ -104,7 +103,6 @@ def _read_result(path: Path, schema: type[Schema]) -> dict[str, Any]:
 
 
 def _sum_of(fields: Fields) -> str:
-    """SHA-256 of a result's values."""
     rest = {name: value for name, value in sorted(fields.items()) if name != "sha256"}
     return sha256_bytes(to_json("result", rest).encode())
 
@@ -183,13 +181,13 @@ def kept_log_partitions(run: RunDirectory) -> KeptResults:
 
 
 def is_of(fields: Fields, step: int, sums: tuple[str, ...]) -> bool:
-    """Whether a result is of a checkpoint as it is, not of one that an earlier training left at the same step."""
+    """True for a result of a checkpoint as it is, not of one that an earlier training left at the same step."""
     named = fields.get(CHECKPOINT_SUM)  # earlier versions named no sum, and their step has to do
     return fields["step"] == step and (named is None or named in sums)
 
 
 def which(fields: Fields, step: int) -> str:
-    """How messages name the checkpoint of a result that is not of the one at a step."""
+    """The checkpoint of a result that is not of the one at a step, for messages."""
     return f"step {fields['step']}" if fields["step"] != step else f"other weights of step {step}"
 
 
@@ -199,12 +197,10 @@ def digest(fields: Fields) -> str:
 
 
 def _change(fields: Fields) -> dict[str, Any]:
-    """What a result says of a config.json that is not the one of training."""
     return {name: value for name, value in fields.items() if name == "changed_config"}
 
 
 def _of_best(run: RunDirectory) -> Callable[[Fields], bool]:
-    """Whether a result is of the best checkpoint."""
     store = run.checkpoints()
     try:
         best = store.best()
@@ -232,7 +228,7 @@ class ResultFile:
 
     def add(self, fields: Fields) -> list[Path]:
         """Write the result, in place of what the file holds; returns the file."""
-        return [self._file().write_text(json_text(self._path.name, fields))]
+        return [self._file().write_text(to_json(self._path.name, fields, indent=2) + "\n")]
 
     def _file(self) -> OutputFile:
         return OutputFile(self._path, argument=self._argument, endings=(".json",))

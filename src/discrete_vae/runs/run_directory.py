@@ -308,9 +308,6 @@ class MetricsLog:
                 file.truncate(file.read().rfind(b"\n") + 1)
 
 
-# One process at a time trains in a run's folder.
-
-
 LOCK_NAME = ".lock"
 """The file in the folder that is locked; it is there while a process trains, or was killed while it did."""
 
@@ -397,11 +394,8 @@ _SETTINGS = (
 """Variables of the environment that say which instructions a library may use."""
 
 _ROUNDING = (
-    ("platform", "processor"),
-    ("platform", "vector_instructions"),
-    ("platform", "instruction_settings"),
-    ("packages", "torch"),
-    ("packages", "numba"),
+    *(("platform", name) for name in ("processor", "vector_instructions", "instruction_settings")),
+    *(("packages", name) for name in ("torch", "numba")),
 )
 """Entries that decide in which order sums are added up on the CPU, beside the number of threads."""
 
@@ -424,7 +418,7 @@ def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, 
 
 
 def other_rounding(begun: Mapping[str, Any]) -> str | None:
-    """What of a run's ``environment.json`` differs here and lets the CPU round differently; None if nothing does."""
+    """Words on entries of ``environment.json`` that differ here and let the CPU round differently; None without."""
     here, before, now = {"platform": _platform(), "packages": _packages()}, [], []
     for part, name in _ROUNDING:
         recorded, present = begun.get(part), here[part].get(name)
@@ -467,15 +461,11 @@ def _processor() -> str:
 
 
 def _describe_device(device: torch.device) -> dict[str, Any]:
-    described: dict[str, Any] = {"type": device.type}
-    if device.type == "cuda" and torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(device)
-        described |= {
-            "name": properties.name,
-            "memory_bytes": properties.total_memory,
-            "cuda": torch.version.cuda,
-        }
-    return described
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return {"type": device.type}
+    found = torch.cuda.get_device_properties(device)
+    about = {"name": found.name, "memory_bytes": found.total_memory, "cuda": torch.version.cuda}
+    return {"type": device.type, **about}
 
 
 def _commit(folder: Path) -> dict[str, Any] | None:
@@ -517,15 +507,8 @@ def check_derived_folder(
 ) -> tuple[Path, Made | None]:
     """The folder that a run made of another may be written to, and the result if it is there.
 
-    A command that is killed after its folder has got its name may be given again: the folder then holds what the
-    command asks for. What the killed one left beside it is removed.
-
-    Args:
-        out: A new or empty folder outside the run, or one that the same request has filled.
-        run: The run that it is made of.
-        record: Name of the file in the folder that says what was asked for.
-        asked: What it says if it was the same.
-        read: Reads the result from it.
+    A command that is killed after its folder has got its name may be given again: the file `record` of the folder then
+    says what is `asked` for, and `read` makes the result of it. What the killed one left beside it is removed.
     """
     folder = without_links(_OUT, unicode_path(_OUT, out))
     if (folder / record).is_file() and (folder / "config.json").is_file():

@@ -79,12 +79,12 @@ def written(
 
 
 def is_due(settings: TrainingConfig, step: int, num_steps: int) -> bool:
-    """Whether a line of training metrics is due after a step."""
+    """True after steps at which a line of training metrics is due."""
     return step % settings.log_every == 0 or validates(settings, step, num_steps)
 
 
 def validates(settings: TrainingConfig, step: int, num_steps: int) -> bool:
-    """Whether a validation, with a checkpoint, is due after a step."""
+    """True after steps at which a validation, with a checkpoint, is due."""
     return step == num_steps or step % settings.validate_every == 0
 
 
@@ -304,7 +304,7 @@ class StepTrace:
         self.recorded.append(step)
 
     def is_complete(self) -> bool:
-        """Whether all steps wanted are recorded and not written yet."""
+        """True once all steps wanted are recorded, until they are written."""
         return not self.written and len(self.recorded) >= self._num_steps
 
     def write(self) -> str:

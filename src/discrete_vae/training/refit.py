@@ -223,7 +223,7 @@ def _training_alone(model: DiscreteVAE, parts: list[nn.Module]) -> Iterator[list
 
 @contextmanager
 def _blaming_a_weight(model: DiscreteVAE, step: int) -> Iterator[None]:
-    """Where the block refuses the model for a weight, say which one diverged at which step."""
+    """Name the weight that diverged, and the step, if the block refuses the model for it."""
     try:
         yield
     except InvalidInputError:
