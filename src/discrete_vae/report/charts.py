@@ -64,7 +64,7 @@ class Mark(NamedTuple):
     """Strokes of one kind, each a line through points (x, y); a stroke of one point is a dot or a cross."""
 
     kind: str
-    strokes: list[tuple[Values, Values]]
+    strokes: Sequence[tuple[Values, Values]]
     radius: float = 0.0
 
 
@@ -212,7 +212,7 @@ def grid(pixels: np.ndarray) -> np.ndarray:
 def picture(pixels: np.ndarray, kind: str, *, alt: str, zoom: int = 3) -> Picture:
     """Pixels (height, width, 4) as a picture, each as a square of `zoom` pixels where there is room."""
     file = io.BytesIO()
-    imsave(file, np.ascontiguousarray(pixels), format="png", metadata={"Software": None})
+    imsave(file, np.ascontiguousarray(pixels), format="png", metadata={"Software": "discrete-vae"})
     height, width, _ = pixels.shape
     source = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
     return Picture(source, width * zoom, height * zoom, alt, kind)

@@ -328,8 +328,8 @@ def _most(share: np.ndarray) -> str:
 def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any]:
     """A mode, with the training examples whose codes lead to it."""
     found, shape = source.modes, source.image_shape
-    values = {"of_chains": float(found.share[mode]), "stay": float(found.stay[mode])}
-    values |= {"picture": None, "features": [], "labels": [], "num_examples": len(members)}
+    values: dict[str, Any] = {"picture": None, "features": [], "labels": [], "num_examples": len(members)}
+    values |= {"of_chains": float(found.share[mode]), "stay": float(found.stay[mode])}
     if not len(members):
         return values
     if shape is None:

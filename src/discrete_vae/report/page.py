@@ -103,8 +103,9 @@ def plus_minus(value: float, std_error: float | None) -> str:
         '0.500 ± 0.012'
     """
     digits = error_digits(std_error)
-    known = std_error is not None and not math.isnan(std_error)
-    return shown(value, digits) + (f" {_PLUS_MINUS} {shown(std_error, digits)}" if known else "")
+    if std_error is None or math.isnan(std_error):
+        return shown(value, digits)
+    return f"{shown(value, digits)} {_PLUS_MINUS} {shown(std_error, digits)}"
 
 
 def _finalize(value: object) -> object:

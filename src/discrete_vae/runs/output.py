@@ -93,13 +93,15 @@ class OutputFile:
             columns: What a table (.csv, .parquet) holds, (row,) arrays of one length; None takes arrays.
         """
         table = {name: np.asarray(column) for name, column in (columns or arrays).items()}
-        if array is None and self.ending == ".npy":
-            array = (
-                next(iter(arrays.values())) if len(arrays) == 1 else np.stack(list(table.values()), axis=-1)
-            )
+
+        def single() -> np.ndarray:
+            if array is not None:
+                return array
+            return next(iter(arrays.values())) if len(arrays) == 1 else np.stack([*table.values()], axis=-1)
+
         fill = {
             ".npz": lambda file: np.savez(file, allow_pickle=False, **arrays),
-            ".npy": lambda file: np.save(file, array, allow_pickle=False),
+            ".npy": lambda file: np.save(file, single(), allow_pickle=False),
             ".csv": lambda file: _fill_csv(file, table),
             ".parquet": lambda file: _fill_parquet(file, table),
         }[self.ending]
