@@ -6,7 +6,7 @@ import pytest
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import Schema, read_json, write_json
-from discrete_vae.runs.results import KeptResults, digest
+from discrete_vae.runs.results import ResultStore, digest
 
 
 class Result(Schema):
@@ -17,7 +17,7 @@ class Result(Schema):
 @pytest.fixture
 def kept(tmp_path):
     """Results with a size n, settings "by" and a value."""
-    return KeptResults(
+    return ResultStore(
         tmp_path / "result.json",
         tmp_path / "results",
         Result,
@@ -42,7 +42,7 @@ def test_no_order_of_adding_loses_a_result_or_hides_the_fullest(tmp_path):
     for number, order in enumerate(itertools.permutations([result(1), result(5), result(3)])):
         folder = tmp_path / str(number)
         folder.mkdir()
-        kept = KeptResults(
+        kept = ResultStore(
             folder / "result.json",
             folder / "results",
             Result,

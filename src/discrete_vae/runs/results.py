@@ -29,7 +29,7 @@ CHECKPOINT_SUM = "checkpoint_sha256"
 Fields = Mapping[str, Any]
 
 
-class KeptResults:
+class ResultStore:
     """A folder with one result per settings, and beside it a copy of the fullest.
 
     The same settings give the same name, so repeating a computation replaces its own file and no other. Of results
@@ -118,7 +118,7 @@ def _write(path: Path, fields: Fields) -> None:
         raise unwritable(path, error, repair) from None
 
 
-def kept_evaluations(run: RunDirectory) -> KeptResults:
+def kept_evaluations(run: RunDirectory) -> ResultStore:
     """The evaluations of a run.
 
     evaluation.json holds the fullest: with the data and the config of training before others, of the checkpoint that is
@@ -150,10 +150,10 @@ def kept_evaluations(run: RunDirectory) -> KeptResults:
         )
 
     path, folder = run.evaluation_path, run.path / "evaluations"
-    return KeptResults(path, folder, EvaluationSchema, name=name, fullness=fullness)
+    return ResultStore(path, folder, EvaluationSchema, name=name, fullness=fullness)
 
 
-def kept_log_partitions(run: RunDirectory) -> KeptResults:
+def kept_log_partitions(run: RunDirectory) -> ResultStore:
     """The estimates of log Z of a run's prior.
 
     log_partition.json holds the fullest: with the config of training before others, of the checkpoint that is the best
@@ -177,7 +177,7 @@ def kept_log_partitions(run: RunDirectory) -> KeptResults:
         return not _change(fields), of_best(fields), len(fields["estimates"]), -asked, fields["step"]
 
     path, folder = run.path / "log_partition.json", run.path / "log_partitions"
-    return KeptResults(path, folder, LogPartitionSchema, name=name, fullness=fullness)
+    return ResultStore(path, folder, LogPartitionSchema, name=name, fullness=fullness)
 
 
 def is_of(fields: Fields, step: int, sums: tuple[str, ...]) -> bool:
