@@ -102,12 +102,12 @@ def run_evaluate(
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.inference.evaluate_run import evaluate_run
     from discrete_vae.runs.output import COLUMN_ENDINGS, OutputFile, write_columns
-    from discrete_vae.runs.results import kept_evaluations
+    from discrete_vae.runs.results import evaluation_store
     from discrete_vae.training.run import warn_of_other_data
 
     run = asked.directory
     # what cannot be written is found before the hours that it would cost
-    results = asked.results(out, kept_evaluations)
+    results = asked.results(out, evaluation_store)
     compute_on_rank_zero(results.check)
     if per_example is not None:
         columns = {"argument": "--per-example", "endings": COLUMN_ENDINGS, "others": asked.sources}

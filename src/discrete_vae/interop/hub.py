@@ -18,7 +18,7 @@ from discrete_vae.errors import InvalidInputError, printable
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.hub import EXTRA, refusal
 from discrete_vae.runs.io import Schema, publish_directory, read_json, sha256_file
-from discrete_vae.runs.results import is_of, kept_evaluations, which
+from discrete_vae.runs.results import is_of, evaluation_store, which
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import in_words, unicode_path, without_links
 
@@ -155,7 +155,7 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         in_folder: Whether the card lies in the run's own folder, from where the model is loaded, and not in the hub.
     """
     config, environment = run.read_experiment(), run.read_environment()
-    saved, evaluation = run.checkpoints().load("best"), kept_evaluations(run).fullest()
+    saved, evaluation = run.checkpoints().load("best"), evaluation_store(run).fullest()
     if evaluation is not None and not is_of(evaluation, saved.step, saved.record.sums):
         rule = f"must be of the best checkpoint, step {saved.step}, which is uploaded"
         repair = f"Evaluate it: dvae evaluate {run.path}."

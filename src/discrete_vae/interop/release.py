@@ -21,7 +21,7 @@ from discrete_vae.interop.hub import CARD_FILE, EVALUATED, card_of_run
 from discrete_vae.load import CHAINS_PREFIX, LoadedRun, load_run
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, RELEASED_FROM, ROUNDED, CheckpointRecord
 from discrete_vae.runs.io import read_regular, sha256_file, write_bytes, write_json, write_text
-from discrete_vae.runs.results import is_of, kept_evaluations, which
+from discrete_vae.runs.results import is_of, evaluation_store, which
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_derived_folder, derived_run
 
 Precision = Literal["bfloat16", "float32"]
@@ -154,7 +154,7 @@ def check_release(
         )
     if not isinstance(license, str) or not license.strip() or not license.isprintable():
         raise InvalidInputError("license", "must be a word", f"{license!r}"[:80], "For example apache-2.0.")
-    found = kept_evaluations(run).fullest()
+    found = evaluation_store(run).fullest()
     if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"
         received = "no such file" if found is None else which(found, loaded.step)

@@ -20,7 +20,7 @@ from discrete_vae.figures.style import FigureRun, Ink, ink_for
 from discrete_vae.load import LoadedRun
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.rng import Encoding, keyed_generator
-from discrete_vae.runs.results import ResultStore, is_of, kept_evaluations, kept_log_partitions
+from discrete_vae.runs.results import ResultStore, is_of, evaluation_store, kept_log_partitions
 from discrete_vae.runs.run_directory import RunDirectory
 
 _BITS, _CODES, _CHOSEN = 0x72657062, 0x72657063, 0x72657074
@@ -98,7 +98,7 @@ class ReportSource(FigureRun):
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
         """The fullest evaluation of the run, if it is of this checkpoint."""
-        return self._kept(kept_evaluations(self.directory))
+        return self._kept(evaluation_store(self.directory))
 
     @cached_property
     def log_partitions(self) -> dict[str, Any] | None:

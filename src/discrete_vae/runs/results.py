@@ -118,7 +118,7 @@ def _write(path: Path, fields: Fields) -> None:
         raise unwritable(path, error, repair) from None
 
 
-def kept_evaluations(run: RunDirectory) -> ResultStore:
+def evaluation_store(run: RunDirectory) -> ResultStore:
     """The evaluations of a run.
 
     evaluation.json holds the fullest: with the data and the config of training before others, of the checkpoint that is
