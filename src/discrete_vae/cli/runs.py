@@ -274,14 +274,14 @@ def run_log_partition(
     from discrete_vae.figures.curves import histogram_of_result
     from discrete_vae.figures.style import picture_file
     from discrete_vae.runs.io import is_stream
-    from discrete_vae.runs.results import kept_log_partitions
+    from discrete_vae.runs.results import log_partition_store
 
     # what cannot be written is found before the work
     to_json = out is not None and (Path(out).suffix.lower() == ".json" or is_stream(Path(out)))
     if std_error is not None:
         check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
     kept_in_run = not to_json and asked.pretrained is None
-    results = asked.results(None if kept_in_run else out, kept_log_partitions)
+    results = asked.results(None if kept_in_run else out, log_partition_store)
     results.check()
     drawn = out or asked.place(asked.directory.figures_path / "log-partition.png")
     place = None if to_json else picture_file(drawn, argument="--out").path

@@ -20,7 +20,7 @@ from discrete_vae.figures.style import FigureRun, Ink, ink_for
 from discrete_vae.load import LoadedRun
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.rng import Encoding, keyed_generator
-from discrete_vae.runs.results import ResultStore, is_of, evaluation_store, kept_log_partitions
+from discrete_vae.runs.results import ResultStore, is_of, evaluation_store, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 
 _BITS, _CODES, _CHOSEN = 0x72657062, 0x72657063, 0x72657074
@@ -103,7 +103,7 @@ class ReportSource(FigureRun):
     @cached_property
     def log_partitions(self) -> dict[str, Any] | None:
         """The fullest repeats of log Z, if they are of this checkpoint."""
-        return self._kept(kept_log_partitions(self.directory))
+        return self._kept(log_partition_store(self.directory))
 
     def _kept(self, results: ResultStore) -> dict[str, Any] | None:
         fields = results.fullest()

@@ -153,7 +153,7 @@ def evaluation_store(run: RunDirectory) -> ResultStore:
     return ResultStore(path, folder, EvaluationSchema, name=name, fullness=fullness)
 
 
-def kept_log_partitions(run: RunDirectory) -> ResultStore:
+def log_partition_store(run: RunDirectory) -> ResultStore:
     """The estimates of log Z of a run's prior.
 
     log_partition.json holds the fullest: with the config of training before others, of the checkpoint that is the best
