@@ -242,9 +242,9 @@ def keep(results: ResultStore | ResultFile, loaded: LoadedRun, fields: dict[str,
     paths = results.add(loaded.named | fields | about)
     for path in paths:
         print(f"Written to {path}")
-    fullest = getattr(results, "fullest_path", None)
-    if fullest is not None and fullest not in paths:
-        print(f"{fullest} keeps a fuller one")
+    complete = getattr(results, "most_complete_path", None)
+    if complete is not None and complete not in paths:
+        print(f"{complete} keeps a fuller one")
 
 
 # What the verbs share that take examples through a trained model: where these come from, and where results

@@ -174,9 +174,9 @@ def _known(run: RunDirectory, loaded: LoadedRun, seed: int) -> KnownLogPartition
 def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[KnownLogPartition]:
     """What the run keeps of a checkpoint's prior."""
     sources = evaluation_store(run), log_partition_store(run)
-    for kept, fields in ((kept, kept.fullest()) for kept in sources):
+    for kept, fields in ((kept, kept.most_complete()) for kept in sources):
         if fields is None or "changed_config" in fields or not is_of(fields, loaded.step, loaded.sums):
             continue
         estimates = fields["estimates"] if "estimates" in fields else [fields["log_partition"]["best"]]
         for each in estimates:
-            yield KnownLogPartition(each["value"], each["std_error"], f"kept in {kept.fullest_path.name}")
+            yield KnownLogPartition(each["value"], each["std_error"], f"kept in {kept.most_complete_path.name}")

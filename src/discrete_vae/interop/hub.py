@@ -155,7 +155,7 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         in_folder: Whether the card lies in the run's own folder, from where the model is loaded, and not in the hub.
     """
     config, environment = run.read_experiment(), run.read_environment()
-    saved, evaluation = run.checkpoints().load("best"), evaluation_store(run).fullest()
+    saved, evaluation = run.checkpoints().load("best"), evaluation_store(run).most_complete()
     if evaluation is not None and not is_of(evaluation, saved.step, saved.record.sums):
         rule = f"must be of the best checkpoint, step {saved.step}, which is uploaded"
         repair = f"Evaluate it: dvae evaluate {run.path}."

@@ -154,7 +154,7 @@ def check_release(
         )
     if not isinstance(license, str) or not license.strip() or not license.isprintable():
         raise InvalidInputError("license", "must be a word", f"{license!r}"[:80], "For example apache-2.0.")
-    found = evaluation_store(run).fullest()
+    found = evaluation_store(run).most_complete()
     if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"
         received = "no such file" if found is None else which(found, loaded.step)

@@ -97,16 +97,16 @@ class ReportSource(FigureRun):
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
-        """The fullest evaluation of the run, if it is of this checkpoint."""
+        """The most complete evaluation of the run, if it is of this checkpoint."""
         return self._kept(evaluation_store(self.directory))
 
     @cached_property
     def log_partitions(self) -> dict[str, Any] | None:
-        """The fullest repeats of log Z, if they are of this checkpoint."""
+        """The most complete repeats of log Z, if they are of this checkpoint."""
         return self._kept(log_partition_store(self.directory))
 
     def _kept(self, results: ResultStore) -> dict[str, Any] | None:
-        fields = results.fullest()
+        fields = results.most_complete()
         return fields if fields is not None and is_of(fields, self.loaded.step, self.loaded.sums) else None
 
     @cached_property

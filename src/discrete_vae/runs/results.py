@@ -30,44 +30,44 @@ Fields = Mapping[str, Any]
 
 
 class ResultStore:
-    """A folder with one result per settings, and beside it a copy of the fullest.
+    """A folder with one result per settings, and beside it a copy of the most complete.
 
     The same settings give the same name, so repeating a computation replaces its own file and no other. Of results
-    that are equally full the one kept last is copied. A result is kept with the SHA-256 of its own values, and is
+    that are equally complete the one kept last is copied. A result is kept with the SHA-256 of its own values, and is
     refused when they are others; those of earlier versions have none.
 
     Args:
-        fullest_path: The copy, FOLDER/evaluation.json for example.
+        most_complete_path: The copy, FOLDER/evaluation.json for example.
         folder: All results, FOLDER/evaluations for example.
         schema: The form of a result.
         name: The name of a result's file without its ending, made from the settings in it.
-        fullness: The key that results are compared by; the greatest is copied.
+        completeness: The key that results are compared by; the greatest is copied.
     """
 
     def __init__(
         self,
-        fullest_path: Path,
+        most_complete_path: Path,
         folder: Path,
         schema: type[Schema],
         *,
         name: Callable[[Fields], str],
-        fullness: Callable[[Fields], tuple[Any, ...]],
+        completeness: Callable[[Fields], tuple[Any, ...]],
     ) -> None:
-        self.fullest_path, self.folder = fullest_path, folder
-        self._schema, self._name, self._fullness = schema, name, fullness
+        self.most_complete_path, self.folder = most_complete_path, folder
+        self._schema, self._name, self._completeness = schema, name, completeness
 
     def check(self) -> None:
         """Check, before the work, that a result can be added and those that are there are undamaged."""
         repair = "Free space or check permissions, or write elsewhere: --out FILE.json."
-        for path in (self.fullest_path, self.folder / "result.json"):
+        for path in (self.most_complete_path, self.folder / "result.json"):
             check_writable(path, repair=repair)
         self._read()
 
     def add(self, fields: Fields) -> list[Path]:
-        """Keep a result; returns its own file and, where it is the fullest, the copy."""
+        """Keep a result; returns its own file and, where it is the most complete, the copy."""
         fields = {**fields, "sha256": _sum_of(fields)}
         path, found = self._path_of(fields), self._read()
-        latest = found.pop(self.fullest_path, None)
+        latest = found.pop(self.most_complete_path, None)
         if latest is not None:
             own = self._path_of(latest)
             if own != path and own not in found:  # what an earlier version left has no file of its own yet
@@ -75,13 +75,13 @@ class ResultStore:
             found = {own: latest} | found  # before its equals
         found.pop(path, None)
         _write(path, fields)
-        fullest = max([fields, *found.values()], key=self._fullness)
-        _write(self.fullest_path, fullest)
-        return [path, self.fullest_path] if fullest is fields else [path]
+        complete = max([fields, *found.values()], key=self._completeness)
+        _write(self.most_complete_path, complete)
+        return [path, self.most_complete_path] if complete is fields else [path]
 
-    def fullest(self) -> dict[str, Any] | None:
-        """The fullest result; None if there is none."""
-        return _read_result(self.fullest_path, self._schema) if self.fullest_path.exists() else None
+    def most_complete(self) -> dict[str, Any] | None:
+        """The most complete result; None if there is none."""
+        return _read_result(self.most_complete_path, self._schema) if self.most_complete_path.exists() else None
 
     def _path_of(self, fields: Fields) -> Path:
         return self.folder / f"{self._name(fields)}.json"
@@ -89,8 +89,8 @@ class ResultStore:
     def _read(self) -> dict[Path, Fields]:
         """All results by file."""
         paths = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
-        if self.fullest_path.exists():
-            paths.append(self.fullest_path)
+        if self.most_complete_path.exists():
+            paths.append(self.most_complete_path)
         return {path: _read_result(path, self._schema) for path in paths}
 
 
@@ -121,7 +121,7 @@ def _write(path: Path, fields: Fields) -> None:
 def evaluation_store(run: RunDirectory) -> ResultStore:
     """The evaluations of a run.
 
-    evaluation.json holds the fullest: with the data and the config of training before others, of the checkpoint that is
+    evaluation.json holds the most complete: with the data and the config of training before others, of the checkpoint that is
     the best now before others, then with most examples, then with most samples, then of the newest checkpoint.
     """
     trained_on, of_best = run.read_environment().get("data", {}).get("sha256"), _of_best(run)
@@ -137,7 +137,7 @@ def evaluation_store(run: RunDirectory) -> ResultStore:
         rest = {"data": fields["data"], "sha256": fields.get("data_sha256"), "config": config}
         return _file_name(parts, rest | _change(fields))
 
-    def fullness(fields: Fields) -> tuple[Any, ...]:
+    def completeness(fields: Fields) -> tuple[Any, ...]:
         found = fields["log_likelihood"]
         # evaluations of earlier versions do not say which data they are of
         of_run = fields.get("data_sha256", trained_on) == trained_on
@@ -150,13 +150,13 @@ def evaluation_store(run: RunDirectory) -> ResultStore:
         )
 
     path, folder = run.evaluation_path, run.path / "evaluations"
-    return ResultStore(path, folder, EvaluationSchema, name=name, fullness=fullness)
+    return ResultStore(path, folder, EvaluationSchema, name=name, completeness=completeness)
 
 
 def log_partition_store(run: RunDirectory) -> ResultStore:
     """The estimates of log Z of a run's prior.
 
-    log_partition.json holds the fullest: with the config of training before others, of the checkpoint that is the best
+    log_partition.json holds the most complete: with the config of training before others, of the checkpoint that is the best
     now before others, then with most repeats, then with the smallest standard error asked for, then of the newest
     checkpoint.
     """
@@ -172,12 +172,12 @@ def log_partition_store(run: RunDirectory) -> ResultStore:
         }
         return _file_name(parts, config | _change(fields))
 
-    def fullness(fields: Fields) -> tuple[Any, ...]:
+    def completeness(fields: Fields) -> tuple[Any, ...]:
         asked = (fields.get("config") or {}).get("std_error") or float("inf")
         return not _change(fields), of_best(fields), len(fields["estimates"]), -asked, fields["step"]
 
     path, folder = run.path / "log_partition.json", run.path / "log_partitions"
-    return ResultStore(path, folder, LogPartitionSchema, name=name, fullness=fullness)
+    return ResultStore(path, folder, LogPartitionSchema, name=name, completeness=completeness)
 
 
 def is_of(fields: Fields, step: int, sums: tuple[str, ...]) -> bool:

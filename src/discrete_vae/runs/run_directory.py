@@ -57,7 +57,7 @@ class RunDirectory:
         metrics_path: ``metrics.jsonl``, one JSON object per line.
         checkpoints_path: ``checkpoints``, which holds a folder ``step-N`` a checkpoint.
         best_path: ``best.json``, the step of the best checkpoint and what made it the best.
-        evaluation_path: ``evaluation.json``, the fullest evaluation; the folder ``evaluations`` has all of them.
+        evaluation_path: ``evaluation.json``, the most complete evaluation; the folder ``evaluations`` has all of them.
         evaluation_parts_path: ``evaluation-parts``, what evaluations that are not finished have done.
         figures_path: ``figures``.
         refit_path: ``refit.json``, there if the run's posterior is one that `dvae refit` fitted anew.
