@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from discrete_vae.data.rows import Rows
     from discrete_vae.load import LoadedRun
     from discrete_vae.runs.output import OutputFile
-    from discrete_vae.runs.results import ResultStore, ResultFile
+    from discrete_vae.runs.results import ResultFile, ResultStore
     from discrete_vae.runs.run_directory import RunDirectory
 
 

@@ -21,7 +21,7 @@ from discrete_vae.load import LoadedRun
 from discrete_vae.log_partition.estimate import estimate_log_partition
 from discrete_vae.nets.precision import precision_for
 from discrete_vae.runs.io import to_json
-from discrete_vae.runs.results import is_of, evaluation_store, log_partition_store
+from discrete_vae.runs.results import evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 
 # The evaluation of a trained run, as `dvae evaluate` makes and keeps it.
@@ -179,4 +179,6 @@ def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[KnownLogPartition]:
             continue
         estimates = fields["estimates"] if "estimates" in fields else [fields["log_partition"]["best"]]
         for each in estimates:
-            yield KnownLogPartition(each["value"], each["std_error"], f"kept in {kept.most_complete_path.name}")
+            yield KnownLogPartition(
+                each["value"], each["std_error"], f"kept in {kept.most_complete_path.name}"
+            )

@@ -18,7 +18,7 @@ from discrete_vae.errors import InvalidInputError, printable
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.hub import EXTRA, refusal
 from discrete_vae.runs.io import Schema, publish_directory, read_json, sha256_file
-from discrete_vae.runs.results import is_of, evaluation_store, which
+from discrete_vae.runs.results import evaluation_store, is_of, which
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import in_words, unicode_path, without_links
 

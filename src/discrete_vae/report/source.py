@@ -20,7 +20,7 @@ from discrete_vae.figures.style import FigureRun, Ink, ink_for
 from discrete_vae.load import LoadedRun
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.rng import Encoding, keyed_generator
-from discrete_vae.runs.results import ResultStore, is_of, evaluation_store, log_partition_store
+from discrete_vae.runs.results import ResultStore, evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 
 _BITS, _CODES, _CHOSEN = 0x72657062, 0x72657063, 0x72657074

@@ -81,7 +81,9 @@ class ResultStore:
 
     def most_complete(self) -> dict[str, Any] | None:
         """The most complete result; None if there is none."""
-        return _read_result(self.most_complete_path, self._schema) if self.most_complete_path.exists() else None
+        return (
+            _read_result(self.most_complete_path, self._schema) if self.most_complete_path.exists() else None
+        )
 
     def _path_of(self, fields: Fields) -> Path:
         return self.folder / f"{self._name(fields)}.json"
@@ -121,8 +123,8 @@ def _write(path: Path, fields: Fields) -> None:
 def evaluation_store(run: RunDirectory) -> ResultStore:
     """The evaluations of a run.
 
-    evaluation.json holds the most complete: with the data and the config of training before others, of the checkpoint that is
-    the best now before others, then with most examples, then with most samples, then of the newest checkpoint.
+    evaluation.json holds the most complete: with the data and the config of training before others, of the checkpoint
+    that is the best now before others, then with most examples, then with most samples, then of the newest checkpoint.
     """
     trained_on, of_best = run.read_environment().get("data", {}).get("sha256"), _of_best(run)
 
@@ -156,9 +158,9 @@ def evaluation_store(run: RunDirectory) -> ResultStore:
 def log_partition_store(run: RunDirectory) -> ResultStore:
     """The estimates of log Z of a run's prior.
 
-    log_partition.json holds the most complete: with the config of training before others, of the checkpoint that is the best
-    now before others, then with most repeats, then with the smallest standard error asked for, then of the newest
-    checkpoint.
+    log_partition.json holds the most complete: with the config of training before others, of the checkpoint that is
+    the best now before others, then with most repeats, then with the smallest standard error asked for, then of the
+    newest checkpoint.
     """
     of_best = _of_best(run)
 
