@@ -124,7 +124,7 @@ def test_training_does_not_go_on_with_it(cli, refused, trained, tmp_path):
 )
 def test_wrong_input_is_refused(refused, trained, option, value, name):
     places = {"IN": trained / "new", "RUN": trained, "FILE": trained / "config.json"}
-    assert f"error: {name} must" in refused("refit", trained, option, places.get(value, value))
+    assert f"{name} must" in refused("refit", trained, option, places.get(value, value))
 
 
 def test_damage_is_found_before_the_work(refused, trained, monkeypatch):

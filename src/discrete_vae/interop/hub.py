@@ -1,4 +1,8 @@
-"""Models on the Hugging Face hub, with cards that say what they are and how good."""
+"""Models on the Hugging Face hub, with cards that say what they are and how good.
+
+Files are those of `DiscreteVAE.save_pretrained`, not of huggingface_hub's PyTorchModelHubMixin: the mixin falls back to
+a pickle where there is no safetensors file, keeps no checksums, writes in place, and needs an extra to save at all.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ def save_for_hub(source: Source, path: str | Path, *, name: str, license: str) -
     Args:
         source: A run, whose best checkpoint it is, or a model, of which no results are known.
         path: The folder, new or empty; ``~`` is the home directory.
-        name: What the card calls the model, and how it is loaded: OWNER/NAME.
+        name: The model's name, by which it is loaded: OWNER/NAME.
         license: Of the weights, as the hub names licenses: "apache-2.0", "mit", "cc-by-4.0".
 
     Returns:
@@ -51,10 +55,7 @@ def save_for_hub(source: Source, path: str | Path, *, name: str, license: str) -
         ...     sorted(file.name for file in saved.iterdir())
         ['README.md', 'config.json', 'model.safetensors']
     """
-    for argument, value in (("name", name), ("license", license)):
-        if not isinstance(value, str) or not value.strip() or not value.isprintable():
-            repair = 'For example name="ada/digits", license="apache-2.0".'
-            raise InvalidInputError(argument, "must be a word", repr(value)[:80], repair)
+    check_words(name=name, license=license)
     folder = without_links("path", RunDirectory.check_new(path, argument="path"))
     if isinstance(source, DiscreteVAE):
         model, card, results = source, card_of_model(source, name=name, license=license), None
@@ -69,6 +70,14 @@ def save_for_hub(source: Source, path: str | Path, *, name: str, license: str) -
         if results is not None:
             shutil.copyfile(results, temporary / results.name)
     return folder
+
+
+def check_words(**given: object) -> None:
+    """Check the arguments that a card shows."""
+    for argument, value in given.items():
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            repair = 'For example name="ada/digits", license="apache-2.0".'
+            raise InvalidInputError(argument, "must be a word", repr(value)[:80], repair)
 
 
 def push_to_hub(

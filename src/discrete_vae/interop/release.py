@@ -17,7 +17,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
 from discrete_vae.inference.score import elbo_rows
-from discrete_vae.interop.hub import CARD_FILE, EVALUATED, card_of_run
+from discrete_vae.interop.hub import CARD_FILE, EVALUATED, card_of_run, check_words
 from discrete_vae.load import CHAINS_PREFIX, LoadedRun, load_run
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, RELEASED_FROM, ROUNDED, CheckpointRecord
 from discrete_vae.runs.io import read_regular, sha256_file, write_bytes, write_json, write_text
@@ -149,18 +149,15 @@ def check_release(
     Touches nothing.
     """
     if precision not in ("bfloat16", "float32"):
-        raise InvalidInputError(
-            "precision", "must be bfloat16 or float32", f"{precision!r}"[:80], "Leave it out for bfloat16."
-        )
-    if not isinstance(license, str) or not license.strip() or not license.isprintable():
-        raise InvalidInputError("license", "must be a word", f"{license!r}"[:80], "For example apache-2.0.")
+        rule, repair = "must be bfloat16 or float32", "Leave it out for bfloat16."
+        raise InvalidInputError("precision", rule, f"{precision!r}"[:80], repair)
+    check_words(license=license)
     found = evaluation_store(run).most_complete()
     if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"
         received = "no such file" if found is None else which(found, loaded.step)
-        raise InvalidInputError(
-            str(run.evaluation_path), rule, received, f"Evaluate it: dvae evaluate {run.path}."
-        )
+        repair = f"Evaluate it: dvae evaluate {run.path}."
+        raise InvalidInputError(str(run.evaluation_path), rule, received, repair)
     asked = _asked(run, loaded, precision, {"license": license} | settings)
     return check_derived_folder(
         out, run, run.release_path.name, asked, lambda said: Release(**{key: said[key] for key in _KEYS})

@@ -185,13 +185,12 @@ def sync_directory(folder: Path) -> None:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Exchange the names of two folders in one operation; returns whether the system can."""
-    at_working_directory, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
     try:
         rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):  # an older libc, or another system
         return False
-    here = ctypes.c_int(at_working_directory)
-    return rename(here, os.fsencode(first), here, os.fsencode(second), ctypes.c_uint(exchange)) == 0
+    here, exchange = ctypes.c_int(-100), ctypes.c_uint(2)  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    return rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0
 
 
 def _remove(entry: Path) -> None:

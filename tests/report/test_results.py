@@ -1,9 +1,14 @@
-"""What is said of a course of training goes by what checkpoints are compared by."""
+"""Verdicts on a course of training, and the command that trains the same config."""
 
 import pytest
 
+from discrete_vae.cli.train import Request
 from discrete_vae.figures.curves import training_curves_table
-from discrete_vae.report.results import training_verdict
+from discrete_vae.load import load_run
+from discrete_vae.overrides import split_overrides
+from discrete_vae.report.results import train_command, training_verdict
+from discrete_vae.report.source import ReportSource
+from discrete_vae.runs.run_directory import RunDirectory
 
 
 def verdict(values, scores=None):
@@ -35,3 +40,24 @@ def test_a_fall_of_the_score_is():
 @pytest.mark.parametrize("values", [[], [-90.0]])
 def test_fewer_than_two_validations_say_nothing(values):
     assert verdict(values) is None
+
+
+@pytest.mark.parametrize("name", ["images", "table"])
+def test_the_command_gives_the_runs_config(name, request):
+    run = RunDirectory.open(request.getfixturevalue(name))
+    words = train_command(ReportSource(run, lambda: load_run(run)))
+    assert words is not None
+    assert words[:2] == ["dvae", "train"]
+    rest, overrides = split_overrides(words[2:])
+    given = dict(zip(rest[-2::-2], rest[::-2], strict=False))
+    experiment = rest[0] if not rest[0].startswith("--") else None
+    asked = Request(
+        verb="train",
+        experiment=experiment,
+        data=given.get("--data"),
+        size=given["--size"],
+        seed=None,
+        data_dir=None,
+        overrides=overrides,
+    )
+    assert asked.resolve()[0] == run.read_experiment()
