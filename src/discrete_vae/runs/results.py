@@ -142,14 +142,9 @@ def evaluation_store(run: RunDirectory) -> ResultStore:
     def completeness(fields: Fields) -> tuple[Any, ...]:
         found = fields["log_likelihood"]
         # evaluations of earlier versions do not say which data they are of
-        of_run = fields.get("data_sha256", trained_on) == trained_on
-        return (
-            of_run and not _change(fields),
-            of_best(fields),
-            found["num_examples"],
-            found["num_samples"],
-            fields["step"],
-        )
+        as_trained = fields.get("data_sha256", trained_on) == trained_on and not _change(fields)
+        counts = found["num_examples"], found["num_samples"]
+        return as_trained, of_best(fields), *counts, fields["step"]
 
     path, folder = run.evaluation_path, run.path / "evaluations"
     return ResultStore(path, folder, EvaluationSchema, name=name, completeness=completeness)

@@ -472,10 +472,11 @@ def _commit(folder: Path) -> dict[str, Any] | None:
     # An installed package may lie inside the checkout of another project: only a tracked file counts.
     if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
-    found = _git(folder, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
-    if found is None:
+    commit = _git(folder, "rev-parse", "HEAD")
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    if commit is None:
         return None
-    return {"hash": found.strip().removesuffix("-dirty"), "modified": found.strip().endswith("-dirty")}
+    return {"hash": commit.strip(), "modified": None if changes is None else bool(changes.strip())}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
