@@ -133,7 +133,7 @@ def load_run(
         load_chains(chains, saved.tensors)
     if isinstance(chains, UsesSolver):  # which need not be there
         chains = chains.local_chains()
-    return LoadedRun(config, model.eval(), chains, saved.step, change, saved.sums)
+    return LoadedRun(config, model.eval(), chains, saved.step, change, saved.record.sums)
 
 
 def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedRun:

@@ -1,4 +1,4 @@
-"""How records print, and how notebooks show them: numbers with their errors, and of tensors the shapes."""
+"""Printed and notebook forms of records: numbers with their errors, and of tensors the shapes."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from discrete_vae.figures.registry import FIGURES
-from discrete_vae.runs.results import kept_log_partitions
+from discrete_vae.runs.results import log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 
 OF_A_RUN = [name for name, entry in FIGURES.items() if entry.min_runs]
@@ -20,7 +20,7 @@ def run(trained):
     """A run with estimates of log Z."""
     estimates = [{"value": value, "std_error": 0.1, "method": "m"} for value in (1.0, 1.1, 0.9)]
     config = {"std_error": 0.1, "seed": 0}
-    kept_log_partitions(RunDirectory(trained)).add(
+    log_partition_store(RunDirectory(trained)).add(
         {"step": 6, "config": config, "estimates": estimates, "exact": 1.05}
     )
     return trained

@@ -130,10 +130,10 @@ def test_plain_values_that_do_not_fit_are_refused(cli, trained, last, meta, name
             {"step": 4, "validation_elbo": -1.0},
             "best validation_score must be a finite number; received None",
         ),
-        ({"step": 5, "validation_elbo": -1.0}, "a best checkpoint of step 5 in checkpoint.json"),
-        ({"step": -1, "validation_elbo": -1.0}, "a best checkpoint of step -1 in checkpoint.json"),
-        ({"step": True, "validation_elbo": -1.0}, "a best checkpoint of step True in checkpoint.json"),
-        ({"validation_elbo": -1.0}, "a best checkpoint of step None in checkpoint.json"),
+        ({"step": 5, "validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
+        ({"step": -1, "validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
+        ({"step": True, "validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
+        ({"validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
     ],
 )
 def test_a_best_that_cannot_be_is_refused(cli, trained, last, best, message):
@@ -145,26 +145,15 @@ def test_a_best_that_cannot_be_is_refused(cli, trained, last, best, message):
 
 
 @pytest.mark.parametrize("verb", [["train", "--resume", "--run-dir"], ["evaluate"]], ids=lambda verb: verb[0])
-@pytest.mark.parametrize(
-    ("form", "writer", "message"),
-    [
-        (
-            1,
-            None,
-            "the older format 1, written by a version that left no name. Go on with the version that wrote it",
-        ),
-        (4, "9.9", "the newer format 4, written by discrete-vae 9.9. Update discrete-vae"),
-    ],
-)
-def test_other_formats_are_not_called_damaged(refused, trained, last, verb, form, writer, message):
+@pytest.mark.parametrize(("form", "writer"), [(1, None), (4, "9.9")])
+def test_other_formats_are_not_called_damaged(refused, trained, last, verb, form, writer):
     fields = json.loads((last / RECORD_FILE).read_text())
     fields["format"], fields["sha256"]["record"] = form, "as that version does it"
     fields.pop("discrete_vae")
     if writer is not None:
         fields["discrete_vae"] = writer
     (last / RECORD_FILE).write_text(json.dumps(fields))
-    error = refused(*verb, trained)
-    assert f"{last} must be a checkpoint of format 3; received {message}" in error
+    assert f"{last / RECORD_FILE} must be of format 3; received format {form}" in refused(*verb, trained)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +163,7 @@ def test_a_record_that_is_no_record_is_damage(cli, trained, last, content):
     (last / RECORD_FILE).write_text(content)
     status, _, err = cli("train", "--resume", "--run-dir", trained)
     assert status == 2
-    assert f"error: {last} must hold what was saved; received " in err
+    assert f"error: {last / RECORD_FILE} must hold what was saved; received " in err
     assert len(err) < 1000
 
 

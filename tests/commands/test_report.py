@@ -23,26 +23,20 @@ def test_out_takes_another_place_and_replaces_what_is_there(cli, trained, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("option", "value", "name"),
     [
-        (
-            ["--out", "page.pdf"],
-            "--out must end in one of .html, .htm; received 'page.pdf'. Did you mean page.html?",
-        ),
-        (
-            ["--out", "few.npy/page.html"],
-            "few.npy/page.html must be writable; received few.npy, which is no folder",
-        ),
-        (["--out", "taken.html"], "taken.html must be writable; received a folder of that name"),
-        (["--labels", "few.npy"], "--labels must be as many as the 48 training examples or the 60 rows of"),
-        (["--labels", "wide.npy"], "--labels must hold one number or word per example"),
-        (["--labels", "two.csv"], "--labels must hold one column under its name"),
-        (["--labels", "none.npy"], "none.npy"),
-        (["--labels", "labels.txt"], "--labels must name a .npy or .csv file"),
-        (["--num-examples", "0"], "--num-examples must be a whole number of at least 1"),
+        ("--out", "page.pdf", "--out"),
+        ("--out", "few.npy/page.html", "few.npy/page.html"),
+        ("--out", "taken.html", "taken.html"),
+        ("--labels", "few.npy", "--labels"),
+        ("--labels", "wide.npy", "--labels"),
+        ("--labels", "two.csv", "--labels"),
+        ("--labels", "none.npy", "none.npy"),
+        ("--labels", "labels.txt", "--labels"),
+        ("--num-examples", "0", "--num-examples"),
     ],
 )
-def test_wrong_input_costs_nothing(refused, trained, tmp_path, monkeypatch, words, message):
+def test_wrong_input_costs_nothing(refused, trained, tmp_path, monkeypatch, option, value, name):
     def made(*_):
         raise AssertionError("made before the check")
 
@@ -53,7 +47,7 @@ def test_wrong_input_costs_nothing(refused, trained, tmp_path, monkeypatch, word
     (tmp_path / "two.csv").write_text("a,b\n1,2\n")
     (tmp_path / "labels.txt").write_text("1\n")
     (tmp_path / "taken.html").mkdir()
-    assert message in refused("report", trained, *words)
+    assert f"{name} must" in refused("report", trained, option, value)
 
 
 def test_a_disk_that_fails_leaves_the_page_that_was_there(cli, trained, monkeypatch):
@@ -65,5 +59,5 @@ def test_a_disk_that_fails_leaves_the_page_that_was_there(cli, trained, monkeypa
     monkeypatch.setattr("discrete_vae.runs.output.write_stream", fails)
     status, out, err = cli("report", trained)
     assert (status, out) == (2, "")
-    assert "report.html must be writable; received No space left on device" in err
+    assert "report.html must be writable" in err
     assert (trained / "report.html").read_text() == "old"

@@ -15,7 +15,6 @@ from discrete_vae.cli import main
 from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.hub import push_to_hub, save_for_hub
-from discrete_vae.runs.hub import is_hub_name
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.training.tiny import start_run, train_quietly
 
@@ -96,13 +95,11 @@ def test_the_cards_code_is_what_loads_the_model(run, tmp_path, monkeypatch):
 
 
 def test_an_evaluation_of_other_weights_is_refused(run, tmp_path):
-    import shutil
-
     copy = RunDirectory(shutil.copytree(run.path, tmp_path / "copy"))
     evaluation = json.loads(copy.evaluation_path.read_text())
     evaluation.pop("sha256")
     copy.evaluation_path.write_text(json.dumps(evaluation | {"step": 1}))
-    with pytest.raises(InvalidInputError, match="must be of the best checkpoint, step .*; received step 1"):
+    with pytest.raises(InvalidInputError, match=r"evaluation\.json must be of the best.* step 1"):
         save_for_hub(copy, tmp_path / "model", name=REPO, license="mit")
     copy.evaluation_path.unlink()
     folder = save_for_hub(copy, tmp_path / "model", name=REPO, license="mit")
@@ -158,10 +155,7 @@ def test_a_hub_that_refuses_is_one_error(monkeypatch):
             raise OSError("401 Unauthorized\nlog in first")
 
     monkeypatch.setattr(hub, "HfApi", Api)
-    message = (
-        r"name must be a repository that you may write to; received ada/digits \(OSError: 401 Unauthorized\)"
-    )
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError, match=r"name must .*401 Unauthorized\)"):
         push_to_hub(tiny_model(), REPO, license="mit")
 
 
@@ -178,12 +172,12 @@ def test_a_name_is_fetched_into_the_cache_and_a_folder_wins(tmp_path, monkeypatc
     assert torch.equal(loaded.prior.weight, tiny_model().prior.weight)
     assert asked == [(REPO, "v1", ["model.safetensors", "config.json"])]
     (tmp_path / "ada").mkdir()
-    with pytest.raises(InvalidInputError, match="path must be an existing folder"):
+    with pytest.raises(InvalidInputError, match="path must"):
         DiscreteVAE.from_pretrained("ada/digit")  # a slip in a local path asks nobody
     tiny_model().save_pretrained("ada/digits")
     DiscreteVAE.from_pretrained(REPO)
     assert len(asked) == 1
-    with pytest.raises(InvalidInputError, match="revision must go with a model of the hub"):
+    with pytest.raises(InvalidInputError, match="revision must"):
         DiscreteVAE.from_pretrained(REPO, revision="v1")
 
 
@@ -201,13 +195,13 @@ def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
         lambda name, **keywords: real(name, **keywords, cache_dir=tmp_path, local_files_only=True),
     )
     assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, tiny_model().prior.weight)
-    with pytest.raises(InvalidInputError, match="or a model of the hub as OWNER/NAME; received ada/other"):
+    with pytest.raises(InvalidInputError, match="path must .*ada/other"):
         DiscreteVAE.from_pretrained("ada/other")
 
 
 def test_tests_ask_no_hub():
     assert os.environ["HF_HUB_OFFLINE"] == "1"
-    with pytest.raises(InvalidInputError, match="or a model of the hub as OWNER/NAME"):
+    with pytest.raises(InvalidInputError, match="path must"):
         DiscreteVAE.from_pretrained("nobody/nothing")
 
 
@@ -222,31 +216,10 @@ def test_a_missing_extra_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [({"name": ""}, "name must be a word"), ({"license": None}, "license must be a word")],
+    ("name", "value"), [("name", ""), ("license", None), ("path", ".")], ids=["name", "license", "path"]
 )
-def test_wrong_arguments_are_named(tmp_path, change, message):
-    with pytest.raises(InvalidInputError, match=message):
-        save_for_hub(tiny_model(), tmp_path / "model", **({"name": REPO, "license": "mit"} | change))
-
-
-def test_a_folder_that_holds_something_is_refused(tmp_path):
+def test_wrong_arguments_are_named(tmp_path, name, value):
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(InvalidInputError, match="path must be a new or empty folder"):
-        save_for_hub(tiny_model(), tmp_path, name=REPO, license="mit")
-
-
-def test_names_of_the_hub_are_told_from_paths(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
-    names = [
-        "ada/digits",
-        "runs/digits",
-        "digits",
-        "/ada/digits",
-        "~/digits",
-        "a/b/c",
-        "../digits",
-        Path("ada/digits"),
-    ]
-    assert [is_hub_name(name) for name in names] == [True] + 7 * [False]
+    given = {"path": "model", "name": REPO, "license": "mit"} | {name: value}
+    with pytest.raises(InvalidInputError, match=f"{name} must"):
+        save_for_hub(tiny_model(), tmp_path / given.pop("path"), **given)

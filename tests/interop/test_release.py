@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from discrete_vae import load_dataset, load_run, train
 from discrete_vae.cli import main
@@ -15,7 +16,7 @@ from discrete_vae.interop import release
 from discrete_vae.interop.hub import card_of_run, save_for_hub
 from discrete_vae.interop.release import release_run, thinned
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.runs.checkpoints import STATE_FILE, load_tensors
+from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.training.tiny import CONFIG, QuietProgress
 
@@ -63,7 +64,7 @@ def test_it_loads_as_float32_with_the_prior_and_the_chains_bit_for_bit(trained_o
 
 def test_it_has_nothing_of_the_optimizer_and_half_the_bytes(trained_once, released):
     (file,) = released[0].checkpoints_path.glob(f"*/{STATE_FILE}")
-    tensors = load_tensors(file)
+    tensors = load_file(file)
     assert {name.partition("/")[0] for name in tensors} == {"model", "chains"}
     assert {str(value.dtype) for value in tensors.values()} == {
         "torch.bfloat16",
@@ -156,15 +157,13 @@ def test_weights_that_rounding_spoils_are_not_released(trained, digits, tmp_path
         return rounded({k: v.mul(2).round().div(2) if k in names else v for k, v in tensors.items()}, names)
 
     monkeypatch.setattr(release, "rounded_weights", coarse)
-    with pytest.raises(
-        InvalidInputError, match=r"precision bfloat16 must keep the ELBO to 0.1 nats.*float32"
-    ):
+    with pytest.raises(InvalidInputError, match="precision bfloat16"):
         release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_one_example_is_no_check(trained, digits, tmp_path):
-    with pytest.raises(InvalidInputError, match=r"\+- inf nats.*--num-examples"):
+    with pytest.raises(InvalidInputError, match=r"\+- inf nats"):
         release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK | {"num_examples": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -172,30 +171,18 @@ def test_one_example_is_no_check(trained, digits, tmp_path):
 def test_a_run_that_was_not_evaluated_is_refused(trained, digits, tmp_path):
     best = load_run(trained).step
     other = next(step for step in trained.checkpoints().steps() if step != best)
-    message = release_error(trained, load_run(trained, other), digits)
-    assert f"must be of the checkpoint that is released, step {other}; received step {best}." in message
+    with pytest.raises(InvalidInputError, match=rf"evaluation\.json.* step {other}; received step {best}"):
+        release_run(trained, load_run(trained, other), digits, tmp_path / "new", **QUICK)
     trained.evaluation_path.unlink()
-    message = release_error(trained, load_run(trained), digits)
-    assert f"received no such file. Evaluate it: dvae evaluate {trained.path}." in message
+    with pytest.raises(InvalidInputError, match=r"evaluation\.json"):
+        release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def release_error(run, loaded, digits):
-    with pytest.raises(InvalidInputError) as caught:
-        release_run(run, loaded, digits, run.path.parent / "new", **QUICK)
-    return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"precision": "float16"}, "precision must be bfloat16 or float32"),
-        ({"license": " "}, "license must be a word"),
-    ],
-)
-def test_other_arguments_are_refused(trained, digits, tmp_path, given, message):
-    with pytest.raises(InvalidInputError, match=message):
-        release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK | given)
+@pytest.mark.parametrize(("name", "value"), [("precision", "float16"), ("license", " ")])
+def test_other_arguments_are_refused(trained, digits, tmp_path, name, value):
+    with pytest.raises(InvalidInputError, match=f"{name} must"):
+        release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK | {name: value})
 
 
 def test_a_folder_that_holds_something_or_lies_in_the_run_is_refused(trained, digits, tmp_path):
@@ -211,14 +198,14 @@ def test_a_disk_that_refuses_leaves_nothing(trained, digits, tmp_path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(release, "card_of_run", full)
-    with pytest.raises(InvalidInputError, match="new must be writable; received No space left on device"):
+    with pytest.raises(InvalidInputError, match="new must be writable"):
         release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_training_does_not_go_on_with_it(released, digits):
     before = sorted(released[0].path.rglob("*"))
-    with pytest.raises(InvalidInputError, match="a released run, which has nothing of the optimizer"):
+    with pytest.raises(InvalidInputError, match="run_dir must"):
         train(CONFIG, digits, released[0], progress=QuietProgress())
     assert sorted(released[0].path.rglob("*")) == before
 
@@ -229,7 +216,7 @@ def test_a_flipped_bit_is_found(released, tmp_path):
     content = bytearray(file.read_bytes())
     content[-5] ^= 1
     file.write_bytes(content)
-    with pytest.raises(InvalidInputError, match="another SHA-256"):
+    with pytest.raises(InvalidInputError, match=STATE_FILE):
         load_run(folder)
 
 

@@ -1,7 +1,19 @@
-import pytest
+"""The folder of a run: its files, its log, its lock, what it ran on."""
 
+import errno
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import torch
+
+import discrete_vae
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.runs import run_directory
+from discrete_vae.runs.run_directory import MetricsLog, RunDirectory, describe_environment, sole_writer
 
 
 def test_the_file_names_are_fixed(tmp_path):
@@ -33,26 +45,22 @@ def test_a_new_run_takes_a_folder_whose_only_content_is_an_interrupted_write(tmp
 
 def test_a_new_run_refuses_a_folder_that_holds_anything(tmp_path):
     (tmp_path / "thesis.tex").write_text("mine")
-    with pytest.raises(InvalidInputError, match=r"thesis\.tex\. Give another --run-dir"):
+    with pytest.raises(InvalidInputError, match=r"thesis\.tex"):
         RunDirectory.create(tmp_path)
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("thesis.tex", "mine")]
 
 
-def test_a_new_run_refuses_a_file_and_what_cannot_be_made(tmp_path):
+@pytest.mark.parametrize("name", ["file", "file/run"])
+def test_a_new_run_refuses_a_file_and_what_cannot_be_made(tmp_path, name):
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidInputError, match="run_dir must be a folder; received the file"):
-        RunDirectory.create(tmp_path / "file")
-    with pytest.raises(InvalidInputError, match="run_dir must be a folder that can be made"):
-        RunDirectory.create(tmp_path / "file" / "run")
+    with pytest.raises(InvalidInputError, match="run_dir must"):
+        RunDirectory.create(tmp_path / name)
 
 
 def test_only_a_run_can_be_opened(tmp_path):
-    with pytest.raises(InvalidInputError, match="run_dir must be an existing folder"):
-        RunDirectory.open(tmp_path / "none")
-    with pytest.raises(
-        InvalidInputError, match=r"run_dir must be the folder of a run.*holds no config\.json"
-    ):
-        RunDirectory.open(tmp_path)
+    for folder in (tmp_path / "none", tmp_path):
+        with pytest.raises(InvalidInputError, match="run_dir must"):
+            RunDirectory.open(folder)
     RunDirectory.create(tmp_path).write_config("{}")
     assert RunDirectory.open(str(tmp_path)).read_config() == "{}"
 
@@ -60,5 +68,196 @@ def test_only_a_run_can_be_opened(tmp_path):
 def test_an_unreadable_config_is_named(tmp_path):
     run = RunDirectory.create(tmp_path)
     run.config_path.write_bytes(b"\xff")
-    with pytest.raises(InvalidInputError, match=r"config\.json must be a readable text file"):
+    with pytest.raises(InvalidInputError, match=r"config\.json must"):
         RunDirectory.open(tmp_path).read_config()
+
+
+# metrics.jsonl.
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for step in (10, 20, 30):
+        log.append({"step": step, "elbo": -100.0 + step})
+    return log
+
+
+def steps(log):
+    return [record["step"] for record in log.read()]
+
+
+def test_no_file_means_no_records(tmp_path):
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.drop_after(5)
+    log.sync()
+    assert log.read() == []
+    assert not log.path.exists()
+
+
+def test_records_come_back(log):
+    log.sync()
+    assert log.read()[1] == {"step": 20, "elbo": -80.0}
+
+
+def test_a_torn_last_line_is_ignored_and_then_removed(log):
+    whole = log.path.read_bytes()
+    for cut in range(1, 26):  # every place inside the last line
+        log.path.write_bytes(whole[:-cut])
+        assert steps(log) == [10, 20]
+    log.append({"step": 31, "elbo": -69.0})
+    assert steps(log) == [10, 20, 31]
+
+
+def test_a_file_that_is_one_torn_line(tmp_path):
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.path.write_bytes(b'{"step": 1')
+    log.append({"step": 2})
+    assert steps(log) == [2]
+
+
+def test_lines_beyond_the_step_are_dropped(log):
+    log.drop_after(20)
+    assert steps(log) == [10, 20]
+    log.append({"step": 25})
+    assert steps(log) == [10, 20, 25]
+
+
+def test_dropping_removes_a_damaged_tail(log):
+    log.path.write_bytes(log.path.read_bytes() + b"\x00" * 40 + b"\n" + b'{"st')
+    with pytest.raises(InvalidInputError, match="line 4"):
+        log.read()
+    log.drop_after(30)
+    assert steps(log) == [10, 20, 30]
+
+
+def test_dropping_nothing_does_not_rewrite(log):
+    before = log.path.stat().st_mtime_ns, log.path.stat().st_ino
+    log.drop_after(30)
+    assert (log.path.stat().st_mtime_ns, log.path.stat().st_ino) == before
+
+
+def test_damage_before_a_kept_line_is_refused_by_its_number(log):
+    lines = log.path.read_bytes().split(b"\n")
+    lines[1] = b"garbage"
+    log.path.write_bytes(b"\n".join(lines))
+    with pytest.raises(InvalidInputError, match="line 2"):
+        log.read()
+    with pytest.raises(InvalidInputError, match="line 2"):
+        log.drop_after(30)
+    log.drop_after(10)
+    assert steps(log) == [10]
+
+
+@pytest.mark.parametrize("record", [{}, {"step": -1}, {"step": True}, {"step": 1.5}])
+def test_a_record_needs_its_step(log, record):
+    with pytest.raises(InvalidInputError, match="record, field 'step'"):
+        log.append(record)
+    assert steps(log) == [10, 20, 30]
+
+
+def test_a_record_must_be_finite(log):
+    with pytest.raises(InvalidInputError, match="record, field 'elbo'"):
+        log.append({"step": 40, "elbo": float("nan")})
+    assert steps(log) == [10, 20, 30]
+
+
+# One writer at a time.
+
+
+def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path):
+    with sole_writer(tmp_path):
+        with pytest.raises(InvalidInputError, match="run_dir"), sole_writer(tmp_path):
+            pass
+        (tmp_path / "written").touch()
+    with sole_writer(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["written"]
+
+
+def test_a_killed_writer_holds_nothing(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from discrete_vae.runs.run_directory import sole_writer\n"
+        "with sole_writer(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(InvalidInputError, match="run_dir"), sole_writer(tmp_path):
+            pass
+        process.kill()
+    with sole_writer(tmp_path):
+        pass
+
+
+def test_the_file_that_a_killed_writer_leaves_is_in_nobodys_way(tmp_path):
+    (tmp_path / run_directory.LOCK_NAME).touch()
+    assert RunDirectory.check_new(tmp_path) == tmp_path  # killed before the config was written
+    with sole_writer(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_that_comes_as_another_leaves_holds_the_folder(tmp_path):
+    """The file that the first one removes guards nothing, though the second one may have it open."""
+    with sole_writer(tmp_path):
+        (tmp_path / run_directory.LOCK_NAME).unlink()  # as the first does before it lets go
+        with (
+            sole_writer(tmp_path),
+            pytest.raises(InvalidInputError, match="run_dir"),
+            sole_writer(tmp_path),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EROFS, errno.ENOLCK])
+def test_where_nothing_can_be_locked_nothing_is_held(tmp_path, monkeypatch, number):
+    class NoLock(run_directory.FileLock):
+        def _acquire(self):
+            raise OSError(number, "no locks here")
+
+    monkeypatch.setattr(run_directory, "FileLock", NoLock)
+    with sole_writer(tmp_path):
+        (tmp_path / "written").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["written"]
+
+
+# environment.json.
+
+
+def test_it_holds_versions_seed_and_device():
+    described = describe_environment(seed=11, device="cpu")
+    assert described["discrete_vae"] == discrete_vae.__version__
+    assert described["packages"]["torch"] == version("torch")
+    assert described["seed"] == 11
+    assert described["platform"]["processor"]
+    assert described["device"] == {"type": "cpu"}
+    assert described["platform"]["torch_threads"] == torch.get_num_threads()
+    assert described["platform"]["vector_instructions"] == torch.backends.cpu.get_cpu_capability()
+    assert json.loads(json.dumps(described, allow_nan=False)) == described
+
+
+def git(folder, *arguments):
+    identity = ["-c", "user.name=n", "-c", "user.email=e"]
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_commit_is_that_of_the_checkout_that_tracks_the_package(tmp_path):
+    file = tmp_path / Path(run_directory.__file__).name
+    file.write_text("1")
+    git(tmp_path, "init", "-q")
+    assert (
+        run_directory._commit(tmp_path) is None
+    )  # not tracked: the package lies in somebody else's checkout
+    git(tmp_path, "add", file.name)
+    git(tmp_path, "commit", "-qm", "one")
+    head = git(tmp_path, "rev-parse", "HEAD")
+    assert run_directory._commit(tmp_path) == {"hash": head, "modified": False}
+    file.write_text("2")
+    assert run_directory._commit(tmp_path) == {"hash": head, "modified": True}
+
+
+def test_without_git_there_is_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert describe_environment(seed=0, device="cpu")["commit"] is None

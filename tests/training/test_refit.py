@@ -90,14 +90,8 @@ def test_it_is_repeated_by_the_seed(run):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model_share": 1.5}, "model_share must be"),
-        ({"num_steps": 0}, "num_steps must be a positive integer"),
-        ({"num_sweeps": 0}, "num_sweeps must be a positive integer"),
-        ({"batch_size": 1}, "batch_size must be a finite number of at least 2"),
-    ],
+    ("name", "value"), [("model_share", 1.5), ("num_steps", 0), ("num_sweeps", 0), ("batch_size", 1)]
 )
-def test_what_does_not_fit_is_refused(run, changes, message):
-    with pytest.raises(InvalidInputError, match=message):
-        refit(load_run(run).model, **changes)
+def test_what_does_not_fit_is_refused(run, name, value):
+    with pytest.raises(InvalidInputError, match=f"{name} must"):
+        refit(load_run(run).model, **{name: value})

@@ -101,16 +101,17 @@ def run_evaluate(
     from discrete_vae.data.splits import chosen_test_examples
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.inference.evaluate_run import evaluate_run
-    from discrete_vae.runs.output import check_columns_path, write_columns
-    from discrete_vae.runs.results import kept_evaluations
+    from discrete_vae.runs.output import COLUMN_ENDINGS, OutputFile, write_columns
+    from discrete_vae.runs.results import evaluation_store
     from discrete_vae.training.run import warn_of_other_data
 
     run = asked.directory
     # what cannot be written is found before the hours that it would cost
-    results = asked.results(out, kept_evaluations)
+    results = asked.results(out, evaluation_store)
     compute_on_rank_zero(results.check)
     if per_example is not None:
-        compute_on_rank_zero(lambda: check_columns_path("--per-example", per_example, others=asked.sources))
+        columns = {"argument": "--per-example", "endings": COLUMN_ENDINGS, "others": asked.sources}
+        compute_on_rank_zero(lambda: OutputFile(per_example, **columns))
     loaded = asked.load()
     given = {name: value for name, value in settings.items() if value is not None}
     config = EvaluationConfig(**loaded.config.evaluation.model_dump() | given)
@@ -273,14 +274,14 @@ def run_log_partition(
     from discrete_vae.figures.curves import histogram_of_result
     from discrete_vae.figures.style import picture_file
     from discrete_vae.runs.io import is_stream
-    from discrete_vae.runs.results import kept_log_partitions
+    from discrete_vae.runs.results import log_partition_store
 
     # what cannot be written is found before the work
     to_json = out is not None and (Path(out).suffix.lower() == ".json" or is_stream(Path(out)))
     if std_error is not None:
         check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
     kept_in_run = not to_json and asked.pretrained is None
-    results = asked.results(None if kept_in_run else out, kept_log_partitions)
+    results = asked.results(None if kept_in_run else out, log_partition_store)
     results.check()
     drawn = out or asked.place(asked.directory.figures_path / "log-partition.png")
     place = None if to_json else picture_file(drawn, argument="--out").path

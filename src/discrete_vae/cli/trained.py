@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from discrete_vae.data.rows import Rows
     from discrete_vae.load import LoadedRun
     from discrete_vae.runs.output import OutputFile
-    from discrete_vae.runs.results import KeptResults, ResultFile
+    from discrete_vae.runs.results import ResultFile, ResultStore
     from discrete_vae.runs.run_directory import RunDirectory
 
 
@@ -148,8 +148,8 @@ class AskedRun:
         return path if self.pretrained is None else Path(f"{self.pretrained}-{path.name}")
 
     def results(
-        self, out: str | None, kept: Callable[[RunDirectory], KeptResults]
-    ) -> KeptResults | ResultFile:
+        self, out: str | None, kept: Callable[[RunDirectory], ResultStore]
+    ) -> ResultStore | ResultFile:
         """Where results go: to the file that the user names, else to the others that the run keeps.
 
         Args:
@@ -231,7 +231,7 @@ def _shipped(name: str) -> RunDirectory:
     return RunDirectory.open(shipped_folder(name, argument="--pretrained"))
 
 
-def keep(results: KeptResults | ResultFile, loaded: LoadedRun, fields: dict[str, Any]) -> None:
+def keep(results: ResultStore | ResultFile, loaded: LoadedRun, fields: dict[str, Any]) -> None:
     """Add a result of a loaded run, with what is to be known of the run, and say where it is.
 
     Raises:
@@ -242,9 +242,9 @@ def keep(results: KeptResults | ResultFile, loaded: LoadedRun, fields: dict[str,
     paths = results.add(loaded.named | fields | about)
     for path in paths:
         print(f"Written to {path}")
-    fullest = getattr(results, "fullest_path", None)
-    if fullest is not None and fullest not in paths:
-        print(f"{fullest} keeps a fuller one")
+    complete = getattr(results, "most_complete_path", None)
+    if complete is not None and complete not in paths:
+        print(f"{complete} keeps a fuller one")
 
 
 # What the verbs share that take examples through a trained model: where these come from, and where results

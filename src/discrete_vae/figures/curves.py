@@ -10,7 +10,7 @@ import numpy as np
 
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.style import Drawing
-from discrete_vae.runs.results import kept_log_partitions
+from discrete_vae.runs.results import log_partition_store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -395,13 +395,13 @@ def histogram_of_result(fields: Mapping[str, Any]) -> LogPartitionHistogram:
 
 
 def make_log_partition_histogram(request: FigureRequest) -> Drawing:
-    """The figure of a run, of the fullest of its results; nothing is estimated.
+    """The figure of a run, of the most complete of its results; nothing is estimated.
 
     Raises:
         InvalidInputError: If the run has none.
     """
     directory = request.run.directory
-    fields = kept_log_partitions(directory).fullest()
+    fields = log_partition_store(directory).most_complete()
     if fields is None:
         repair = f"Make some: dvae log-partition {directory.path} --repeats 20."
         raise InvalidInputError("RUN", "must have estimates of log Z", f"{directory.path} without", repair)

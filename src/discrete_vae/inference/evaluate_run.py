@@ -21,7 +21,7 @@ from discrete_vae.load import LoadedRun
 from discrete_vae.log_partition.estimate import estimate_log_partition
 from discrete_vae.nets.precision import precision_for
 from discrete_vae.runs.io import to_json
-from discrete_vae.runs.results import is_of, kept_evaluations, kept_log_partitions
+from discrete_vae.runs.results import evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 
 # The evaluation of a trained run, as `dvae evaluate` makes and keeps it.
@@ -173,10 +173,12 @@ def _known(run: RunDirectory, loaded: LoadedRun, seed: int) -> KnownLogPartition
 
 def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[KnownLogPartition]:
     """What the run keeps of a checkpoint's prior."""
-    sources = kept_evaluations(run), kept_log_partitions(run)
-    for kept, fields in ((kept, kept.fullest()) for kept in sources):
+    sources = evaluation_store(run), log_partition_store(run)
+    for kept, fields in ((kept, kept.most_complete()) for kept in sources):
         if fields is None or "changed_config" in fields or not is_of(fields, loaded.step, loaded.sums):
             continue
         estimates = fields["estimates"] if "estimates" in fields else [fields["log_partition"]["best"]]
         for each in estimates:
-            yield KnownLogPartition(each["value"], each["std_error"], f"kept in {kept.fullest_path.name}")
+            yield KnownLogPartition(
+                each["value"], each["std_error"], f"kept in {kept.most_complete_path.name}"
+            )

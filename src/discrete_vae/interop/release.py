@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from discrete_vae.data.splits import DataSplits, chosen_examples, describe_data
@@ -16,38 +17,24 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
 from discrete_vae.inference.score import elbo_rows
-from discrete_vae.interop.hub import CARD_FILE, EVALUATED, card_of_run
+from discrete_vae.interop.hub import CARD_FILE, EVALUATED, card_of_run, check_words
 from discrete_vae.load import CHAINS_PREFIX, LoadedRun, load_run
-from discrete_vae.runs.checkpoints import (
-    MODEL_PREFIX,
-    RELEASED_FROM,
-    CheckpointRecord,
-    rounded_weights,
-    write_checkpoint,
-)
-from discrete_vae.runs.io import (
-    publish_directory,
-    read_regular,
-    sha256_file,
-    unwritable,
-    write_bytes,
-    write_json,
-    write_text,
-)
-from discrete_vae.runs.results import is_of, kept_evaluations, which
-from discrete_vae.runs.run_directory import CONFIG_SUM, OUT, REPAIR, RunDirectory, check_derived_folder
+from discrete_vae.runs.checkpoints import MODEL_PREFIX, RELEASED_FROM, ROUNDED, CheckpointRecord
+from discrete_vae.runs.io import read_regular, sha256_file, write_bytes, write_json, write_text
+from discrete_vae.runs.results import evaluation_store, is_of, which
+from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_derived_folder, derived_run
 
 Precision = Literal["bfloat16", "float32"]
 
 MAX_LOSS = 0.1
-"""How much ELBO a release may cost, nats per example."""
+"""Largest loss of ELBO by a release, nats per example."""
 
 _LINES = 50  # of the log of training, and as many of its validations
 
 
 @dataclass(frozen=True)
 class Release:
-    """What was released, and what rounding its weights did to the ELBO of validation examples.
+    """A released checkpoint, and the ELBO of validation examples before and after its weights were rounded.
 
     Attributes:
         step: Step of the checkpoint.
@@ -99,9 +86,7 @@ def release_run(
     the data; and ``evaluation.json``, which is that of the run, before its weights were rounded.
 
     In bfloat16, the matrices of the networks are rounded to the nearest; the prior, biases, batch norms and buffers
-    keep every bit, so log Z is what it was. 3 MiB then hold about 1.5 million weights, in float32 half as many:
-    static MNIST with 64 + 64 units and four layers of 32 takes 2.7 MiB where networks have one hidden layer of 150,
-    2.1 MiB with two of 100. The chains take an eighth of a byte per unit.
+    keep every bit, so log Z is what it was.
 
     Nothing is published unchecked: the folder is loaded as its users will load it, and the ELBO of validation examples
     is compared with that of the run, on the same noise.
@@ -142,55 +127,37 @@ def release_run(
     folder, made = check_release(run, loaded, out, precision=precision, **settings)
     if made is not None:
         return made
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with publish_directory(folder, replace=folder.exists()) as temporary:
-            new = RunDirectory(temporary)
-            _write(new, run, loaded, dataset, precision)
-            found = _compared(
-                run, loaded, new, _examples(loaded, dataset, num_examples), num_samples, seed, report
-            )
-            found = Release(loaded.step, precision, **found, num_samples=num_samples)
-            _check_loss(found)
-            write_json(new.release_path, asdict(found) | _asked(new, loaded, precision, settings))
-            write_text(
-                new.path / CARD_FILE, card_of_run(new, name=folder.name, license=license, in_folder=True)
-            )
-            RunDirectory.check_new(folder, argument=OUT)  # which may have been filled meanwhile
-    except OSError as error:
-        raise unwritable(folder, error, REPAIR) from None
+    record, tensors = _checkpoint(run, loaded, precision)
+    environment = run.read_environment()
+    environment["data"] = describe_data(dataset) | environment.get("data", {})
+    log = thinned([line for line in run.metrics().read() if line["step"] <= loaded.step])
+    with derived_run(folder, run, record, tensors, environment=environment, log=log) as new:
+        write_bytes(new.evaluation_path, read_regular(run.evaluation_path))
+        x = chosen_examples(dataset, loaded.config.training).valid[:num_examples]
+        found = Release(loaded.step, precision, **_compared(run, loaded, new, x, num_samples, seed, report))
+        _check_loss(found)
+        write_json(new.release_path, asdict(found) | _asked(new, loaded, precision, settings))
+        write_text(new.path / CARD_FILE, card_of_run(new, name=folder.name, license=license, in_folder=True))
     return found
 
 
 def check_release(
     run: RunDirectory, loaded: LoadedRun, out: str | Path, *, license: str, precision: str, **settings: Any
 ) -> tuple[Path, Release | None]:
-    """What can be known before the data are read: the folder, and the release if it is there; touches nothing.
+    """Check the arguments of `release_run` before the data are read; returns the folder, and what it holds already.
 
-    Args:
-        run: As in `release_run`.
-        loaded: Likewise.
-        out: Likewise.
-        license: Likewise.
-        precision: Likewise.
-        settings: The other keywords of `release_run` that change the result.
-
-    Raises:
-        InvalidInputError: As `release_run`.
+    Touches nothing.
     """
     if precision not in ("bfloat16", "float32"):
-        raise InvalidInputError(
-            "precision", "must be bfloat16 or float32", f"{precision!r}"[:80], "Leave it out for bfloat16."
-        )
-    if not isinstance(license, str) or not license.strip() or not license.isprintable():
-        raise InvalidInputError("license", "must be a word", f"{license!r}"[:80], "For example apache-2.0.")
-    found = kept_evaluations(run).fullest()
+        rule, repair = "must be bfloat16 or float32", "Leave it out for bfloat16."
+        raise InvalidInputError("precision", rule, f"{precision!r}"[:80], repair)
+    check_words(license=license)
+    found = evaluation_store(run).most_complete()
     if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"
         received = "no such file" if found is None else which(found, loaded.step)
-        raise InvalidInputError(
-            str(run.evaluation_path), rule, received, f"Evaluate it: dvae evaluate {run.path}."
-        )
+        repair = f"Evaluate it: dvae evaluate {run.path}."
+        raise InvalidInputError(str(run.evaluation_path), rule, received, repair)
     asked = _asked(run, loaded, precision, {"license": license} | settings)
     return check_derived_folder(
         out, run, run.release_path.name, asked, lambda said: Release(**{key: said[key] for key in _KEYS})
@@ -198,7 +165,7 @@ def check_release(
 
 
 def _asked(run: RunDirectory, loaded: LoadedRun, precision: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """What release.json says of the request; the evaluation, a copy, tells runs apart."""
+    """The request as release.json says it; the evaluation, a copy, tells runs apart."""
     change = loaded.changed_config
     return {
         "step": loaded.step,
@@ -209,45 +176,46 @@ def _asked(run: RunDirectory, loaded: LoadedRun, precision: str, settings: dict[
     }
 
 
-def _write(
-    new: RunDirectory, run: RunDirectory, loaded: LoadedRun, dataset: DataSplits, precision: Precision
-) -> None:
-    """Write all of the new run but what is said of the release."""
+def _checkpoint(
+    run: RunDirectory, loaded: LoadedRun, precision: Precision
+) -> tuple[CheckpointRecord, dict[str, Tensor]]:
+    """The checkpoint without the optimizer and, in bfloat16, with the matrices of the networks rounded."""
     store = run.checkpoints()
     saved, best = store.load(loaded.step), store.best()
-    kept = {
-        name: value for name, value in saved.tensors.items() if name.startswith((MODEL_PREFIX, CHAINS_PREFIX))
-    }
     matrices = [
         f"{MODEL_PREFIX}{name}"
         for name, parameter in loaded.model.named_parameters(remove_duplicate=False)
         if parameter.ndim > 1 and not name.startswith("prior.")
     ]
+    kept = {
+        name: value for name, value in saved.tensors.items() if name.startswith((MODEL_PREFIX, CHAINS_PREFIX))
+    }
     tensors, rounded = rounded_weights(kept, matrices if precision == "bfloat16" else [])
-    meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256(), RELEASED_FROM: saved.sha256, **rounded}
-    record = CheckpointRecord(
-        loaded.step, meta, best if best is not None and best["step"] == loaded.step else {"step": loaded.step}
-    )
-    environment = run.read_environment()
-    environment["data"] = describe_data(dataset) | environment.get("data", {})
-    write_bytes(new.config_path, read_regular(run.config_path))
-    write_bytes(new.evaluation_path, read_regular(run.evaluation_path))
-    write_json(new.environment_path, environment)
-    log = new.metrics()
-    for line in thinned([line for line in run.metrics().read() if line["step"] <= loaded.step]):
-        log.append(line)
-    checkpoint = new.checkpoints().folder(loaded.step)
-    checkpoint.mkdir(parents=True)
-    write_checkpoint(checkpoint, record, tensors)
-    write_json(new.best_path, record.best or {})
+    meta = {
+        "step": loaded.step,
+        CONFIG_SUM: run.config_sha256(),
+        RELEASED_FROM: saved.record.sha256,
+        **rounded,
+    }
+    is_best = best is not None and best["step"] == loaded.step
+    return CheckpointRecord(loaded.step, meta, best if is_best else {"step": loaded.step}), tensors
+
+
+def rounded_weights(
+    tensors: Mapping[str, Tensor], names: Collection[str]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Round the named float32 tensors to bfloat16, to the nearest.
+
+    Returns:
+        All tensors, and what the checkpoint's plain values have to say of them.
+    """
+    chosen = sorted(names)
+    found = dict(tensors) | {name: tensors[name].to(torch.bfloat16) for name in chosen}
+    return found, {ROUNDED: chosen} if chosen else {}
 
 
 def thinned(lines: Sequence[dict[str, Any]], most: int = _LINES) -> list[dict[str, Any]]:
-    """A few lines of a log, evenly spaced, the first and the last among them; validations apart from the others.
-
-    Args:
-        lines: All of them, by step.
-        most: How many of either kind stay.
+    """At most so many lines of a log and as many of its validations, evenly spaced, the first and the last among them.
 
     Examples:
         >>> [line["step"] for line in thinned([{"step": step} for step in range(1, 12)], 3)]
@@ -259,10 +227,6 @@ def thinned(lines: Sequence[dict[str, Any]], most: int = _LINES) -> list[dict[st
         places = np.linspace(0, len(kind) - 1, min(len(kind), most)).round().astype(int)
         kept += [kind[place] for place in places]
     return sorted(kept, key=lambda line: line["step"])
-
-
-def _examples(loaded: LoadedRun, dataset: DataSplits, num_examples: int) -> Tensor:
-    return chosen_examples(dataset, loaded.config.training).valid[:num_examples]
 
 
 def _compared(
@@ -291,6 +255,7 @@ def _compared(
         "difference": float(change.mean()),
         "difference_std_error": _error_of_mean(change),
         "num_examples": len(x),
+        "num_samples": num_samples,
     }
 
 

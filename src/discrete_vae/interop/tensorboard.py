@@ -12,11 +12,7 @@ from discrete_vae.system import unicode_path
 
 
 def check_installed() -> type:
-    """What writes events, from torch, which needs TensorBoard for it.
-
-    Raises:
-        InvalidInputError: If TensorBoard is not installed.
-    """
+    """The writer of events that torch has, which needs TensorBoard; an error without it."""
     try:
         from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError:
@@ -26,7 +22,7 @@ def check_installed() -> type:
 
 
 class TensorBoardLogger:
-    """Writes each line of metrics.jsonl as events, a scalar per number, to be given to `discrete_vae.train`.
+    """Lines of metrics.jsonl as TensorBoard events, a scalar per number; a logger for `discrete_vae.train`.
 
     A run that goes on has all of its lines written anew, with ``purge_step`` 0, so that TensorBoard shows what
     metrics.jsonl holds: nothing twice, nothing of steps that were taken again, nothing lost in a kill. Numbers are

@@ -1,111 +1,41 @@
-"""Charts of the report in SVG, and its HTML."""
+"""Charts of the report as paths of SVG, and pictures as small PNG files, which show on light and on dark paper."""
 
 from __future__ import annotations
 
-import html
+import base64
+import io
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from matplotlib.image import imsave
+from matplotlib.ticker import MaxNLocator
 
-from discrete_vae.errors import printable
+Values: TypeAlias = Sequence[float] | np.ndarray
 
-# HTML by functions: every text is escaped, control characters too, but what is `Markup` already.
-
-
-_KEPT = "\n\t\N{NO-BREAK SPACE}"
-_VOID = {"br", "col", "hr", "img", "link", "meta"}
-
-
-class Markup(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-
-Child: TypeAlias = str | Iterable["Child"] | None
-
-
-def markup(*children: Child) -> Markup:
-    r"""Join children; strings that are not `Markup` are escaped.
-
-    Examples:
-        >>> markup("a < b ", Markup("<br>"), [None, "c"])
-        'a &lt; b <br>c'
-        >>> print(markup("bad \x1b[2J name"))
-        bad \x1b[2J name
-    """
-    parts: list[str] = []
-    for child in children:
-        if isinstance(child, Markup):
-            parts.append(child)
-        elif isinstance(child, str):
-            parts.append(html.escape(printable(child, keep=_KEPT), quote=False))
-        elif child is not None:
-            parts.append(markup(*child))
-    return Markup("".join(parts))
-
-
-def element(tag: str, /, *children: Child, **attributes: str | float | bool | None) -> Markup:
-    """An element of HTML or SVG.
-
-    Args:
-        tag: Its name.
-        children: What stands inside.
-        attributes: By name, with _ for - and a trailing _ where Python has the word; None and False leave one out,
-            True gives it no value.
-
-    Examples:
-        >>> element("p", "1 < 2", class_="note", hidden=True, title=None)
-        '<p class="note" hidden>1 &lt; 2</p>'
-        >>> element("img", src="data:,", alt='a "b"')
-        '<img src="data:," alt="a &quot;b&quot;">'
-    """
-    said = []
-    for key, value in attributes.items():
-        key = key.rstrip("_").replace("_", "-")
-        if value is True:
-            said.append(f" {key}")
-        elif value is not None and value is not False:
-            text = f"{value:.6g}" if isinstance(value, float) else str(value)
-            said.append(f' {key}="{html.escape(printable(text, keep=_KEPT))}"')
-    start = f"<{tag}{''.join(said)}>"
-    return Markup(start if tag in _VOID else f"{start}{markup(*children)}</{tag}>")
-
-
-# Axes: their range and where their ticks are.
-
-
-_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_WIDTHS = {"wide": 680, "narrow": 340}  # the style sheet shows the one that fits, so text keeps its size
+_EM = 7.0  # width of a letter at 12 pixels, about
+_PIXELS_PER_X_TICK, _PIXELS_PER_Y_TICK = 58, 32
+_MOST_POINTS = 240  # of a line on a screen
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis.
-
-    Attributes:
-        low: Its least value.
-        high: Its greatest, above `low`.
-        label: What it shows, with the unit.
-        whole: Whether only whole numbers have a meaning.
-    """
+    """One axis."""
 
     low: float
-    high: float
-    label: str
-    whole: bool = False
+    high: float  # above `low`
+    label: str  # the quantity, with the unit
+    whole: bool = False  # whether only whole numbers have a meaning
 
     @classmethod
     def around(cls, values: Iterable[float], label: str, *, span: float = 0.0, zero: bool = False) -> Axis:
-        """An axis that holds values with a margin.
+        """An axis that holds the finite ones of values with a margin.
 
-        Args:
-            values: Numbers; those that are not finite count nowhere.
-            label: See above.
-            span: The least range, so that what does not change looks so.
-            zero: Whether it begins at 0, for values that are not negative.
+        It has a range of at least `span`, so that what does not change looks so, or begins at 0, for values that are
+        not negative.
         """
         found = np.array([value for value in values if math.isfinite(value)] or [0.0, 1.0])
         low, high = float(found.min()), float(found.max())
@@ -124,219 +54,165 @@ class Axis:
             >>> Axis(1.0, 3.0, "unit", whole=True).ticks(6)
             [(1.0, '1'), (2.0, '2'), (3.0, '3')]
         """
-        rough = (self.high - self.low) / most
-        rough = max(rough, 1.0) if self.whole else rough
-        unit = 10.0 ** math.floor(math.log10(rough))
-        steps = [each * unit for each in _STEPS if not self.whole or (each * unit).is_integer()]
-        step = next(each for each in steps if each >= rough * (1 - 1e-9))
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        digits = max(0, -math.floor(math.log10(step) + 1e-9))
-        digits += not math.isclose(step * 10**digits, round(step * 10**digits), rel_tol=1e-6)
-        values = [step * number for number in range(first, last + 1)]
-        return [(value, f"{value + 0.0:,.{digits}f}".replace("-", "\N{MINUS SIGN}")) for value in values]
+        locator = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10], integer=self.whole)
+        values = [each for each in locator.tick_values(self.low, self.high) if self.low <= each <= self.high]
+        digits = max((len(f"{each:.9g}".partition(".")[2]) for each in values), default=0)
+        return [(float(each), f"{each + 0.0:,.{digits}f}".replace("-", "\N{MINUS SIGN}")) for each in values]
 
 
-# A chart in two widths, of which the style sheet shows the one that fits: text keeps its size.
+class Mark(NamedTuple):
+    """Strokes of one kind, each a line through points (x, y); a stroke of one point is a dot or a cross."""
+
+    kind: str
+    strokes: Sequence[tuple[Values, Values]]
+    radius: float = 0.0
 
 
-_WIDTHS = {"wide": 680, "narrow": 340}
-_EM = 7.0  # width of a letter at 12 pixels, about
-_PIXELS_PER_TICK = {"x": 58, "y": 32}
+def line(x: Values, y: Values, kind: str) -> Mark:
+    """A line through points, thinned evenly to what a screen shows."""
+    every = -(-len(x) // _MOST_POINTS)
+    chosen = sorted({*range(0, len(x), every), len(x) - 1}) if len(x) else []
+    return Mark(f"line {kind}", [([x[index] for index in chosen], [y[index] for index in chosen])])
+
+
+def dots(x: Values, y: Values, kind: str, *, radius: float = 3.0) -> Mark:
+    """A dot per point; a cross where the kind is one."""
+    return Mark(f"dot {kind}", [([a], [b]) for a, b in zip(x, y, strict=True)], radius)
+
+
+def errors(x: Values, y: Values, std_error: Values, kind: str) -> list[Mark]:
+    """Dots with bars of one standard error to either side."""
+    bars = [([a, a], [b - e, b + e]) for a, b, e in zip(x, y, std_error, strict=True)]
+    return [Mark(f"line {kind}", bars), dots(x, y, kind, radius=4.0)]
+
+
+def steps(edges: np.ndarray, heights: np.ndarray, kind: str) -> Mark:
+    """A histogram as a filled outline."""
+    return Mark(f"area {kind}", [(np.repeat(edges, 2), [0.0, *np.repeat(heights, 2), 0.0])])
 
 
 @dataclass(frozen=True)
-class Frame:
-    """Where the axes of one width lie, in pixels.
-
-    Attributes:
-        x: The horizontal axis.
-        y: The vertical one.
-        left: Where it begins.
-        right: Where it ends.
-        top: Where the vertical one ends.
-        bottom: Where it begins.
-    """
+class Chart:
+    """A chart with axes and grid; what leaves the axes is cut off."""
 
     x: Axis
     y: Axis
-    left: float
-    right: float
-    top: float
-    bottom: float
+    marks: Sequence[Mark]
+    label: str  # for screen readers
+    legend: Sequence[
+        tuple[str, str]
+    ] = ()  # the class of a mark and its meaning; a chart of one kind needs none
+    height: int = 230  # pixels
+    half: bool = False  # whether it takes half of the page's width, beside another one
 
-    def across(self, value: float) -> float:
-        """Pixels from the left of a value of x."""
-        return round(
-            self.left + (value - self.x.low) / (self.x.high - self.x.low) * (self.right - self.left), 2
-        )
-
-    def down(self, value: float) -> float:
-        """Pixels from the top of a value of y."""
-        return round(
-            self.bottom - (value - self.y.low) / (self.y.high - self.y.low) * (self.bottom - self.top), 2
-        )
+    def drawn(self) -> list[Drawn]:
+        """The chart in each of its widths."""
+        widths = {"half": _WIDTHS["narrow"]} if self.half else _WIDTHS
+        return [Drawn(self, name, width) for name, width in widths.items()]
 
 
-def chart(
-    x: Axis,
-    y: Axis,
-    draw: Callable[[Frame], Iterable[Markup]],
-    *,
-    label: str,
-    legend: Sequence[tuple[str, str]] = (),
-    height: int = 230,
-    half: bool = False,
-) -> Markup:
-    """A chart with axes, grid and legend.
+class Drawn:
+    """A chart in one width; all lengths in pixels.
 
-    Args:
-        x: The horizontal axis.
-        y: The vertical one.
-        draw: Gives the marks for a frame.
-        label: What it shows, for screen readers.
-        legend: The class of a mark and its meaning, one after the other; a chart of one kind needs none.
-        height: Pixels.
-        half: Whether it takes half of the page's width, beside another one.
+    Attributes:
+        name: Of the width.
+        x_ticks: Places and labels on the horizontal axis.
+        y_ticks: Likewise on the vertical one.
+        paths: Class, outline and width of the pen, 0 for that of the style sheet, of each stroke.
     """
-    entries = [
-        element("li", element("span", class_=f"key {kind}", aria_hidden="true"), words)
-        for kind, words in legend
-    ]
-    keys = element("ul", entries, class_="legend") if entries else None
-    widths = {"half": _WIDTHS["narrow"]} if half else _WIDTHS
-    drawn = [_svg(x, y, draw, label, kind, width, height) for kind, width in widths.items()]
-    return element("div", keys, drawn, class_="chart")
+
+    def __init__(self, chart: Chart, name: str, width: int) -> None:
+        self.name, self.width = name, width
+        self.top, self.bottom, self.right = 22.0, chart.height - 40.0, width - 12.0
+        self._x, self._y = chart.x, chart.y
+        y_ticks = chart.y.ticks(max(2, int((self.bottom - self.top) / _PIXELS_PER_Y_TICK)))
+        self.left = 10.0 + _EM * max((len(text) for _, text in y_ticks), default=0)
+        x_ticks = chart.x.ticks(max(2, int((self.right - self.left) / _PIXELS_PER_X_TICK)))
+        self.x_ticks = [(self._across(value), text) for value, text in x_ticks]
+        self.y_ticks = [(self._down(value), text) for value, text in y_ticks]
+        self.paths = [
+            (mark.kind, self._outline(mark, *stroke), 2 * mark.radius)
+            for mark in chart.marks
+            for stroke in mark.strokes
+        ]
+
+    def _across(self, value: float) -> float:
+        share = (float(value) - self._x.low) / (self._x.high - self._x.low)
+        return round(self.left + share * (self.right - self.left), 2)
+
+    def _down(self, value: float) -> float:
+        share = (float(value) - self._y.low) / (self._y.high - self._y.low)
+        return round(self.bottom - share * (self.bottom - self.top), 2)
+
+    def _outline(self, mark: Mark, x: Values, y: Values) -> str:
+        parts, pen = [], "M"
+        for a, b in zip(x, y, strict=True):
+            if self._y.low <= b <= self._y.high:  # which NaN is not
+                parts.append(f"{pen}{self._across(a):g} {self._down(b):g}")
+                pen = "L"
+            else:
+                pen = "M"
+        if len(x) == 1 and parts:
+            r = mark.radius
+            cross = f"m{-r:g} {-r:g}l{2 * r:g} {2 * r:g}m{-2 * r:g} 0l{2 * r:g} {-2 * r:g}"
+            parts.append(cross if "cross" in mark.kind else "h0")
+        return "".join(parts)
 
 
-def _svg(
-    x: Axis,
-    y: Axis,
-    draw: Callable[[Frame], Iterable[Markup]],
-    label: str,
-    kind: str,
-    width: int,
-    height: int,
-) -> Markup:
-    top, bottom = 22.0, height - 40.0
-    y_ticks = y.ticks(max(2, int((bottom - top) / _PIXELS_PER_TICK["y"])))
-    left = 10.0 + _EM * max((len(text) for _, text in y_ticks), default=0)
-    frame = Frame(x, y, left, width - 12.0, top, bottom)
-    x_ticks = x.ticks(max(2, int((frame.right - left) / _PIXELS_PER_TICK["x"])))
-    grid = [
-        element("line", x1=left, x2=frame.right, y1=frame.down(value), y2=frame.down(value), class_="grid")
-        for value, _ in y_ticks
-    ]
-    texts = [
-        element("text", text, x=left - 6, y=frame.down(value) + 4, text_anchor="end")
-        for value, text in y_ticks
-    ]
-    texts += [
-        element("text", text, x=frame.across(value), y=bottom + 17, text_anchor="middle")
-        for value, text in x_ticks
-    ]
-    base = element("line", x1=left, x2=frame.right, y1=bottom, y2=bottom, class_="axis")
-    names = [
-        element("text", y.label, x=2, y=12, class_="name"),
-        element("text", x.label, x=frame.right, y=height - 6, text_anchor="end", class_="name"),
-    ]
-    return element(
-        "svg",
-        element("title", label),
-        grid,
-        base,
-        list(draw(frame)),
-        texts,
-        names,
-        viewBox=f"0 0 {width} {height}",
-        class_=kind,
-        role="img",
-        aria_label=label,
-    )
+# Pictures: pixels with opacity, which the style sheet turns on dark paper.
 
 
-# Marks of a chart: lines, dots, bars, errors.
+# Okabe and Ito's colors: told apart with any color vision.
+_BLUE, _VERMILION = (0, 114, 178), (213, 94, 0)
+_MISSING = (150, 170, 200, 110)  # what has no value
 
 
-_MOST_POINTS = 240
+class Picture(NamedTuple):
+    """A picture inside the page."""
+
+    source: str
+    width: int
+    height: int
+    alt: str
+    kind: str
 
 
-def line(frame: Frame, x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray, kind: str) -> Markup:
-    """A line through points, thinned evenly to what a screen shows, cut off where it leaves the axes."""
-    every = -(-len(x) // _MOST_POINTS)
-    chosen = sorted({*range(0, len(x), every), len(x) - 1}) if len(x) else []
-    low, high = frame.y.low, frame.y.high
-    path, pen = [], "M"
-    for index in chosen:
-        if not math.isfinite(y[index]) or not low <= y[index] <= high:
-            pen = "M"
-            continue
-        path.append(f"{pen}{frame.across(float(x[index])):g} {frame.down(float(y[index])):g}")
-        pen = "L"
-    return element("path", d="".join(path), class_=f"line {kind}")
+def ink(values: np.ndarray) -> np.ndarray:
+    """Pixels for values in [0, 1], from clear to black; (..., 4) uint8."""
+    pixels = np.zeros((*values.shape, 4), np.uint8)
+    pixels[..., 3] = np.rint(255 * np.clip(np.nan_to_num(values), 0, 1))
+    pixels[np.isnan(values)] = _MISSING
+    return pixels
 
 
-def dots(
-    frame: Frame,
-    x: Sequence[float] | np.ndarray,
-    y: Sequence[float] | np.ndarray,
-    kind: str,
-    *,
-    radius: float = 3.0,
-) -> list[Markup]:
-    """A dot per point; a cross where the kind is one."""
-    made = []
-    for a, b in zip(x, y, strict=True):
-        across, down = frame.across(float(a)), frame.down(float(b))
-        if "cross" in kind:
-            r = radius + 1
-            path = f"M{across - r:g} {down - r:g}l{2 * r:g} {2 * r:g}m{-2 * r:g} 0l{2 * r:g} {-2 * r:g}"
-            made.append(element("path", d=path, class_=f"line {kind}"))
-        else:
-            made.append(element("circle", cx=across, cy=down, r=radius, class_=f"dot {kind}"))
-    return made
+def signed(values: np.ndarray, most: float) -> np.ndarray:
+    """Pixels for values from -most, vermilion, over 0, clear, to most, blue; (..., 4) uint8."""
+    scaled = np.clip(np.nan_to_num(values) / most if most > 0 else 0 * values, -1, 1)
+    pixels = np.zeros((*values.shape, 4), np.uint8)
+    pixels[..., :3] = np.where(scaled[..., None] > 0, _BLUE, _VERMILION)
+    pixels[..., 3] = np.rint(255 * np.abs(scaled))
+    pixels[np.isnan(values)] = _MISSING
+    return pixels
 
 
-def errors(
-    frame: Frame, x: Sequence[float] | np.ndarray, y: Sequence[float], std_error: Sequence[float], kind: str
-) -> list[Markup]:
-    """Dots with bars of one standard error to either side."""
-    bars = [
-        element(
-            "line",
-            x1=frame.across(float(a)),
-            x2=frame.across(float(a)),
-            y1=frame.down(b - e),
-            y2=frame.down(b + e),
-            class_=f"line {kind}",
-        )
-        for a, b, e in zip(x, y, std_error, strict=True)
-    ]
-    return [*bars, *dots(frame, x, y, kind, radius=4.0)]
+def grid(pixels: np.ndarray) -> np.ndarray:
+    """Images (row, column, height, width, 4) as one, with clear gaps of a fourteenth of their height.
+
+    Examples:
+        >>> grid(np.ones((2, 3, 4, 4, 4), np.uint8)).shape
+        (9, 14, 4)
+    """
+    rows, columns, height, width, _ = pixels.shape
+    gap = max(1, height // 14)
+    padded = np.pad(pixels, ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0)))
+    joined = padded.transpose(0, 2, 1, 3, 4).reshape(rows * (height + gap), columns * (width + gap), 4)
+    return joined[:-gap, :-gap]
 
 
-def steps(frame: Frame, edges: np.ndarray, heights: np.ndarray, kind: str) -> Markup:
-    """A histogram as a filled outline."""
-    path = [f"M{frame.across(float(edges[0])):g} {frame.bottom:g}"]
-    for first, last, height in zip(edges[:-1], edges[1:], heights, strict=True):
-        down = frame.down(float(height))
-        path.append(f"L{frame.across(float(first)):g} {down:g}L{frame.across(float(last)):g} {down:g}")
-    path.append(f"L{frame.across(float(edges[-1])):g} {frame.bottom:g}Z")
-    return element("path", d="".join(path), class_=f"area {kind}")
-
-
-def level(frame: Frame, value: float, kind: str) -> Markup:
-    """A line across all of the chart at a value of y."""
-    down = frame.down(value)
-    return element("line", x1=frame.left, x2=frame.right, y1=down, y2=down, class_=f"line {kind}")
-
-
-def diagonal(frame: Frame) -> Markup:
-    """Where x and y are equal."""
-    low, high = max(frame.x.low, frame.y.low), min(frame.x.high, frame.y.high)
-    ends = (frame.across(low), frame.down(low)), (frame.across(high), frame.down(high))
-    return element("line", x1=ends[0][0], y1=ends[0][1], x2=ends[1][0], y2=ends[1][1], class_="line faint")
-
-
-def finite(values: Iterable[float]) -> list[float]:
-    """Those that can be drawn."""
-    return [value for value in values if math.isfinite(value)]
+def picture(pixels: np.ndarray, kind: str, *, alt: str, zoom: int = 3) -> Picture:
+    """Pixels (height, width, 4) as a picture, each as a square of `zoom` pixels where there is room."""
+    file = io.BytesIO()
+    imsave(file, np.ascontiguousarray(pixels), format="png", metadata={"Software": "discrete-vae"})
+    height, width, _ = pixels.shape
+    source = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return Picture(source, width * zoom, height * zoom, alt, kind)

@@ -1,4 +1,4 @@
-"""The list of sections, and the report made of them."""
+"""From a run to its page."""
 
 from __future__ import annotations
 
@@ -11,42 +11,17 @@ import torch
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.load import LoadedRun, load_run
-from discrete_vae.report.latents import chains, flips, modes, reconstructions, samples, usage
-from discrete_vae.report.page import Section, page
-from discrete_vae.report.results import (
-    ReportSource,
-    bound,
-    config,
-    course,
-    environment,
-    headline,
-    log_partition,
-    reproduce,
-)
+from discrete_vae.report import latents, results
+from discrete_vae.report.page import Section, render_page
+from discrete_vae.report.source import ReportSource
 from discrete_vae.runs.run_directory import RunDirectory
 
-# The sections of the page, in its order.
-
-
 SECTIONS: tuple[Callable[[ReportSource], Section | None], ...] = (
-    headline,
-    course,
-    bound,
-    samples,
-    reconstructions,
-    flips,
-    usage,
-    modes,
-    chains,
-    log_partition,
-    reproduce,
-    config,
-    environment,
+    *(results.headline, results.course, results.bound),
+    *(latents.samples, latents.reconstructions, latents.flips, latents.usage, latents.modes, latents.chains),
+    *(results.log_partition, results.reproduce, results.config, results.environment),
 )
-"""What makes each section; the order is that of the page, and of the draws from the chains."""
-
-
-# From a run to its page.
+"""The functions that make the sections; the order is that of the page, and of the draws from the chains."""
 
 
 def make_report(
@@ -99,5 +74,4 @@ def make_report(
         section = make(source)
         if section is not None:
             sections.append(section)
-    about = f"Run {directory.path}, checkpoint of step {source.loaded.step:,}"
-    return page(source.title, about, sections, note=source.loaded.note)
+    return render_page(source, sections)

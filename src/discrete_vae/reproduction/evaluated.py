@@ -15,7 +15,7 @@ from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.reproduction.course import thinned_course
 from discrete_vae.reproduction.planned_run import PlannedRun
 from discrete_vae.reproduction.record import DataOfRun, Estimate, RecordStore, RunRecord
-from discrete_vae.runs.results import kept_evaluations
+from discrete_vae.runs.results import evaluation_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.logging import TrainingProgress
 from discrete_vae.training.run import warn_of_other_data
@@ -59,7 +59,7 @@ def evaluate_and_record(
             parts_folder=run.evaluation_parts_path,
             report=report,
         )
-    kept_evaluations(run).add(loaded.named | found.fields)
+    evaluation_store(run).add(loaded.named | found.fields)
     record = _record(planned, run, loaded, found, dataset)
     examples = found.result.log_likelihood.examples
     assert examples is not None

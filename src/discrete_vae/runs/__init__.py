@@ -1,4 +1,4 @@
-"""What a run leaves on disk: file names, atomic writes, metrics, checksums, checkpoints, the environment."""
+"""Run folders: files written atomically, checkpoints, metrics, results, models by name."""
 
 import lazy_loader
 

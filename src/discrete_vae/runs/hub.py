@@ -1,4 +1,4 @@
-"""Trained models by name: those that come with the library, and snapshots of the Hugging Face hub."""
+"""Trained models by name: those that come with the library, and snapshots of the Hugging Face hub; without torch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from pathlib import Path
 
 from discrete_vae.errors import InvalidInputError
 
-# The trained models that come with the library, by name. Nothing here imports torch.
-
-
 _PACKAGE = Path(__file__).resolve().parents[1]
 FOLDERS = (_PACKAGE / "models", _PACKAGE.parents[1] / "reproductions" / "models")
-"""Where they may lie, a folder each: in an installed package, and in a checkout."""
+"""Places of the library's models, a folder each: in an installed package, and in a checkout."""
 
 
 def pretrained_names() -> tuple[str, ...]:
@@ -26,19 +23,13 @@ def pretrained_names() -> tuple[str, ...]:
     """
     folder = next((each for each in FOLDERS if each.is_dir()), None)
     names = [] if folder is None else [path.parent.name for path in folder.glob("*/config.json")]
-    return tuple(sorted(name for name in names if not name.startswith(".")))  # what a killed release leaves
+    return tuple(
+        sorted(name for name in names if not name.startswith("."))
+    )  # left by an export that was killed
 
 
 def shipped_folder(name: str, *, argument: str = "name") -> Path:
-    """The folder of a model that comes with the library; it is a run like any other, in which nothing may be written.
-
-    Args:
-        name: One of `pretrained_names`.
-        argument: What messages call it.
-
-    Raises:
-        InvalidInputError: If there is no such model; lists those there are.
-    """
+    """The folder of a model that comes with the library, a run in which nothing may be written."""
     names = pretrained_names()
     if name not in names:
         rule = (
@@ -50,37 +41,20 @@ def shipped_folder(name: str, *, argument: str = "name") -> Path:
     return next(each / name for each in FOLDERS if (each / name).is_dir())
 
 
-# Models of the Hugging Face hub, fetched into the hub's own cache.
-
-
 EXTRA = "pip install 'discrete-vae[hub]'"
 _LONGEST = 200  # characters; the hub allows 96 and an owner
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def is_hub_name(path: object) -> bool:
-    """Whether words may name a model of the hub: OWNER/NAME, where there is no folder OWNER here.
-
-    Examples:
-        >>> [is_hub_name(each) for each in ("ada/digits", "digits", "./ada/digits", "a/b/c")]
-        [True, False, False, False]
-    """
+    """True for a possible name of a model of the hub: OWNER/NAME, where there is no folder OWNER here."""
     if not isinstance(path, str) or len(path) > _LONGEST or _NAME.fullmatch(path) is None:
         return False
     return not Path(path).parent.exists()
 
 
 def fetch_snapshot(name: str, files: Sequence[str], *, revision: str | None = None) -> Path:
-    """The folder of a model of the hub: its newest files, or without the network those in the hub's cache.
-
-    Args:
-        name: OWNER/NAME.
-        files: Names of the files to fetch.
-        revision: Branch, tag or commit; None is the main branch.
-
-    Raises:
-        InvalidInputError: If huggingface_hub is not installed, or the model cannot be fetched.
-    """
+    """Folder of a model of the hub in the hub's own cache: its newest files, or without the network those there."""
     rule = "must be an existing folder, or a model of the hub as OWNER/NAME"
     try:
         from huggingface_hub import snapshot_download
@@ -90,6 +64,10 @@ def fetch_snapshot(name: str, files: Sequence[str], *, revision: str | None = No
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
     except (OSError, ValueError) as error:  # what the hub raises derives from these
-        received = f"{name} ({type(error).__name__}: {str(error).strip().splitlines()[0][:200]})"
         repair = "Check the name, the network and, for a private model, the login."
-        raise InvalidInputError("path", rule, received, repair) from None
+        raise InvalidInputError("path", rule, refusal(name, error), repair) from None
+
+
+def refusal(name: str, error: Exception) -> str:
+    """An error of the hub for messages: its first line."""
+    return f"{name} ({type(error).__name__}: {str(error).strip().splitlines()[0][:200]})"

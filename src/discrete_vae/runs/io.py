@@ -1,4 +1,4 @@
-"""Files written atomically and read with care: checksums, JSON with schemas, whether a place can be written."""
+"""Files of a run: read with care, written whole or not at all, JSON checked against schemas."""
 
 from __future__ import annotations
 
@@ -25,23 +25,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from discrete_vae.config.base import rule_of
 from discrete_vae.errors import InvalidInputError
 
-# Reading files of a run: regular ones alone, so that a pipe is refused instead of waited for.
+# Reading: regular files alone, so that a pipe is refused instead of waited for.
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading.
-
-    Args:
-        path: The file; links are followed.
-
-    Raises:
-        OSError: If it is missing, not permitted, or a folder, a pipe or a device.
-
-    Examples:
-        >>> open_regular(Path("/dev/null"))
-        Traceback (most recent call last):
-        OSError: [Errno 22] not a regular file: '/dev/null'
-    """
+    """Open a regular file, or a link to one, for reading; a folder, a pipe or a device is an OSError."""
     # Opening a pipe waits for its writer unless told not to; Windows has no such flag and no such pipes.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -54,60 +42,23 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_regular(path: Path) -> bytes:
-    """Read a regular file.
-
-    Raises:
-        OSError: See `open_regular`.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "a").write_bytes(b"12")
-        ...     read_regular(Path(folder, "a"))
-        b'12'
-    """
+    """Read a file that `open_regular` opens."""
     with open_regular(path) as file:
         return file.read()
 
 
-# SHA-256 of files: safetensors loads a flipped bit without a word, so the sum stands beside each file.
-
-
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file's content, read in pieces.
-
-    Args:
-        path: The file.
-
-    Returns:
-        64 hexadecimal digits.
-
-    Raises:
-        OSError: If it cannot be read or is no regular file.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "empty")
-        ...     path.touch()
-        ...     sha256_file(path)
-        'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
-    """
+    """SHA-256 of a file's content in hexadecimal; safetensors loads a flipped bit without a word."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sha256_bytes(content: bytes) -> str:
-    """SHA-256 of bytes.
-
-    Examples:
-        >>> sha256_bytes(b"")[:16]
-        'e3b0c44298fc1c14'
-    """
+    """SHA-256 of bytes in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
-# Writes that are either complete or absent, whatever moment the process or the machine stops at.
+# Writing: a file or folder is complete or absent, whatever moment the process or the machine stops at.
 
 
 TEMPORARY_PREFIX = ".tmp-"
@@ -119,54 +70,15 @@ _NAME = re.compile(
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file or folder is what an interrupted write of this module left behind.
-
-    Examples:
-        >>> is_temporary(Path("run/.tmp-config.json-x7")), is_temporary(Path("run/config.json"))
-        (True, False)
-    """
+    """True for what an interrupted write left behind."""
     return path.name.startswith(TEMPORARY_PREFIX)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
+def write_stream(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write a file so that readers see the old content or the new one, never a part.
 
     The content goes to a temporary file of the same folder, which is synced and renamed over the target. What killed
-    processes left in that folder is removed first.
-
-    Args:
-        path: The file; its folder exists.
-        content: All of its bytes.
-
-    Raises:
-        OSError: If the content cannot be written; names the file. The old one, if any, is untouched.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_bytes(Path(folder, "a.bin"), b"12")
-        ...     [(entry.name, entry.read_bytes()) for entry in Path(folder).iterdir()]
-        [('a.bin', b'12')]
-    """
-    write_stream(path, lambda file: file.write(content))
-
-
-def write_stream(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write a file as `write_bytes` does, piece by piece.
-
-    Args:
-        path: The file; its folder exists.
-        fill: Writes the content to the file that it is given, which can seek.
-
-    Raises:
-        OSError: See `write_bytes`.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_stream(Path(folder, "a.bin"), lambda file: file.writelines([b"1", b"2"]))
-        ...     Path(folder, "a.bin").read_bytes()
-        b'12'
+    processes left in that folder is removed first. An OSError names the file and leaves the old content.
     """
     temporary = _temporary_beside(path)
     with naming(path):
@@ -182,19 +94,19 @@ def write_stream(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
         sync_directory(path.parent)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file as `write_stream` does."""
+    write_stream(path, lambda file: file.write(content))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8 as `write_stream` does."""
+    write_bytes(path, text.encode())
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let errors of the system name a file; those of writing and syncing name none.
-
-    Raises:
-        OSError: That of the block, with the file's name.
-
-    Examples:
-        >>> with naming(Path("a.bin")):
-        ...     raise OSError(28, "No space left on device")
-        Traceback (most recent call last):
-        OSError: [Errno 28] No space left on device: 'a.bin'
-    """
+    """Let errors of the system name a file; those of writing and syncing name none."""
     try:
         yield
     except OSError as error:
@@ -203,45 +115,13 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def write_text(path: Path, text: str) -> None:
-    r"""Write a text file in UTF-8 as `write_bytes` does.
-
-    Raises:
-        OSError: See `write_bytes`.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_text(Path(folder, "a.txt"), "ζ")
-        ...     Path(folder, "a.txt").read_bytes()
-        b'\xce\xb6'
-    """
-    write_bytes(path, text.encode())
-
-
 @contextmanager
 def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Fill a temporary folder, then sync it and rename it to its final name.
+    """Fill a temporary folder, then sync it and rename it to its final name; it is removed if the block raises.
 
-    Args:
-        path: The final name; its parent exists.
-        replace: Whether a folder of that name gives way. On Linux the two exchange their names, so that at every
-            moment one of them has it; where the system cannot, a process that is killed between two renames leaves
-            neither, and `remove_temporaries` brings the old one back.
-
-    Yields:
-        The temporary folder, beside the final one. It is removed if the block raises.
-
-    Raises:
-        OSError: If something cannot be written, or if the final name is taken and may not be replaced.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with publish_directory(Path(folder, "step-1")) as temporary:
-        ...         _ = (temporary / "state").write_text("1")
-        ...     Path(folder, "step-1", "state").read_text()
-        '1'
+    If a folder of that name gives way, the two exchange their names on Linux, so that at every moment one of them has
+    it; where the system cannot, a process that is killed between two renames leaves neither, and `remove_temporaries`
+    brings the old one back.
     """
     temporary = _temporary_beside(path)
     temporary.mkdir()
@@ -249,7 +129,8 @@ def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
         yield temporary
         for entry in temporary.rglob("*"):
             if entry.is_file():
-                _sync_file(entry)
+                with entry.open("rb+") as file:
+                    os.fsync(file.fileno())
             else:
                 sync_directory(entry)
         sync_directory(temporary)
@@ -273,22 +154,10 @@ def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def remove_temporaries(folder: Path, *, of_others: bool) -> None:
-    """Remove what interrupted writes left in a folder, folders below it excepted.
+    """Remove what interrupted writes left in a folder, if there is one, folders below it excepted.
 
-    A folder that was to be replaced gets its name back if nothing else has it.
-
-    Args:
-        folder: The folder; if there is none, there is nothing to remove.
-        of_others: Whether other processes may be writing there. What they may still need then stays: only that
-            goes whose writer, a process of this machine, has ended, or that is older than a day.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Path(folder, ".tmp-step-3-x").mkdir()
-        ...     remove_temporaries(Path(folder), of_others=False)
-        ...     list(Path(folder).iterdir())
-        []
+    A folder that was to be replaced gets its name back if nothing else has it. Where other processes may be writing,
+    only that goes whose writer, a process of this machine, has ended, or that is older than a day.
     """
     if not folder.is_dir():
         return
@@ -314,20 +183,14 @@ def sync_directory(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _sync_file(path: Path) -> None:
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
 def _exchange(first: Path, second: Path) -> bool:
     """Exchange the names of two folders in one operation; returns whether the system can."""
-    at_working_directory, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
     try:
         rename = ctypes.CDLL(None).renameat2
     except (AttributeError, OSError, TypeError):  # an older libc, or another system
         return False
-    here = ctypes.c_int(at_working_directory)
-    return rename(here, os.fsencode(first), here, os.fsencode(second), ctypes.c_uint(exchange)) == 0
+    here, exchange = ctypes.c_int(-100), ctypes.c_uint(2)  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    return rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0
 
 
 def _remove(entry: Path) -> None:
@@ -346,7 +209,6 @@ def _temporary_beside(path: Path) -> Path:
 
 
 def _is_abandoned(temporary: Path) -> bool:
-    """Whether nobody can be about to use a temporary file or folder of this module."""
     found = _NAME.fullmatch(temporary.name)
     if found is None:
         return False
@@ -372,100 +234,47 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True
 
 
-# JSON objects in files: written atomically, read with mistakes reported as `InvalidInputError`; a run's
-# schemas.
+# JSON: strict, written atomically, refused as `InvalidInputError`.
 
 
 def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) -> str:
-    """Serialize an object to strict JSON.
-
-    Args:
-        name: What it is, for the message.
-        fields: Strings, booleans, None, finite numbers, and lists and mappings of these.
-        indent: Spaces per level; None writes one line.
-
-    Raises:
-        InvalidInputError: If it holds NaN, an infinity or something else that JSON cannot express.
-
-    Examples:
-        >>> to_json("metrics", {"elbo": -81.5})
-        '{"elbo": -81.5}'
-    """
+    """Serialize an object to strict JSON; what else it holds, NaN and infinities included, is refused."""
     try:
         return json.dumps(fields, indent=indent, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInputError(
-            name,
-            "must hold only what JSON can express",
-            str(error),
-            "Convert the value, or check it for NaN first.",
-        ) from None
-
-
-def json_text(name: str, fields: Mapping[str, Any]) -> str:
-    """An object as the text of a file: indented, with a line's end.
-
-    Raises:
-        InvalidInputError: See `to_json`.
-    """
-    return to_json(name, fields, indent=2) + "\n"
+        repair = "Convert the value, or check it for NaN first."
+        raise InvalidInputError(name, "must hold only what JSON can express", error, repair) from None
 
 
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
-    """Write an object as indented JSON, atomically.
-
-    Raises:
-        InvalidInputError: See `to_json`.
-        OSError: If the file cannot be written.
-    """
-    write_text(path, json_text(path.name, fields))
+    """Write an object as indented JSON, atomically."""
+    write_text(path, to_json(path.name, fields, indent=2) + "\n")
 
 
 def parse_json(content: bytes) -> Any:
-    """Parse strict JSON in UTF-8.
-
-    Args:
-        content: The whole text.
-
-    Raises:
-        ValueError: If it is anything else: NaN, a number too long for Python, brackets nested too deeply, say.
-
-    Examples:
-        >>> parse_json(b'{"step": 3}')
-        {'step': 3}
-        >>> parse_json(b"[" * 100_000)
-        Traceback (most recent call last):
-        ValueError: brackets nested too deeply
-    """
+    """Parse strict JSON in UTF-8; all else, NaN and brackets nested too deeply included, is a ValueError."""
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError("brackets nested too deeply") from None
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no value of JSON")
+
+
 def read_json(
     path: Path, schema: type[Schema] | None = None, *, repair: str = "Restore the file from a copy."
 ) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Args:
-        path: The file.
-        schema: What the object must hold; None takes any.
-        repair: What the message recommends.
-
-    Raises:
-        InvalidInputError: If the file is missing, unreadable, or holds anything but one JSON object of that form.
-    """
+    """Read a file that holds one JSON object, of a form if one is given."""
     try:
         fields = parse_json(read_regular(path))
     except OSError as error:
-        received = error.strerror or str(error)
-        repair = "Check its permissions." if isinstance(error, PermissionError) else repair
-        raise InvalidInputError(str(path), "must be a readable file", received, repair) from None
+        raise unreadable(path, error, repair) from None
     except ValueError as error:  # broken UTF-8 and broken JSON both
         received = str(error).partition(";")[0]  # Python goes on with advice to programmers
         raise InvalidInputError(str(path), "must hold valid JSON", received, repair) from None
@@ -476,23 +285,14 @@ def read_json(
     return fields
 
 
+def unreadable(path: Path, error: OSError, repair: str) -> InvalidInputError:
+    """The error for a file that cannot be read; missing permissions are no damage."""
+    repair = "Check its permissions." if isinstance(error, PermissionError) else repair
+    return InvalidInputError(str(path), "must be a readable file", error.strerror or error, repair)
+
+
 def check_fields(name: str, fields: Mapping[str, Any], schema: type[Schema], *, repair: str) -> None:
-    """Check that an object holds what it must.
-
-    Args:
-        name: What it is, for the message.
-        fields: The object.
-        schema: What it must hold.
-        repair: What the message recommends.
-
-    Raises:
-        InvalidInputError: If a field is missing or has another type; names the first.
-
-    Examples:
-        >>> check_fields("log", {"step": 1, "elbo": "x"}, MetricsSchema, repair="Restore it.")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: log, field 'elbo', must be a number; received 'x'. Restore it.
-    """
+    """Check that an object has a form; the message names the first field that has not."""
     try:
         schema.model_validate(fields)
     except ValidationError as error:
@@ -500,13 +300,8 @@ def check_fields(name: str, fields: Mapping[str, Any], schema: type[Schema], *, 
         missing = first["type"] == "missing"
         received = "nothing" if missing else f"{first['input']!r}"[:80]
         place = f"{name}, field {'.'.join(map(str, first['loc']))!r},"
-        raise InvalidInputError(
-            place, "must be there" if missing else rule_of(first), received, repair
-        ) from None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no value of JSON")
+        rule = "must be there" if missing else rule_of(first)
+        raise InvalidInputError(place, rule, received, repair) from None
 
 
 _Step = Annotated[int, Field(ge=0, lt=2**63)]
@@ -516,28 +311,16 @@ _Count = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class Schema(BaseModel):
-    """What a JSON object must hold; it may hold more."""
+    """The form of a JSON object, which may hold more."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False, protected_namespaces=())
 
 
 class MetricsSchema(Schema):
-    """A line of ``metrics.jsonl``: its step, and words and numbers."""
+    """A line of ``metrics.jsonl``: its step, and numbers."""
 
-    __pydantic_extra__: dict[str, _Number | str]  # pyright: ignore[reportIncompatibleVariableOverride]
+    __pydantic_extra__: dict[str, _Number]  # pyright: ignore[reportIncompatibleVariableOverride]
     step: _Step
-    epoch: _NonNegative = 0.0
-    seconds: _NonNegative = 0.0
-    elbo: _Number = 0.0
-    reconstruction: _Number = 0.0
-    kl_discrete: _Number = 0.0
-    kl_continuous: _Number = 0.0
-    beta: _Number = 0.0
-    log_partition: _Number = 0.0
-    log_partition_std_error: _NonNegative = 0.0
-    validation_elbo: _Number = 0.0
-    validation_elbo_std_error: _NonNegative = 0.0
-    validation_score: _Number = 0.0
 
 
 class _Estimate(Schema):
@@ -578,7 +361,7 @@ class _EvaluationSettings(Schema):
 
 
 class ResultSchema(Schema):
-    """What results of a run have in common."""
+    """The common part of a run's results."""
 
     step: _Step
     checkpoint_sha256: str | None = None
@@ -610,15 +393,6 @@ class LogPartitionSchema(ResultSchema):
     estimates: Annotated[list[_LogPartition], Field(min_length=1)]
     exact: _Number | None
     config: _LogPartitionSettings | None = None
-
-
-class ReleaseSchema(Schema):
-    """``release.json``."""
-
-    precision: str
-    num_examples: _Count
-    difference: _Number
-    difference_std_error: _NonNegative
 
 
 def _check_axes(shape: list[int]) -> list[int]:
@@ -668,19 +442,14 @@ class EnvironmentSchema(Schema):
     precision: Literal["float32", "bfloat16"] = "float32"  # what runs had before there was a choice
 
 
-# Whether a result can be written, asked before the work that it takes.
+# Places for results, checked before the work.
 
 
 _MIN_FREE = 2**20  # bytes
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is no place for a file: a pipe, a device, or this process's own output, such as /dev/stdout.
-
-    Examples:
-        >>> is_stream(Path("/dev/null")), is_stream(Path("a.csv"))
-        (True, False)
-    """
+    """True for what is no file: a pipe, a device, or this process's own output, such as /dev/stdout."""
     try:
         found = path.stat()
     except OSError:
@@ -689,11 +458,7 @@ def is_stream(path: Path) -> bool:
 
 
 def write_through(path: Path, content: bytes) -> None:
-    """Write to a pipe, a device or this process's own output, behind what was printed there.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
+    """Write to a pipe, a device or this process's own output, behind what was printed there."""
     own = _own(path.stat())
     if own is not None and sys.stdout is not None:
         sys.stdout.flush()
@@ -715,18 +480,7 @@ def check_writable(
 ) -> None:
     """Check that a file can be written, as far as can be known without touching anything.
 
-    Args:
-        path: The file; folders that do not exist yet would be made, and links are followed.
-        repair: What the message recommends.
-
-    Raises:
-        InvalidInputError: If it cannot; names the file and the reason.
-
-    Examples:
-        >>> check_writable(Path("/dev/null/a.json"), repair="Give another --out.")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: /dev/null/a.json must be writable; received /dev/null, which is no \
-folder. Give another --out.
+    Folders that do not exist yet would be made, and links are followed.
     """
     try:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -756,22 +510,7 @@ folder. Give another --out.
 
 
 def check_replaces_none(path: Path, others: Iterable[Path], *, argument: str) -> None:
-    """Check that a file is none of those that a command reads, or writes besides.
-
-    Args:
-        path: The file; it need not be there yet.
-        others: The other files.
-        argument: What messages call the file.
-
-    Raises:
-        InvalidInputError: If it is one of them, by whatever name.
-
-    Examples:
-        >>> check_replaces_none(Path("a/../x.csv"), [Path("x.csv")], argument="--out")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: --out must be another file than those that are read, written besides, \
-or belong to the run; received 'a/../x.csv'. Give another name.
-    """
+    """Check that a file, by whatever name, is none of those that a command reads, or writes besides."""
     for other in others:
         try:
             same = path.samefile(other)
@@ -783,5 +522,5 @@ or belong to the run; received 'a/../x.csv'. Give another name.
 
 
 def unwritable(path: Path, error: OSError, repair: str) -> InvalidInputError:
-    """What to raise where a file could not be written."""
-    return InvalidInputError(str(path), "must be writable", error.strerror or str(error), repair)
+    """The error for a file that cannot be written."""
+    return InvalidInputError(str(path), "must be writable", error.strerror or error, repair)

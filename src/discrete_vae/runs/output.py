@@ -1,4 +1,4 @@
-"""A file that the user names for a result: arrays and tables, by its ending."""
+"""A file that the user names for a result: arrays, tables or text, by its ending."""
 
 from __future__ import annotations
 
@@ -24,61 +24,15 @@ from discrete_vae.runs.io import (
 )
 from discrete_vae.system import user_path
 
-# Columns of numbers in a file, as .csv or .npz.
-
-
-_ENDINGS = (".csv", ".npz")
-
-
-def check_columns_path(argument: str, path: str | Path, *, others: Sequence[Path] = ()) -> Path:
-    """Return the path of a file of columns if it can be written.
-
-    Args:
-        argument: Name of the argument, for messages.
-        path: Where it is to be; ``~`` is the home directory.
-        others: Files that are read, or written besides, none of which it may replace.
-
-    Raises:
-        InvalidInputError: If it has another ending than .csv and .npz, is one of the others, or cannot be written.
-    """
-    return OutputFile(path, argument=argument, endings=_ENDINGS, others=others).path
-
-
-def write_columns(path: str | Path, columns: Mapping[str, np.ndarray], *, argument: str = "path") -> Path:
-    """Write columns of equal length; numbers in a .csv have all of their digits.
-
-    Args:
-        path: As in `check_columns_path`; folders that do not exist are made.
-        columns: (row,) arrays by name.
-        argument: Name of the argument that gave the path, for messages.
-
-    Returns:
-        The path.
-
-    Raises:
-        InvalidInputError: If the file cannot be written.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = write_columns(f"{folder}/a.csv", {"step": np.arange(2), "elbo": np.array([-9.5, -9])})
-        ...     print(path.read_text())
-        step,elbo
-        0,-9.5
-        1,-9.0
-    """
-    return OutputFile(path, argument=argument, endings=_ENDINGS).write(columns)
-
-
-# A file that the user names for a result: for arrays .npz, .npy, .csv or .parquet, by its ending.
-
-
 ENDINGS = (".npz", ".npy", ".csv", ".parquet")
+COLUMN_ENDINGS = (".csv", ".npz")
+"""Those of a file of columns of numbers."""
+
 _BLOCK = 4096  # rows of a table that are text at the same time
 
 
 class OutputFile:
-    """Where a result goes, checked before the work that it takes.
+    """The file of a result, checked before the work that it takes.
 
     A file is there whole or not at all. Folders that do not exist are made when it is written. A link stays, and the
     file that it leads to is replaced. A pipe or a device is written through.
@@ -86,27 +40,13 @@ class OutputFile:
     Args:
         path: The file; ``~`` is the home directory. A pipe or a device whose name has none of them takes .csv, or the
             first where that is none.
-        argument: What messages call it.
+        argument: The argument that messages name.
         endings: Those that it may have.
         others: Files that are read, or written besides, none of which it may replace.
 
     Attributes:
         path: The file.
-
-    Raises:
-        InvalidInputError: If it has another ending, is one of the others, cannot be written, or needs a library that is
-            not installed.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = OutputFile(f"{folder}/a.csv").write(
-        ...         {"bits": np.array([[0, 1], [1, 1]])}, columns={"bit 0": [0, 1], "bit 1": [1, 1]}
-        ...     )
-        ...     print(path.read_text())
-        bit 0,bit 1
-        0,1
-        1,1
+        ending: Its ending, in small letters.
     """
 
     def __init__(
@@ -118,26 +58,25 @@ class OutputFile:
         others: Sequence[Path] = (),
     ) -> None:
         self.path = user_path(argument, path)
+        self.ending = self.path.suffix.lower()
         self._repair = f"Free space, check permissions, or give another {argument}."
-        self._ending = self.path.suffix.lower()
-        if self._ending not in endings and is_stream(self.path):
-            self._ending = ".csv" if ".csv" in endings else endings[0]
+        if self.ending not in endings and is_stream(self.path):
+            self.ending = ".csv" if ".csv" in endings else endings[0]
         if self.ending not in endings:
-            one_of = "one of " * (len(endings) > 1)
-            rule, repair = (
-                f"must end in {one_of}{', '.join(endings)}",
-                f"Did you mean {self._meant(endings[0])}?",
-            )
+            rule = f"must end in {'one of ' * (len(endings) > 1)}{', '.join(endings)}"
+            repair = f"Did you mean {self._meant(endings[0])}?"
             raise InvalidInputError(argument, rule, repr(str(path)), repair)
         check_replaces_none(self.path, others, argument=argument)
         if self.ending == ".parquet":
-            _pyarrow(argument, self.path)
+            try:
+                importlib.import_module("pyarrow.parquet")
+            except ModuleNotFoundError:
+                received = f"{str(self.path)!r}, and it is not installed"
+                repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
+                raise InvalidInputError(
+                    argument, "needs pyarrow for a .parquet file", received, repair
+                ) from None
         check_writable(self.path, repair=self._repair)
-
-    @property
-    def ending(self) -> str:
-        """Its ending, in small letters."""
-        return self._ending
 
     def write(
         self,
@@ -146,54 +85,34 @@ class OutputFile:
         array: np.ndarray | None = None,
         columns: Mapping[str, Any] | None = None,
     ) -> Path:
-        """Write what the ending has room for.
+        """Write what the ending has room for; returns the path.
 
         Args:
             arrays: What a .npz file holds.
             array: What a .npy file holds; None is the one array that there is, or the columns side by side.
             columns: What a table (.csv, .parquet) holds, (row,) arrays of one length; None takes arrays.
-
-        Returns:
-            The path.
-
-        Raises:
-            InvalidInputError: If the file cannot be written.
         """
         table = {name: np.asarray(column) for name, column in (columns or arrays).items()}
+
+        def single() -> np.ndarray:
+            if array is not None:
+                return array
+            return next(iter(arrays.values())) if len(arrays) == 1 else np.stack([*table.values()], axis=-1)
+
         fill = {
             ".npz": lambda file: np.savez(file, allow_pickle=False, **arrays),
-            ".npy": lambda file: np.save(file, _single(array, arrays, table), allow_pickle=False),
+            ".npy": lambda file: np.save(file, single(), allow_pickle=False),
             ".csv": lambda file: _fill_csv(file, table),
             ".parquet": lambda file: _fill_parquet(file, table),
         }[self.ending]
         return self._write(fill)
 
     def write_text(self, text: str) -> Path:
-        """Write text as it is, in UTF-8.
-
-        Args:
-            text: The whole file.
-
-        Returns:
-            The path.
-
-        Raises:
-            InvalidInputError: If the file cannot be written.
-        """
+        """Write text as it is, in UTF-8; returns the path."""
         return self.write_bytes(text.encode())
 
     def write_bytes(self, content: bytes) -> Path:
-        """Write bytes as they are.
-
-        Args:
-            content: The whole file.
-
-        Returns:
-            The path.
-
-        Raises:
-            InvalidInputError: If the file cannot be written.
-        """
+        """Write bytes as they are; returns the path."""
         return self._write(lambda file: file.write(content))
 
     def _meant(self, ending: str) -> Path:
@@ -218,12 +137,9 @@ class OutputFile:
         return self.path
 
 
-def _single(
-    array: np.ndarray | None, arrays: Mapping[str, np.ndarray], table: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    if array is not None:
-        return array
-    return next(iter(arrays.values())) if len(arrays) == 1 else np.stack(list(table.values()), axis=-1)
+def write_columns(path: str | Path, columns: Mapping[str, np.ndarray], *, argument: str = "path") -> Path:
+    """Write (row,) arrays by name as a .csv, with all digits of numbers, or a .npz file; returns the path."""
+    return OutputFile(path, argument=argument, endings=COLUMN_ENDINGS).write(columns)
 
 
 def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
@@ -248,13 +164,3 @@ def _printed(column: np.ndarray) -> list[Any]:
 def _fill_parquet(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
     pyarrow, parquet = (importlib.import_module(name) for name in ("pyarrow", "pyarrow.parquet"))
     parquet.write_table(pyarrow.table(dict(table)), file)
-
-
-def _pyarrow(argument: str, path: Path) -> None:
-    """Check that the library is there."""
-    try:
-        importlib.import_module("pyarrow.parquet")
-    except ModuleNotFoundError:
-        repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
-        received = f"{str(path)!r}, and it is not installed"
-        raise InvalidInputError(argument, "needs pyarrow for a .parquet file", received, repair) from None

@@ -8,18 +8,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from discrete_vae._version import __version__
 from discrete_vae.config import ModelConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
-from discrete_vae.runs.checkpoints import MODEL_PREFIX, load_tensors, save_tensors
+from discrete_vae.runs.checkpoints import MODEL_PREFIX, save_tensors
 from discrete_vae.runs.hub import fetch_snapshot, is_hub_name
 from discrete_vae.runs.io import (
+    Schema,
     is_temporary,
     publish_directory,
     read_json,
@@ -27,57 +29,42 @@ from discrete_vae.runs.io import (
     sha256_bytes,
     sha256_file,
     to_json,
+    unreadable,
     write_json,
 )
-from discrete_vae.runs.run_directory import RunDirectory, check_config
+from discrete_vae.runs.run_directory import RunDirectory, check_config, named_entries
 from discrete_vae.system import unicode_path, without_links
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 FORMAT = 1
-_DTYPES = {
-    str(each).removeprefix("torch."): each
-    for each in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-}
 _RESTORE = "Restore the folder from a copy."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SavedModel(ShowsShapes):
-    """A model as it lies in a folder.
-
-    Attributes:
-        config: What it is built from.
-        dtype: In which its networks compute.
-        own: Names of the parts that are modules of the user's own, which no config describes.
-        tensors: Its state by name, on the CPU.
-        source: Where it is from, for messages.
-    """
+    """A model as it lies in a folder."""
 
     config: ModelConfig
-    dtype: torch.dtype
-    own: tuple[str, ...]
+    dtype: torch.dtype  # in which its networks compute
+    own: tuple[str, ...]  # names of the parts that are modules of the user's own, which no config describes
     tensors: dict[str, Tensor]
-    source: str
+    source: str  # its place, for messages
 
     def check_parts(self, **given: object) -> None:
-        """Check that the user's own parts are given, and no others.
-
-        Args:
-            given: A module or None for each part that may be the user's own.
-
-        Raises:
-            InvalidInputError: If one is missing or not wanted.
-        """
+        """Check that a module is given for each part that is the user's own, and none for another part."""
         for name, part in given.items():
             if part is None and name in self.own:
-                rule, repair = (
-                    "must be given: the model was saved with one of your own",
-                    f"Add {name}=module.",
-                )
-                raise InvalidInputError(name, rule, "None", repair)
+                rule = "must be given: the model was saved with one of your own"
+                raise InvalidInputError(name, rule, "None", f"Add {name}=module.")
             if part is not None and name not in self.own:
                 rule = "must be left out: the model was saved with the config's"
                 raise InvalidInputError(name, rule, f"a {type(part).__name__}", f"Leave out {name}.")
+
+
+class _Config(Schema):
+    model: object
+    dtype: Literal["float32", "float64", "bfloat16", "float16"]
+    own: list[Literal["encoder", "decoder"]]
 
 
 def write_model(
@@ -88,22 +75,7 @@ def write_model(
     dtype: torch.dtype,
     own: tuple[str, ...],
 ) -> Path:
-    """Write a model's folder, whole or not at all; one that holds a saved model gives way.
-
-    Args:
-        path: The folder; ``~`` is the home directory.
-        config: What the model was built from.
-        tensors: Its state by name.
-        dtype: In which its networks compute.
-        own: Names of the parts that are no part of the config.
-
-    Returns:
-        The folder.
-
-    Raises:
-        InvalidInputError: If the path is a file, or a folder that holds anything but a saved model.
-        OSError: If the disk is full or refuses.
-    """
+    """Write a model's folder, whole or not at all, and return it; one that holds a saved model gives way."""
     folder = without_links("path", unicode_path("path", path)).resolve()
     _check_replaceable(folder)
     for name, value in tensors.items():
@@ -125,16 +97,21 @@ def write_model(
     return folder
 
 
+def _check_replaceable(folder: Path) -> None:
+    """Check that nothing but a saved model would give way."""
+    if not folder.exists():
+        return
+    if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
+        raise InvalidInputError("path", "must be a folder", f"the file {folder}", "Give another folder.")
+    names = sorted(entry.name for entry in folder.iterdir() if not is_temporary(entry))
+    if names and names != sorted([WEIGHTS_FILE, CONFIG_FILE]):
+        rule = "must be a new or empty folder, or that of a saved model"
+        received = f"{folder}, which holds {named_entries(names)}"
+        raise InvalidInputError("path", rule, received, "Give another folder.")
+
+
 def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) -> SavedModel:
-    """Read what `write_model` wrote, or the best checkpoint of a run; nothing is unpickled.
-
-    Args:
-        path: The folder of a model or of a run, or OWNER/NAME of the hub where there is no such folder.
-        revision: Which one of the hub's; None is the main branch.
-
-    Raises:
-        InvalidInputError: If it is neither, is damaged or of another version; or if the run's config has changed.
-    """
+    """Read what `write_model` wrote, here or on the hub, or the best checkpoint of a run; nothing is unpickled."""
     if isinstance(path, RunDirectory):
         return _of_run(path)
     folder = unicode_path("path", path)
@@ -149,9 +126,8 @@ def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) 
         ):  # a process that was killed while it replaced the model may have left it aside
             remove_temporaries(folder.parent, of_others=True)
     if not os.path.isdir(folder):  # noqa: PTH112
-        raise InvalidInputError(
-            "path", "must be an existing folder", str(folder), "Check the path of the model."
-        )
+        repair = "Check the path of the model."
+        raise InvalidInputError("path", "must be an existing folder", str(folder), repair)
     if (folder / WEIGHTS_FILE).exists():
         return _of_folder(folder)
     if (folder / CONFIG_FILE).exists():
@@ -174,52 +150,35 @@ def _of_run(run: RunDirectory) -> SavedModel:
 
 
 def _of_folder(folder: Path) -> SavedModel:
-    file = folder / CONFIG_FILE
+    weights, file = folder / WEIGHTS_FILE, folder / CONFIG_FILE
     fields = read_json(file, repair=_RESTORE)
     sums = fields.pop("sha256", None)
     if not isinstance(sums, dict) or sums.get("config") != _sum_of(fields):
-        raise _damaged(folder, f"other values in {CONFIG_FILE}")
+        raise _damaged(file, "another SHA-256")
     if fields.get("format") != FORMAT:
         received = f"format {fields.get('format')!r}, written by discrete-vae {fields.get('discrete_vae')}"
         repair = f"Update discrete-vae, which is {__version__} here."
         raise InvalidInputError(str(folder), f"must be a model of format {FORMAT}", received[:80], repair)
-    if _sum_of_file(folder / WEIGHTS_FILE) != sums.get("weights"):
-        raise _damaged(folder, f"a {WEIGHTS_FILE} with another SHA-256")
-    dtype, own = _DTYPES.get(str(fields.get("dtype"))), fields.get("own")
-    if dtype is None or not isinstance(own, list) or not set(map(str, own)) <= {"encoder", "decoder"}:
-        raise _damaged(folder, f"a {CONFIG_FILE} of an unknown form")
-    config = ModelConfig.from_json(json.dumps(fields.get("model")), source=str(file))
     try:
-        tensors = load_tensors(folder / WEIGHTS_FILE)
+        saved = _Config.model_validate(fields)
+    except ValueError:
+        raise _damaged(file, "values of another form") from None
+    try:
+        if sha256_file(weights) != sums.get("weights"):
+            raise _damaged(weights, "another SHA-256")
+    except OSError as error:
+        raise unreadable(weights, error, _RESTORE) from None
+    config = ModelConfig.from_json(json.dumps(saved.model), source=str(file))
+    try:
+        tensors = load_file(weights)
     except Exception as error:  # whatever a forged file makes its reader raise
-        raise _damaged(folder, f"{WEIGHTS_FILE}: {str(error)[:200]}") from None
-    return SavedModel(config, dtype, tuple(own), tensors, str(folder))
-
-
-def _check_replaceable(folder: Path) -> None:
-    """Check that nothing but a saved model would give way."""
-    if not folder.exists():
-        return
-    if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
-        raise InvalidInputError("path", "must be a folder", f"the file {folder}", "Give another folder.")
-    names = sorted(entry.name for entry in folder.iterdir() if not is_temporary(entry))
-    if names and names != sorted([WEIGHTS_FILE, CONFIG_FILE]):
-        received = f"{folder}, which holds {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}"
-        rule = "must be a new or empty folder, or that of a saved model"
-        raise InvalidInputError("path", rule, received, "Give another folder.")
+        raise _damaged(weights, str(error)[:200]) from None
+    return SavedModel(config, getattr(torch, saved.dtype), tuple(saved.own), tensors, str(folder))
 
 
 def _sum_of(fields: Mapping[str, Any]) -> str:
     return sha256_bytes(to_json("config", fields).encode())
 
 
-def _sum_of_file(file: Path) -> str | None:
-    try:
-        return sha256_file(file)
-    except OSError as error:
-        received, repair = error.strerror or str(error), "Check its permissions, or restore it from a copy."
-        raise InvalidInputError(str(file), "must be a readable file", received, repair) from None
-
-
-def _damaged(folder: Path, received: str) -> InvalidInputError:
-    return InvalidInputError(str(folder), "must hold what was saved", received, _RESTORE)
+def _damaged(file: Path, received: str) -> InvalidInputError:
+    return InvalidInputError(str(file), "must hold what was saved", received, _RESTORE)

@@ -1,4 +1,4 @@
-"""Results of a run: where they are kept, and which are the most complete."""
+"""Results of a run: one file per settings, none of which replaces another, and a copy of the most complete one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.checkpoints import read_record, result_sums
+from discrete_vae.runs.checkpoints import read_record
 from discrete_vae.runs.io import (
     EvaluationSchema,
     LogPartitionSchema,
     Schema,
     check_writable,
-    json_text,
     read_json,
     sha256_bytes,
     to_json,
@@ -24,116 +23,80 @@ from discrete_vae.runs.output import OutputFile
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import user_path
 
-# Results of a run of which none replaces another: one file per settings, and one file with the fullest.
-
+CHECKPOINT_SUM = "checkpoint_sha256"
+"""Key of a result: the SHA-256 of its checkpoint's tensors."""
 
 Fields = Mapping[str, Any]
 
 
-class KeptResults:
-    """A folder with one result per settings, and beside it a copy of the fullest.
+class ResultStore:
+    """A folder with one result per settings, and beside it a copy of the most complete.
 
     The same settings give the same name, so repeating a computation replaces its own file and no other. Of results
-    that are equally full the one kept last is copied. A result is kept with the SHA-256 of its own values, and is
+    that are equally complete the one kept last is copied. A result is kept with the SHA-256 of its own values, and is
     refused when they are others; those of earlier versions have none.
 
-    Attributes:
-        fullest_path: The copy, FOLDER/evaluation.json for example.
-        folder: All results, FOLDER/evaluations for example.
-
     Args:
-        fullest_path: Where the copy goes.
-        folder: Where all results go.
-        schema: What a result must hold.
+        most_complete_path: The copy, FOLDER/evaluation.json for example.
+        folder: All results, FOLDER/evaluations for example.
+        schema: The form of a result.
         name: The name of a result's file without its ending, made from the settings in it.
-        fullness: What results are compared by; the greatest is copied.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     rules = {"name": lambda fields: f"n-{fields['n']}", "fullness": lambda fields: (fields["n"],)}
-        ...     kept = KeptResults(Path(path, "best.json"), Path(path, "all"), Schema, **rules)
-        ...     for n in (10, 2):
-        ...         _ = kept.add({"n": n})
-        ...     sorted(file.name for file in kept.folder.iterdir()), kept.fullest()["n"]
-        (['n-10.json', 'n-2.json'], 10)
+        completeness: The key that results are compared by; the greatest is copied.
     """
 
     def __init__(
         self,
-        fullest_path: Path,
+        most_complete_path: Path,
         folder: Path,
         schema: type[Schema],
         *,
         name: Callable[[Fields], str],
-        fullness: Callable[[Fields], tuple[Any, ...]],
+        completeness: Callable[[Fields], tuple[Any, ...]],
     ) -> None:
-        self.fullest_path, self.folder = fullest_path, folder
-        self._schema, self._name, self._fullness = schema, name, fullness
-
-    def path_of(self, fields: Fields) -> Path:
-        """Where a result goes."""
-        return self.folder / f"{self._name(fields)}.json"
+        self.most_complete_path, self.folder = most_complete_path, folder
+        self._schema, self._name, self._completeness = schema, name, completeness
 
     def check(self) -> None:
-        """Check, before the work, that a result can be added.
-
-        Raises:
-            InvalidInputError: If a file cannot be written, or a result that is there is damaged; names it.
-        """
+        """Check, before the work, that a result can be added and those that are there are undamaged."""
         repair = "Free space or check permissions, or write elsewhere: --out FILE.json."
-        for path in (self.fullest_path, self.folder / "result.json"):
+        for path in (self.most_complete_path, self.folder / "result.json"):
             check_writable(path, repair=repair)
         self._read()
 
     def add(self, fields: Fields) -> list[Path]:
-        """Keep a result.
-
-        Args:
-            fields: Its settings and values, as JSON can express them.
-
-        Returns:
-            Its own file and, where it is the fullest, the copy.
-
-        Raises:
-            InvalidInputError: If a file cannot be written, which the message names.
-        """
+        """Keep a result; returns its own file and, where it is the most complete, the copy."""
         fields = {**fields, "sha256": _sum_of(fields)}
-        path, found = self.path_of(fields), self._read()
-        latest = found.pop(self.fullest_path, None)
+        path, found = self._path_of(fields), self._read()
+        latest = found.pop(self.most_complete_path, None)
         if latest is not None:
-            own = self.path_of(latest)
+            own = self._path_of(latest)
             if own != path and own not in found:  # what an earlier version left has no file of its own yet
                 _write(own, latest)
             found = {own: latest} | found  # before its equals
         found.pop(path, None)
         _write(path, fields)
-        fullest = max([fields, *found.values()], key=self._fullness)
-        _write(self.fullest_path, fullest)
-        return [path, self.fullest_path] if fullest is fields else [path]
+        complete = max([fields, *found.values()], key=self._completeness)
+        _write(self.most_complete_path, complete)
+        return [path, self.most_complete_path] if complete is fields else [path]
+
+    def most_complete(self) -> dict[str, Any] | None:
+        """The most complete result; None if there is none."""
+        return (
+            _read_result(self.most_complete_path, self._schema) if self.most_complete_path.exists() else None
+        )
+
+    def _path_of(self, fields: Fields) -> Path:
+        return self.folder / f"{self._name(fields)}.json"
 
     def _read(self) -> dict[Path, Fields]:
         """All results by file."""
         paths = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
-        if self.fullest_path.exists():
-            paths.append(self.fullest_path)
-        return {path: read_result(path, self._schema) for path in paths}
-
-    def fullest(self) -> dict[str, Any] | None:
-        """The fullest result; None if there is none.
-
-        Raises:
-            InvalidInputError: If it is damaged; names it.
-        """
-        return read_result(self.fullest_path, self._schema) if self.fullest_path.exists() else None
+        if self.most_complete_path.exists():
+            paths.append(self.most_complete_path)
+        return {path: _read_result(path, self._schema) for path in paths}
 
 
-def read_result(path: Path, schema: type[Schema]) -> dict[str, Any]:
-    """Read a result.
-
-    Raises:
-        InvalidInputError: If it is missing, lacks what it must hold, or holds other values than were kept.
-    """
+def _read_result(path: Path, schema: type[Schema]) -> dict[str, Any]:
     repair = "Move the file out of the run."
     fields = read_json(path, schema, repair=repair)
     if fields.get("sha256") not in (None, _sum_of(fields)):
@@ -142,19 +105,8 @@ def read_result(path: Path, schema: type[Schema]) -> dict[str, Any]:
 
 
 def _sum_of(fields: Fields) -> str:
-    """SHA-256 of a result's values."""
     rest = {name: value for name, value in sorted(fields.items()) if name != "sha256"}
     return sha256_bytes(to_json("result", rest).encode())
-
-
-def digest(fields: Fields) -> str:
-    """Eight letters that tell settings apart which a file's name does not spell out.
-
-    Examples:
-        >>> digest({"sha256": None}) == digest({"sha256": None}) != digest({"sha256": "1"})
-        True
-    """
-    return sha256_bytes(to_json("settings", dict(sorted(fields.items()))).encode())[:8]
 
 
 def _write(path: Path, fields: Fields) -> None:
@@ -168,49 +120,11 @@ def _write(path: Path, fields: Fields) -> None:
         raise unwritable(path, error, repair) from None
 
 
-# Where the results of a run are kept, and what counts as the fullest.
-
-
-CHECKPOINT_SUM = "checkpoint_sha256"
-"""The entry of a result that holds the SHA-256 of its checkpoint's tensors."""
-
-
-class ResultFile:
-    """One JSON file that the user named; the run's folder is not touched.
-
-    Args:
-        path: The file, which ends in .json.
-        argument: What messages call it.
-    """
-
-    def __init__(self, path: str | Path, *, argument: str = "path") -> None:
-        self._path, self._argument = user_path(argument, path), argument
-
-    def check(self) -> None:
-        """Check that the file can be written.
-
-        Raises:
-            InvalidInputError: If it has another ending or cannot be written.
-        """
-        self._file()
-
-    def add(self, fields: Fields) -> list[Path]:
-        """Write the result, in place of what the file holds.
-
-        Raises:
-            InvalidInputError: If it cannot be written.
-        """
-        return [self._file().write_text(json_text(self._path.name, fields))]
-
-    def _file(self) -> OutputFile:
-        return OutputFile(self._path, argument=self._argument, endings=(".json",))
-
-
-def kept_evaluations(run: RunDirectory) -> KeptResults:
+def evaluation_store(run: RunDirectory) -> ResultStore:
     """The evaluations of a run.
 
-    evaluation.json holds the fullest: with the data and the config of training before others, of the checkpoint that is
-    the best now before others, then with most examples, then with most samples, then of the newest checkpoint.
+    evaluation.json holds the most complete: with the data and the config of training before others, of the checkpoint
+    that is the best now before others, then with most examples, then with most samples, then of the newest checkpoint.
     """
     trained_on, of_best = run.read_environment().get("data", {}).get("sha256"), _of_best(run)
 
@@ -225,27 +139,23 @@ def kept_evaluations(run: RunDirectory) -> KeptResults:
         rest = {"data": fields["data"], "sha256": fields.get("data_sha256"), "config": config}
         return _file_name(parts, rest | _change(fields))
 
-    def fullness(fields: Fields) -> tuple[Any, ...]:
+    def completeness(fields: Fields) -> tuple[Any, ...]:
         found = fields["log_likelihood"]
         # evaluations of earlier versions do not say which data they are of
-        of_run = fields.get("data_sha256", trained_on) == trained_on
-        return (
-            of_run and not _change(fields),
-            of_best(fields),
-            found["num_examples"],
-            found["num_samples"],
-            fields["step"],
-        )
+        as_trained = fields.get("data_sha256", trained_on) == trained_on and not _change(fields)
+        counts = found["num_examples"], found["num_samples"]
+        return as_trained, of_best(fields), *counts, fields["step"]
 
-    return _kept(run, "evaluation", EvaluationSchema, name, fullness)
+    path, folder = run.evaluation_path, run.path / "evaluations"
+    return ResultStore(path, folder, EvaluationSchema, name=name, completeness=completeness)
 
 
-def kept_log_partitions(run: RunDirectory) -> KeptResults:
+def log_partition_store(run: RunDirectory) -> ResultStore:
     """The estimates of log Z of a run's prior.
 
-    log_partition.json holds the fullest: with the config of training before others, of the checkpoint that is the best
-    now before others, then with most repeats, then with the smallest standard error asked for, then of the newest
-    checkpoint.
+    log_partition.json holds the most complete: with the config of training before others, of the checkpoint that is
+    the best now before others, then with most repeats, then with the smallest standard error asked for, then of the
+    newest checkpoint.
     """
     of_best = _of_best(run)
 
@@ -259,53 +169,41 @@ def kept_log_partitions(run: RunDirectory) -> KeptResults:
         }
         return _file_name(parts, config | _change(fields))
 
-    def fullness(fields: Fields) -> tuple[Any, ...]:
+    def completeness(fields: Fields) -> tuple[Any, ...]:
         asked = (fields.get("config") or {}).get("std_error") or float("inf")
         return not _change(fields), of_best(fields), len(fields["estimates"]), -asked, fields["step"]
 
-    return _kept(run, "log_partition", LogPartitionSchema, name, fullness)
+    path, folder = run.path / "log_partition.json", run.path / "log_partitions"
+    return ResultStore(path, folder, LogPartitionSchema, name=name, completeness=completeness)
 
 
 def is_of(fields: Fields, step: int, sums: tuple[str, ...]) -> bool:
-    """Whether a result is of a checkpoint as it is, not of one that an earlier training left at the same step.
-
-    Args:
-        fields: The result; those of earlier versions name no sum, and their step has to do.
-        step: The checkpoint's step.
-        sums: What its results may name as its SHA-256.
-    """
-    named = fields.get(CHECKPOINT_SUM)
+    """True for a result of a checkpoint as it is, not of one that an earlier training left at the same step."""
+    named = fields.get(CHECKPOINT_SUM)  # earlier versions named no sum, and their step has to do
     return fields["step"] == step and (named is None or named in sums)
 
 
 def which(fields: Fields, step: int) -> str:
-    """How messages name the checkpoint of a result that is not of the one at a step."""
+    """The checkpoint of a result that is not of the one at a step, for messages."""
     return f"step {fields['step']}" if fields["step"] != step else f"other weights of step {step}"
 
 
-def _kept(
-    run: RunDirectory,
-    what: str,
-    schema: type[Schema],
-    name: Callable[[Fields], str],
-    fullness: Callable[[Fields], tuple[Any, ...]],
-) -> KeptResults:
-    return KeptResults(run.path / f"{what}.json", run.path / f"{what}s", schema, name=name, fullness=fullness)
+def digest(fields: Fields) -> str:
+    """Eight letters that tell settings apart which a file's name does not spell out."""
+    return sha256_bytes(to_json("settings", dict(sorted(fields.items()))).encode())[:8]
 
 
 def _change(fields: Fields) -> dict[str, Any]:
-    """What a result says of a config.json that is not the one of training."""
     return {name: value for name, value in fields.items() if name == "changed_config"}
 
 
 def _of_best(run: RunDirectory) -> Callable[[Fields], bool]:
-    """Whether a result is of the best checkpoint."""
     store = run.checkpoints()
     try:
         best = store.best()
         if best is None:
             return lambda fields: False
-        step, sums = best["step"], result_sums(*read_record(store.folder(best["step"]), best["step"]))
+        step, sums = best["step"], read_record(store.folder(best["step"]), best["step"]).sums
     except InvalidInputError:  # reported where the best checkpoint is asked for; another one may be evaluated
         return lambda fields: False
     return lambda fields: is_of(fields, step, sums)
@@ -313,3 +211,21 @@ def _of_best(run: RunDirectory) -> Callable[[Fields], bool]:
 
 def _file_name(parts: Fields, rest: Fields) -> str:
     return "-".join([*(f"{key}-{value}" for key, value in parts.items()), digest(rest)])
+
+
+class ResultFile:
+    """One .json file that the user named for a result; the run's folder is not touched."""
+
+    def __init__(self, path: str | Path, *, argument: str = "path") -> None:
+        self._path, self._argument = user_path(argument, path), argument
+
+    def check(self) -> None:
+        """Check, before the work, that the file can be written."""
+        self._file()
+
+    def add(self, fields: Fields) -> list[Path]:
+        """Write the result, in place of what the file holds; returns the file."""
+        return [self._file().write_text(to_json(self._path.name, fields, indent=2) + "\n")]
+
+    def _file(self) -> OutputFile:
+        return OutputFile(self._path, argument=self._argument, endings=(".json",))

@@ -1,4 +1,4 @@
-"""The folder of one run: which file is where, its lock, its metrics, what it ran on."""
+"""The folder of one run: its files, its lock, its metrics, what it ran on, and runs made of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -16,11 +16,12 @@ from typing import Any, Self, TypeVar
 
 import torch
 from filelock import FileLock, Timeout
+from torch import Tensor
 
 from discrete_vae._version import __version__
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore
+from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore, write_checkpoint
 from discrete_vae.runs.io import (
     EnvironmentSchema,
     MetricsSchema,
@@ -29,341 +30,19 @@ from discrete_vae.runs.io import (
     is_temporary,
     naming,
     parse_json,
+    publish_directory,
     read_json,
     read_regular,
     remove_temporaries,
     sha256_file,
     to_json,
+    unreadable,
+    unwritable,
     write_bytes,
+    write_json,
     write_text,
 )
 from discrete_vae.system import unicode_path, without_links
-
-# One process at a time trains in a run's folder.
-
-
-LOCK_NAME = ".lock"
-"""The file in the folder that is locked; it is there while a process trains, or was killed while it did."""
-
-
-@contextmanager
-def sole_writer(folder: Path) -> Iterator[None]:
-    """Hold a folder against other writers; the system lets go of it however the process ends.
-
-    Where the file system knows no such locks, or lets nothing be written, nothing is held.
-
-    Args:
-        folder: An existing folder.
-
-    Raises:
-        InvalidInputError: If another process holds it.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, sole_writer(Path(folder)):
-        ...     with sole_writer(Path(folder)):
-        ...         pass
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: run_dir must not be in use; received ...
-    """
-    file = folder / LOCK_NAME
-    lock = FileLock(file, blocking=False, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except Timeout:
-        received = f"{folder}, which another process is training in"
-        repair = "Wait for it or stop it, or give another --run-dir."
-        raise InvalidInputError("run_dir", "must not be in use", received, repair) from None
-    except OSError:  # some network file systems; a folder that is read only
-        lock = None
-    try:
-        yield
-    finally:
-        if lock is not None:
-            with suppress(OSError):  # Windows removes it on release
-                file.unlink()  # while it is held: who gets hold of a removed file looks again
-            lock.release()
-
-
-# The log of a run's metrics: JSON lines that survive a kill at any moment.
-
-
-class MetricsLog:
-    """Appends records to a file of JSON lines and reads them back.
-
-    A kill may tear the last line: reading ignores it, the next append removes it. Only `sync` makes the lines
-    survive a power cut; call it before a checkpoint is saved.
-
-    Args:
-        path: The file; it need not exist yet, its folder must.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     log = MetricsLog(Path(folder, "metrics.jsonl"))
-        ...     log.append({"step": 1, "elbo": -90.0})
-        ...     log.append({"step": 2, "elbo": -85.0})
-        ...     log.drop_after(1)
-        ...     log.read()
-        [{'step': 1, 'elbo': -90.0}]
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Add one record as one line.
-
-        Args:
-            record: Strings and finite numbers; its ``step``, a non-negative integer, counts the steps done.
-
-        Raises:
-            InvalidInputError: If the step is missing or a value is something else; nothing is written.
-            OSError: If the line cannot be written; names the file.
-        """
-        check_fields("record", record, MetricsSchema, repair="Give the step, and finite numbers.")
-        line = (to_json("record", record) + "\n").encode()
-        self._check_own()
-        with naming(self.path):
-            self._remove_torn_line()
-            with self.path.open("ab") as file:
-                file.write(line)
-
-    def read(self) -> list[dict[str, Any]]:
-        """All complete records, in the order of the file; none if there is no file.
-
-        Raises:
-            InvalidInputError: If a complete line is damaged; names it. If the file cannot be read.
-        """
-        return [self._parse(line, number) for number, line in enumerate(self._complete_lines(), start=1)]
-
-    def drop_after(self, step: int) -> None:
-        """Forget what was logged beyond a step, as a run does that continues from that step's checkpoint.
-
-        A torn or damaged tail, which a power cut can leave, is dropped with it. Nothing is written if there
-        is nothing to drop.
-
-        Args:
-            step: The last step to keep, at least 0.
-
-        Raises:
-            InvalidInputError: If a damaged line stands before a line that is kept.
-        """
-        _check_step("step", step)
-        self._check_own()
-        if not self.path.exists():
-            return
-        kept: list[bytes] = []
-        damage: InvalidInputError | None = None
-        for number, line in enumerate(self._complete_lines(), start=1):
-            try:
-                record = self._parse(line, number)
-            except InvalidInputError as error:
-                damage = damage or error
-                continue
-            if record["step"] <= step:
-                if damage is not None:
-                    raise damage
-                kept.append(line)
-        content = b"".join(line + b"\n" for line in kept)
-        if content != self._content():
-            write_bytes(self.path, content)
-
-    def sync(self) -> None:
-        """Ask the system to store the lines; does nothing if there is no file."""
-        if self.path.exists():
-            self._check_own()
-            with naming(self.path), self.path.open("ab") as file:
-                os.fsync(file.fileno())
-
-    def _check_own(self) -> None:
-        """Refuse to write through a link: the line would be in another file."""
-        if self.path.is_symlink():
-            received, repair = "a link", "Put the file that it leads to in its place, or remove it."
-            raise InvalidInputError(str(self.path), "must be a file of the run", received, repair)
-
-    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
-        name, repair = f"{self.path}, line {number},", "Remove the line, or restore the file from a copy."
-        try:
-            record = parse_json(line)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict):
-            received = repr(line[:60].decode(errors="replace"))
-            raise InvalidInputError(name, "must be a JSON object with a step", received, repair)
-        check_fields(name.removesuffix(","), record, MetricsSchema, repair=repair)
-        return record
-
-    def _complete_lines(self) -> list[bytes]:
-        return self._content().split(b"\n")[:-1]  # what follows the last line end is torn, or nothing
-
-    def _content(self) -> bytes:
-        if not self.path.exists():
-            return b""
-        try:
-            return read_regular(self.path)
-        except OSError as error:
-            received = error.strerror or str(error)
-            repair = "Check its permissions, or restore the file from a copy."
-            raise InvalidInputError(str(self.path), "must be a readable file", received, repair) from None
-
-    def _remove_torn_line(self) -> None:
-        if not self.path.exists() or self.path.stat().st_size == 0:
-            return
-        with self.path.open("rb+") as file:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.seek(0)
-                file.truncate(file.read().rfind(b"\n") + 1)
-
-
-def _check_step(name: str, step: object) -> None:
-    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-        raise InvalidInputError(
-            name, "must be a non-negative integer", repr(step), "Give the number of steps done."
-        )
-
-
-# What a run ran on, as plain values for ``environment.json``.
-
-
-_PACKAGES = ("torch", "numpy", "numba", "triton", "scipy", "scikit-learn", "pydantic", "safetensors")
-_SETTINGS = (
-    *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"),
-    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
-)
-"""Variables of the environment that say which instructions a library may use."""
-
-_ROUNDING = (
-    ("platform", "processor"),
-    ("platform", "vector_instructions"),
-    ("platform", "instruction_settings"),
-    ("packages", "torch"),
-    ("packages", "numba"),
-)
-"""What decides on the CPU in which order sums are added up, beside the number of threads."""
-
-
-def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
-    """Versions, commit, seed, device and platform of this process.
-
-    Args:
-        seed: The run's seed.
-        device: Where the run computes.
-
-    Returns:
-        A mapping that JSON can express, with the keys ``discrete_vae``, ``python``, ``packages``, ``commit``,
-        ``seed``, ``device``, ``platform``. ``commit`` is None unless the package runs from a git checkout;
-        otherwise it holds ``hash`` and ``modified``, whether tracked files differ from that commit.
-
-    Examples:
-        >>> environment = describe_environment(seed=7, device="cpu")
-        >>> environment["seed"], environment["device"]["type"]
-        (7, 'cpu')
-    """
-    return {
-        "discrete_vae": __version__,
-        "python": platform.python_version(),
-        "packages": _packages(),
-        "commit": _commit(Path(__file__).resolve().parent),
-        "seed": seed,
-        "device": _describe_device(torch.device(device)),
-        "platform": _platform(),
-    }
-
-
-def other_rounding(begun: Mapping[str, Any]) -> str | None:
-    """What a run was begun with and what there is here, where these round differently on the CPU; None if they do not.
-
-    Args:
-        begun: The run's ``environment.json``; what it does not say is not compared.
-
-    Examples:
-        >>> other_rounding(describe_environment(seed=0, device="cpu")) is None
-        True
-    """
-    here, before, now = {"platform": _platform(), "packages": _packages()}, [], []
-    for part, name in _ROUNDING:
-        recorded, present = begun.get(part), here[part].get(name)
-        if isinstance(recorded, dict) and name in recorded and recorded[name] != present:
-            words = name.replace("_", " ")
-            before.append(f"{words} {recorded[name]!r}"[:200])
-            now.append(f"{words} {present!r}"[:200])
-    return f"began with {', '.join(before)} and goes on with {', '.join(now)}" if before else None
-
-
-def _packages() -> dict[str, Any]:
-    return {name: found for name in _PACKAGES if (found := _version_of(name)) is not None}
-
-
-def _platform() -> dict[str, Any]:
-    return {
-        "system": platform.platform(),
-        "machine": platform.machine(),
-        "processor": _processor(),
-        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
-        "instruction_settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
-        "cores": os.cpu_count(),
-        "torch_threads": torch.get_num_threads(),
-        "implementation": sys.implementation.name,
-    }
-
-
-def _version_of(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _processor() -> str:
-    """Name of the processor, as Linux gives it; elsewhere what the platform says of it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()
-
-
-def _describe_device(device: torch.device) -> dict[str, Any]:
-    described: dict[str, Any] = {"type": device.type}
-    if device.type == "cuda" and torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(device)
-        described |= {
-            "name": properties.name,
-            "memory_bytes": properties.total_memory,
-            "cuda": torch.version.cuda,
-        }
-    return described
-
-
-def _commit(folder: Path) -> dict[str, Any] | None:
-    # An installed package may lie inside the checkout of another project: only a tracked file counts.
-    if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return None
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None:
-        return None
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    return {"hash": commit.strip(), "modified": None if changes is None else bool(changes.strip())}
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    # Inside a git hook these variables point at another repository.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=10, env=environment, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
-
-
-# The folder of one run: which file is where, and what may be done to it.
-
 
 _FOLDERS = ("checkpoints", "evaluations", "evaluation-parts", "log_partitions", "figures", "tensorboard")
 
@@ -378,7 +57,7 @@ class RunDirectory:
         metrics_path: ``metrics.jsonl``, one JSON object per line.
         checkpoints_path: ``checkpoints``, which holds a folder ``step-N`` a checkpoint.
         best_path: ``best.json``, the step of the best checkpoint and what made it the best.
-        evaluation_path: ``evaluation.json``, the fullest evaluation; the folder ``evaluations`` has all of them.
+        evaluation_path: ``evaluation.json``, the most complete evaluation; the folder ``evaluations`` has all of them.
         evaluation_parts_path: ``evaluation-parts``, what evaluations that are not finished have done.
         figures_path: ``figures``.
         refit_path: ``refit.json``, there if the run's posterior is one that `dvae refit` fitted anew.
@@ -415,7 +94,7 @@ class RunDirectory:
         """Make the folder of a new run, with its parents; an empty folder is taken as it is.
 
         Args:
-            path: Where; ``~`` is the home directory.
+            path: The folder; ``~`` is the home directory.
 
         Raises:
             InvalidInputError: If the path is a file, a folder that holds anything, or cannot be made.
@@ -424,23 +103,13 @@ class RunDirectory:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            received = f"{folder} ({error.strerror})"
-            raise InvalidInputError(
-                "run_dir", "must be a folder that can be made", received, "Give another --run-dir."
-            ) from None
+            rule, received = "must be a folder that can be made", f"{folder} ({error.strerror})"
+            raise InvalidInputError("run_dir", rule, received, "Give another --run-dir.") from None
         return cls(folder)
 
     @staticmethod
     def check_new(path: str | Path, *, argument: str = "run_dir") -> Path:
-        """Return the folder of a new run if it may be made; touches nothing.
-
-        Args:
-            path: Where; ``~`` is the home directory.
-            argument: What messages call it.
-
-        Raises:
-            InvalidInputError: If the path is empty or a file, or a folder that holds anything.
-        """
+        """Return the folder of a new run if it may be made; touches nothing."""
         folder = unicode_path(argument, path)
         repair = f"Give another {'--run-dir' if argument == 'run_dir' else argument}."
         if folder.exists() and not folder.is_dir():
@@ -452,9 +121,7 @@ class RunDirectory:
                 if entry.name != LOCK_NAME and not is_temporary(entry)  # which a killed process leaves
             )
             if entries:
-                received = (
-                    f"{folder}, which holds {', '.join(entries[:3])}{', ...' if len(entries) > 3 else ''}"
-                )
+                received = f"{folder}, which holds {named_entries(entries)}"
                 if argument == "run_dir" and (folder / "config.json").is_file():
                     repair = f"{repair[:-1]}, or continue: dvae train --resume --run-dir {folder}."
                 raise InvalidInputError(argument, "must be a new or empty folder", received, repair)
@@ -465,7 +132,7 @@ class RunDirectory:
         """Open the folder of an existing run.
 
         Args:
-            path: Where; ``~`` is the home directory.
+            path: The folder; ``~`` is the home directory.
 
         Raises:
             InvalidInputError: If there is no such folder, it holds no ``config.json``, or one of its folders is a link
@@ -489,43 +156,25 @@ class RunDirectory:
         write_text(self.config_path, text)
 
     def read_config(self) -> str:
-        """Read the JSON text of the config.
-
-        Raises:
-            InvalidInputError: If it cannot be read as text.
-        """
+        """Read the JSON text of the config."""
+        repair = "Restore the file from a copy."
         try:
             return read_regular(self.config_path).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            denied = isinstance(error, PermissionError)
-            received = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            repair = "Check its permissions." if denied else "Restore the file from a copy."
-            raise InvalidInputError(
-                str(self.config_path), "must be a readable text file", received, repair
-            ) from None
+        except OSError as error:
+            raise unreadable(self.config_path, error, repair) from None
+        except UnicodeDecodeError as error:
+            raise InvalidInputError(str(self.config_path), "must be text in UTF-8", error, repair) from None
 
     def config_sha256(self) -> str | None:
-        """SHA-256 of the bytes of ``config.json``; None if there is no such file.
-
-        Raises:
-            OSError: If it cannot be read.
-        """
+        """SHA-256 of the bytes of ``config.json``; None if there is no such file."""
         return sha256_file(self.config_path) if self.config_path.exists() else None
 
     def read_experiment(self) -> ExperimentConfig:
-        """Read the config.
-
-        Raises:
-            InvalidInputError: If the file cannot be read or holds no such config; names the file.
-        """
+        """Read the config."""
         return ExperimentConfig.from_json(self.read_config(), source=str(self.config_path))
 
     def read_environment(self) -> dict[str, Any]:
-        """Read what the run ran on; empty if there is no such file.
-
-        Raises:
-            InvalidInputError: If the file is damaged.
-        """
+        """Read what the run ran on; empty if there is no such file."""
         if not self.environment_path.exists():
             return {}
         repair = "Restore it from a copy; or move it elsewhere, and data are no more compared with the run's."
@@ -543,12 +192,13 @@ class RunDirectory:
         return MetricsLog(self.metrics_path)
 
     def checkpoints(self, *, keep_last: int = 2) -> CheckpointStore:
-        """The run's checkpoints.
-
-        Args:
-            keep_last: How many of the newest a save leaves; the best one always stays.
-        """
+        """The run's checkpoints; a save leaves the best one and so many of the newest."""
         return CheckpointStore(self.checkpoints_path, self.best_path, keep_last=keep_last)
+
+
+def named_entries(names: Sequence[str]) -> str:
+    """The first names of a folder's entries, for messages."""
+    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
 
 
 def _check_links(run: Path) -> None:
@@ -558,17 +208,137 @@ def _check_links(run: Path) -> None:
             if path.is_symlink() and (path.is_dir() or not path.exists()):
                 target = os.path.realpath(path)
                 if not Path(target).is_relative_to(os.path.realpath(run)):
-                    repair = "Put what it leads to in its place, or remove it."
-                    raise InvalidInputError(
-                        str(path), "must not lead out of the run", f"a link to {target}", repair
+                    received, repair = (
+                        f"a link to {target}",
+                        "Put what it leads to in its place, or remove it.",
                     )
+                    raise InvalidInputError(str(path), "must not lead out of the run", received, repair)
 
 
-# Whether config.json is still what the run was trained with.
+class MetricsLog:
+    """A run's metrics as a file of JSON lines that survives a kill at any moment.
+
+    A kill may tear the last line: reading ignores it, the next append removes it. Only `sync` makes the lines
+    survive a power cut; call it before a checkpoint is saved.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one line: strings and finite numbers, of which ``step`` counts the steps done."""
+        check_fields("record", record, MetricsSchema, repair="Give the step, and finite numbers.")
+        line = (to_json("record", record) + "\n").encode()
+        self._check_own()
+        with naming(self.path):
+            self._remove_torn_line()
+            with self.path.open("ab") as file:
+                file.write(line)
+
+    def read(self) -> list[dict[str, Any]]:
+        """All complete records, in the order of the file; none if there is no file. A damaged line is an error."""
+        return [self._parse(line, number) for number, line in enumerate(self._complete_lines(), start=1)]
+
+    def drop_after(self, step: int) -> None:
+        """Forget what was logged beyond a step, as a run does that continues from that step's checkpoint.
+
+        A torn or damaged tail, which a power cut can leave, is dropped with it; a damaged line before a line that is
+        kept is an error. Nothing is written if there is nothing to drop.
+        """
+        self._check_own()
+        if not self.path.exists():
+            return
+        kept: list[bytes] = []
+        damage: InvalidInputError | None = None
+        for number, line in enumerate(self._complete_lines(), start=1):
+            try:
+                record = self._parse(line, number)
+            except InvalidInputError as error:
+                damage = damage or error
+                continue
+            if record["step"] <= step:
+                if damage is not None:
+                    raise damage
+                kept.append(line)
+        content = b"".join(line + b"\n" for line in kept)
+        if content != self._content():
+            write_bytes(self.path, content)
+
+    def sync(self) -> None:
+        """Ask the system to store the lines; does nothing if there is no file."""
+        if self.path.exists():
+            self._check_own()
+            with naming(self.path), self.path.open("ab") as file:
+                os.fsync(file.fileno())
+
+    def _check_own(self) -> None:
+        """Refuse to write through a link: the line would be in another file."""
+        if self.path.is_symlink():
+            received, repair = "a link", "Put the file that it leads to in its place, or remove it."
+            raise InvalidInputError(str(self.path), "must be a file of the run", received, repair)
+
+    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
+        try:
+            record = parse_json(line)
+        except ValueError:
+            record = None
+        record = record if isinstance(record, dict) else {}
+        repair = "Remove the line, or restore the file from a copy."
+        check_fields(f"{self.path}, line {number}", record, MetricsSchema, repair=repair)
+        return record
+
+    def _complete_lines(self) -> list[bytes]:
+        return self._content().split(b"\n")[:-1]  # what follows the last line end is torn, or nothing
+
+    def _content(self) -> bytes:
+        if not self.path.exists():
+            return b""
+        try:
+            return read_regular(self.path)
+        except OSError as error:
+            raise unreadable(self.path, error, "Restore the file from a copy.") from None
+
+    def _remove_torn_line(self) -> None:
+        if not self.path.exists() or self.path.stat().st_size == 0:
+            return
+        with self.path.open("rb+") as file:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.seek(0)
+                file.truncate(file.read().rfind(b"\n") + 1)
+
+
+LOCK_NAME = ".lock"
+"""The file in the folder that is locked; it is there while a process trains, or was killed while it did."""
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Hold an existing folder against other writers; the system lets go of it however the process ends.
+
+    Where the file system knows no such locks, or lets nothing be written, nothing is held.
+    """
+    file = folder / LOCK_NAME
+    lock = FileLock(file, blocking=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        received = f"{folder}, which another process is training in"
+        repair = "Wait for it or stop it, or give another --run-dir."
+        raise InvalidInputError("run_dir", "must not be in use", received, repair) from None
+    except OSError:  # some network file systems; a folder that is read only
+        lock = None
+    try:
+        yield
+    finally:
+        if lock is not None:
+            with suppress(OSError):  # Windows removes it on release
+                file.unlink()  # while it is held: who gets hold of a removed file looks again
+            lock.release()
 
 
 CONFIG_SUM = "config_sha256"
-"""The entry of a checkpoint's plain values."""
+"""Key of a checkpoint's plain values: SHA-256 of the config.json that it was trained with."""
 
 
 @dataclass(frozen=True)
@@ -592,18 +362,9 @@ class ConfigChange:
 
 
 def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: bool) -> ConfigChange | None:
-    """Compare config.json with what the newest checkpoint was trained with.
+    """Compare config.json with what a run's newest checkpoint, if there is one, was trained with.
 
-    Args:
-        run: The run.
-        newest: Its newest checkpoint; None if there is none yet.
-        accept: Whether a change is a warning instead of an error.
-
-    Returns:
-        The change; None if there is none.
-
-    Raises:
-        InvalidInputError: If the file has changed and that is not accepted.
+    A change is an error or, if it is accepted, a warning, and is returned; without one None is.
     """
     trained = None if newest is None else newest.meta.get(CONFIG_SUM)
     now = run.config_sha256()
@@ -622,11 +383,119 @@ def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: 
     return change
 
 
-# The folder of a run that is made of another one, which stays as it is.
+# ``environment.json``: what a run ran on.
 
 
-OUT, REPAIR = "--out", "Free space or check permissions, or give another --out."
+_PACKAGES = ("torch", "numpy", "numba", "triton", "scipy", "scikit-learn", "pydantic", "safetensors")
+_SETTINGS = (
+    *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"),
+    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
+)
+"""Variables of the environment that say which instructions a library may use."""
 
+_ROUNDING = (
+    *(("platform", name) for name in ("processor", "vector_instructions", "instruction_settings")),
+    *(("packages", name) for name in ("torch", "numba")),
+)
+"""Entries that decide in which order sums are added up on the CPU, beside the number of threads."""
+
+
+def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
+    """Versions, commit, seed, device and platform of this process, as JSON can express them.
+
+    The commit is None unless the package runs from a git checkout; otherwise it holds ``hash`` and ``modified``,
+    whether tracked files differ from that commit.
+    """
+    return {
+        "discrete_vae": __version__,
+        "python": platform.python_version(),
+        "packages": _packages(),
+        "commit": _commit(Path(__file__).resolve().parent),
+        "seed": seed,
+        "device": _describe_device(torch.device(device)),
+        "platform": _platform(),
+    }
+
+
+def other_rounding(begun: Mapping[str, Any]) -> str | None:
+    """Words on entries of ``environment.json`` that differ here and let the CPU round differently; None without."""
+    here, before, now = {"platform": _platform(), "packages": _packages()}, [], []
+    for part, name in _ROUNDING:
+        recorded, present = begun.get(part), here[part].get(name)
+        if isinstance(recorded, dict) and name in recorded and recorded[name] != present:
+            words = name.replace("_", " ")
+            before.append(f"{words} {recorded[name]!r}"[:200])
+            now.append(f"{words} {present!r}"[:200])
+    return f"began with {', '.join(before)} and goes on with {', '.join(now)}" if before else None
+
+
+def _packages() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _platform() -> dict[str, Any]:
+    return {
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "vector_instructions": torch.backends.cpu.get_cpu_capability(),
+        "instruction_settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
+        "cores": os.cpu_count(),
+        "torch_threads": torch.get_num_threads(),
+        "implementation": sys.implementation.name,
+    }
+
+
+def _processor() -> str:
+    """Name of the processor, as Linux gives it; elsewhere what the platform says of it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
+
+
+def _describe_device(device: torch.device) -> dict[str, Any]:
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return {"type": device.type}
+    found = torch.cuda.get_device_properties(device)
+    about = {"name": found.name, "memory_bytes": found.total_memory, "cuda": torch.version.cuda}
+    return {"type": device.type, **about}
+
+
+def _commit(folder: Path) -> dict[str, Any] | None:
+    # An installed package may lie inside the checkout of another project: only a tracked file counts.
+    if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None
+    commit = _git(folder, "rev-parse", "HEAD")
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    if commit is None:
+        return None
+    return {"hash": commit.strip(), "modified": None if changes is None else bool(changes.strip())}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    # Inside a git hook these variables point at another repository.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, env=environment, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+# Runs made of another one, which stays as it is.
+
+
+_OUT, _REPAIR = "--out", "Free space or check permissions, or give another --out."
 Made = TypeVar("Made")
 
 
@@ -639,20 +508,10 @@ def check_derived_folder(
 ) -> tuple[Path, Made | None]:
     """The folder that a run made of another may be written to, and the result if it is there.
 
-    A command that is killed after its folder has got its name may be given again: the folder then holds what the
-    command asks for. What the killed one left beside it is removed.
-
-    Args:
-        out: A new or empty folder, or one that the same request has filled; ``~`` is the home directory.
-        run: The run that it is made of, which is to stay as it is.
-        record: Name of the file in the folder that says what was asked for.
-        asked: What it says if it was the same.
-        read: Reads the result from it.
-
-    Raises:
-        InvalidInputError: If the path holds anything else, lies in the run, or cannot be written.
+    A command that is killed after its folder has got its name may be given again: the file `record` of the folder then
+    says what is `asked` for, and `read` makes the result of it. What the killed one left beside it is removed.
     """
-    folder = without_links(OUT, unicode_path(OUT, out))
+    folder = without_links(_OUT, unicode_path(_OUT, out))
     if (folder / record).is_file() and (folder / "config.json").is_file():
         said = read_json(folder / record)
         if asked.items() <= said.items():
@@ -662,9 +521,43 @@ def check_derived_folder(
                 return folder, made
             except (KeyError, TypeError):
                 pass  # another version wrote it
-    RunDirectory.check_new(folder, argument=OUT)
+    RunDirectory.check_new(folder, argument=_OUT)
     if folder.resolve().is_relative_to(run.path.resolve()):
         rule, repair = f"must lie outside the run {run.path}", "Give a folder beside it."
-        raise InvalidInputError(OUT, rule, str(folder), repair)
-    check_writable(folder / "config.json", repair=REPAIR)
+        raise InvalidInputError(_OUT, rule, str(folder), repair)
+    check_writable(folder / "config.json", repair=_REPAIR)
     return folder, None
+
+
+@contextmanager
+def derived_run(
+    folder: Path,
+    run: RunDirectory,
+    record: CheckpointRecord,
+    tensors: Mapping[str, Tensor],
+    *,
+    environment: Mapping[str, Any],
+    log: Iterable[Mapping[str, Any]],
+) -> Iterator[RunDirectory]:
+    """Write a run of one checkpoint with the config of another run, whole or not at all.
+
+    The block adds to it before it gets its name, the folder that `check_derived_folder` gave.
+    """
+    RunDirectory.check_new(folder, argument=_OUT)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with publish_directory(folder, replace=folder.exists()) as temporary:
+            new = RunDirectory(temporary)
+            write_bytes(new.config_path, read_regular(run.config_path))
+            if environment:
+                write_json(new.environment_path, environment)
+            for line in log:
+                new.metrics().append(line)
+            checkpoint = new.checkpoints().folder(record.step)
+            checkpoint.mkdir(parents=True)
+            write_checkpoint(checkpoint, record, tensors)
+            write_json(new.best_path, record.best or {})
+            yield new
+            RunDirectory.check_new(folder, argument=_OUT)  # which may have been filled meanwhile
+    except OSError as error:
+        raise unwritable(folder, error, _REPAIR) from None

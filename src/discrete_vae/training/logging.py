@@ -1,4 +1,4 @@
-"""What a run says while it trains: metrics, progress, traces of steps."""
+"""Output of a run while it trains: lines of metrics, progress, traces of steps."""
 
 from __future__ import annotations
 
@@ -25,14 +25,11 @@ from discrete_vae.samplers.gibbs import TellsMetrics
 from discrete_vae.system import in_words
 from discrete_vae.training.state import StepTimes, TrainingState
 
-# Another place, beside metrics.jsonl, where a run's metrics go as they come.
-
-
 Record = Mapping[str, Any]
 
 
 class MetricsLogger(Protocol):
-    """What takes the lines of metrics.jsonl, such as `discrete_vae.interop.tensorboard.TensorBoardLogger`."""
+    """A second place for lines of metrics.jsonl, for example `discrete_vae.interop.tensorboard.TensorBoardLogger`."""
 
     def begin(self, records: Sequence[Record]) -> None:
         """Bring what is there to the lines that the run goes on from; called once, before the first step.
@@ -59,54 +56,42 @@ class MetricsLogger(Protocol):
 def written(
     metrics: MetricsLog, logger: MetricsLogger | None, *, writes: bool
 ) -> Iterator[Callable[[Record], None]]:
-    """What appends a line to the log and hands it to a logger, if there is one.
+    """A function that appends a line to the log, which is at the step that the run goes on from, and to a logger.
 
-    Args:
-        metrics: The log, at the step that the run goes on from.
-        logger: Where else lines go.
-        writes: Whether this process writes at all: of several that train together the first one does.
+    Only one of several processes that train together writes.
     """
     if not writes:
         yield lambda record: None
         return
-    if logger is None:
-        yield metrics.append
-        return
 
     def append(record: Record) -> None:
         metrics.append(record)
-        logger.write(record)
+        if logger is not None:
+            logger.write(record)
 
     try:
-        logger.begin(metrics.read())
+        if logger is not None:
+            logger.begin(metrics.read())
         yield append
     finally:
-        logger.close()
-
-
-# The lines of metrics.jsonl: after which steps they are due, and what is in them.
+        if logger is not None:
+            logger.close()
 
 
 def is_due(settings: TrainingConfig, step: int, num_steps: int) -> bool:
-    """Whether a line of training metrics is due after a step."""
+    """True after steps at which a line of training metrics is due."""
     return step % settings.log_every == 0 or validates(settings, step, num_steps)
 
 
 def validates(settings: TrainingConfig, step: int, num_steps: int) -> bool:
-    """Whether a validation, with a checkpoint, is due after a step."""
+    """True after steps at which a validation, with a checkpoint, is due."""
     return step == num_steps or step % settings.validate_every == 0
 
 
 def missing_lines(
     records: Sequence[Mapping[str, Any]], settings: TrainingConfig, steps: range, num_steps: int
 ) -> list[int]:
-    """Steps whose line of training metrics is due but not there.
-
-    Args:
-        records: What the log holds.
-        settings: When lines are due.
-        steps: Where to look.
-        num_steps: Steps of the whole run.
+    """Those of some steps of a run whose line of training metrics is due but not there.
 
     Examples:
         >>> missing_lines([{"step": 10, "elbo": -90.0}], TrainingConfig(log_every=10), range(1, 31), 1000)
@@ -117,7 +102,7 @@ def missing_lines(
 
 
 def state_metrics(state: TrainingState) -> dict[str, float]:
-    """Metrics of the state: log Z, the step size and, where they have them, beta and the sampler's own."""
+    """Metrics of the state: log Z, the step size and, if there are any, beta and the sampler's own."""
     metrics = {
         "log_partition": state.log_partition,
         "log_partition_std_error": state.log_partition_std_error,
@@ -132,16 +117,7 @@ def state_metrics(state: TrainingState) -> dict[str, float]:
 
 
 class Clock:
-    """Seconds of training, those before a resumption included.
-
-    Args:
-        records: What the log holds already.
-
-    Examples:
-        >>> clock = Clock([{"step": 1, "seconds": 60.0}])
-        >>> 60.0 <= clock.total() < 61.0, clock.here() < 1.0
-        (True, True)
-    """
+    """Seconds of training, those before a resumption, which the log holds, included."""
 
     def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
         self._before = max((record.get("seconds", 0.0) for record in records), default=0.0)
@@ -154,9 +130,6 @@ class Clock:
     def total(self) -> float:
         """Of all processes that the run has had."""
         return self._before + self.here()
-
-
-# What a user sees while a run trains.
 
 
 _TIMED_SECONDS, _TIMED_STEPS = 2.0, 3  # what an estimate of the time needs to have seen
@@ -177,9 +150,9 @@ class TrainingProgress:
     Args:
         first_step: Steps done before this process.
         num_steps: Steps of the whole run.
-        console: Where to write; None means standard error.
-        what: What is done, for the bar.
-        unit: What is counted, for the line about the time.
+        console: None means standard error.
+        what: The work, for the bar.
+        unit: The name of steps, for the line about the time.
         transient: Whether the bar goes when all is done.
         stage: A step from which on steps take another time, and what begins there; a log's estimates of the time
             that is left end there, and those after it are of its own steps.
@@ -279,25 +252,14 @@ class TrainingProgress:
 
 
 def _shown(name: str, value: float) -> str:
-    """A metric in words.
-
-    Examples:
-        >>> _shown("elbo", -90.123), _shown("examples_per_second", 12345.6)
-        ('elbo -90.12', '12,346 examples/s')
-    """
-    if name == "examples_per_second":
-        return f"{value:,.0f} examples/s"
-    return f"{name} {value:.2f}"
-
-
-# A trace of single training steps for the usual viewers.
+    return f"{value:,.0f} examples/s" if name == "examples_per_second" else f"{name} {value:.2f}"
 
 
 WARM_UP = 5  # steps before the first one of a trace: kernels compile, memory is taken
 
 
 class StepTrace:
-    """Records some steps of a run with every operation in them, as a Chrome trace.
+    """A Chrome trace of some steps of a run with every operation in them.
 
     Args:
         path: The file to write.
@@ -322,12 +284,7 @@ class StepTrace:
 
     @contextmanager
     def around(self, step: int, times: StepTimes) -> Iterator[None]:
-        """Take one step inside; records it if it is one of those wanted.
-
-        Args:
-            step: Its number.
-            times: Whose parts the trace names.
-        """
+        """Record the step that is taken inside if it is one of those wanted; the trace names the parts of its times."""
         if self._to_warm_up > 0 or len(self.recorded) >= self._num_steps:
             self._to_warm_up -= 1
             yield
@@ -347,15 +304,11 @@ class StepTrace:
         self.recorded.append(step)
 
     def is_complete(self) -> bool:
-        """Whether all steps wanted are recorded and not written yet."""
+        """True once all steps wanted are recorded, until they are written."""
         return not self.written and len(self.recorded) >= self._num_steps
 
     def write(self) -> str:
-        """Write what is recorded, once; returns one line that says where it is and how to open it.
-
-        Raises:
-            OSError: If it cannot be written; names the file.
-        """
+        """Write what is recorded, once; returns one line that says where it is and how to open it."""
         self.written = True
         if self._profile is None:
             return f"no trace: it begins after {WARM_UP} steps, and the run ended before"

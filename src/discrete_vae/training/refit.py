@@ -1,4 +1,4 @@
-"""The inference model of a trained run fitted anew, in a folder of its own."""
+"""The encoder of a trained run fitted anew, with its posteriors, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.nets.precision import precision_of_products
 from discrete_vae.nets.weights import check_weights, non_finite_weight
 from discrete_vae.rng import key_to_seed, keyed_generator
-from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointRecord, write_checkpoint
-from discrete_vae.runs.io import publish_directory, read_regular, unwritable, write_bytes, write_json
+from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointRecord
+from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import (
     CONFIG_SUM,
-    OUT,
-    REPAIR,
     RunDirectory,
     check_derived_folder,
+    derived_run,
     describe_environment,
 )
 from discrete_vae.samplers.gibbs import Sampler
@@ -41,11 +40,9 @@ from discrete_vae.training.loop import best_entry
 from discrete_vae.training.schedules import CosineRate
 from discrete_vae.training.step import choose_precision
 
-# The recognition half of a trained model fitted anew, with the generative half untouched.
-
-
 MODEL_SHARE, LEARNING_RATE = 0.5, 3e-4
-"""Share of a batch that the model draws and largest step size, where none are given."""
+"""Share of a batch that the model draws, and the largest step size."""
+NUM_STEPS = 2000
 
 _STREAM, _VALIDATION_STREAM = 0x7265666974, 0x726576616C
 _FINAL_FRACTION, _DRAWS = 0.01, 5
@@ -53,7 +50,7 @@ _FINAL_FRACTION, _DRAWS = 0.01, 5
 
 @dataclass(frozen=True)
 class Refit:
-    """What fitting the posterior anew did to the bound on validation examples.
+    """The bound on validation examples before and after the posterior was fitted anew.
 
     log p(x) is the same for both, so the difference is what the mean KL from posterior to true posterior lost.
 
@@ -122,8 +119,8 @@ def refit_posterior(
         num_sweeps=num_sweeps,
         seed=seed,
     )
-    parts, device = _recognition(model), model.prior.bias.device
-    num_drawn = _num_drawn(batch_size, model_share)
+    parts, device = _inference_parts(model), model.prior.bias.device
+    num_drawn = round(model_share * batch_size)
     batches = _batches(dataset, batch_size - num_drawn, seed, device)
     valid, rate = dataset.valid.to(device), CosineRate(_FINAL_FRACTION)
 
@@ -178,38 +175,24 @@ def check_refit(
     num_sweeps: int,
     seed: int,
 ) -> None:
-    """Check what `refit_posterior` will be asked for, before the work; its arguments.
-
-    Raises:
-        InvalidInputError: If a number breaks its rule, the batch has more training examples than there are, or the
-            Gaussian layers do not keep their posterior apart.
-    """
+    """Check the arguments of `refit_posterior` before the work."""
     for name, count in (("num_steps", num_steps), ("num_sweeps", num_sweeps)):
         check_positive_int(name, count)
     check_number("batch_size", check_positive_int("batch_size", batch_size), at_least=2, repair="Give 100.")
     check_number("model_share", model_share, at_least=0, at_most=1, repair=f"Give {MODEL_SHARE}.")
     check_number("learning_rate", learning_rate, above=0, repair=f"Give {LEARNING_RATE}.")
     key_to_seed(seed)
-    _recognition(model)
-    _batches(dataset, batch_size - _num_drawn(batch_size, model_share), seed, "cpu")
-
-
-def _num_drawn(batch_size: int, model_share: float) -> int:
-    """How many examples of a batch the model draws."""
-    return round(model_share * batch_size)
+    _inference_parts(model)
+    _batches(dataset, batch_size - round(model_share * batch_size), seed, "cpu")
 
 
 def _batches(dataset: DataSplits, size: int, seed: int, device: torch.device | str) -> TrainingBatches | None:
-    """What gives the training examples of a batch, if it has some."""
+    """The training examples of each batch, if it has some."""
     return TrainingBatches(dataset, size, seed=seed, device=device) if size > 0 else None
 
 
-def _recognition(model: DiscreteVAE) -> list[nn.Module]:
-    """The parts of the model that q(z, zeta, h | x) has and p(x, h, zeta, z) has not.
-
-    Raises:
-        InvalidInputError: If the Gaussian layers do not keep their posterior apart.
-    """
+def _inference_parts(model: DiscreteVAE) -> list[nn.Module]:
+    """The parts of the model that q(z, zeta, h | x) has and p(x, h, zeta, z) has not."""
     parts = [model.encoder, *(part for part in model.posterior.children() if part is not model.smoothing)]
     if model.hierarchy.num_layers > 0:
         layers = getattr(model.hierarchy, "posterior", None)
@@ -240,11 +223,7 @@ def _training_alone(model: DiscreteVAE, parts: list[nn.Module]) -> Iterator[list
 
 @contextmanager
 def _blaming_a_weight(model: DiscreteVAE, step: int) -> Iterator[None]:
-    """Where the block refuses the model for a weight, say which one diverged at which step.
-
-    Raises:
-        NonFiniteLossError: If a weight is not finite.
-    """
+    """Name the weight that diverged, and the step, if the block refuses the model for it."""
     try:
         yield
     except InvalidInputError:
@@ -264,12 +243,6 @@ def _draw(
     rows = rows[torch.arange(count, device=z.device) % len(z)]
     zeta = model.smoothing.sample_zeta(z[rows].to(model.dtype), generator=generator)
     return model.decode(zeta, statistic="sample", generator=generator).flatten(1)
-
-
-# A run whose posterior was fitted anew, in a folder of its own.
-
-
-NUM_STEPS = 2000
 
 
 class RunRefit:
@@ -292,9 +265,9 @@ class RunRefit:
         seed: Seed of all noise.
 
     Attributes:
-        folder: Where the new run goes.
+        folder: The folder of the new run.
         num_steps: Steps of Adam.
-        made: What the folder says if this very refit has filled it; None otherwise.
+        made: The result if this very refit has filled the folder; None otherwise.
 
     Raises:
         InvalidInputError: As `refit_posterior`; if the folder breaks its rule or cannot be written, or what the new run
@@ -394,35 +367,14 @@ class RunRefit:
 
 
 def _read(fields: Mapping[str, Any]) -> Refit:
-    """What a folder says of a refit."""
     return Refit(before=MeanElbo(**fields["before"]), after=MeanElbo(**fields["after"]))
 
 
 def _write(out: Path, run: RunDirectory, loaded: LoadedRun, found: Refit, about: dict[str, Any]) -> None:
-    """Write the new run.
-
-    Raises:
-        InvalidInputError: If something cannot be written, or the folder has been filled meanwhile.
-    """
-    RunDirectory.check_new(out, argument=OUT)
     tensors = {f"{MODEL_PREFIX}{name}": value for name, value in loaded.model.state_dict().items()}
     tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in loaded.chains.state_dict().items()}
     meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256()}
     record = CheckpointRecord(loaded.step, meta, best_entry(loaded.step, found.after))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with publish_directory(out, replace=out.exists()) as temporary:
-            new = RunDirectory(temporary)
-            write_bytes(new.config_path, read_regular(run.config_path))
-            if run.environment_path.exists():
-                write_bytes(new.environment_path, read_regular(run.environment_path))
-            for line in run.metrics().read():
-                if line["step"] <= loaded.step:
-                    new.metrics().append(line)
-            checkpoint = new.checkpoints().folder(loaded.step)
-            checkpoint.mkdir(parents=True)
-            write_checkpoint(checkpoint, record, tensors)
-            write_json(new.best_path, record.best or {})
-            write_json(new.refit_path, about)
-    except OSError as error:
-        raise unwritable(out, error, REPAIR) from None
+    log = [line for line in run.metrics().read() if line["step"] <= loaded.step]
+    with derived_run(out, run, record, tensors, environment=run.read_environment(), log=log) as new:
+        write_json(new.refit_path, about)

@@ -1,17 +1,20 @@
 """The page about a run: what it says is what the run's files say, and it needs nothing but itself."""
 
 import base64
+import io
 import itertools
 import json
 import re
-import zlib
+import shutil
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.report import make_report
 from discrete_vae.report.make import SECTIONS
-from tests.report.conftest import STRANGE, page_of
+from tests.report.conftest import STRANGE, page_of, trained
 
 ALL = [
     "headline",
@@ -72,10 +75,10 @@ def test_pictures_say_what_they_show_and_can_be_decoded(image_page):
     assert len(image_page.of("img")) > 5
     for image in image_page.of("img"):
         assert len(image["alt"]) > 20
-        content = base64.b64decode(image["src"].partition(",")[2])
-        width, height = (int.from_bytes(content[at : at + 4]) for at in (16, 20))
-        body = content[content.index(b"IDAT") + 4 : content.index(b"IEND") - 8]
-        assert len(zlib.decompress(body)) == height * (width + 1)
+        pixels = imread(io.BytesIO(base64.b64decode(image["src"].partition(",")[2])), format="png")
+        zoom = int(image["width"]) // pixels.shape[1]
+        assert pixels.shape == (int(image["height"]) // zoom, int(image["width"]) // zoom, 4)
+        assert pixels[..., 3].any()
     for chart in image_page.of("svg"):
         assert chart["role"] == "img"
         assert len(chart["aria-label"]) > 20
@@ -135,11 +138,56 @@ def test_an_evaluation_of_another_checkpoint_is_left_out(images):
 
 @pytest.mark.parametrize("name", ["evaluation.json", "log_partition.json", "metrics.jsonl"])
 def test_damaged_files_are_named(images, name, tmp_path):
-    import shutil
-
-    from discrete_vae.errors import InvalidInputError
-
     run = shutil.copytree(images, tmp_path / "run")
     (run / name).write_text("{\n")
     with pytest.raises(InvalidInputError, match=re.escape(name)):
         make_report(run)
+
+
+# Runs of other kinds.
+
+
+@pytest.fixture(scope="module")
+def gaps(tmp_path_factory):
+    """Real values on very different scales, a fifth of them missing, one feature constant."""
+    random = np.random.default_rng(0)
+    values = random.normal(size=(100, 5)) * [1, 10, 100, 1e-3, 0] + [0, 5, -100, 0, 3]
+    values[random.random((100, 5)) < 0.2] = np.nan
+    path = tmp_path_factory.mktemp("gaps") / "gaps.npy"
+    np.save(path, values)
+    return path
+
+
+def test_real_values_with_gaps(gaps, tmp_path):
+    run = trained(tmp_path, "--data", gaps, "--model.likelihood", "gaussian")
+    page = page_of(run)
+    assert "in standard deviations of the feature" in page.said
+    assert "feature 4" in page.said
+    assert "nan" not in [word.strip("(),.").lower() for word in page.said.split()]
+
+
+def test_a_prior_in_one_piece_and_another_sampler(gaps, tmp_path):
+    words = ["--model.likelihood", "gaussian", "--training.sampler", "parallel-tempering"]
+    page = page_of(trained(tmp_path, "--data", gaps, *words))
+    assert "Modes of the prior" in page.said
+    assert "chains led to" in page.said
+
+
+def test_a_run_that_logged_nothing_has_no_course(table, tmp_path):
+    run = shutil.copytree(table, tmp_path / "run")
+    (run / "metrics.jsonl").unlink()
+    (run / "environment.json").unlink()
+    page = page_of(run)
+    assert page.sections[:2] == ["headline", "samples"]
+    assert "environment" not in page.sections
+    assert "Training time" not in page.said
+
+
+def test_one_test_example_will_do(tmp_path):
+    random = np.random.default_rng(0)
+    bits = {
+        name: random.integers(0, 2, (count, 4)) for name, count in (("train", 30), ("valid", 3), ("test", 1))
+    }
+    np.savez(tmp_path / "few.npz", **{name: values.astype(float) for name, values in bits.items()})
+    page = page_of(trained(tmp_path, "--data", tmp_path / "few.npz"))
+    assert "Reconstructions" in page.said

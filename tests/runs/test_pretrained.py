@@ -110,27 +110,14 @@ def test_a_model_in_float64_stays_in_float64(tmp_path):
     assert same(loaded, model)
 
 
-def test_a_model_of_two_dtypes_is_refused(tmp_path):
-    model = build()
-    model.prior.double()
-    with pytest.raises(InvalidInputError, match=r"prior.* must be torch.float32.*model.float"):
-        model.save_pretrained(tmp_path / "model")
-    assert not (tmp_path / "model").exists()
-
-
 def test_a_saved_model_gives_way_and_other_files_do_not(saved):
     other = build("layers")
     other.save_pretrained(saved)
     assert same(DiscreteVAE.from_pretrained(saved), other)
     (saved / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidInputError, match="must be a new or empty folder.*notes.txt"):
+    with pytest.raises(InvalidInputError, match="path must.*notes.txt"):
         other.save_pretrained(saved)
     assert (saved / "notes.txt").read_text() == "mine"
-
-
-def test_a_run_is_not_overwritten(run):
-    with pytest.raises(InvalidInputError, match="must be a new or empty folder"):
-        build().save_pretrained(run.path)
 
 
 def test_a_write_that_fails_leaves_the_model_that_was_there(saved, monkeypatch):
@@ -158,41 +145,31 @@ def test_every_flipped_bit_is_found(saved, name):
 
 
 @pytest.mark.parametrize(
-    ("change", "rule"),
+    ("change", "name"),
     [
-        (lambda x: x | {"prior.bias": torch.zeros(3)}, "prior.bias must be float32 of shape"),
-        (lambda x: x | {"prior.bias": torch.zeros(5).double()}, "prior.bias must be float32 of shape"),
-        (lambda x: x | {"more": torch.zeros(1)}, "more must not be there"),
-        (
-            lambda x: {name: value for name, value in x.items() if name != "prior.bias"},
-            "received no such tensor",
-        ),
-        (lambda x: x | {"prior.bias": torch.full((5,), torch.nan)}, "prior.bias must hold finite weights"),
+        (lambda x: x | {"prior.bias": torch.zeros(3)}, "prior.bias"),
+        (lambda x: x | {"prior.bias": torch.zeros(5).double()}, "prior.bias"),
+        (lambda x: x | {"more": torch.zeros(1)}, "more"),
+        (lambda x: {name: value for name, value in x.items() if name != "prior.bias"}, "prior.bias"),
+        (lambda x: x | {"prior.bias": torch.full((5,), torch.nan)}, "prior.bias"),
     ],
 )
-def test_forged_weights_are_named(saved, change, rule):
+def test_forged_weights_are_named(saved, change, name):
     save_file(change(load_file(saved / "model.safetensors")), saved / "model.safetensors")
     seal(saved)
-    with pytest.raises(InvalidInputError, match=rule) as caught:
+    with pytest.raises(InvalidInputError) as caught:
         DiscreteVAE.from_pretrained(saved)
-    assert str(saved) in str(caught.value)
+    assert caught.value.argument == f"{saved}: {name}"
 
 
 @pytest.mark.parametrize(
-    ("fields", "rule"),
-    [
-        ({"format": 2}, "must be a model of format 1"),
-        ({"dtype": "int64"}, "must hold what was saved"),
-        ({"own": 3}, "must hold what was saved"),
-        ({"model": {"num_features": -1}}, "num_features must be"),
-        ({"model": 3}, "must be a JSON object"),
-    ],
+    "fields", [{"format": 2}, {"dtype": "int64"}, {"own": 3}, {"model": {"num_features": -1}}, {"model": 3}]
 )
-def test_forged_configs_are_refused(saved, fields, rule):
+def test_forged_configs_are_refused(saved, fields):
     file = saved / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | fields))
     seal(saved)
-    with pytest.raises(InvalidInputError, match=rule):
+    with pytest.raises(InvalidInputError):
         DiscreteVAE.from_pretrained(saved)
 
 
@@ -233,41 +210,18 @@ def own_parts():
     return {"encoder": nn.Sequential(nn.Linear(6, 4), nn.Tanh()), "decoder": nn.Linear(5, 6)}
 
 
-def test_a_loop_of_links_is_refused(tmp_path):
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-    with pytest.raises(InvalidInputError, match="path must lead to a file or folder"):
-        build().save_pretrained(tmp_path / "a")
-
-
 @pytest.mark.parametrize("names", [("encoder",), ("decoder",), ("encoder", "decoder")])
 def test_modules_of_ones_own_are_asked_for(names, tmp_path):
     model = build(**{name: own_parts()[name] for name in names})
     folder = model.save_pretrained(tmp_path / "model")
     assert same(DiscreteVAE.from_pretrained(folder, **{name: own_parts()[name] for name in names}), model)
-    with pytest.raises(InvalidInputError, match=f"{names[0]} must be given.*Add {names[0]}=module"):
+    with pytest.raises(InvalidInputError, match=f"{names[0]} must"):
         DiscreteVAE.from_pretrained(folder)
 
 
 def test_modules_that_nobody_asked_for_are_refused(saved):
-    with pytest.raises(InvalidInputError, match="decoder must be left out"):
+    with pytest.raises(InvalidInputError, match="decoder must"):
         DiscreteVAE.from_pretrained(saved, decoder=nn.Linear(5, 6))
-
-
-def test_a_model_put_together_by_hand_is_refused(tmp_path):
-    model = build()
-    by_hand = DiscreteVAE(prior=model.prior, posterior=model.posterior, likelihood=model.likelihood)
-    with pytest.raises(InvalidInputError, match="from_config, or keep its state_dict"):
-        by_hand.save_pretrained(tmp_path / "model")
-
-
-def test_a_part_that_was_exchanged_is_refused(tmp_path):
-    model = build()
-    model.encoder = nn.Sequential(nn.Flatten(), nn.ReLU())  # without weights whose names would give it away
-    with pytest.raises(
-        InvalidInputError, match="model.encoder must be the config's FlattenEncoder; received a Seq"
-    ):
-        model.save_pretrained(tmp_path / "model")
 
 
 class Named(nn.Linear):
@@ -280,21 +234,34 @@ class Named(nn.Linear):
         pass
 
 
-def test_state_that_is_no_tensor_is_refused(tmp_path):
-    model = build("independent")
-    model = DiscreteVAE.from_config(model.config, encoder=Named(6, 4))
-    with pytest.raises(InvalidInputError, match="_extra_state.* must be a torch.Tensor"):
-        model.save_pretrained(tmp_path / "model")
-    assert list(tmp_path.iterdir()) == []
+def by_hand():
+    model = build()
+    return DiscreteVAE(prior=model.prior, posterior=model.posterior, likelihood=model.likelihood)
 
 
-def test_weights_that_are_not_finite_are_refused(tmp_path):
+def changed(change):
     model = build()
     with torch.no_grad():
-        model.prior.bias[0] = torch.inf
-    with pytest.raises(InvalidInputError, match=r"model.prior.bias must be finite"):
-        model.save_pretrained(tmp_path / "model")
-    assert not (tmp_path / "model").exists()
+        change(model)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (by_hand, "model.config"),
+        # without weights whose names would give it away
+        (lambda: changed(lambda model: setattr(model, "encoder", nn.Sequential(nn.ReLU()))), "model.encoder"),
+        (lambda: DiscreteVAE.from_config(CONFIGS["independent"], encoder=Named(6, 4)), "_extra_state"),
+        (lambda: changed(lambda model: model.prior.bias.fill_(torch.inf)), "model.prior.bias"),
+        (lambda: changed(lambda model: model.prior.double()), "prior."),
+    ],
+)
+def test_what_cannot_be_built_again_is_not_saved(tmp_path, make, name):
+    with pytest.raises(InvalidInputError) as caught:
+        make().save_pretrained(tmp_path / "model")
+    assert name in caught.value.argument
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_gives_its_best_checkpoint(run):
@@ -307,15 +274,16 @@ def test_a_changed_config_of_a_run_is_refused(run, tmp_path):
     folder = shutil.copytree(run.path, tmp_path / "run")
     file = folder / "config.json"
     file.write_text(file.read_text().replace('"name":"tiny"', '"name":"other"'))
-    with pytest.raises(InvalidInputError, match="must be the file that the run was trained with"):
+    with pytest.raises(InvalidInputError, match="config.json"):
         DiscreteVAE.from_pretrained(folder)
 
 
-def test_folders_of_neither_are_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match="must be the folder of a model or a run"):
-        DiscreteVAE.from_pretrained(tmp_path)
-    with pytest.raises(InvalidInputError, match="must be an existing folder"):
-        DiscreteVAE.from_pretrained(tmp_path / "none")
+def test_folders_of_something_else_are_refused(run, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(InvalidInputError, match="must be a folder"):
-        build().save_pretrained(tmp_path / "file")
+    (tmp_path / "loop").symlink_to("loop")
+    for source in (tmp_path, tmp_path / "none"):
+        with pytest.raises(InvalidInputError, match="path must"):
+            DiscreteVAE.from_pretrained(source)
+    for target in (run.path, tmp_path / "file", tmp_path / "loop"):
+        with pytest.raises(InvalidInputError, match="path must"):
+            build().save_pretrained(target)

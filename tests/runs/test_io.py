@@ -1,14 +1,33 @@
+"""Files: whole or not at all, read with care, JSON with the right form, places that can be written."""
+
 import ctypes
 import errno
+import hashlib
 import os
 import signal
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
-from discrete_vae.runs.io import is_temporary, publish_directory, remove_temporaries, write_bytes, write_text
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.io import (
+    MetricsSchema,
+    check_fields,
+    check_writable,
+    is_temporary,
+    open_regular,
+    publish_directory,
+    read_json,
+    remove_temporaries,
+    sha256_bytes,
+    sha256_file,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -23,7 +42,7 @@ def test_write_replaces_the_whole_content(tmp_path):
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path, monkeypatch):
+def test_a_full_disk_is_named_and_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.bin"
     write_bytes(path, b"old")
 
@@ -31,8 +50,9 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing(tmp_path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         write_bytes(path, b"new")
+    assert caught.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["a.bin"]
 
@@ -147,12 +167,70 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path):
     assert names(tmp_path) == ["step-1"]
 
 
-def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
+def test_the_sum_is_that_of_the_content(tmp_path):
+    content = bytes(range(256)) * 5000
+    (tmp_path / "a").write_bytes(content)
+    assert sha256_file(tmp_path / "a") == sha256_bytes(content) == hashlib.sha256(content).hexdigest()
 
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left on device") as caught:
-        write_bytes(tmp_path / "config.json", b"{}")
-    assert caught.value.filename == str(tmp_path / "config.json")
+
+def test_a_device_is_no_regular_file():
+    with pytest.raises(OSError, match="not a regular file"):
+        open_regular(Path("/dev/null"))
+
+
+def test_what_is_written_is_read(tmp_path):
+    fields = {"step": 3, "elbo": -81.00000000000001, "words": ["ζ", None, True]}
+    write_json(tmp_path / "a.json", fields)
+    assert read_json(tmp_path / "a.json") == fields
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
+def test_what_json_cannot_express_is_refused(tmp_path, value):
+    with pytest.raises(InvalidInputError, match=r"a\.json"):
+        write_json(tmp_path / "a.json", {"elbo": value})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"step": ', b"\xff\xfe", b"[1]", b'{"step": NaN}', b"[" * 100_000, None]
+)
+def test_damaged_and_missing_json_is_named(tmp_path, content):
+    path = tmp_path / "best.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InvalidInputError) as caught:
+        read_json(path)
+    assert caught.value.argument == str(path)
+
+
+def test_the_first_field_of_another_form_is_named():
+    with pytest.raises(InvalidInputError) as caught:
+        check_fields("log", {"step": 1, "elbo": "x"}, MetricsSchema, repair="Restore it.")
+    assert caught.value.argument == "log, field 'elbo',"
+
+
+def test_what_can_be_written_is_left_as_it_is(tmp_path):
+    (tmp_path / "old.json").write_text("old")
+    before = tmp_path.stat().st_mtime_ns
+    for path in ("old.json", "new.json", "new folder/deeper/new.json"):
+        check_writable(tmp_path / path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["old.json"]
+    assert tmp_path.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("name", ["file/a.json", "folder"])
+def test_what_is_in_the_way_is_refused(tmp_path, name):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InvalidInputError) as caught:
+        check_writable(tmp_path / name)
+    assert caught.value.argument == str(tmp_path / name)
+
+
+@pytest.mark.parametrize("place", ["os.access", "shutil.disk_usage"])
+def test_a_folder_of_someone_else_and_a_full_disk_are_refused(tmp_path, monkeypatch, place):
+    usage = namedtuple("Usage", "total used free")
+    found = {"os.access": lambda folder, mode: False, "shutil.disk_usage": lambda folder: usage(10, 10, 0)}
+    monkeypatch.setattr(place, found[place])
+    with pytest.raises(InvalidInputError):
+        check_writable(tmp_path / "a.json")

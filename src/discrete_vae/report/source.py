@@ -1,0 +1,157 @@
+"""The run that a report is made of, with its data and what several sections need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.data.rows import labels_of_part, read_label_file
+from discrete_vae.data.splits import chosen_test_examples, fixed_permutation
+from discrete_vae.evaluation.diagnostics import PriorModes, find_prior_modes
+from discrete_vae.evaluation.latents import LatentUsage, latent_usage
+from discrete_vae.figures.style import FigureRun, Ink, ink_for
+from discrete_vae.load import LoadedRun
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.rng import Encoding, keyed_generator
+from discrete_vae.runs.results import ResultStore, evaluation_store, is_of, log_partition_store
+from discrete_vae.runs.run_directory import RunDirectory
+
+_BITS, _CODES, _CHOSEN = 0x72657062, 0x72657063, 0x72657074
+_SETTLING = 100  # sweeps of the chains of training before anything is made of them
+
+
+class ReportSource(FigureRun):
+    """A run with its data; everything is loaded and computed once, when a section wants it.
+
+    The arguments are those of `make_report`.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        load: Callable[[], LoadedRun],
+        *,
+        data_dir: str | None = None,
+        labels: np.ndarray | str | Path | None = None,
+        num_examples: int = 2000,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(directory, load, data_dir=data_dir)
+        self.seed, self.num_examples = seed, num_examples
+        self._labels = labels
+
+    @property
+    def model(self) -> DiscreteVAE:
+        """The model."""
+        return self.loaded.model
+
+    @property
+    def config(self) -> ExperimentConfig:
+        """The experiment."""
+        return self.loaded.config
+
+    @property
+    def device(self) -> torch.device:
+        """The model's device."""
+        return self.model.prior.bias.device
+
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """(height, width) of an example; None for a table."""
+        return self.dataset.image_shape
+
+    @cached_property
+    def image_ink(self) -> Ink:
+        """The scale of gray of images."""
+        return ink_for(self.dataset.test, per_feature=False)
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        given = self.dataset.description.columns
+        return given or tuple(f"feature {index}" for index in range(self.dataset.num_features))
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """The run's environment.json."""
+        return self.directory.read_environment()
+
+    @cached_property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The log of training."""
+        return self.directory.metrics().read()
+
+    def last_line(self, *names: str) -> dict[str, Any] | None:
+        """The last line of the log that has entries of these names, up to the checkpoint."""
+        lines = [
+            line for line in self.metrics if {*names} <= line.keys() and line["step"] <= self.loaded.step
+        ]
+        return lines[-1] if lines else None
+
+    @cached_property
+    def evaluation(self) -> dict[str, Any] | None:
+        """The most complete evaluation of the run, if it is of this checkpoint."""
+        return self._kept(evaluation_store(self.directory))
+
+    @cached_property
+    def log_partitions(self) -> dict[str, Any] | None:
+        """The most complete repeats of log Z, if they are of this checkpoint."""
+        return self._kept(log_partition_store(self.directory))
+
+    def _kept(self, results: ResultStore) -> dict[str, Any] | None:
+        fields = results.most_complete()
+        return fields if fields is not None and is_of(fields, self.loaded.step, self.loaded.sums) else None
+
+    @cached_property
+    def indices(self) -> np.ndarray:
+        """Numbers of the training examples that are looked at, (example,) int64."""
+        count = len(self.dataset.train)
+        return np.sort(fixed_permutation(count, 0, _CHOSEN)[: min(count, self.num_examples)])
+
+    @cached_property
+    def train(self) -> Tensor:
+        """Training examples as the model meets them, bits where the data set has probabilities, (example, feature)."""
+        rows = self.dataset.train[torch.from_numpy(self.indices)]
+        if self.dataset.dynamic:
+            rows = torch.bernoulli(rows, generator=keyed_generator(self.seed, _BITS))
+        return rows.to(self.device)
+
+    @cached_property
+    def test(self) -> Tensor:
+        """Test examples, (example, feature)."""
+        count = len(self.dataset.test)
+        chosen = chosen_test_examples(count, min(count, self.num_examples))
+        return self.dataset.test[torch.from_numpy(chosen)].to(self.device)
+
+    @cached_property
+    def labels(self) -> np.ndarray | None:
+        """The labels of `train`, (example,)."""
+        given = self._labels
+        if given is None:
+            known = self.dataset.labels.get("train")
+            return known[self.indices] if known is not None and known.ndim == 1 else None
+        found = read_label_file(given) if isinstance(given, str | Path) else np.asarray(given)
+        return labels_of_part(found, self.dataset, self.config.data)[self.indices]
+
+    @cached_property
+    def codes(self) -> Encoding:
+        """Codes of `train`, one draw of the posterior each."""
+        return self.model.encode(self.train, generator=keyed_generator(self.seed, _CODES, device=self.device))
+
+    @cached_property
+    def usage(self) -> LatentUsage:
+        """Activity and information of each latent over `train`."""
+        return latent_usage(self.model, self.train, seed=self.seed)
+
+    @cached_property
+    def modes(self) -> PriorModes:
+        """The modes of the prior, found from the chains of training after some sweeps."""
+        states = self.loaded.chains.step(_SETTLING)
+        return find_prior_modes(self.model.prior, states, seed=self.seed)
