@@ -520,12 +520,12 @@ class GraphBoltzmann(BoltzmannMachine):
             ([4.0, 4.0, -4.0], [0.0, -4.0, 0.0])
         """
         machine = cls(num_units, edges).to(dtype or torch.get_default_dtype())
-        set_from_ising_(machine.weight, machine.bias, couplings, fields, machine._pair_sums)
+        set_from_ising_(machine, couplings, fields)
         return machine
 
     def to_ising(self) -> IsingModel:
         """The same law over spins: couplings (edge,), fields (unit,) and the offset; see `IsingModel`."""
-        return to_ising(self.weight, self.bias, self._pair_sums)
+        return to_ising(self)
 
     def _pair_sums(self, values: Tensor) -> Tensor:
         """Sums over the edges of each unit, (edge,) -> (unit,)."""

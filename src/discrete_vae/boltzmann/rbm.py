@@ -209,12 +209,12 @@ class RBM(BoltzmannMachine):
         """
         couplings = finite_numbers("couplings", couplings, ("left", "right"))
         machine = cls(*couplings.shape).to(dtype or torch.get_default_dtype())
-        set_from_ising_(machine.weight, machine.bias, couplings, fields, machine._pair_sums)
+        set_from_ising_(machine, couplings, fields)
         return machine
 
     def to_ising(self) -> IsingModel:
         """The same law over spins: couplings (left, right), fields (unit,) and the offset; see `IsingModel`."""
-        return to_ising(self.weight, self.bias, self._pair_sums)
+        return to_ising(self)
 
     def _pair_sums(self, values: Tensor) -> Tensor:
         """Sums over the pairs of each unit, (left, right) -> (unit,)."""
