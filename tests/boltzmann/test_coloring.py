@@ -76,7 +76,7 @@ def test_blocks_are_ordered_by_their_first_units():
 def test_adjacency_lists_each_edge_from_both_ends():
     edges = np.array([[0, 2], [3, 0], [2, 3]])
     order = np.array([2, 0, 1, 3])
-    rows = adjacency(order, edges)
-    assert rows.start.tolist() == [0, 2, 4, 4, 6]
-    assert rows.neighbor.tolist() == [0, 3, 2, 3, 0, 2]
-    assert rows.edge.tolist() == [0, 2, 0, 1, 1, 2]
+    start, neighbor, edge = adjacency(order, edges)
+    assert start.tolist() == [0, 2, 4, 4, 6]
+    assert neighbor.tolist() == [0, 3, 2, 3, 0, 2]
+    assert edge.tolist() == [0, 2, 0, 1, 1, 2]

@@ -18,7 +18,7 @@ def arguments(lead=(3,), seed=0):
 
 
 def product(values, z):
-    return sparse_product(values, z, ROWS, COLUMNS, 4)
+    return sparse_product(values, z, torch.stack([ROWS, COLUMNS]), 4)
 
 
 @pytest.mark.parametrize("lead", [(), (1,), (3,), (2, 3), (0,)], ids=str)
@@ -49,7 +49,7 @@ def test_no_entries():
     empty = torch.empty(0, dtype=torch.int64)
     values = torch.empty(0, requires_grad=True)
     z = torch.ones(2, 3, requires_grad=True)
-    got = sparse_product(values, z, empty, empty, 4)
+    got = sparse_product(values, z, torch.stack([empty, empty]), 4)
     assert torch.equal(got, torch.zeros(2, 4))
     got.sum().backward()
     assert values.grad.shape == (0,)

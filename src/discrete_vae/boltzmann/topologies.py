@@ -83,9 +83,8 @@ def zephyr_edges(num_units: int) -> Tensor:
         torch.Size([280, 2])
     """
     size = _size("a Zephyr graph", "16 m (2 m + 1)", num_units, lambda m: 16 * m * (2 * m + 1))
-    units = np.arange(num_units).reshape(
-        2, 2 * size + 1, 4, 2, size
-    )  # direction, position, copy, track, place
+    # direction, position, copy, track, place
+    units = np.arange(num_units).reshape(2, 2 * size + 1, 4, 2, size)
     grid = np.indices(units.shape)
     position, track, place = grid[1], grid[3], grid[4]
     crossing = _crossings(position, 2 * place + track, 2)
@@ -113,10 +112,7 @@ def _pegasus(num_units: int) -> tuple[np.ndarray, np.ndarray]:
 def _crossings(position: np.ndarray, start: np.ndarray, length: int) -> np.ndarray:
     """Pairs of lines of both directions that cross, (pair, 2).
 
-    Args:
-        position: Where each line lies across, (direction, ...); lines are numbered in this order.
-        start: Where it begins along.
-        length: How long it is.
+    Lines are numbered in the order of position, where each lies across, (direction, ...), and begin at start along.
     """
     across, begin = position.reshape(2, -1), start.reshape(2, -1)
     covers = [
@@ -132,11 +128,7 @@ def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _size(what: str, formula: str, num_units: int, count: Callable[[int], int]) -> int:
-    """The size whose number of units it is, at least 1.
-
-    Raises:
-        InvalidInputError: If there is none.
-    """
+    """The size, at least 1, whose number of units it is."""
     size = next(m for m in itertools.count(1) if count(m) >= num_units)
     if count(size) != num_units:
         nearest = {count(max(1, size - 1)), count(size)}
