@@ -6,7 +6,7 @@ import torch
 from discrete_vae import RBM, FactorialBernoulli, ParallelTempering
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import softplus_sum
-from discrete_vae.samplers.modes import quenched_states
+from discrete_vae.samplers.modes import local_minima
 from discrete_vae.samplers.tempering import ModeJumps
 from discrete_vae.testing.enumeration import all_states
 from tests.log_partition.machines import random_rbm, two_far_modes
@@ -55,7 +55,7 @@ def test_accepting_by_the_free_energy_of_another_temperature_is_a_fault_that_is_
 def test_replicas_cross_between_far_modes_at_once():
     rbm = two_far_modes()
     chains = ParallelTempering(rbm, 2000, [1.0], seed=0)
-    chains.jumps = ModeJumps(rbm, quenched_states(rbm, 4), seed=0)
+    chains.jumps = ModeJumps(rbm, local_minima(rbm, 4), seed=0)
     share = (chains.step(400).mean(1) > 0.5).double().mean()
     expected = torch.sigmoid(torch.tensor(4.0))
     assert abs(float(share) - float(expected)) < 5 * float((expected * (1 - expected) / 2000).sqrt())

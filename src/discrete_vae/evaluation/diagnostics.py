@@ -15,7 +15,7 @@ from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.samplers.gibbs import BlockGibbs, Sampler, pack_bits
-from discrete_vae.samplers.modes import downhill
+from discrete_vae.samplers.modes import greedy_descent
 
 # Whether Markov chains mix: autocorrelation, R-hat and effective samples of what they visit.
 
@@ -212,7 +212,7 @@ class PriorModes(ShowsShapes):
             InvalidInputError: If z has another shape or other values.
         """
         check_binary("z", check_tensor("z", z, ("state", self.energy.num_units)))
-        reached = downhill(self.energy, z.to(self.energy.bias.device)).cpu()
+        reached = greedy_descent(self.energy, z.to(self.energy.bias.device)).cpu()
         return self.mode_of_maximum[_nearest(reached, self.maxima)]
 
 
@@ -222,8 +222,8 @@ def find_prior_modes(
 ) -> PriorModes:
     """Follow block-Gibbs chains and group the local maxima of p(z) that they pass.
 
-    Each state on the way goes downhill in energy to a local maximum of p(z). Maxima between which chains move within a
-    sweep more often than chance are one mode (`communities`): a mode is a region that chains leave seldom, and its
+    Greedy descent in energy leads each state on the way to a local maximum of p(z). Maxima between which chains move
+    within a sweep more often than chance are one mode (`communities`): a mode is a region that chains leave seldom, and its
     number is found, not given.
 
     Args:
@@ -254,7 +254,7 @@ def find_prior_modes(
     start = start[: check_positive_int("max_chains", max_chains)]
     chains = BlockGibbs(energy, len(start), seed=seed, start=start.float())
     states = [start.float()] + [chains.step(1) for _ in range(num_sweeps)]
-    reached = torch.cat([downhill(energy, z).cpu() for z in states])
+    reached = torch.cat([greedy_descent(energy, z).cpu() for z in states])
     found, place, visits = _distinct(reached)
     order = np.argsort(-visits, kind="stable")
     maxima = found[torch.from_numpy(order[:_MAX_MAXIMA])]

@@ -33,7 +33,7 @@ from discrete_vae.log_partition.exact import (
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.modes import quenched_states
+from discrete_vae.samplers.modes import local_minima
 from discrete_vae.samplers.tempering import ModeJumps, ParallelTempering
 
 # Bennett's acceptance ratio: the free energy between two machines from the work done by states of both.
@@ -585,7 +585,7 @@ def bennett_log_partition(
         num_chains: Independent chains of replicas, at least 20.
         max_sweeps: Sweeps a replica after tuning, at most.
         start: (state, unit), states in the modes of p that are known, such as the chains of training; half of the
-            chains start there. None looks for low states (`quenched_states`).
+            chains start there. None looks for low states (`local_minima`).
         seed: Integer from 0 to 2^64 - 1.
         report: Called at each check with the sweeps done and the estimate so far.
 
@@ -639,7 +639,7 @@ def sample_bridge(
     sampler = ParallelTempering(energy, num_chains, seed=key_to_seed(seed, _STREAM))
     half = num_chains // 2
     if start is None:
-        known = quenched_states(energy, half, seed=seed)
+        known = local_minima(energy, half, seed=seed)
     else:
         known = check_binary("start", check_tensor("start", start, ("state", energy.num_units)))
         if len(known) == 0:
@@ -647,7 +647,7 @@ def sample_bridge(
                 "start", "must hold a state", "none", "Leave it out to look for low states."
             )
     sampler.start_from(known[torch.arange(half, device=known.device) % len(known)])
-    jumps = ModeJumps(energy, quenched_states(energy, _MODES, seed=seed), seed=key_to_seed(seed, _STREAM))
+    jumps = ModeJumps(energy, local_minima(energy, _MODES, seed=seed), seed=key_to_seed(seed, _STREAM))
     sampler.jumps = jumps if len(jumps.masks) else None
     for _ in range(_TUNING_ROUNDS):
         before = sampler.inverse_temperatures

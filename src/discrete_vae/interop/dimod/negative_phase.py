@@ -22,14 +22,8 @@ from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.gibbs import (
-    BlockGibbs,
-    MarkovChains,
-    check_entry,
-    one_at_a_time,
-    pack_bits,
-    unpack_bits,
-)
+from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, one_at_a_time, pack_bits, unpack_bits
+from discrete_vae.samplers.moments import check_entry
 
 if TYPE_CHECKING:
     from dimod import BinaryQuadraticModel, Sampler, SampleSet
