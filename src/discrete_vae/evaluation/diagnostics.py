@@ -223,8 +223,8 @@ def find_prior_modes(
     """Follow block-Gibbs chains and group the local maxima of p(z) that they pass.
 
     Greedy descent in energy leads each state on the way to a local maximum of p(z). Maxima between which chains move
-    within a sweep more often than chance are one mode (`communities`): a mode is a region that chains leave seldom, and its
-    number is found, not given.
+    within a sweep more often than chance are one mode (`communities`): a mode is a region that chains leave seldom, and
+    the number of modes is found, not given.
 
     Args:
         energy: The machine.

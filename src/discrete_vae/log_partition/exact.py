@@ -56,14 +56,7 @@ def exact_log_partition(energy: BoltzmannMachine) -> LogPartition:
 
 
 def quick_exact_log_partition(energy: BoltzmannMachine, max_enumerated: int) -> LogPartition | None:
-    """`exact_log_partition` where it enumerates no more units than given; None elsewhere.
-
-    Args:
-        energy: The machine.
-        max_enumerated: The most units, at most 24.
-
-    Raises:
-        InvalidInputError: If a parameter is not finite.
+    """`exact_log_partition` where it enumerates no more units than given, at most 24; None elsewhere.
 
     Examples:
         >>> from discrete_vae import RBM

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 import numbers
 import sys
 import time
@@ -11,7 +10,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,8 +23,8 @@ from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.annealed import annealed_log_partition
-from discrete_vae.log_partition.bridge import LogPartitionWarning, sample_bridge
+from discrete_vae.log_partition.bridge import LogPartitionWarning
+from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
 from discrete_vae.rng import generator_of, key_to_seed
 from discrete_vae.samplers.gibbs import BlockGibbs
@@ -161,29 +159,28 @@ def log_partition_of(
     exact = quick_exact_log_partition(machine, MAX_ENUMERATED_UNITS)
     if exact is not None:
         return exact
-    single = copy.deepcopy(machine).float()
-    found, _ = sample_bridge(
-        single,
+    found = comparable_log_partition(
+        copy.deepcopy(machine).float(),
+        chains=states,
+        max_enumerated=0,
         std_error=_STD_ERROR,
-        num_chains=_CHAINS,
         max_sweeps=max_sweeps,
-        start=states,
+        num_chains=_CHAINS,
+        annealing=(100, 1000),
         seed=seed,
         report=_shown(max_sweeps),
     )
     if found.converged:
         return found
-    other = annealed_log_partition(single, num_chains=100, num_temperatures=1000, seed=seed)
-    error = math.hypot(found.std_error, other.std_error, other.value - found.value)
     more = 10 * max(max_sweeps, found.num_sweeps or 0)
     warnings.warn(
-        f"log Z = {found.value:.2f} +- {error:.2f} nats after {found.num_sweeps} sweeps, where {_STD_ERROR:g} is "
-        "wanted: all scores are off by the same number of about that size. Give log_partition_sweeps="
-        f"{more}, or train a machine that mixes faster: fewer hidden units or epochs.",
+        f"log Z = {found.value:.2f} +- {found.std_error:.2f} nats after {found.num_sweeps} sweeps, where "
+        f"{_STD_ERROR:g} is wanted: all scores are off by the same number of about that size. Give "
+        f"log_partition_sweeps={more}, or train a machine that mixes faster: fewer hidden units or epochs.",
         LogPartitionWarning,
         stacklevel=2,
     )
-    return replace(found, std_error=error)
+    return found
 
 
 def _shown(max_sweeps: int) -> Callable[[int, LogPartition], None]:
