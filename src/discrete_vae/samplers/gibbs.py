@@ -56,6 +56,12 @@ class MarkovChains(nn.Module, ABC):
 
     DistributedDataParallel copies the buffers of rank 0 to all others, chains included: keep a sampler outside of what
     it wraps, or give it ``broadcast_buffers=False``, and each rank a seed of its own.
+
+    Attributes:
+        energy: The machine; its parameters are read anew at every step.
+        num_chains: Number of chains.
+        seed: The seed.
+        sweep: Number of sweeps run so far.
     """
 
     energy: BoltzmannMachine
@@ -179,7 +185,7 @@ class BlockGibbs(MarkovChains):
     threads nor on how sweeps are divided among steps; elsewhere see `run_sweeps`. The chains live on the energy's
     device and are kept packed, one bit per unit, between steps.
 
-    It is a module that does not own the energy: see `MarkovChains`.
+    It is a module that does not own the energy: see `MarkovChains`, also for its other attributes.
 
     Source: Rolfe 2017, section architecture (persistent contrastive divergence with block Gibbs sampling).
 
@@ -197,10 +203,6 @@ class BlockGibbs(MarkovChains):
             samplers are those of one. Part of the arguments, not of the state.
 
     Attributes:
-        energy: The machine.
-        num_chains: Number of chains.
-        seed: The seed.
-        sweep: Number of sweeps run so far.
         clamped: See above.
         inverse_temperature: (chain,) float32, or None for 1.
 

@@ -39,7 +39,7 @@ class ParallelTempering(MarkovChains):
     leave 0.5, the number of replicas and their places are chosen anew from the rates measured since (an adaptive
     chain: exact in law only while the ladder stands still; set ``adapting`` to False to hold it).
 
-    It is a module that does not own the energy: see `MarkovChains`.
+    It is a module that does not own the energy: see `MarkovChains`, also for its other attributes.
 
     Source: Rolfe 2017, section log-partition-function; Swendsen & Wang 1986.
 
@@ -50,10 +50,6 @@ class ParallelTempering(MarkovChains):
         seed: Integer from 0 to 2^64 - 1.
 
     Attributes:
-        energy: The machine; its parameters are read anew at every step.
-        num_chains: Number of chains.
-        seed: The seed.
-        sweep: Number of sweeps run so far.
         adapting: True while the ladder is being tuned.
         inverse_temperatures: (replica,) float64.
         round_trips: (chain,) int64, trips of states from the hottest temperature to the coldest and back since the

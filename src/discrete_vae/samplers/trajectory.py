@@ -68,8 +68,8 @@ class TrajectoryTempering(MarkovChains):
     A mode that opens where neither chains nor snapshots have states, and that their sweeps do not find, is missed, and
     no error shows it.
 
-    It is a module that does not own the energy: see `MarkovChains`. Each call looks at one number, the exchange rate,
-    and so waits for an accelerator.
+    It is a module that does not own the energy: see `MarkovChains`, also for its other attributes. Each call looks at
+    one number, the exchange rate, and so waits for an accelerator.
 
     Source: arXiv 2607.27077. Deviations: the reservoir keeps its members; snapshots between where the machine changed
     too much, in place of a smaller step of the optimizer; all snapshots are run again for each new one, so that modes
@@ -82,9 +82,6 @@ class TrajectoryTempering(MarkovChains):
         sweeps_per_swap: Sweeps of a call after which chains are paired with the reservoir once more.
 
     Attributes:
-        energy: The machine; its parameters are read anew at every step.
-        num_chains: Number of chains.
-        seed: The seed.
         sweep: Number of sweeps run so far, without those of the snapshots.
         swap_rate: The exchange rate that the last call found.
 

@@ -9,33 +9,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from discrete_vae.interop.dimod.conversion import (
-        BlockGibbsSampler,
-        MachineOfBQM,
-        ParallelTemperingSampler,
-        from_bqm,
-        register_solver,
-        solver_names,
-        to_bqm,
-    )
-    from discrete_vae.interop.dimod.negative_phase import DimodSampler
+    from discrete_vae.interop.dimod.conversion import MachineOfBQM, from_bqm, to_bqm
+    from discrete_vae.interop.dimod.negative_phase import DimodSampler, register_solver, solver_names
     from discrete_vae.interop.dimod.remapping import Divergence, Remapped, places, remap, solver_graph
-
-_EXPORTS = {
-    "BlockGibbsSampler": "conversion",
-    "DimodSampler": "negative_phase",
-    "Divergence": "remapping",
-    "MachineOfBQM": "conversion",
-    "ParallelTemperingSampler": "conversion",
-    "Remapped": "remapping",
-    "from_bqm": "conversion",
-    "places": "remapping",
-    "register_solver": "conversion",
-    "remap": "remapping",
-    "solver_graph": "remapping",
-    "solver_names": "conversion",
-    "to_bqm": "conversion",
-}
+    from discrete_vae.interop.dimod.samplers import BlockGibbsSampler, ParallelTemperingSampler
 
 __all__ = [
     "BlockGibbsSampler",
@@ -53,8 +30,16 @@ __all__ = [
     "to_bqm",
 ]
 
+_MODULES = {
+    "conversion": ("MachineOfBQM", "from_bqm", "to_bqm"),
+    "negative_phase": ("DimodSampler", "register_solver", "solver_names"),
+    "remapping": ("Divergence", "Remapped", "places", "remap", "solver_graph"),
+    "samplers": ("BlockGibbsSampler", "ParallelTemperingSampler"),
+}
+
 
 def __getattr__(name: str) -> object:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_EXPORTS[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
