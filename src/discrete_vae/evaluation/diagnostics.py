@@ -17,9 +17,6 @@ from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.samplers.gibbs import BlockGibbs, Sampler, pack_bits
 from discrete_vae.samplers.modes import greedy_descent
 
-# Whether Markov chains mix: autocorrelation, R-hat and effective samples of what they visit.
-
-
 _HIGH_R_HAT = 1.05
 
 
@@ -75,9 +72,8 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
         ChainHealthWarning: If R-hat is above 1.05.
     """
     if num_sweeps < 20:
-        raise InvalidInputError(
-            "num_sweeps", "must be at least 20", num_sweeps, "Look at some hundred sweeps."
-        )
+        repair = "Look at some hundred sweeps."
+        raise InvalidInputError("num_sweeps", "must be at least 20", num_sweeps, repair)
     with torch.no_grad():
         series = torch.stack([sampler.energy.energy(sampler.step(1)).double() for _ in range(num_sweeps)], 1)
     r_hat, effective = _r_hat_and_effective_samples(series.cpu())
@@ -112,60 +108,10 @@ def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
     return r_hat, effective
 
 
-# States between which chains move more often than chance, from counts of moves.
+# The modes of a prior.
 
 
-_ROUNDING = 1e-12  # groups between which moves are as frequent as by chance are one
-
-
-def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
-    """Group states so that moves stay inside groups: greedy modularity.
-
-    Each state starts as its own group; the two groups whose union raises the modularity most are merged, until every
-    union would lower it. Two groups between which nothing ever moves are never merged, so the number of groups is
-    found, not given.
-
-    Source: Newman 2004, Fast algorithm for detecting community structure in networks; of moves of a Markov chain it is
-    the stability of Delvenne, Yaliraki & Barahona 2010.
-
-    Args:
-        counts: (state, state), moves from the one to the other, not negative, at least one in all.
-
-    Returns:
-        The group of each state, (state,) int64, numbered from the group with most moves; and the modularity: the
-        share of moves inside groups less what it would be by chance, 0 for one group, near 1 for many that are apart.
-
-    Examples:
-        >>> counts = np.array([[5, 4, 0], [4, 5, 0], [0, 0, 4]])
-        >>> groups, modularity = communities(counts)
-        >>> groups.tolist(), round(modularity, 3)
-        ([0, 0, 1], 0.298)
-    """
-    flow = np.asarray(counts, np.float64)
-    flow = (flow + flow.T) / (2 * flow.sum())
-    visits = flow.sum(1)
-    gain = flow - np.outer(visits, visits)
-    group = np.arange(len(flow))
-    modularity = float(np.trace(gain))
-    np.fill_diagonal(gain, -np.inf)
-    while len(flow) > 1:
-        into, out = np.unravel_index(gain.argmax(), gain.shape)
-        if gain[into, out] < -_ROUNDING:
-            break
-        modularity += 2 * float(gain[into, out])
-        gain[into] += gain[out]
-        gain[:, into] = gain[into]
-        gain[into, into] = gain[out] = gain[:, out] = -np.inf
-        group[group == out] = into
-    _, group = np.unique(group, return_inverse=True)
-    order = np.argsort(-np.bincount(group, weights=visits), kind="stable")
-    return np.argsort(order)[group], modularity
-
-
-# The modes of a prior: groups of its local maxima that hold the chains.
-
-
-_MAX_MAXIMA = 400  # that are grouped, most visited first; the grouping takes the cube of them
+_MAX_MAXIMA = 400  # local maxima that are grouped, most visited first; the grouping takes the cube of them
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -230,7 +176,7 @@ def find_prior_modes(
         energy: The machine.
         start: States of it that are near its law, (chain, unit), for example of the chains of training.
         num_sweeps: Sweeps to follow.
-        max_chains: How many of the states to start from, at most.
+        max_chains: States to start from, at most.
         seed: Seed of the chains.
 
     Returns:
@@ -286,7 +232,7 @@ def find_prior_modes(
 
 
 def _distinct(z: Tensor) -> tuple[Tensor, np.ndarray, np.ndarray]:
-    """Different rows, for each row which of them it is, and how often each occurs."""
+    """Different rows, the number of each row among them, and the count of each."""
     packed = np.ascontiguousarray(pack_bits(z).numpy())
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, place, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
@@ -297,3 +243,50 @@ def _nearest(z: Tensor, known: Tensor) -> Tensor:
     """For each row the known row that differs in the fewest units, the first of several."""
     agreement = z @ known.T + (1 - z) @ (1 - known).T
     return agreement.argmax(1)
+
+
+_ROUNDING = 1e-12  # groups between which moves are as frequent as by chance are one
+
+
+def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
+    """Group states so that moves stay inside groups: greedy modularity.
+
+    Each state starts as its own group; the two groups whose union raises the modularity most are merged, until every
+    union would lower it. Two groups between which nothing ever moves are never merged, so the number of groups is
+    found, not given.
+
+    Source: Newman 2004, Fast algorithm for detecting community structure in networks; of moves of a Markov chain it is
+    the stability of Delvenne, Yaliraki & Barahona 2010.
+
+    Args:
+        counts: (state, state), moves from the one to the other, not negative, at least one in all.
+
+    Returns:
+        The group of each state, (state,) int64, numbered from the group with most moves; and the modularity: the
+        share of moves inside groups less what it would be by chance, 0 for one group, near 1 for many that are apart.
+
+    Examples:
+        >>> counts = np.array([[5, 4, 0], [4, 5, 0], [0, 0, 4]])
+        >>> groups, modularity = communities(counts)
+        >>> groups.tolist(), round(modularity, 3)
+        ([0, 0, 1], 0.298)
+    """
+    flow = np.asarray(counts, np.float64)
+    flow = (flow + flow.T) / (2 * flow.sum())
+    visits = flow.sum(1)
+    gain = flow - np.outer(visits, visits)
+    group = np.arange(len(flow))
+    modularity = float(np.trace(gain))
+    np.fill_diagonal(gain, -np.inf)
+    while len(flow) > 1:
+        into, out = np.unravel_index(gain.argmax(), gain.shape)
+        if gain[into, out] < -_ROUNDING:
+            break
+        modularity += 2 * float(gain[into, out])
+        gain[into] += gain[out]
+        gain[:, into] = gain[into]
+        gain[into, into] = gain[out] = gain[:, out] = -np.inf
+        group[group == out] = into
+    _, group = np.unique(group, return_inverse=True)
+    order = np.argsort(-np.bincount(group, weights=visits), kind="stable")
+    return np.argsort(order)[group], modularity
