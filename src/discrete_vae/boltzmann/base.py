@@ -143,42 +143,30 @@ class BoltzmannMachine(nn.Module, ABC):
 
     @abstractmethod
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
-        """What `expected_energy` needs to know of a posterior: which unit of each pair is sampled earlier.
+        """Constants that `expected_energy` needs of a posterior: which unit of each pair is sampled earlier.
 
         Args:
             group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
-
-        Returns:
-            A module that holds nothing but constants; make it once per pair of posterior and machine.
         """
 
     @abstractmethod
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
-        """An unbiased value of E[E(z)] under a posterior in which groups of units are sampled one after another.
+        """An unbiased value of E[E(z)], (...), nats, under a posterior that samples groups of units one after another.
 
         A linear term takes the probability of its unit. A pair takes the bit of the unit that is sampled earlier
-        and the probability of the later one; two units of one group take both probabilities. Arguments are not
-        checked.
+        and the probability of the later one; two units of one group take both probabilities.
 
         Args:
-            bits: (..., unit), sampled bits or posterior means of z, carrying the gradient of
-                `Smoothing.bits`.
+            bits: (..., unit), sampled bits or posterior means of z, carrying the gradient of `Smoothing.bits`.
             probabilities: (..., unit), q(z = 1) given everything sampled earlier.
-            order: What `pair_order` gives for that posterior.
-
-        Returns:
-            (...), nats.
+            order: Of that posterior, by `pair_order`.
         """
 
     def sum_pairs(self, z: Tensor) -> Tensor:
-        """Sums of z_i z_j over chains, for the pairs whose moments `RunningMoments` keeps.
+        """Sums of z_i z_j over the chains of z, (..., chain, unit), for the pairs whose moments `RunningMoments` keeps.
 
-        Args:
-            z: (..., chain, unit), in {0,1}; arguments are not checked.
-
-        Returns:
-            For units i of the first block and all j outside it, (..., unit, other unit); a machine whose weights are
-            fewer has one sum per weight.
+        Those are units i of the first block and all j outside it, (..., unit, other unit); a machine with fewer weights
+        has one sum per weight.
         """
         first = z[..., self.block_place(0)]
         if len(self.blocks) == 1:
@@ -200,10 +188,9 @@ class BoltzmannMachine(nn.Module, ABC):
         return energy - softplus(logits).sum(-1)
 
     def compute_negative_phase(self, z: Tensor) -> Tensor:
-        """A scalar of value 0 with the gradient -E_p[dE/dtheta] of log Z, the last block summed out.
+        """A scalar of value 0 with the gradient -E_p[dE/dtheta] of log Z for checked samples z, (chain, unit).
 
-        Args:
-            z: (chain, unit), checked samples.
+        The last block is summed out.
         """
         surrogate = -self.compute_free_energy(z).mean()
         return replace_gradient(torch.zeros_like(surrogate), surrogate)

@@ -62,12 +62,6 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
         sampler: The chains; they advance.
         num_sweeps: Sweeps to look at, at least 20.
 
-    Returns:
-        The measures of health.
-
-    Raises:
-        InvalidInputError: If there are too few sweeps.
-
     Warns:
         ChainHealthWarning: If R-hat is above 1.05.
     """

@@ -143,9 +143,6 @@ def evaluate_model(
         parts: Store of finished parts, in which an evaluation that goes on after one was killed finds them; not under
             torchrun. None keeps nothing.
 
-    Raises:
-        InvalidInputError: If `DiscreteVAE.log_likelihood` refuses x.
-
     Warns:
         UnevenWeightsWarning: If few importance samples carry the log-likelihood.
         LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
@@ -284,10 +281,6 @@ def evaluate_elbo(
 
     Returns:
         The estimate; its error comes from the spread over examples, which contains that over draws.
-
-    Raises:
-        InvalidInputError: If `DiscreteVAE.elbo` refuses x or num_importance_samples, or num_samples is not a positive
-            integer.
     """
     check_examples("x", x)
     check_positive_int("num_samples", num_samples)
@@ -416,7 +409,7 @@ class KeptParts:
         self.seconds = 0.0
 
     def log_partition(self, compute: Callable[[], CheckedLogPartition]) -> CheckedLogPartition:
-        """log Z, computed unless it is there; what was warned of then is warned of again."""
+        """log Z, computed unless it is there; the warnings of then are given again."""
 
         def compute_fields() -> dict[str, Any]:
             with warnings.catch_warnings(record=True) as caught:

@@ -107,13 +107,6 @@ def evaluate_log_likelihood(
         indices: Numbers of the examples in their data set; None means from 0.
         report: Called after each example of this process with the number done (by all processes, as far as they keep
             pace) and the running mean over this process's examples.
-
-    Returns:
-        The estimate.
-
-    Raises:
-        InvalidInputError: If `DiscreteVAE.log_likelihood` refuses x or num_samples, or there is not one index per
-            example.
     """
     check_examples("x", x)
     indices = range(len(x)) if indices is None else indices

@@ -326,7 +326,7 @@ def _total(parts: Sequence[BridgeSums]) -> BridgeSums:
 
 
 def bridge_terms(down: Tensor, up: Tensor, constants: Tensor, reference: Tensor) -> BridgeSums:
-    """The terms of one state of each chain and replica.
+    """Sums of one state of each chain and replica.
 
     Args:
         down: F_r - F_{r-1} of the state at replica r, (chain, replica); the first column is ignored.
@@ -349,8 +349,7 @@ class BridgeEstimate(ShowsShapes):
 
     Attributes:
         gaps: log Z_{i+1} - log Z_i, (gap,), nats.
-        influence: What each chain adds to the deviation of their sum, (chain,), nats, mean 0; chains are
-            independent, so this contains the correlation along the run and between replicas.
+        influence: See `solve_gaps`.
         effective_samples: Independent states per replica that would give the same error.
     """
 
@@ -612,17 +611,10 @@ def _check_chains(name: str, z: object, energy: BoltzmannMachine) -> Tensor:
 def gradient_and_value(
     energy: BoltzmannMachine, negative_phase: Tensor | None, log_partition: Tensor | SupportsFloat | None
 ) -> tuple[Tensor | None, Tensor | float | None]:
-    """The gradient of log Z and its value, as far as an objective knows them.
+    """The gradient of log Z, as that of a scalar of value 0, and its value; None for what is not known.
 
-    Where neither argument is given, log Z is enumerated if at most 12 units lie outside the energy's largest block.
-
-    Args:
-        energy: The machine.
-        negative_phase: (chain, unit), samples of it, which give the gradient.
-        log_partition: The value, nats; a tensor that carries a gradient gives that too.
-
-    Returns:
-        A scalar of value 0 with the gradient of log Z, and its value; None for what is not known.
+    Samples give the gradient, and so does a value that carries one. Where neither is given, log Z is enumerated if at
+    most 12 units lie outside the energy's largest block.
     """
     if negative_phase is None and log_partition is None:
         if num_enumerated_units(energy) > MAX_SILENTLY_ENUMERATED_UNITS:

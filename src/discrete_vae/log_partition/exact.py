@@ -79,9 +79,6 @@ def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:
     Returns:
         A float64 scalar, nats; pass it to `kl_to_boltzmann` to train a small prior without chains.
 
-    Raises:
-        InvalidInputError: If there are more than 24 units to enumerate.
-
     Examples:
         >>> from discrete_vae import RBM
         >>> rbm = RBM(2, 2)

@@ -120,11 +120,7 @@ class RunningMoments:
         self.num_draws += 1
 
     def value(self) -> Moments:
-        """The averages so far.
-
-        Raises:
-            InvalidInputError: If nothing was counted yet.
-        """
+        """The averages so far, of one state per chain at least."""
         if not self.num_draws:
             rule, repair = (
                 "must have counted at least one state of each chain",
@@ -146,14 +142,7 @@ class RunningMoments:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `state_dict` returned.
-
-        Args:
-            state: The state; it is not kept.
-
-        Raises:
-            InvalidInputError: If an entry is missing, or made for another machine or number of chains.
-        """
+        """Go on from a state that `state_dict` returned; one of another machine or number of chains is refused."""
         missing = sorted(self.state_dict().keys() - state.keys())
         if missing:
             rule = "must have all that state_dict returns"

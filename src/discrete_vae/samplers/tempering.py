@@ -289,7 +289,7 @@ _HOT, _COLD = 1, 2
 def reduced_energy(
     energy: BoltzmannMachine, z: Tensor, block: int = 0, inverse_temperature: Tensor | None = None
 ) -> Tensor:
-    """F_t of the units outside a block, t E(z, block off) - sum_j softplus(t l_j), without gradient.
+    """F_t of the units outside a block, t E(z, block off) - sum_j softplus(t l_j), (...) float64, without gradient.
 
     A sweep draws the first block before it reads it, so it acts on the other units alone, and their law is the one that
     a move before a sweep has to keep.
@@ -299,9 +299,6 @@ def reduced_energy(
         z: (..., unit), in {0,1}.
         block: Index of the block that is summed out.
         inverse_temperature: t, (...); None is 1.
-
-    Returns:
-        (...) float64, nats.
     """
     logits, off = energy.compute_block_logits(z, block), energy.compute_energy_without(z, block).double()
     if inverse_temperature is not None:
@@ -314,10 +311,6 @@ def exchange_probabilities(work_here: Tensor, work_there: Tensor | float) -> Ten
 
     It leaves the product of both laws invariant.
 
-    Args:
-        work_here: w of the state x of the one law, nats.
-        work_there: w of the state y of the other.
-
     Examples:
         >>> exchange_probabilities(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
         tensor([1.0000, 0.3679])
@@ -328,17 +321,10 @@ def exchange_probabilities(work_here: Tensor, work_there: Tensor | float) -> Ten
 def swap_probabilities(energies: Tensor, inverse_temperatures: Tensor) -> Tensor:
     """Probability that neighbors r and r + 1 exchange their states, min(1, exp((t_{r+1} - t_r) (E_{r+1} - E_r))).
 
-    The energies are those of whole states. Free energies, with one side of the machine summed out, would leave the
-    law of that side alone invariant, and the other side is part of the state that moves.
+    The energies, (chain, replica), are those of whole states. Free energies, with one side of the machine summed out,
+    would leave the law of that side alone invariant, and the other side is part of the state that moves.
 
     Source: Swendsen & Wang 1986; Rolfe 2017, section log-partition-function.
-
-    Args:
-        energies: E of the state at each replica, (chain, replica), nats.
-        inverse_temperatures: (replica,).
-
-    Returns:
-        (chain, replica - 1) in [0, 1].
 
     Examples:
         >>> swap_probabilities(torch.tensor([[0.0, 1.0, -1.0]]), torch.tensor([0.0, 0.5, 1.0]))
@@ -355,12 +341,8 @@ def exchanged_order(order: Tensor, accepted: Tensor, parity: int) -> Tensor:
         accepted: (chain, replica - 1) bool; pairs of the other parity are ignored.
         parity: 0 or 1.
 
-    Returns:
-        A new tensor like order.
-
     Examples:
-        >>> order = torch.tensor([[0, 1, 2]])
-        >>> exchanged_order(order, torch.tensor([[True, True]]), parity=1).tolist()
+        >>> exchanged_order(torch.tensor([[0, 1, 2]]), torch.tensor([[True, True]]), parity=1).tolist()
         [[0, 2, 1]]
     """
     lower, upper = order[:, :-1][:, parity::2], order[:, 1:][:, parity::2]
@@ -521,16 +503,13 @@ class ModeJumps:
     def __call__(
         self, z: Tensor, inverse_temperature: Tensor, *, sweep: int, block: int
     ) -> tuple[Tensor, Tensor]:
-        """Make one move of each chain.
+        """Make one move of each chain; returns the new states and which moves were accepted, (chain,) bool.
 
         Args:
             z: (chain, unit) float32, in {0,1}.
             inverse_temperature: (chain,).
             sweep: Number that keys the noise, from 1.
             block: The block that is summed out.
-
-        Returns:
-            The new states, (chain, unit), and which moves were accepted, (chain,) bool.
         """
         draws = swap_uniforms(len(z), 2, key=self._choice_key, sweeps=range(sweep, sweep + 1))[0].to(z.device)
         self.masks = self.masks.to(z.device)

@@ -309,12 +309,6 @@ class SnapshotLadder(nn.Module):
     chains stay independent; they keep the law of the units outside the first block, which is all that the next sweep
     reads. The first snapshot is drawn anew by each sweep, exactly, and so fills modes that higher ones do not leave.
 
-    Args:
-        energy: A machine of the snapshots' kind.
-        first: Parameters of the first one, which have no energy.
-        num_chains: Replicas per snapshot.
-        seed: Seed of the replicas.
-
     Attributes:
         snapshots: (snapshot, parameter).
         replicas: Their states, (snapshot, chain, byte) uint8.
@@ -370,12 +364,7 @@ class SnapshotLadder(nn.Module):
 
     @torch.no_grad()
     def add(self, energy: BoltzmannMachine, parameters: Tensor, start: Tensor) -> tuple[Tensor, float]:
-        """Add a snapshot on top and bring all replicas to equilibrium.
-
-        Args:
-            energy: A machine of the snapshots' kind.
-            parameters: Of the new snapshot, (parameter,).
-            start: Start of its replicas, (chain, unit).
+        """Add a snapshot on top, with replicas that start in (chain, unit), and bring all replicas to equilibrium.
 
         Returns:
             States of the new snapshot, (set * chain, unit), and the number of independent ones that would give the same
@@ -518,15 +507,10 @@ class Pairs(ShowsShapes):
 class Reservoir(nn.Module):
     """States of a snapshot, in equilibrium.
 
-    Args:
-        machine: The machine of the snapshot.
-        z: Its states, (state, unit) float32 in {0,1}.
-        effective: Number of independent states that would give the same error.
-
     Attributes:
         packed: The states, (state, byte) uint8.
-        free: Their F for the machine, (state,) float64, nats.
-        effective: See above.
+        free: Their F for the snapshot's machine, (state,) float64, nats.
+        effective: Number of independent states that would give the same error.
     """
 
     packed: Tensor
@@ -552,14 +536,7 @@ class Reservoir(nn.Module):
     def pair(
         self, energy: BoltzmannMachine, last: BoltzmannMachine, z: Tensor, generator: torch.Generator
     ) -> Pairs:
-        """Pair each chain with a member, all different.
-
-        Args:
-            energy: The present machine.
-            last: The reservoir's.
-            z: States of the chains, (chain, unit).
-            generator: Source of the choice, on the CPU.
-        """
+        """Pair each chain, in states z of the present machine, with a member; ``last`` is the reservoir's machine."""
         slots = torch.randperm(len(self), generator=generator)[: len(z)].to(z.device)
         free = reduced_energy(energy, z)
         return Pairs(slots, free, free - reduced_energy(last, z), self.work(energy, slots))

@@ -123,12 +123,7 @@ class DimodSampler(MarkovChains):
         return math.exp(float(self._filter[0]))
 
     def connect(self) -> None:
-        """Open the solver, unless it is open, and check by one read that it can draw from the machine.
-
-        Raises:
-            InvalidInputError: If its library is missing, it refuses a parameter, or its graph lacks a part of the
-                machine's.
-        """
+        """Open the solver, unless it is open, and check by one read that it can draw from the machine."""
         self._open().ask(to_bqm(self.energy, vartype="SPIN"), 1, num_sweeps=2, seed=0)
 
     @one_at_a_time

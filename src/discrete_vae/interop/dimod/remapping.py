@@ -370,13 +370,7 @@ class _Cluster:
 
 
 class LostUnits:
-    """The units and pairs of a machine that a solver lacks.
-
-    Args:
-        energy: The machine.
-        kept: Its remaining units.
-        lost: True for lost pairs of the machine, those of lost units included, (edge,) bool.
-    """
+    """The units and pairs that a solver lacks: all units but ``kept``, and the pairs in ``lost``, (edge,) bool."""
 
     def __init__(self, energy: GraphBoltzmann, kept: np.ndarray, lost: np.ndarray) -> None:
         edges = energy.edges.cpu().numpy()
@@ -397,28 +391,17 @@ class LostUnits:
         self._num_units = energy.num_units
 
     def log_factor(self, z: Tensor) -> Tensor:
-        """The log of the sum over lost units and of lost pairs, which p(z) of the remaining units has as a factor.
-
-        Args:
-            z: (sample, unit of the machine) float64; lost units are ignored.
-        """
+        """The log of the sum over lost units and of lost pairs, (sample,): a factor of p(z) of the remaining units."""
         found = z[:, self._pairs[:, 0]] * z[:, self._pairs[:, 1]] @ self._pair_weight
         for cluster in self._clusters:
             found = found + cluster.log_factor(z)
         return found
 
     def fit(self, z: Tensor, couplers: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Linear and pair terms that come closest to `log_factor` over samples.
+        """Linear terms (unit,) and pair terms (coupler,) that come closest to `log_factor` over samples of the machine.
 
         Each cluster and each pair is fitted by its own neighborhood: the units that it touches, and the couplers
         between these. Where samples do not tell, mean field does: the change by a unit where others have their means.
-
-        Args:
-            z: Samples of the machine, (sample, unit) float64.
-            couplers: The pairs that remain, (coupler, 2).
-
-        Returns:
-            Changes of bias, (unit of the machine,), and of weight, (coupler,), float64.
         """
         bias = z.new_zeros(self._num_units)
         weight = z.new_zeros(len(couplers))
@@ -470,15 +453,10 @@ _LEAST_OVERLAP = 0.01
 
 
 def estimate_divergence(ratio: Callable[[Tensor], Tensor], of_p: Tensor, of_other: Tensor) -> Divergence:
-    """KL(p || p') = E_p[d] + log Z' - log Z, with d = log p - log p' up to its constant, from samples of both.
+    """KL(p || p') = E_p[d] + log Z' - log Z from samples of both laws.
 
-    The shift of log Z is Bennett's acceptance ratio of samples of both laws: from those of p alone, what p' puts where
-    p has nothing would go unseen. Laws that hardly overlap are warned of.
-
-    Args:
-        ratio: d of states, (sample, unit) -> (sample,) float64.
-        of_p: Samples of p.
-        of_other: Samples of p'.
+    The shift of log Z is Bennett's acceptance ratio: from samples of p alone, what p' puts where p has nothing would go
+    unseen. ``ratio`` gives d = log p - log p' of states, up to its constant. Laws that hardly overlap are warned of.
     """
     up, down = ratio(of_p), ratio(of_other)
     weights = torch.full_like(down, 1 / len(down))

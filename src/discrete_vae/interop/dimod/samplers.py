@@ -116,9 +116,6 @@ class BlockGibbsSampler(ChainSampler):
             initial_states: Starts of the chains, in any form that dimod reads; None means fair coins.
             initial_states_generator: What dimod does where they are fewer than the reads: "random", "tile" or "none".
 
-        Returns:
-            The reads, one a row, with the model's energies, the offset included.
-
         Raises:
             InvalidInputError: If a number is out of its range, or a bias too large for float32.
             ValueError: If the initial states do not fit the model, as dimod words it.
