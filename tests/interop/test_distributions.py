@@ -198,7 +198,7 @@ def test_wrong_arguments_are_named(arguments, message):
 
 
 def test_the_inverse_cdf_takes_tensors():
-    with pytest.raises(InvalidInputError, match="value must be a torch.Tensor; received a float"):
+    with pytest.raises(InvalidInputError, match="^value "):
         SmoothedBernoulli(LOGITS, SpikeSlab()).icdf(0.5)
 
 
@@ -217,7 +217,7 @@ def test_the_smoothings_parameter_learns_through_the_density():
 
 
 def test_the_limit_has_no_density():
-    with pytest.raises(InvalidInputError, match="smoothing must have a density; received a SharpLimit"):
+    with pytest.raises(InvalidInputError, match="^smoothing "):
         SharpLimit().log_prob(torch.ones(1), torch.zeros(1))
-    with pytest.raises(InvalidInputError, match="smoothing must have conditional_moments"):
+    with pytest.raises(InvalidInputError, match="^smoothing "):
         SharpLimit().conditional_moments()

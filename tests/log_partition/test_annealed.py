@@ -87,13 +87,13 @@ def test_the_seed_decides():
 
 def test_errors():
     rbm = random_rbm(2, 2)
-    with pytest.raises(InvalidInputError, match="num_temperatures must be a positive integer"):
+    with pytest.raises(InvalidInputError, match="^num_temperatures "):
         annealed_log_partition(rbm, num_temperatures=0)
-    with pytest.raises(InvalidInputError, match="num_chains must be at least 2; received 1"):
+    with pytest.raises(InvalidInputError, match="^num_chains "):
         annealed_log_partition(rbm, num_chains=1)
-    with pytest.raises(InvalidInputError, match=r"start must have shape \(chain, 4\)"):
+    with pytest.raises(InvalidInputError, match="^start "):
         annealed_log_partition(rbm, start=torch.zeros(5, 3))
-    with pytest.raises(InvalidInputError, match="start must hold only the values 0 and 1"):
+    with pytest.raises(InvalidInputError, match="^start "):
         annealed_log_partition(rbm, start=torch.full((5, 4), 0.5))
 
 

@@ -60,9 +60,7 @@ def test_factorial_prior_needs_no_enumeration():
 
 
 def test_too_many_units():
-    with pytest.raises(
-        InvalidInputError, match="energy must have at most 24 units outside its largest block; received 25"
-    ):
+    with pytest.raises(InvalidInputError, match="^energy "):
         exact_log_partition(random_rbm(25, 25, 0.1))
 
 

@@ -148,7 +148,7 @@ def test_a_weight_that_is_not_finite_is_named():
     rbm = RBM(1, 1)
     with torch.no_grad():
         rbm.weight.fill_(torch.nan)
-    with pytest.raises(InvalidInputError, match=r"energy\.weight must be finite"):
+    with pytest.raises(InvalidInputError, match=r"^energy\.weight "):
         to_bqm(rbm)
 
 

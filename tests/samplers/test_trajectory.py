@@ -1,4 +1,4 @@
-"""Trajectory tempering: its law against exact matrices and enumeration, its log Z, its state, and planted faults."""
+"""Trajectory tempering: its law against exact matrices and enumeration, its log Z, its state, planted faults."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Quenched states are local minima, the lowest first, and far modes are among them."""
+"""Local minima by greedy descent: the lowest first, far modes among them."""
 
 import torch
 
