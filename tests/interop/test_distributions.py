@@ -178,22 +178,22 @@ def test_arguments_are_validated_as_torch_does():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "name"),
     [
-        ((LOGITS, SharpLimit()), "smoothing must be a transformation of discrete_vae with a density"),
-        ((LOGITS, Bernoulli(0.5)), "smoothing must be a transformation"),
-        ((LOGITS, SpikeGaussian(shifted=True)), "smoothing must have an inverse CDF"),
-        (([0.0], SpikeSlab()), "logits must be a torch.Tensor"),
-        ((LOGITS, SpikeSlab(), LOGITS), "parameters must be left out"),
-        ((LOGITS, SpikeGaussian(), LOGITS), "parameters must be loc and scale"),
+        ((LOGITS, SharpLimit()), "^smoothing "),
+        ((LOGITS, Bernoulli(0.5)), "^smoothing "),
+        ((LOGITS, SpikeGaussian(shifted=True)), "^smoothing "),
+        (([0.0], SpikeSlab()), "^logits "),
+        ((LOGITS, SpikeSlab(), LOGITS), "^parameters "),
+        ((LOGITS, SpikeGaussian(), LOGITS), "^parameters "),
         (
             (torch.zeros(3), SpikeGaussian(), torch.zeros(2), torch.ones(2)),
-            r"loc and scale must broadcast with logits, \(3,\); received \(2,\) and \(2,\)",
+            "^loc and scale ",
         ),
     ],
 )
-def test_wrong_arguments_are_named(arguments, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_wrong_arguments_are_named(arguments, name):
+    with pytest.raises(InvalidInputError, match=name):
         SmoothedBernoulli(*arguments)
 
 

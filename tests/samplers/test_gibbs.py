@@ -162,23 +162,6 @@ def test_state_of_another_number_of_chains_says_what_to_do():
         BlockGibbs(make_rbm(), 7, seed=1).load_state_dict(BlockGibbs(make_rbm(), 3, seed=1).state_dict())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ({"energy": torch.nn.Linear(2, 2)}, "energy"),
-        ({"num_chains": 0}, "num_chains"),
-        ({"num_chains": 2.0}, "num_chains"),
-        ({"seed": -1}, "seed"),
-        ({"seed": 2**64}, "seed"),
-        ({"seed": 0.5}, "seed"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments, name):
-    with pytest.raises(InvalidInputError) as caught:
-        BlockGibbs(**{"energy": make_rbm(), "num_chains": 2, "seed": 0, **arguments})
-    assert caught.value.argument == name
-
-
 def test_failed_step_changes_nothing():
     rbm = make_rbm()
     chains = BlockGibbs(rbm, 4, seed=1)
@@ -284,6 +267,12 @@ def test_start_is_copied_and_a_resumed_run_goes_on():
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
+        ({"energy": torch.nn.Linear(2, 2)}, "energy"),
+        ({"num_chains": 0}, "num_chains"),
+        ({"num_chains": 2.0}, "num_chains"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**64}, "seed"),
+        ({"seed": 0.5}, "seed"),
         ({"start": torch.ones(3, 5)}, "start"),
         ({"start": torch.full((4, 5), 0.5)}, "start"),
         ({"start": "ones"}, "start"),
@@ -298,9 +287,9 @@ def test_start_is_copied_and_a_resumed_run_goes_on():
         ({"inverse_temperature": torch.tensor([1.0, 1, 1, torch.inf])}, "inverse_temperature"),
     ],
 )
-def test_wrong_starts_and_clamps_are_refused(arguments, name):
+def test_wrong_arguments_are_refused(arguments, name):
     with pytest.raises(InvalidInputError) as caught:
-        BlockGibbs(make_rbm(3, 2), 4, **arguments)
+        BlockGibbs(**{"energy": make_rbm(3, 2), "num_chains": 4, **arguments})
     assert caught.value.argument == name
 
 
@@ -410,13 +399,9 @@ def test_other_dtypes_of_the_module_leave_the_chains_as_they_are(kind, change):
 def test_errors_name_the_entry_within_the_module(kind):
     both = Training(kind)
     state = both.state_dict()
-    for change, words in (
-        ({"chains.sweep": torch.tensor(-1)}, r"state\['chains.sweep'\] must be at least 0"),
-        ({"chains.z": torch.zeros(1)}, r"state\['chains.z'\] must"),
-        ({"chains.num_units": torch.tensor(3)}, r"state\['chains.num_units'\] must be the energy's 9"),
-    ):
-        with pytest.raises(InvalidInputError, match=words):
-            Training(kind).load_state_dict(state | change)
+    for name, wrong in (("sweep", torch.tensor(-1)), ("z", torch.zeros(1)), ("num_units", torch.tensor(3))):
+        with pytest.raises(InvalidInputError, match=rf"^state\['chains.{name}'\] "):
+            Training(kind).load_state_dict(state | {f"chains.{name}": wrong})
     del state["chains.z"]
     with pytest.raises(InvalidInputError, match=r"none of \['chains.z'\]"):
         Training(kind).load_state_dict(state)

@@ -217,7 +217,7 @@ def test_a_single_replica_has_nothing_to_retune():
 def test_a_failed_step_and_a_retune_without_a_measurement():
     rbm = make_rbm()
     chains = ParallelTempering(rbm, 4, seed=1)
-    with pytest.raises(InvalidInputError, match="needs measured exchange rates"):
+    with pytest.raises(InvalidInputError, match=r"^retune\(\) "):
         chains.retune()
     before = chains.z
     with torch.no_grad():
@@ -326,7 +326,13 @@ def test_the_number_of_replicas_is_bounded():
     assert len(retuned_ladder(ladder, torch.zeros(199))) == MAX_REPLICAS
 
 
-@pytest.mark.parametrize("ladder", [[], [0.5], [0, 0.5], [0, 0.6, 0.4, 1], [-0.1, 1], [0, 1, 1], [[0, 1]]])
+@pytest.mark.parametrize(
+    "ladder",
+    [
+        *([], [0.5], [0, 0.5], [0, 0.6, 0.4, 1], [-0.1, 1], [0, 1, 1], [[0, 1]]),
+        *(object(), "text", [[0.0], [0.5, 1.0]], {"a": 1}, [None]),
+    ],
+)
 def test_ladders_that_do_not_rise_to_one_are_refused(ladder):
     with pytest.raises(InvalidInputError, match="^inverse_temperatures "):
         check_ladder(ladder)
@@ -334,12 +340,6 @@ def test_ladders_that_do_not_rise_to_one_are_refused(ladder):
 
 def test_one_replica_is_a_ladder():
     assert check_ladder([1]).tolist() == [1.0]
-
-
-@pytest.mark.parametrize("wrong", [object(), "text", [[0.0], [0.5, 1.0]], {"a": 1}, [None], []])
-def test_what_holds_no_numbers_is_no_ladder(wrong):
-    with pytest.raises(InvalidInputError, match="^inverse_temperatures "):
-        check_ladder(wrong)
 
 
 MODES = torch.tensor([[0, 0, 0, 0, 1], [1, 1, 0, 1, 0], [0, 1, 1, 0, 0]]).float()

@@ -272,10 +272,6 @@ def check_edges(num_units: int, edges: Edges) -> Tensor:
     Args:
         num_units: Number of units.
         edges: The name of a graph of `TOPOLOGIES`, or pairs of different units from 0 to num_units - 1, each pair once.
-
-    Examples:
-        >>> check_edges(3, "complete").tolist()
-        [[0, 1], [0, 2], [1, 2]]
     """
     if isinstance(edges, str):
         if edges not in TOPOLOGIES:
@@ -308,12 +304,7 @@ TOPOLOGIES: dict[str, Callable[[int], Tensor]] = {
 
 
 def check_nodes(num_units: int, nodes: Sequence[int] | None, edges: Edges) -> tuple[int, ...]:
-    """The number of each unit's node in a larger graph; None means those of the named graph's maker, else 0, 1, ...
-
-    Examples:
-        >>> check_nodes(2, [30, 31], [[0, 1]]), check_nodes(2, None, [[0, 1]])
-        ((30, 31), (0, 1))
-    """
+    """The number of each unit's node in a larger graph; None means those of the named graph's maker, else 0, 1, ..."""
     if nodes is None:
         named = isinstance(edges, str) and edges == "pegasus"
         return pegasus_nodes(num_units) if named else tuple(range(num_units))
@@ -363,10 +354,6 @@ def adjacency(order: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndar
 
     Returns:
         Start of each row among the entries, (row + 1,); of each entry the neighbor and the edge, (entry,), int64.
-
-    Examples:
-        >>> adjacency(np.arange(3), np.array([[0, 1], [2, 1]]))[1].tolist()
-        [1, 0, 2, 1]
     """
     row_of = np.empty_like(order)
     row_of[order] = np.arange(len(order))
@@ -388,10 +375,6 @@ def greedy_coloring(num_units: int, edges: np.ndarray) -> np.ndarray:
 
     Returns:
         (unit,) int64, colors from 0.
-
-    Examples:
-        >>> greedy_coloring(4, np.array([[0, 1], [1, 2], [2, 3], [3, 0]])).tolist()
-        [0, 1, 0, 1]
     """
     start, neighbor, _ = (part.tolist() for part in adjacency(np.arange(num_units), edges))
     degree = np.diff(start)
@@ -448,11 +431,6 @@ def sparse_product(
 
     Returns:
         (..., row).
-
-    Examples:
-        >>> places = torch.tensor([[0, 1], [1, 0]])
-        >>> sparse_product(torch.tensor([2.0, 3.0]), torch.tensor([[1.0, 10.0]]), places, 2)
-        tensor([[20.,  3.]])
     """
     flat = z.reshape(-1, z.shape[-1]).T.contiguous()
     return _SparseProduct.apply(values, flat, places, num_rows, coalesced).T.reshape(*z.shape[:-1], num_rows)  # pyright: ignore[reportOptionalMemberAccess]

@@ -593,11 +593,6 @@ def repeat_log_partition(
         done: The first of them, where an earlier call was stopped; they are not made again.
         seed: Integer from 0 to 2^64 - 1.
         report: Called after each that is made with its number, from 1.
-
-    Examples:
-        >>> from discrete_vae import RBM, exact_log_partition
-        >>> repeat_log_partition(lambda seed: exact_log_partition(RBM(1, 1)), 3).std
-        0.0
     """
     check_positive_int("repeats", repeats)
     found = list(done[:repeats])

@@ -249,7 +249,7 @@ def label_agreement(groups: np.ndarray, labels: np.ndarray) -> LabelAgreement:
         >>> found.purity, round(found.adjusted_mutual_information, 6), round(found.mutual_information, 3)
         (1.0, 1.0, 0.693)
     """
-    from sklearn.metrics import adjusted_mutual_info_score  # here, since it takes most of a second
+    from sklearn import metrics  # here, since it takes most of a second
 
     groups, labels = np.asarray(groups), np.asarray(labels)
     if groups.ndim != 1 or groups.shape != labels.shape or len(groups) < _BLOCKS:
@@ -264,29 +264,17 @@ def label_agreement(groups: np.ndarray, labels: np.ndarray) -> LabelAgreement:
         without = [measure(group[block != b], label[block != b]) for b in range(_BLOCKS)]
         return measure(group, label), float(np.sqrt((_BLOCKS - 1) * np.var(without)))
 
+    def purity(group: np.ndarray, label: np.ndarray) -> float:
+        return float(metrics.cluster.contingency_matrix(group, label).max(1).sum() / len(label))
+
+    def information(group: np.ndarray, label: np.ndarray) -> float:
+        return float(metrics.mutual_info_score(label, group))
+
     return LabelAgreement(
-        *measured(_purity),
-        *measured(lambda g, y: float(adjusted_mutual_info_score(y, g))),
-        *measured(_mutual_information),
-        label_entropy=_mutual_information(label, label),
+        *measured(purity),
+        *measured(lambda group, label: float(metrics.adjusted_mutual_info_score(label, group))),
+        *measured(information),
+        label_entropy=information(label, label),
         num_examples=len(label),
         num_labels=int(label.max()) + 1,
     )
-
-
-def _table(group: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Number of examples of each pair of a group and a label."""
-    counts = np.zeros((int(group.max()) + 1, int(label.max()) + 1))
-    np.add.at(counts, (group, label), 1)
-    return counts
-
-
-def _purity(group: np.ndarray, label: np.ndarray) -> float:
-    return float(_table(group, label).max(1).sum() / len(label))
-
-
-def _mutual_information(group: np.ndarray, label: np.ndarray) -> float:
-    share = _table(group, label) / len(label)
-    apart = share.sum(1, keepdims=True) * share.sum(0, keepdims=True)
-    there = share > 0
-    return float((share[there] * np.log(share[there] / apart[there])).sum())

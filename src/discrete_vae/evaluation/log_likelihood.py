@@ -150,19 +150,7 @@ def evaluate_log_likelihood(
 
 
 def join_log_likelihoods(parts: Sequence[MeanLogLikelihood]) -> MeanLogLikelihood:
-    """`evaluate_log_likelihood` of all examples, from that of some after others, of one model and log Z.
-
-    Examples:
-        >>> from discrete_vae import DiscreteVAE
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=3, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> x, rules = torch.eye(3), {"log_partition": 2.77, "num_samples": 5}
-        >>> whole = evaluate_log_likelihood(model, x, **rules)
-        >>> first = evaluate_log_likelihood(model, x[:2], indices=[0, 1], **rules)
-        >>> last = evaluate_log_likelihood(model, x[2:], indices=[2], **rules)
-        >>> join_log_likelihoods([first, last]).value == whole.value
-        True
-    """
+    """`evaluate_log_likelihood` of all examples, from that of some after others, of one model and log Z."""
     if len(parts) == 1:
         return parts[0]
     found = [part.examples for part in parts if part.examples is not None]

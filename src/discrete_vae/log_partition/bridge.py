@@ -472,11 +472,6 @@ def solve_gaps(forward: Tensor, backward: Tensor, constants: Tensor) -> tuple[Te
         log Z_1 - log Z_0 of each gap, (gap,), nats; and what each chain adds to the deviation of their sum, (chain,),
         nats, mean 0. Chains that are independent give the standard error by their spread, which then contains the
         correlation along a chain and between its gaps.
-
-    Examples:
-        >>> gaps, _ = solve_gaps(torch.tensor([[2.0], [4.0]]), torch.tensor([[3.0], [3.0]]), torch.tensor([0.5]))
-        >>> gaps.tolist()
-        [0.5]
     """
     of_0, of_1 = forward.mean(0), backward.mean(0)
     return constants + of_0.log() - of_1.log(), (forward / of_0 - backward / of_1).sum(1)
@@ -500,12 +495,6 @@ def weighted_ratio(
         The estimate, consistent, nats; what each state of machine 0 adds to the deviation of their mean, (state,), mean
         0, for states that depend on each other; and the standard error that the states of machine 1 bring, as if the
         effective number were of independent ones.
-
-    Examples:
-        >>> work = torch.full((4,), 0.25, dtype=torch.float64)
-        >>> value, influence, error = weighted_ratio(work, work, work, num_up=4, num_down=4)
-        >>> round(value, 9), influence.tolist(), round(error, 9)
-        (-0.25, [0.0, 0.0, 0.0, 0.0], 0.0)
     """
     shift = math.log(num_up / num_down)
     low, high = (-torch.stack([up.max(), down.max()]).max(), -torch.stack([up.min(), down.min()]).min())
@@ -545,12 +534,6 @@ def tempered_work(
 
     Returns:
         A float64 tensor (...) for each pair of neighbors, nats.
-
-    Examples:
-        >>> from discrete_vae import FactorialBernoulli
-        >>> down, up = tempered_work(FactorialBernoulli(2), torch.zeros(1, 2), 0, (0, 0, 1))
-        >>> down.item(), up.item()  # log Z stays at 2 log 2 whatever t
-        (0.0, 0.0)
     """
     logits = energy.compute_block_logits(z, block).double()
     if energies is None:

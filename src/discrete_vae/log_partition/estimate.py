@@ -187,12 +187,6 @@ def comparable_log_partition(
         annealing: Chains and temperatures of annealing.
         seed: Seed of all of it.
         report: Called along bridge sampling with the sweeps done and the estimate so far.
-
-    Examples:
-        >>> import torch
-        >>> from discrete_vae import RBM
-        >>> print(comparable_log_partition(RBM(3, 40), chains=torch.zeros(2, 43)))  # 43 log 2
-        log Z = 29.8053 nats (exact, enumeration)
     """
     exact = quick_exact_log_partition(energy, max_enumerated)
     if exact is not None:

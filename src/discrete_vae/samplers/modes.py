@@ -63,14 +63,6 @@ def local_minima(
 
     Returns:
         (state, unit) float32 in {0,1}.
-
-    Examples:
-        >>> from discrete_vae import RBM
-        >>> rbm = RBM(1, 1)
-        >>> with torch.no_grad():
-        ...     _ = rbm.weight.fill_(3.0), rbm.bias.fill_(-1.0)  # minima at 0, 0 and 1, 1
-        >>> local_minima(rbm, 2).tolist()
-        [[1.0, 1.0], [0.0, 0.0]]
     """
     device = energy.bias.device
     generator = keyed_generator(seed, _STREAM, device=device)

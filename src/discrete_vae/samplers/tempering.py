@@ -310,10 +310,6 @@ def exchange_probabilities(work_here: Tensor, work_there: Tensor | float) -> Ten
     """Probability that states x and y of two laws trade places, min(1, exp(w(x) - w(y))), w = F_here - F_there.
 
     It leaves the product of both laws invariant.
-
-    Examples:
-        >>> exchange_probabilities(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]))
-        tensor([1.0000, 0.3679])
     """
     return (work_here - work_there).clamp(max=0).exp()
 
@@ -325,10 +321,6 @@ def swap_probabilities(energies: Tensor, inverse_temperatures: Tensor) -> Tensor
     would leave the law of that side alone invariant, and the other side is part of the state that moves.
 
     Source: Swendsen & Wang 1986; Rolfe 2017, section log-partition-function.
-
-    Examples:
-        >>> swap_probabilities(torch.tensor([[0.0, 1.0, -1.0]]), torch.tensor([0.0, 0.5, 1.0]))
-        tensor([[1.0000, 0.3679]])
     """
     return exchange_probabilities(inverse_temperatures.diff() * energies.diff(dim=1), 0.0)
 
@@ -340,10 +332,6 @@ def exchanged_order(order: Tensor, accepted: Tensor, parity: int) -> Tensor:
         order: The walker at each temperature, (chain, replica) int64.
         accepted: (chain, replica - 1) bool; pairs of the other parity are ignored.
         parity: 0 or 1.
-
-    Examples:
-        >>> exchanged_order(torch.tensor([[0, 1, 2]]), torch.tensor([[True, True]]), parity=1).tolist()
-        [[0, 2, 1]]
     """
     lower, upper = order[:, :-1][:, parity::2], order[:, 1:][:, parity::2]
     accepted = accepted[:, parity::2]
@@ -438,10 +426,6 @@ def retuned_ladder(inverse_temperatures: Tensor, swap_rates: Tensor) -> Tensor:
 
     Returns:
         (replica,) float64 with the same end points; at least 2 replicas, at most 256.
-
-    Examples:
-        >>> retuned_ladder(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.25, 0.5])).tolist()
-        [0.0, 0.2..., 0.5..., 1.0]
     """
     lengths = _lengths(swap_rates)
     total = torch.cat([torch.zeros(1, dtype=torch.float64), lengths.cumsum(0)])

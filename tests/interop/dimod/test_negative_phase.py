@@ -232,25 +232,25 @@ class Lists(ExactDraws):
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("settings", "name"),
     [
-        ({"solver": "anneal"}, "solver must be one of 'simulated-annealing', 'qpu'"),
-        ({"solver": 3}, "solver must be a dimod.Sampler; received a int"),
-        ({"solver": dimod.ExactSolver()}, r"parameters\['num_reads'\] must be known to ExactSolver"),
+        ({"solver": "anneal"}, "^solver "),
+        ({"solver": 3}, "^solver "),
+        ({"solver": dimod.ExactSolver()}, r"^parameters\['num_reads'\] "),
         (
             {"parameters": {"annealing_time": 5}},
-            r"parameters\['annealing_time'\] must be known to simulated-annealing",
+            r"^parameters\['annealing_time'\] ",
         ),
         (
             {"parameters": {"num_reads": 5}},
-            r"parameters\['num_reads'\] must be left out; received 5. It follows from",
+            r"^parameters\['num_reads'\] ",
         ),
-        ({"solver": Lists()}, "samples of Lists must be 10 reads; received 11 reads"),
-        ({"solver": "qpu"}, "the library dwave.system must be installed"),
+        ({"solver": Lists()}, "^samples of Lists "),
+        ({"solver": "qpu"}, "^the library dwave.system "),
     ],
 )
-def test_what_does_not_fit_is_named(settings, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_what_does_not_fit_is_named(settings, name):
+    with pytest.raises(InvalidInputError, match=name):
         DimodSampler(make_machine(), 10, **settings).step(1)
 
 
@@ -322,21 +322,21 @@ def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "name"),
     [
-        ({"training__sampler__solver": "quantum"}, "solver must be one of"),
-        ({"training__sampler__parameters": '{"speed": 1}'}, r"parameters\['speed'\] must be known to"),
+        ({"training__sampler__solver": "quantum"}, "^solver "),
+        ({"training__sampler__parameters": '{"speed": 1}'}, r"^parameters\['speed'\] "),
         (
             {"training__sampler__parameters": '{"beta_range": "cold"}'},
-            "parameters must be what simulated-annealing can",
+            "^parameters ",
         ),
-        ({"training__sampler__parameters": "cold"}, "parameters must be"),
-        ({"training__sampler__parameters": '{"cold"'}, "parameters must be valid JSON"),
+        ({"training__sampler__parameters": "cold"}, "^parameters "),
+        ({"training__sampler__parameters": '{"cold"'}, "^parameters "),
         ({"training__sampler__num_gibbs_sweeps": "-1"}, "num-gibbs-sweeps"),
     ],
 )
-def test_what_the_solver_does_not_take_is_found_before_anything_is_written(tmp_path, changed, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_what_the_solver_does_not_take_is_found_before_anything_is_written(tmp_path, changed, name):
+    with pytest.raises(InvalidInputError, match=name):
         train(configured(**changed), load_dataset("digits"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
