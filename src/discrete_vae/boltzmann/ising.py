@@ -137,7 +137,8 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
         return InverseTemperature(_LIMIT, math.inf)
     if bool((margins <= 0).all()) or _derivatives(margins, -_LIMIT)[0] < 0:
         return InverseTemperature(-_LIMIT, math.inf)
-    t = float(optimize.brentq(lambda t: _derivatives(margins, t)[0], -_LIMIT, _LIMIT, xtol=1e-12))
+    bracket = -_LIMIT, _LIMIT
+    t = optimize.root_scalar(lambda t: _derivatives(margins, t)[0], bracket=bracket, xtol=1e-12).root
     scores = (margins * torch.sigmoid(-t * margins)).sum(1)
     return InverseTemperature(t, float(scores.square().sum().sqrt()) / _derivatives(margins, t)[1])
 

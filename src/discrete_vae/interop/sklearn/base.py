@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -178,7 +178,7 @@ def check_number(name: str, value: Any, *, whole: bool = True, **bounds: float) 
         limits = " and ".join(f"{_BOUNDS[bound][1]} {limit:g}" for bound, limit in bounds.items())
         rule = f"must be a {'whole' if whole else 'finite'} number {limits}".rstrip()
         raise InvalidInputError(name, rule, repr(value)[:80], "Change the parameter.")
-    return int(value) if whole else float(value)
+    return (int if whole else float)(value)  # pyright: ignore[reportArgumentType]
 
 
 def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
@@ -206,3 +206,9 @@ def naming_x() -> Iterator[None]:
 def dtype_of(X: Any) -> np.dtype:  # noqa: N803
     """float32 for float32, else float64."""
     return np.dtype(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)
+
+
+def states_of(X: Any) -> Tensor:  # noqa: N803
+    """States of units or their probabilities, (row, unit), of a list, a data frame or an array."""
+    checked: Any = check_array(X, dtype="numeric", input_name="X")
+    return torch.from_numpy(np.asarray(checked, np.float64))

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from rich.console import Console
 from sklearn.base import BaseEstimator, DensityMixin
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_states
 from discrete_vae.data.batches import batch_indices, binarize
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of
+from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of, states_of
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.system import check_memory, yielding_threads
@@ -147,7 +146,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
             (row, feature).
         """
         check_is_fitted(self)
-        hidden = torch.from_numpy(check_array(X, dtype=np.float64, input_name="X"))
+        hidden = states_of(X)
         check_states("X", hidden, ("row", self.machine_.num_right))
         with torch.no_grad():
             return self.machine_.visible_given_hidden(hidden).numpy()
@@ -201,7 +200,8 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
         """Checked rows as float64, in [0, 1]."""
         least = _LEAST_ROWS if reset else 1
-        values = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=least)
+        checked: Any = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=least)
+        values = np.asarray(checked, np.float64)
         if self.binarize is not None:
             return (values > check_number("binarize", self.binarize, whole=False)).astype(np.float64)
         if not bool(((values >= 0) & (values <= 1)).all()):

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from rich.console import Console
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
@@ -39,7 +38,7 @@ from discrete_vae.data.rows import binarized
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_likelihood import samples_in_memory
-from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of, naming_x
+from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of, naming_x, states_of
 from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import eval_mode
@@ -196,8 +195,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
             (row, feature).
         """
         check_is_fitted(self)
-        codes = torch.from_numpy(check_array(X, dtype=np.float64, input_name="X"))
-        bits = (check_states("X", codes, ("row", self._n_features_out)) > 0.5).double()
+        bits = (check_states("X", states_of(X), ("row", self._n_features_out)) > 0.5).double()
         return decode_codes(self.model_, bits).numpy().astype(dtype_of(X), copy=False)
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -248,8 +246,9 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
         """Checked rows as float32."""
         least = _LEAST_ROWS if reset else 1
-        finite = {"ensure_all_finite": "allow-nan"}
-        values = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=least, **finite)
+        values = validate_data(
+            self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan", ensure_min_samples=least
+        )
         return as_float32("X", np.asarray(values), tuple(getattr(self, "feature_names_in_", ())))
 
     def _tensor(self, X: Any) -> Tensor:  # noqa: N803
