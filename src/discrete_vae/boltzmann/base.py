@@ -83,9 +83,6 @@ class BoltzmannMachine(nn.Module, ABC):
 
         Returns:
             (...), nats.
-
-        Raises:
-            InvalidInputError: If z is not a floating-point tensor of that shape with values in [0, 1].
         """
         return self.compute_energy(check_states("z", z, (..., self.num_units)))
 
@@ -98,9 +95,6 @@ class BoltzmannMachine(nn.Module, ABC):
 
         Returns:
             (..., unit of the block), in nats.
-
-        Raises:
-            InvalidInputError: If z breaks the rules of `energy`, or there is no such block.
         """
         check_states("z", z, (..., self.num_units))
         return self.compute_block_logits(z, self._check_block(block))
@@ -120,10 +114,6 @@ class BoltzmannMachine(nn.Module, ABC):
 
         Returns:
             (...), nats.
-
-        Raises:
-            InvalidInputError: If z breaks the rules of `energy`, there is no such block, or t is not finite or does
-                not fit.
         """
         check_states("z", z, (..., self.num_units))
         t = check_temperature(inverse_temperature, z)
@@ -236,9 +226,6 @@ class FactorialBernoulli(BoltzmannMachine):
 
     Attributes:
         bias: (unit,), the log-odds; zero at the start.
-
-    Raises:
-        InvalidInputError: If num_units is not a positive integer.
 
     Examples:
         >>> FactorialBernoulli(3).free_energy(torch.zeros(1, 3)).item()  # -3 log 2

@@ -163,10 +163,6 @@ class GraphBoltzmann(BoltzmannMachine):
             fields: h, (unit,).
             dtype: Of the parameters; None means torch's default.
 
-        Raises:
-            InvalidInputError: If the graph breaks its rules, or J or h has another shape or holds a number that is not
-                finite.
-
         Examples:
             >>> ring = GraphBoltzmann.from_ising(3, [[0, 1], [1, 2], [2, 0]], [1, 1, -1], [0, 0, 0])
             >>> ring.weight.tolist(), ring.bias.tolist()

@@ -109,9 +109,6 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
     Returns:
         t and its standard error, which holds if a model with the wrong shape is fitted too.
 
-    Raises:
-        InvalidInputError: If energy is no machine, or z has another shape, other values or fewer than 2 samples.
-
     Examples:
         >>> from discrete_vae import RBM, BlockGibbs
         >>> rbm = RBM(3, 3)

@@ -31,9 +31,6 @@ class RBM(BoltzmannMachine):
         weight: (left, right).
         bias: (unit,), the left side first.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
-
     Examples:
         >>> rbm = RBM(2, 1)
         >>> with torch.no_grad():
@@ -60,24 +57,17 @@ class RBM(BoltzmannMachine):
     def from_ising(cls, couplings: Array, fields: Array, *, dtype: torch.dtype | None = None) -> RBM:
         """The machine whose bits z = (s + 1) / 2 have the law of the spins s in {-1,+1} of an Ising model.
 
-        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(s_L^T J s_R + h^T s): a positive coupling aligns spins, a positive
-        field turns them up. Energies are in nats; divide those of a package by its temperature first. dimod minimizes
-        +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs reversed.
+        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(s_L^T J s_R + h^T s), nats; signs as in `GraphBoltzmann.from_ising`.
 
         Args:
             couplings: J, (left, right), a tensor, an array or nested lists.
             fields: h, (unit,), the left side first.
             dtype: Of the parameters; None means torch's default.
 
-        Raises:
-            InvalidInputError: If J or h has another shape or holds a number that is not finite.
-
         Examples:
             >>> machine = RBM.from_ising([[0.5]], [0.0, 0.1])
             >>> machine.weight.tolist(), machine.bias.tolist()
             ([[2.0]], [-1.0, -0.800...])
-            >>> machine.to_ising().couplings.tolist()
-            [[0.5]]
         """
         couplings = finite_numbers("couplings", couplings, ("left", "right"))
         machine = cls(*couplings.shape).to(dtype or torch.get_default_dtype())
@@ -118,9 +108,6 @@ class RBM(BoltzmannMachine):
         Returns:
             (...), nats.
 
-        Raises:
-            InvalidInputError: If an argument breaks its rule.
-
         Examples:
             >>> rbm = RBM(2, 3)
             >>> torch.equal(rbm.free_energy(torch.ones(4, 2)), rbm.free_energy(torch.ones(4, 5)))
@@ -141,9 +128,6 @@ class RBM(BoltzmannMachine):
         Returns:
             (..., right), in [0, 1].
 
-        Raises:
-            InvalidInputError: If visible is not a floating-point tensor of that shape with values in [0, 1].
-
         Examples:
             >>> rbm = RBM(2, 1)
             >>> with torch.no_grad():
@@ -162,9 +146,6 @@ class RBM(BoltzmannMachine):
 
         Returns:
             (..., left), in [0, 1].
-
-        Raises:
-            InvalidInputError: If hidden is not a floating-point tensor of that shape with values in [0, 1].
         """
         with full_precision(check_states("hidden", hidden, (..., self.num_right))):
             return torch.sigmoid(self._logits_of_left(hidden))
@@ -180,9 +161,6 @@ class RBM(BoltzmannMachine):
         Returns:
             (..., right) in {0,1}, without gradient.
 
-        Raises:
-            InvalidInputError: If visible breaks its rule, or the generator draws on another device.
-
         Examples:
             >>> RBM(2, 3).sample_hidden(torch.zeros(4, 2), generator=torch.Generator().manual_seed(0)).shape
             torch.Size([4, 3])
@@ -191,17 +169,11 @@ class RBM(BoltzmannMachine):
 
     @torch.no_grad()
     def sample_visible(self, hidden: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw the left side given the right one, each unit from its own conditional.
+        """Draw the left side given the right one, each unit from its own conditional; see `sample_hidden`.
 
         Args:
             hidden: States of the right side, (..., right), in {0,1}, or relaxed.
             generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., left) in {0,1}, without gradient.
-
-        Raises:
-            InvalidInputError: If hidden breaks its rule, or the generator draws on another device.
         """
         return _draw_bits(self.visible_given_hidden(hidden), generator)
 

@@ -24,9 +24,6 @@ def chimera_edges(num_units: int) -> Tensor:
 
     Source: Bunyk et al. 2014, "Architectural considerations in the design of a superconducting quantum annealing
     processor".
-
-    Raises:
-        InvalidInputError: If the number of units is not 8 m^2.
     """
     size = _size("a Chimera graph", "8 m^2", num_units, lambda m: 8 * m * m)
     units = torch.arange(num_units).view(size, size, 2, 4)
@@ -44,9 +41,6 @@ def pegasus_edges(num_units: int) -> Tensor:
 
     Source: Boothby, Bunyk, Raymond & Roy 2020, "Next-generation topology of D-Wave quantum processors".
 
-    Raises:
-        InvalidInputError: If the number of units is none of these.
-
     Examples:
         >>> pegasus_edges(40).shape
         torch.Size([164, 2])
@@ -56,9 +50,6 @@ def pegasus_edges(num_units: int) -> Tensor:
 
 def pegasus_nodes(num_units: int) -> tuple[int, ...]:
     """The number that each unit's node has in a Pegasus graph with all of its lines, rising.
-
-    Raises:
-        InvalidInputError: If the number of units is not that of a Pegasus graph.
 
     Examples:
         >>> pegasus_nodes(40)[:3]
@@ -74,9 +65,6 @@ def zephyr_edges(num_units: int) -> Tensor:
     those on the neighboring track, which lie half a length further.
 
     Source: Boothby, King & Raymond 2021, "Zephyr topology of D-Wave quantum processors".
-
-    Raises:
-        InvalidInputError: If the number of units is none of these.
 
     Examples:
         >>> zephyr_edges(48).shape

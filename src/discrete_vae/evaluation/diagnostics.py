@@ -147,9 +147,6 @@ class PriorModes(ShowsShapes):
 
         Returns:
             (state,) int64, from 0 to one less than the number of modes, on the CPU.
-
-        Raises:
-            InvalidInputError: If z has another shape or other values.
         """
         check_binary("z", check_tensor("z", z, ("state", self.energy.num_units)))
         reached = greedy_descent(self.energy, z.to(self.energy.bias.device)).cpu()
@@ -175,9 +172,6 @@ def find_prior_modes(
 
     Returns:
         The modes.
-
-    Raises:
-        InvalidInputError: If start has another shape or other values, or a number is not a positive integer.
 
     Examples:
         >>> from discrete_vae import RBM

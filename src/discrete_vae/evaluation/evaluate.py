@@ -336,7 +336,7 @@ class IndependentFeatures(ShowsTable):
 
 @torch.no_grad()
 def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> IndependentFeatures:
-    """Log-likelihood of examples whose features are independent, each with the law that fits the training examples.
+    """Log-likelihood of the observed values if features are independent, each with the law that fits the training data.
 
     The law is the likelihood's own with the same parameters for every example, `Likelihood.fit_marginals_`: for bits
     their means, for real values mean and variance, for counts mean and dispersion, for codes their frequencies; missing
@@ -346,12 +346,6 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
         likelihood: The kind of law; it stays as it is.
         train: Training examples, (example, feature) or in the event's shape.
         x: Examples to score, likewise.
-
-    Returns:
-        The log-likelihood of the observed values.
-
-    Raises:
-        InvalidInputError: If train or x has another number of features, or values that the likelihood cannot read.
 
     Examples:
         >>> from discrete_vae.likelihoods.families import BernoulliLikelihood

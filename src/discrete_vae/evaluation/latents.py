@@ -65,9 +65,6 @@ def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage
     Returns:
         The means over the examples.
 
-    Raises:
-        InvalidInputError: If `DiscreteVAE.encode` refuses x.
-
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
         >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
@@ -149,9 +146,6 @@ def flip_effects(
 
     Returns:
         The effects, in units of `scale`.
-
-    Raises:
-        InvalidInputError: If `DiscreteVAE.encode` refuses x, or scale has another shape.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -239,9 +233,6 @@ def label_agreement(groups: np.ndarray, labels: np.ndarray) -> LabelAgreement:
     Args:
         groups: (example,).
         labels: (example,), numbers or words.
-
-    Raises:
-        InvalidInputError: If they are not as many, or fewer than 20.
 
     Examples:
         >>> groups, labels = np.arange(40) % 2, np.where(np.arange(40) % 2, "odd", "even")

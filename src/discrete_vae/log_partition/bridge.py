@@ -567,9 +567,6 @@ def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = 
     Returns:
         A scalar tensor, nats; NaN unless value is given.
 
-    Raises:
-        InvalidInputError: If z is not a floating-point tensor of that shape, in [0, 1], with one chain at least.
-
     Examples:
         >>> import torch
         >>> from discrete_vae import RBM

@@ -60,9 +60,6 @@ class RunningMoments:
         every: See above.
         num_draws: States that each chain has contributed so far.
 
-    Raises:
-        InvalidInputError: If num_chains or every is not a positive integer.
-
     Examples:
         >>> from discrete_vae import RBM, BlockGibbs
         >>> rbm = RBM(3, 2)
@@ -103,9 +100,6 @@ class RunningMoments:
 
         Args:
             z: (chain, unit), in {0,1}.
-
-        Raises:
-            InvalidInputError: If z has another shape or other values.
         """
         self.check_fits(z)
         z = check_binary("z", z).float()

@@ -126,9 +126,6 @@ class ParallelTempering(MarkovChains):
 
         Args:
             z: (chain, unit), in {0,1}; as many chains as it has rows.
-
-        Raises:
-            InvalidInputError: If z is not binary, or has more rows than there are chains.
         """
         check_binary("z", check_tensor("z", z, ("chain", self.energy.num_units)))
         if len(z) > self.num_chains:
@@ -465,9 +462,6 @@ class ModeJumps:
 
     Attributes:
         masks: (pair, unit) bool, where pairs of modes differ; without rows there is nothing to flip.
-
-    Raises:
-        InvalidInputError: If modes is not a tensor of that shape with the values 0 and 1.
 
     Examples:
         >>> from discrete_vae import RBM

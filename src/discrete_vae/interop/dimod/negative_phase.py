@@ -279,9 +279,6 @@ def register_solver(
         make: Makes the sampler, when it is first asked for samples.
         parameters: Its keywords, unless the config says otherwise.
 
-    Raises:
-        InvalidInputError: If name is no word, or make cannot be called.
-
     Examples:
         >>> import dimod
         >>> register_solver("coins", dimod.RandomSampler)

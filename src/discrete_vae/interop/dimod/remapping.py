@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from torch import Tensor
 
-from discrete_vae.boltzmann.graph import TOPOLOGIES, GraphBoltzmann, check_nodes
+from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.config import GraphBoltzmannConfig
 from discrete_vae.errors import InvalidInputError
@@ -80,9 +80,6 @@ class Remapped:
 
         Returns:
             (sample, unit of the original), float32 in {0,1}.
-
-        Raises:
-            InvalidInputError: If z has another shape or other values.
         """
         z = check_binary("z", check_tensor("z", z, ("sample", len(self.units))))
         found = torch.zeros(len(z), len(self.units) + len(self.lost_units))
@@ -214,9 +211,6 @@ def solver_graph(solver: Sampler) -> GraphBoltzmannConfig:
     Args:
         solver: A sampler with a graph of its own, whose nodes are whole numbers.
 
-    Raises:
-        InvalidInputError: If it has no such graph.
-
     Examples:
         >>> import dimod
         >>> solver = dimod.StructureComposite(dimod.RandomSampler(), [4, 7, 9], [(4, 7), (7, 9)])
@@ -290,25 +284,19 @@ def places(
 
 def _shifts(energy: GraphBoltzmann, family: str, size: int) -> np.ndarray:
     """The places of a lattice on a larger one, (shift, unit)."""
-    rule = "must be a family and a size of which the machine's graph is a smaller one"
-    repair = f"Families are {', '.join(_LATTICES)}."
-    if family not in _LATTICES or not isinstance(size, int):
-        raise InvalidInputError("lattice", rule, (family, size), repair)
     graphs = library("dwave.graphs")
-    try:
-        edges = TOPOLOGIES[family](energy.num_units)
-    except InvalidInputError as error:
-        received = f"{(family, size)} for {error.received} units"
-        raise InvalidInputError("lattice", rule, received, repair) from None
-    theirs, ours = (np.sort(codes_of(each.cpu().numpy())) for each in (edges, energy.edges))
-    if not np.array_equal(theirs, ours):
-        raise InvalidInputError("lattice", rule, f"{(family, size)} for another graph", repair)
-    make, maps = getattr(graphs, f"{family}_graph"), getattr(graphs, f"{family}_sublattice_mappings")
-    nodes = check_nodes(energy.num_units, None, family)
-    own = next(m for m in range(1, energy.num_units + 1) if len(make(m)) >= len(nodes))
-    if own > size:
-        raise InvalidInputError("lattice", rule, f"{(family, size)}, smaller than the graph's {own}", repair)
-    return np.array([[to_node(node) for node in nodes] for to_node in maps(make(own), make(size))])
+    if family in _LATTICES and isinstance(size, int):
+        make, maps = getattr(graphs, f"{family}_graph"), getattr(graphs, f"{family}_sublattice_mappings")
+        ours = np.sort(codes_of(energy.edges.cpu().numpy()))
+        for own in map(make, range(1, size + 1)):
+            nodes = np.array(sorted(own))
+            theirs = np.searchsorted(nodes, np.array(own.edges).reshape(-1, 2))
+            if len(nodes) == energy.num_units and np.array_equal(np.sort(codes_of(theirs)), ours):
+                shifts = maps(own, make(size))
+                return np.array([[to_node(node) for node in nodes.tolist()] for to_node in shifts])
+    rule = "must be a family and a size of which the machine's graph is a smaller one"
+    received = f"{(family, size)} for {energy.num_units} units and {len(energy.edges)} edges"
+    raise InvalidInputError("lattice", rule, received, f"Families are {', '.join(_LATTICES)}.")
 
 
 def codes_of(edges: np.ndarray) -> np.ndarray:
@@ -370,51 +358,59 @@ class _Cluster:
 
 
 class LostUnits:
-    """The units and pairs that a solver lacks: all units but ``kept``, and the pairs in ``lost``, (edge,) bool."""
+    """The units and pairs that a solver lacks: all units but ``kept``, and the pairs in ``lost``, (edge,) bool.
+
+    p(z) of the remaining units has a factor for each cluster of lost units and for each lost pair of remaining ones.
+    """
 
     def __init__(self, energy: GraphBoltzmann, kept: np.ndarray, lost: np.ndarray) -> None:
-        edges = energy.edges.cpu().numpy()
+        num_units, edges = energy.num_units, energy.edges.cpu().numpy()
         weight = energy.weight.detach().to("cpu", torch.float64)
         bias = energy.bias.detach().to("cpu", torch.float64)
-        both = lost & np.isin(edges, kept).all(1)
-        self._pairs = edges[both]
-        self._pair_weight = weight[torch.from_numpy(both)]
-        matrix = torch.zeros(energy.num_units, energy.num_units, dtype=torch.float64)
+        matrix = torch.zeros(num_units, num_units, dtype=torch.float64)
         first, second = torch.from_numpy(edges).T
         matrix[first, second] = matrix[second, first] = weight
-        gone = np.setdiff1d(np.arange(energy.num_units), kept)
-        joined = sparse.coo_array(
-            (np.ones(len(edges)), edges.T), (energy.num_units, energy.num_units)
-        ).tocsr()
+        gone = np.setdiff1d(np.arange(num_units), kept)
+        joined = sparse.coo_array((np.ones(len(edges)), edges.T), (num_units, num_units)).tocsr()
         count, part = csgraph.connected_components(joined[gone][:, gone], directed=False)
         self._clusters = [_Cluster(matrix, bias, gone[part == index], kept) for index in range(count)]
-        self._num_units = energy.num_units
+        # of each factor the remaining units that it touches, and its log for (sample, unit)
+        self._factors: list[tuple[np.ndarray, Callable[[Tensor], Tensor]]] = [
+            (cluster.neighbors, cluster.log_factor) for cluster in self._clusters
+        ]
+        both = lost & np.isin(edges, kept).all(1)
+        for pair, strength in zip(edges[both], weight[torch.from_numpy(both)], strict=True):
+            self._factors.append(
+                (pair, lambda z, pair=pair, strength=strength: strength * z[:, pair[0]] * z[:, pair[1]])
+            )
 
     def log_factor(self, z: Tensor) -> Tensor:
-        """The log of the sum over lost units and of lost pairs, (sample,): a factor of p(z) of the remaining units."""
-        found = z[:, self._pairs[:, 0]] * z[:, self._pairs[:, 1]] @ self._pair_weight
-        for cluster in self._clusters:
-            found = found + cluster.log_factor(z)
-        return found
+        """The log of all factors, (sample,), of states (sample, unit) float64, whose lost units are ignored."""
+        return sum((log_factor(z) for _, log_factor in self._factors), z.new_zeros(len(z)))
 
     def fit(self, z: Tensor, couplers: np.ndarray) -> tuple[Tensor, Tensor]:
         """Linear terms (unit,) and pair terms (coupler,) that come closest to `log_factor` over samples of the machine.
 
-        Each cluster and each pair is fitted by its own neighborhood: the units that it touches, and the couplers
-        between these. Where samples do not tell, mean field does: the change by a unit where others have their means.
+        Each factor is fitted by its own neighborhood: the units that it touches, and the couplers between these. Where
+        samples do not tell, mean field does: the change by a unit where others have their means.
         """
-        bias = z.new_zeros(self._num_units)
+        bias = z.new_zeros(z.shape[1])
         weight = z.new_zeros(len(couplers))
-        for touched, part in self._parts():
-            start = _mean_field(part, z.mean(0), touched)
-            values = part(z) - z[:, touched] @ start
+        for touched, log_factor in self._factors:
+            if not len(touched):  # a constant
+                continue
+            states = z.mean(0).repeat(2, len(touched), 1)
+            for value in (0, 1):
+                states[value, torch.arange(len(touched)), torch.from_numpy(touched)] = value
+            low, high = log_factor(states.flatten(0, 1)).view(2, len(touched))
+            values = log_factor(z) - z[:, touched] @ (high - low)
             inside = np.flatnonzero(np.isin(couplers, touched).all(1))
             ends = couplers[inside]
             features = torch.cat([z[:, touched], z[:, ends[:, 0]] * z[:, ends[:, 1]]], 1)
             features = features - features.mean(0)
             normal = (features.T @ features + _PSEUDO_SAMPLES * torch.eye(features.shape[1]).to(z)) / len(z)
             slopes = torch.linalg.solve(normal, features.T @ (values - values.mean()) / len(z))
-            bias[touched] += start + slopes[: len(touched)]
+            bias[touched] += (high - low) + slopes[: len(touched)]
             weight[inside] += slopes[len(touched) :]
         return bias, weight
 
@@ -426,24 +422,6 @@ class LostUnits:
             chosen = (uniform > cumulated).sum(1).clamp(max=len(cluster.states) - 1)
             z[:, cluster.units] = cluster.states[chosen].to(z)
         return z
-
-    def _parts(self) -> Iterator[tuple[np.ndarray, Callable[[Tensor], Tensor]]]:
-        """For each cluster and pair the remaining units that it touches, and its part of `log_factor`."""
-        for cluster in self._clusters:
-            if len(cluster.neighbors):
-                yield cluster.neighbors, cluster.log_factor
-        for pair, strength in zip(self._pairs, self._pair_weight, strict=True):
-            yield pair, lambda z, pair=pair, strength=strength: strength * z[:, pair[0]] * z[:, pair[1]]
-
-
-def _mean_field(part: Callable[[Tensor], Tensor], mean: Tensor, touched: np.ndarray) -> Tensor:
-    """The change by each touched unit where all others have their means, (unit,)."""
-    count = len(touched)
-    states = mean.repeat(2, count, 1)
-    for value in (0, 1):
-        states[value, torch.arange(count), torch.from_numpy(touched)] = value
-    low, high = part(states.flatten(0, 1)).view(2, count)
-    return high - low
 
 
 # The divergence of two laws from samples of both.

@@ -168,7 +168,7 @@ _BOUNDS = {
 
 
 def check_number(name: str, value: Any, *, whole: bool = True, **bounds: float) -> Any:
-    """Return a number if it is finite, whole where asked for, and inside the bounds at_least, above and at_most."""
+    """Return a number if it is finite, whole unless told otherwise, and inside its bounds."""
     kind = numbers.Integral if whole else numbers.Real
     if (
         not isinstance(value, kind)
