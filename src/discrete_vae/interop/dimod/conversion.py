@@ -1,4 +1,4 @@
-"""Machines as dimod's binary quadratic models, and back."""
+"""Machines as dimod's binary quadratic models, and back; without dimod an `InvalidInputError` names the extra."""
 
 from __future__ import annotations
 
@@ -63,9 +63,6 @@ def to_bqm(
     Returns:
         A new model in float64, its variables in the order of the units. In bits it holds the weights exactly at t = 1.
 
-    Raises:
-        InvalidInputError: If dimod is missing or an argument breaks its rule.
-
     Examples:
         >>> from discrete_vae import RBM
         >>> rbm = RBM(1, 1)
@@ -114,9 +111,6 @@ def from_bqm(
         min_density: A bipartite model with at least this share of all pairs becomes an RBM too, with zero weights for
             the others: dense sides are sampled faster than their edges.
         dtype: Of the parameters; None means torch's default.
-
-    Raises:
-        InvalidInputError: If dimod is missing, an argument breaks its rule, or a bias is not finite in the dtype.
 
     Examples:
         >>> import dimod

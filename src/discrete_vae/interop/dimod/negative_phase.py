@@ -67,9 +67,6 @@ class DimodSampler(MarkovChains):
         chain_break_fraction: Mean share of broken chains of the last samples, as an embedding composite reports it;
             None where it does not.
 
-    Raises:
-        InvalidInputError: If a number is out of its range, or the solver's name is unknown.
-
     Warns:
         UserWarning: If the solver takes no seed, more than a tenth of the chains are broken, or its samples prefer high
             energies.
@@ -135,10 +132,6 @@ class DimodSampler(MarkovChains):
 
         Returns:
             A copy of the samples, (chain, unit) float32 in {0,1}, without gradient.
-
-        Raises:
-            InvalidInputError: If num_sweeps is not a positive integer, a parameter of the energy is not finite, or the
-                solver cannot be opened or returns something else than the reads that it was asked for.
         """
         check_positive_int("num_sweeps", num_sweeps)
         solver, t = self._open(), 1 / self.solver_inverse_temperature
@@ -301,13 +294,7 @@ _OURS = {"num_reads": "num_chains", "num_sweeps": "num_sweeps", "seed": "seed"}
 
 @dataclass(frozen=True)
 class Solver:
-    """An open solver.
-
-    Attributes:
-        sampler: It.
-        name: Its name in messages.
-        settings: Keywords of its ``sample``.
-    """
+    """An open solver, its name in messages, and the keywords of its ``sample``."""
 
     sampler: Sampler
     name: str

@@ -119,10 +119,6 @@ def remap(
     Returns:
         The remaining machine, what was lost and what it costs.
 
-    Raises:
-        InvalidInputError: If an argument breaks its rule, no unit remains, or more than 12 lost units are joined to
-            each other.
-
     Warns:
         UserWarning: If p' is so far from p that the divergence rests on few of the samples.
 
@@ -252,13 +248,7 @@ def places(
     Returns:
         (place, unit) int64, a node for each unit.
 
-    Raises:
-        InvalidInputError: If dwave-graphs is missing, a number is not positive, or the lattice is none into which the
-            machine's graph fits.
-
     Examples:
-        >>> places(GraphBoltzmann(8, "chimera"), num_symmetries=3).shape
-        (4, 8)
         >>> places(GraphBoltzmann(8, "chimera"), lattice=("chimera", 3), num_symmetries=1).shape
         (19, 8)
     """
@@ -325,14 +315,9 @@ _PSEUDO_SAMPLES = 4.0  # of least squares, on the side of mean field: samples of
 
 
 class _Cluster:
-    """Lost units that are joined to each other, with all of their states.
+    """Lost units that are joined to each other, with all of their states (state, unit) and the units that they touch.
 
-    Attributes:
-        units: Them, (unit,).
-        neighbors: The remaining units that they are joined to, (neighbor,).
-        weight: (unit, neighbor).
-        states: (state, unit).
-        inner: -E of each state without neighbors, (state,).
+    ``inner`` is -E of each state without neighbors, (state,).
     """
 
     def __init__(self, matrix: Tensor, bias: Tensor, units: np.ndarray, kept: np.ndarray) -> None:
