@@ -55,10 +55,6 @@ class GraphBoltzmann(BoltzmannMachine):
         neighbor: (entry,) int64, the neighbor of each entry.
         neighbor_edge: (entry,) int64, its edge.
 
-    Raises:
-        InvalidInputError: If num_units is not a positive integer, edges are no pairs of different units, each pair
-            once (names the first wrong one), or nodes are not one number of at least 0 for each unit, all different.
-
     Examples:
         >>> triangle = GraphBoltzmann(3, [[0, 1], [1, 2], [0, 2]])
         >>> with torch.no_grad():

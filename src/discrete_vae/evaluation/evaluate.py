@@ -32,6 +32,7 @@ from discrete_vae.evaluation.log_likelihood import (
     MeanLogLikelihood,
     evaluate_log_likelihood,
     join_log_likelihoods,
+    standard_error,
 )
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.bridge import LogPartitionWarning, bennett_log_partition
@@ -303,7 +304,7 @@ def evaluate_elbo(
     value = parts[:, 0] - parts[:, 1] - parts[:, 2]
     return MeanElbo(
         elbo=float(value.mean()),
-        elbo_std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
+        elbo_std_error=float(standard_error(value)),
         reconstruction=float(parts[:, 0].mean()),
         kl_discrete=float(parts[:, 1].mean()),
         kl_continuous=float(parts[:, 2].mean()),
@@ -363,11 +364,7 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
             law.log_prob(parameters.expand(len(rows), *law.parameter_shape), rows.double(), observed)
         )
     value = torch.cat(parts)
-    return IndependentFeatures(
-        value=float(value.mean()),
-        std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
-        num_examples=len(value),
-    )
+    return IndependentFeatures(float(value.mean()), float(standard_error(value)), len(value))
 
 
 def _examples(name: str, x: Tensor, law: Likelihood) -> Tensor:

@@ -73,9 +73,6 @@ def gradient_variance(
     Returns:
         The estimates.
 
-    Raises:
-        InvalidInputError: If num_draws is no such number, there is no parameter, or a gradient is not finite.
-
     Examples:
         >>> p = torch.zeros(2, requires_grad=True)
         >>> found = gradient_variance(lambda noise: (p * torch.randn(2, generator=noise)).sum(), [p], num_draws=2000)

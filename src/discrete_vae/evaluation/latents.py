@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.log_likelihood import standard_error
 from discrete_vae.model import DiscreteVAE, open_batch
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.numerics import bernoulli_entropy
@@ -174,18 +174,11 @@ def flip_effects(
         zeta[:, index] = drawn[:, index]
         change = (decoded(zeta) - before) * (2 * z[:, index, None].double() - 1)
         size = change.abs().sum(1)
-        rows.append((change.mean(0), _std_error(change), size.mean(), _std_error(size)))
+        rows.append((change.mean(0), standard_error(change), size.mean(), standard_error(size)))
         if report is not None:
             report(index + 1)
     change, error, size, size_error = (torch.stack(list(part)).cpu() for part in zip(*rows, strict=True))
     return FlipEffects(change, error, size, size_error, num_codes)
-
-
-def _std_error(values: Tensor) -> Tensor:
-    """Of the mean over the first axis; NaN where there is one value alone."""
-    if len(values) < 2:
-        return torch.full_like(values[0], math.nan)
-    return values.std(0) / math.sqrt(len(values))
 
 
 # Agreement of groups with known labels.

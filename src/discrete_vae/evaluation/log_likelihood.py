@@ -167,7 +167,7 @@ def _mean(
     value = examples.value
     return MeanLogLikelihood(
         value=fmean(value.tolist()),
-        std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
+        std_error=float(standard_error(value)),
         monte_carlo_std_error=float(examples.std_error.square().sum().sqrt()) / len(value),
         min_ess=float(examples.ess.min()),
         median_ess=float(examples.ess.median()),
@@ -195,3 +195,10 @@ def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
     # each network beside the features has its inputs in a row
     floats += sum(sum(part.input_sizes[1:]) for part in model.modules() if isinstance(part, MLP))
     return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))
+
+
+def standard_error(values: Tensor) -> Tensor:
+    """Of the mean over the first axis; NaN where there is one value alone."""
+    if len(values) < 2:
+        return torch.full_like(values[0], math.nan)
+    return values.std(0) / math.sqrt(len(values))

@@ -46,10 +46,6 @@ def annealed_log_partition(
     Returns:
         The estimate; std_error is that of the mean weight over chains, by the delta method.
 
-    Raises:
-        InvalidInputError: If a number is too small, start is no binary (chain, unit) tensor, or a parameter is not
-            finite.
-
     Examples:
         >>> from discrete_vae import RBM
         >>> print(annealed_log_partition(RBM(2, 2), num_chains=10, num_temperatures=5))  # 4 log 2

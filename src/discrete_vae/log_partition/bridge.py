@@ -86,10 +86,6 @@ def bennett_log_partition(
     Returns:
         The estimate, with the ladder and the health of the chains.
 
-    Raises:
-        InvalidInputError: If a number is too small, start is no binary (state, unit) tensor, or the energy has a
-            parameter that is not finite or too large.
-
     Warns:
         LogPartitionWarning: If max_sweeps ended the run.
 

@@ -95,10 +95,6 @@ def estimate_log_partition(
     Returns:
         The estimate, with both directions of annealing.
 
-    Raises:
-        InvalidInputError: If an argument breaks its rule, or the energy has a parameter that is not finite or too
-            large.
-
     Warns:
         LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
         AnnealingDisagreementWarning: If annealing in a direction differs from the estimate by more than 0.1 nats and

@@ -37,9 +37,6 @@ def exact_log_partition(energy: BoltzmannMachine) -> LogPartition:
     Returns:
         The exact value, std_error 0.
 
-    Raises:
-        InvalidInputError: If there are more units to enumerate, or a parameter is not finite.
-
     Examples:
         >>> from discrete_vae import RBM
         >>> print(exact_log_partition(RBM(3, 40)))  # 43 log 2

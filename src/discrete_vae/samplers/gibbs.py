@@ -206,10 +206,6 @@ class BlockGibbs(MarkovChains):
         clamped: See above.
         inverse_temperature: (chain,) float32, or None for 1.
 
-    Raises:
-        InvalidInputError: If a number is out of its range, start or clamped has another shape or dtype, or clamped
-            comes without start.
-
     Examples:
         >>> from discrete_vae import RBM
         >>> chains = BlockGibbs(RBM(3, 2), num_chains=4, seed=0)

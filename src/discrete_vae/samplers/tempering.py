@@ -61,9 +61,6 @@ class ParallelTempering(MarkovChains):
         order: The walker at each temperature, (chain, replica) int64.
         energies: E of the walkers after the last sweep, (chain, walker) float64; NaN before.
 
-    Raises:
-        InvalidInputError: If a number is out of its range, or the ladder does not rise strictly to 1.
-
     Examples:
         >>> from discrete_vae import RBM
         >>> chains = ParallelTempering(RBM(3, 2), num_chains=4, inverse_temperatures=(0, 0.5, 1), seed=0)
@@ -153,10 +150,6 @@ class ParallelTempering(MarkovChains):
 
         Returns:
             A copy of the states at t = 1, (chain, unit) float32 in {0,1}, without gradient.
-
-        Raises:
-            InvalidInputError: If num_sweeps is not a positive integer, or the energy has a parameter that is not
-                finite.
         """
         for _ in range(check_positive_int("num_sweeps", num_sweeps)):
             self._sweep_and_swap()

@@ -143,10 +143,6 @@ class TrajectoryTempering(MarkovChains):
         Returns:
             A copy of the states, (chain, unit) float32 in {0,1}, without gradient.
 
-        Raises:
-            InvalidInputError: If num_sweeps is not a positive integer, or the energy has a parameter that is not
-                finite.
-
         Warns:
             TrajectoryWarning: If more than three snapshots had to be added at once after the first call.
         """
@@ -170,9 +166,6 @@ class TrajectoryTempering(MarkovChains):
 
         Returns:
             The estimate. Its error is that of states in equilibrium; chains that lag behind fast weights add to it.
-
-        Raises:
-            InvalidInputError: If the energy has a parameter that is not finite.
         """
         pairs = self._catch_up()
         value, influence = self.ladder.log_partition(self.energy)
