@@ -21,7 +21,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.capture import recordable
 from discrete_vae.system import check_memory
 
-_DENSE = 8  # a whole matrix of so many times the edges is had sooner than its entries one by one
+_DENSE = 8  # a whole matrix of up to so many entries per edge is computed faster than its entries one by one
 _PER_UNIT, _PER_EDGE = 48, 120  # bytes of the constants, at least
 Pairs = Sequence[Sequence[int]] | np.ndarray | Tensor
 Edges = str | Pairs

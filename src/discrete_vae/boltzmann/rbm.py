@@ -231,7 +231,7 @@ def _draw_bits(probabilities: Tensor, generator: torch.Generator | None) -> Tens
 
 
 _BIT_MEAN, _MEAN_BIT, _MEAN_MEAN = _CASES = range(3)
-"""What the left and the right unit of a pair give: the bit of the one sampled earlier, the mean of the other one."""
+"""Cases of a pair of a left and a right unit: the bit of the one sampled earlier, the mean of the other one."""
 
 
 class _PairOrder(nn.Module):
@@ -328,7 +328,7 @@ class _NegativePhase(torch.autograd.Function):
 
 
 def _sides(bits: Tensor, mean: Tensor, case: int, num_left: int) -> tuple[Tensor, Tensor]:
-    """What the left and the right side give in a case, as views."""
+    """Values of the left and the right side in a case, as views."""
     left = bits if case == _BIT_MEAN else mean
     right = bits if case == _MEAN_BIT else mean
     return left[:, :num_left], right[:, num_left:]

@@ -73,7 +73,7 @@ class Evaluation(ShowsTable):
         elbo: The bound and its parts.
         log_partition: log Z with the method and the error of its estimate.
         seconds: Time it took.
-        independent_features: What independent features, fitted to the training examples, reach on the same examples;
+        independent_features: Log-likelihood of independent features, fitted to the training examples, on the same ones;
             None without those.
     """
 
@@ -138,7 +138,7 @@ def evaluate_model(
         x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
         config: Numbers of samples, chains and temperatures, and the seed.
         chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
-        train: Training examples, for what independent features reach; None leaves it out.
+        train: Training examples, for the baseline of independent features; None leaves it out.
         indices: Numbers of the examples in their data set, which key the noise; None means from 0.
         report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
         parts: Store of finished parts, in which an evaluation that goes on after one was killed finds them; not under
@@ -480,7 +480,7 @@ def _log_likelihood(fields: dict[str, Any]) -> MeanLogLikelihood:
 
 @dataclass(frozen=True)
 class PriorEvaluation(ShowsTable):
-    """Estimates of log Z and what they rest on.
+    """Estimates of log Z and the health of the chains.
 
     Attributes:
         repeated: Independent estimates by bridge sampling.

@@ -193,7 +193,7 @@ class BlockGibbs(MarkovChains):
         energy: The machine to sample.
         num_chains: Number of chains, from 1 to 2^32.
         seed: Integer from 0 to 2^64 - 1.
-        start: Where the chains start, (chain, unit) in {0,1}; None means fair coins.
+        start: States at the start, (chain, unit) in {0,1}; None means fair coins.
         clamped: Bool, (unit,) or (chain, unit), True where a unit keeps the value that it has at the start, so that
             the others follow p(z | clamped units). Needs start; None means nowhere. Part of the arguments, not of the
             state.

@@ -128,7 +128,7 @@ class DimodSampler(MarkovChains):
         """Ask the solver for a sample per chain.
 
         Args:
-            num_sweeps: What a solver with a parameter of that name is given; others have their own measure of effort.
+            num_sweeps: For a solver with a parameter of that name; others have their own measure of effort.
 
         Returns:
             A copy of the samples, (chain, unit) float32 in {0,1}, without gradient.
@@ -155,7 +155,7 @@ class DimodSampler(MarkovChains):
         return z
 
     def metrics(self) -> dict[str, float]:
-        """How the solver does, for the log of a run."""
+        """Temperatures and broken chains, for the log of a run."""
         found = {"solver_inverse_temperature": self.solver_inverse_temperature}
         if math.isfinite(self.sampled_at):
             found["sampled_at_inverse_temperature"] = self.sampled_at

@@ -57,8 +57,8 @@ class Remapped:
         units: The unit of the original that each of its units is.
         lost_units: Units of the original without a node.
         lost_pairs: Pairs of the original without a coupler, those of lost units included.
-        divergence: What the remaining approximation costs; all 0 where nothing was lost.
-        dropped: What it would cost to leave the lost terms out and fit nothing.
+        divergence: The cost of the approximation that remains; all 0 where nothing was lost.
+        dropped: The cost of leaving the lost terms out and fitting nothing.
     """
 
     energy: GraphBoltzmann
@@ -104,7 +104,7 @@ def remap(
     that remain take over as well as they can, by least squares over samples of the prior; so are lost couplers. Least
     squares of log p - log p' are KL(p || p') to second order. Half of the samples fit, the other half measure.
 
-    What this costs is estimated from samples of the prior and of what is left of it (`estimate_divergence`), the latter
+    The cost is estimated from samples of the prior and of what is left of it (`estimate_divergence`), the latter
     by 1,000 sweeps of block Gibbs; it holds as far as these samples do.
 
     Args:

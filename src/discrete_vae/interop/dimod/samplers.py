@@ -114,7 +114,7 @@ class BlockGibbsSampler(ChainSampler):
             inverse_temperature: t, what annealers call beta.
             seed: Integer from 0 to 2^64 - 1; None draws one from torch's global generator.
             initial_states: Starts of the chains, in any form that dimod reads; None means fair coins.
-            initial_states_generator: What dimod does where they are fewer than the reads: "random", "tile" or "none".
+            initial_states_generator: For starts that are fewer than the reads, as in dimod: "random", "tile" or "none".
 
         Raises:
             InvalidInputError: If a number is out of its range, or a bias too large for float32.

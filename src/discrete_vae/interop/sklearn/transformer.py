@@ -68,10 +68,10 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         num_left: Units of the left side of the prior; codes have num_left + num_right bits.
         num_right: Units of the right side. log Z is exact where a side has at most 24 units.
         hidden: Widths of the hidden layers of posterior and decoder.
-        likelihood: How values are read: "bernoulli" for bits, or probabilities of bits, which each step draws anew;
+        likelihood: Reading of the values: "bernoulli" for bits, or probabilities of bits, which each step draws anew;
             "gaussian" for real values; "negative-binomial" for counts; "categorical" for codes 0, 1, ...; "auto" takes
             the first where all values are 0 or 1, counts where all are whole and none is negative, else Gaussian.
-        output: What `transform` gives: "bits", 0 or 1, or "probabilities" of their being 1.
+        output: Result of `transform`: "bits", 0 or 1, or "probabilities" of their being 1.
         num_epochs: Passes over the rows to train on.
         batch_size: Rows per step, at most.
         learning_rate: Step size of Adam at the start.
@@ -85,7 +85,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
 
     Attributes:
         model_: The trained `discrete_vae.DiscreteVAE`, in float64 and evaluation mode.
-        likelihood_: How values were read.
+        likelihood_: The likelihood in use.
         log_partition_: log Z of its prior with a standard error, estimated when it is first asked for.
         elbo_: Its ELBO on the rows for validation, nats per row.
         n_features_in_: Features of a row.
