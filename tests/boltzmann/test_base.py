@@ -21,6 +21,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.bridge import log_partition_surrogate
 from discrete_vae.testing.contracts import check_energy
 from discrete_vae.testing.enumeration import enumerate_machine
+from tests.boltzmann.graphs import randomize
 
 SMALL = {
     "rbm": {"num_left": 3, "num_right": 4},
@@ -28,14 +29,6 @@ SMALL = {
     # a cycle of five with a chord, a unit with one neighbor, and one with none
     "graph": {"num_units": 7, "edges": ((0, 1), (2, 1), (2, 3), (4, 3), (0, 4), (0, 2), (5, 3))},
 }
-
-
-def randomize(energy, seed=0, scale=1.0):
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in energy.parameters():
-            parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
-    return energy
 
 
 @pytest.mark.parametrize("config", members(PriorConfig))

@@ -26,16 +26,12 @@ from discrete_vae.samplers.gibbs import Sampler, pack_bits, unpack_bits
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
 from tests.boltzmann.graphs import randomize
+from tests.log_partition.machines import random_rbm
 from tests.oracles.transitions import check_transitions, sweep_matrix
 
 
-def make_rbm(num_left: int = 5, num_right: int = 4) -> RBM:
-    rbm = RBM(num_left, num_right)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        rbm.weight.normal_(0, 0.5, generator=generator)
-        rbm.bias.normal_(0, 0.5, generator=generator)
-    return rbm
+def make_rbm(left=5, right=4):
+    return random_rbm(left, right, 0.5)
 
 
 def test_satisfies_the_protocol_and_its_config_builds_it():

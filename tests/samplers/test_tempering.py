@@ -27,12 +27,7 @@ from tests.oracles.transitions import check_transitions, invariance_error, sweep
 
 
 def make_rbm(left=5, right=4, scale=0.5):
-    rbm = RBM(left, right)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        rbm.weight.normal_(0, scale, generator=generator)
-        rbm.bias.normal_(0, scale, generator=generator)
-    return rbm
+    return random_rbm(left, right, scale)
 
 
 def with_replicas(rbm, ladder, replicas, seed=0):
@@ -245,20 +240,11 @@ def test_chains_start_from_given_states():
         chains.start_from(torch.ones(5, 9))
 
 
-def make_rbm_of_swaps(left, right, seed=0):
-    rbm = RBM(left, right)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        rbm.weight.normal_(0, 2.0, generator=generator)
-        rbm.bias.normal_(0, 1.0, generator=generator)
-    return rbm
-
-
 CASES = [
-    (make_rbm_of_swaps(1, 1), [0.0, 0.3, 0.6, 1.0]),
-    (make_rbm_of_swaps(2, 1), [0.0, 0.4, 1.0]),
-    (make_rbm_of_swaps(2, 2), [0.2, 1.0]),
-    (make_rbm_of_swaps(3, 3), [1.0]),
+    (random_rbm(1, 1, 2.0), [0.0, 0.3, 0.6, 1.0]),
+    (random_rbm(2, 1, 2.0), [0.0, 0.4, 1.0]),
+    (random_rbm(2, 2, 2.0), [0.2, 1.0]),
+    (random_rbm(3, 3, 2.0), [1.0]),
 ]
 
 
@@ -277,7 +263,7 @@ def test_sweeps_and_swaps_leave_the_joint_law_invariant(rbm, ladder, parity):
 
 
 def test_swapping_with_free_energies_is_a_fault_that_is_caught():
-    rbm, ladder = make_rbm_of_swaps(2, 1), torch.tensor([0.0, 0.4, 1.0], dtype=torch.float64)
+    rbm, ladder = random_rbm(2, 1, 2.0), torch.tensor([0.0, 0.4, 1.0], dtype=torch.float64)
     fault = joint_swap_matrix(rbm, ladder, 0, lambda z: rbm.free_energy(z[:, :2]))
     assert invariance_error(joint_law(rbm, ladder), fault) > 1e-3
 

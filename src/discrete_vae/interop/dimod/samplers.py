@@ -115,10 +115,6 @@ class BlockGibbsSampler(ChainSampler):
             seed: Integer from 0 to 2^64 - 1; None draws one from torch's global generator.
             initial_states: Starts of the chains, in any form that dimod reads; None means fair coins.
             initial_states_generator: For starts that are fewer than the reads, as in dimod: "random", "tile" or "none".
-
-        Raises:
-            InvalidInputError: If a number is out of its range, or a bias too large for float32.
-            ValueError: If the initial states do not fit the model, as dimod words it.
         """
 
         def draw(energy: BoltzmannMachine, num_reads: int, seed: int, start: Tensor | None) -> Tensor:
@@ -154,17 +150,14 @@ class ParallelTemperingSampler(ChainSampler):
         initial_states: Any = None,
         initial_states_generator: Any = "random",
     ) -> dimod.SampleSet:
-        """Draw from p ~ exp(-t E_bqm); see `BlockGibbsSampler.sample` for what is not said here.
+        """Draw from p ~ exp(-t E_bqm); see `BlockGibbsSampler.sample` for the other arguments.
 
         Args:
             bqm: The model.
-            num_reads: Reads.
             num_sweeps: Sweeps of each replica; one of all of them costs about ten of block Gibbs.
             inverse_temperature: t of the coldest replica.
             inverse_temperatures: The ladder as shares of t, rising to exactly 1; None tunes one that starts at 0.
-            seed: Integer from 0 to 2^64 - 1, or None.
             initial_states: Starts of the chains; all replicas of a read start there.
-            initial_states_generator: As there.
         """
 
         def draw(energy: BoltzmannMachine, num_reads: int, seed: int, start: Tensor | None) -> Tensor:
