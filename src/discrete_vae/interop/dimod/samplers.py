@@ -150,14 +150,10 @@ class ParallelTemperingSampler(ChainSampler):
         initial_states: Any = None,
         initial_states_generator: Any = "random",
     ) -> dimod.SampleSet:
-        """Draw from p ~ exp(-t E_bqm); see `BlockGibbsSampler.sample` for the other arguments.
+        """Draw from p ~ exp(-t E_bqm); arguments as in `BlockGibbsSampler.sample`, with t that of the coldest replica.
 
-        Args:
-            bqm: The model.
-            num_sweeps: Sweeps of each replica; one of all of them costs about ten of block Gibbs.
-            inverse_temperature: t of the coldest replica.
-            inverse_temperatures: The ladder as shares of t, rising to exactly 1; None tunes one that starts at 0.
-            initial_states: Starts of the chains; all replicas of a read start there.
+        ``inverse_temperatures`` is the ladder as shares of t, rising to exactly 1; None tunes one that starts at 0. A sweep
+        of all replicas costs about ten of block Gibbs. All replicas of a read start in its initial state.
         """
 
         def draw(energy: BoltzmannMachine, num_reads: int, seed: int, start: Tensor | None) -> Tensor:
