@@ -152,8 +152,8 @@ class ParallelTemperingSampler(ChainSampler):
     ) -> dimod.SampleSet:
         """Draw from p ~ exp(-t E_bqm); arguments as in `BlockGibbsSampler.sample`, with t that of the coldest replica.
 
-        ``inverse_temperatures`` is the ladder as shares of t, rising to exactly 1; None tunes one that starts at 0. A sweep
-        of all replicas costs about ten of block Gibbs. All replicas of a read start in its initial state.
+        ``inverse_temperatures`` is the ladder as shares of t, rising to exactly 1; None tunes one that starts at 0.
+        A sweep of all replicas costs about ten of block Gibbs. All replicas of a read start in its initial state.
         """
 
         def draw(energy: BoltzmannMachine, num_reads: int, seed: int, start: Tensor | None) -> Tensor:
