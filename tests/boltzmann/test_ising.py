@@ -1,17 +1,19 @@
-"""Machines over bits and Ising models over spins have one law."""
+"""Machines as Ising models over spins, and the temperature of samples."""
 
 import copy
+import math
 import pickle
 
 import numpy as np
 import pytest
 import torch
 
-from discrete_vae import RBM, BlockGibbs, GraphBoltzmann
-from discrete_vae.boltzmann.ising import IsingModel
+from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann
+from discrete_vae.boltzmann.ising import IsingModel, fit_inverse_temperature
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies
+from tests.boltzmann.graphs import randomize, small_graph
 
 EDGES = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0], [1, 3]]
 
@@ -98,21 +100,97 @@ def test_the_record_pickles_and_compares_by_identity():
 
 
 @pytest.mark.parametrize(
-    ("couplings", "fields", "message"),
+    ("name", "call"),
     [
-        ([1.0, 2.0], [0.0] * 3, r"couplings must have shape \(left, right\); received shape \(2,\)"),
-        ([[1.0], [2.0, 3.0]], [0.0] * 3, "couplings must hold numbers; received a list"),
-        ([["a"]], [0.0] * 2, "couplings must hold numbers"),
-        ([[1.0, 2.0]], [0.0] * 2, r"fields must have shape \(3\); received shape \(2,\)"),
-        ([[1.0, float("nan")]], [0.0] * 3, "couplings must be finite; received a value of nan"),
-        ([[1.0, 2.0]], [0.0, 0.0, float("inf")], "fields must be finite; received a value of inf"),
+        ("couplings", lambda: RBM.from_ising([1.0, 2.0], [0.0] * 3)),
+        ("couplings", lambda: RBM.from_ising([[1.0], [2.0, 3.0]], [0.0] * 3)),
+        ("couplings", lambda: RBM.from_ising([["a"]], [0.0] * 2)),
+        ("fields", lambda: RBM.from_ising([[1.0, 2.0]], [0.0] * 2)),
+        ("couplings", lambda: RBM.from_ising([[1.0, float("nan")]], [0.0] * 3)),
+        ("fields", lambda: RBM.from_ising([[1.0, 2.0]], [0.0, 0.0, float("inf")])),
+        ("couplings", lambda: GraphBoltzmann.from_ising(5, EDGES, [1.0] * 5, [0.0] * 5)),
+        ("z", lambda: fit_inverse_temperature(RBM(2, 2), torch.ones(1, 4))),
+        ("z", lambda: fit_inverse_temperature(RBM(2, 2), torch.full((5, 4), 0.5))),
+        ("energy", lambda: fit_inverse_temperature(None, torch.ones(5, 4))),
     ],
 )
-def test_wrong_numbers(couplings, fields, message):
-    with pytest.raises(InvalidInputError, match=message):
-        RBM.from_ising(couplings, fields)
+def test_refusals_name_the_argument(name, call):
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.argument == name
 
 
-def test_one_coupling_an_edge():
-    with pytest.raises(InvalidInputError, match=r"couplings must have shape \(6\); received shape \(5,\)"):
-        GraphBoltzmann.from_ising(5, EDGES, [1.0] * 5, [0.0] * 5)
+MACHINES = {
+    "rbm": lambda: randomize(RBM(3, 4)),
+    "factorial": lambda: randomize(FactorialBernoulli(4)),
+    "graph": lambda: small_graph("odd cycle, chord, end and loner"),
+}
+
+
+def draws(machine, t, num_samples, seed=0):
+    states = all_states(machine.num_units)
+    law = (-t * machine.energy(states)).softmax(0)
+    generator = torch.Generator().manual_seed(seed)
+    return states[torch.multinomial(law, num_samples, replacement=True, generator=generator)].float()
+
+
+@pytest.mark.parametrize("make", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize("t", [-0.5, 0.0, 0.3, 1.0, 3.0])
+def test_it_is_found_within_its_error(make, t):
+    machine = make()
+    found = fit_inverse_temperature(machine, draws(machine, t, 5000))
+    assert abs(found.value - t) < 5 * found.std_error  # false with probability 6e-7
+    assert found.std_error < 0.1 * max(1, t)
+    assert not abs(found.value - (t + 0.5)) < 5 * found.std_error  # planted: another temperature
+
+
+def test_the_error_is_that_of_repetitions():
+    machine = MACHINES["rbm"]()
+    found = [fit_inverse_temperature(machine, draws(machine, 1.0, 400, seed)) for seed in range(200)]
+    values = torch.tensor([each.value for each in found])
+    stated = torch.tensor([each.std_error for each in found]).mean()
+    assert float(values.std() / stated) == pytest.approx(1, abs=0.25)  # its own error is 5 %
+    assert float(values.mean()) == pytest.approx(1, abs=0.03)
+
+
+def test_what_cannot_be_told():
+    found = fit_inverse_temperature(RBM(2, 2), torch.ones(5, 4))
+    assert math.isnan(found.value)
+    assert found.std_error == math.inf
+    certain = randomize(FactorialBernoulli(4))
+    frozen = (certain.bias > 0).float().detach().expand(5, 4)
+    found = fit_inverse_temperature(certain, frozen)
+    assert (found.value, found.std_error) == (20.0, math.inf)
+    assert fit_inverse_temperature(certain, 1 - frozen).value == -20.0
+
+
+@pytest.mark.parametrize("steep", [4.0, 20.0, 100.0])
+def test_ground_states_of_any_gap_are_beyond_the_range(steep):
+    machine = RBM(4, 4)
+    with torch.no_grad():
+        machine.weight.fill_(steep)
+        machine.bias.fill_(-2 * steep)
+    all_off_and_on = torch.cat([torch.zeros(50, 8), torch.ones(50, 8)])
+    found = fit_inverse_temperature(machine, all_off_and_on)
+    assert (found.value, found.std_error) == (20.0, math.inf)
+    with torch.no_grad():
+        machine.weight.neg_(), machine.bias.neg_()
+    found = fit_inverse_temperature(machine, all_off_and_on)
+    assert (found.value, found.std_error) == (-20.0, math.inf)
+
+
+@pytest.mark.parametrize("margin", [0.01, 5.0, 80.0])
+def test_one_unit_has_a_closed_form(margin):
+    """Of n states with n - m in the better one, t = log((n - m) / m) / margin."""
+    machine = FactorialBernoulli(1)
+    with torch.no_grad():
+        machine.bias.fill_(margin)
+    z = torch.ones(1000, 1)
+    z[:450] = 0
+    exact = math.log(550 / 450) / margin
+    found = fit_inverse_temperature(machine, z)
+    if exact > 20:
+        assert (found.value, found.std_error) == (20.0, math.inf)
+    else:
+        assert found.value == pytest.approx(exact, rel=1e-6)
+        assert found.std_error == pytest.approx((1 / 550 + 1 / 450) ** 0.5 / margin, rel=1e-6)

@@ -115,5 +115,5 @@ def test_the_budget_decides_the_chunks_and_not_the_estimate():
     )
     assert small.value == pytest.approx(large.value, abs=1e-5)  # the noise of a sample is its own
     assert asdict(small)["log_partition_std_error"] == 0.0
-    with pytest.raises(InvalidInputError, match="max_memory must be a finite number above 0"):
+    with pytest.raises(InvalidInputError, match="^max_memory "):
         evaluate_log_likelihood(model, x, log_partition=0.0, num_samples=3, max_memory=0.0)

@@ -178,27 +178,27 @@ def test_arguments_are_validated_as_torch_does():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "name"),
     [
-        ((LOGITS, SharpLimit()), "smoothing must be a transformation of discrete_vae with a density"),
-        ((LOGITS, Bernoulli(0.5)), "smoothing must be a transformation"),
-        ((LOGITS, SpikeGaussian(shifted=True)), "smoothing must have an inverse CDF"),
-        (([0.0], SpikeSlab()), "logits must be a torch.Tensor"),
-        ((LOGITS, SpikeSlab(), LOGITS), "parameters must be left out"),
-        ((LOGITS, SpikeGaussian(), LOGITS), "parameters must be loc and scale"),
+        ((LOGITS, SharpLimit()), "^smoothing "),
+        ((LOGITS, Bernoulli(0.5)), "^smoothing "),
+        ((LOGITS, SpikeGaussian(shifted=True)), "^smoothing "),
+        (([0.0], SpikeSlab()), "^logits "),
+        ((LOGITS, SpikeSlab(), LOGITS), "^parameters "),
+        ((LOGITS, SpikeGaussian(), LOGITS), "^parameters "),
         (
             (torch.zeros(3), SpikeGaussian(), torch.zeros(2), torch.ones(2)),
-            r"loc and scale must broadcast with logits, \(3,\); received \(2,\) and \(2,\)",
+            "^loc and scale ",
         ),
     ],
 )
-def test_wrong_arguments_are_named(arguments, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_wrong_arguments_are_named(arguments, name):
+    with pytest.raises(InvalidInputError, match=name):
         SmoothedBernoulli(*arguments)
 
 
 def test_the_inverse_cdf_takes_tensors():
-    with pytest.raises(InvalidInputError, match="value must be a torch.Tensor; received a float"):
+    with pytest.raises(InvalidInputError, match="^value "):
         SmoothedBernoulli(LOGITS, SpikeSlab()).icdf(0.5)
 
 
@@ -217,7 +217,7 @@ def test_the_smoothings_parameter_learns_through_the_density():
 
 
 def test_the_limit_has_no_density():
-    with pytest.raises(InvalidInputError, match="smoothing must have a density; received a SharpLimit"):
+    with pytest.raises(InvalidInputError, match="^smoothing "):
         SharpLimit().log_prob(torch.ones(1), torch.zeros(1))
-    with pytest.raises(InvalidInputError, match="smoothing must have conditional_moments"):
+    with pytest.raises(InvalidInputError, match="^smoothing "):
         SharpLimit().conditional_moments()

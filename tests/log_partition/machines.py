@@ -3,15 +3,11 @@
 import torch
 
 from discrete_vae import RBM
+from tests.boltzmann.graphs import randomize
 
 
 def random_rbm(left, right, scale=1.0, seed=0):
-    rbm = RBM(left, right)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        rbm.weight.copy_(scale * torch.randn(left, right, generator=generator))
-        rbm.bias.copy_(scale * torch.randn(left + right, generator=generator))
-    return rbm
+    return randomize(RBM(left, right), scale=scale, seed=seed)
 
 
 def two_far_modes(size=20, weight=2.0, excess=0.1):

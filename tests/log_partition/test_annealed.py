@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli, annealed_log_partition, exact_log_partition
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.log_partition.annealed import annealed_weights
@@ -83,18 +82,6 @@ def test_the_seed_decides():
         annealed_log_partition(rbm, num_chains=20, num_temperatures=9, seed=s) for s in (1, 1, 2)
     )
     assert first.value == again.value != other.value
-
-
-def test_errors():
-    rbm = random_rbm(2, 2)
-    with pytest.raises(InvalidInputError, match="num_temperatures must be a positive integer"):
-        annealed_log_partition(rbm, num_temperatures=0)
-    with pytest.raises(InvalidInputError, match="num_chains must be at least 2; received 1"):
-        annealed_log_partition(rbm, num_chains=1)
-    with pytest.raises(InvalidInputError, match=r"start must have shape \(chain, 4\)"):
-        annealed_log_partition(rbm, start=torch.zeros(5, 3))
-    with pytest.raises(InvalidInputError, match="start must hold only the values 0 and 1"):
-        annealed_log_partition(rbm, start=torch.full((5, 4), 0.5))
 
 
 @pytest.mark.parametrize("machine", ["rbm", "graph"])

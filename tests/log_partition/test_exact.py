@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, annealed_log_partition, exact_log_partition
+from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, exact_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.testing.enumeration import enumerate_machine
@@ -59,13 +59,6 @@ def test_factorial_prior_needs_no_enumeration():
     assert estimate.num_samples == 1
 
 
-def test_too_many_units():
-    with pytest.raises(
-        InvalidInputError, match="energy must have at most 24 units outside its largest block; received 25"
-    ):
-        exact_log_partition(random_rbm(25, 25, 0.1))
-
-
 @pytest.mark.parametrize("machine", [RBM(60, 70), GraphBoltzmann(130, "complete")], ids=["rbm", "graph"])
 def test_units_that_do_not_interact_are_not_enumerated(machine):
     with torch.no_grad():
@@ -77,24 +70,13 @@ def test_units_that_do_not_interact_are_not_enumerated(machine):
     with torch.no_grad():
         machine.weight.view(-1)[-1] = -1e-9
     assert not machine.is_factorial()
-    with pytest.raises(InvalidInputError, match="at most 24 units"):
+    with pytest.raises(InvalidInputError, match="^energy "):
         exact_log_partition(machine)
 
 
 def test_the_record_prints_its_error():
     assert str(exact_log_partition(RBM(1, 1))) == "log Z = 1.3863 nats (exact, enumeration)"
     assert float(exact_log_partition(RBM(1, 1))) == pytest.approx(2 * math.log(2))
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("name", ["weight", "bias"])
-def test_a_machine_that_is_not_finite(name, value):
-    rbm = random_rbm(2, 2)
-    with torch.no_grad():
-        rbm.get_parameter(name).view(-1)[-1] = value
-    for estimate in (exact_log_partition, annealed_log_partition):
-        with pytest.raises(InvalidInputError, match=rf"energy\.{name} must be finite"):
-            estimate(rbm)
 
 
 def test_large_weights_have_an_exact_value():

@@ -124,8 +124,8 @@ def test_pieces_of_bridge_sampling(machine):
     t = torch.linspace(0, 1, 3, dtype=torch.float64, device="cuda").expand(6, 3)
     for energies in (None, machine.compute_energy(z)):
         down, up = tempered_work(machine, z, 0, (t / 2, t, t), energies=energies)
-        guess = torch.zeros(2, device="cuda", dtype=torch.float64)
-        sums = bridge_terms(down, up, guess, guess)
+        constants = torch.zeros(2, device="cuda", dtype=torch.float64)
+        sums = bridge_terms(down, up, constants, constants)
         assert on_cuda(sums.forward, sums.backward, sums.squares, sums.round_trips)
 
 

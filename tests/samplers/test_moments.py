@@ -171,19 +171,17 @@ def test_moments_of_64_and_64_units_agree_with_a_long_reference_run():
 
 def test_wrong_uses_are_refused():
     rbm = make_rbm(3, 2, scale=0.5)
-    moments = RunningMoments(rbm, 4)
-    with pytest.raises(InvalidInputError, match="at least one state"):
-        moments.value()
-    for energy, num_chains in ((rbm, 5), (make_rbm(3, 3, scale=0.5), 4)):
-        chains = BlockGibbs(energy, num_chains, seed=0)
-        with pytest.raises(InvalidInputError, match="of the moments"):
-            chains.step(2, moments=moments)
-        assert chains.sweep == 0
-    with pytest.raises(InvalidInputError, match="0 and 1"):
-        moments.add(torch.full((4, 5), 0.5))
-    for name, value in (("num_chains", 0), ("every", 0)):
-        with pytest.raises(InvalidInputError, match=name):
-            RunningMoments(rbm, **{"num_chains": 4, name: value})
+    moments, other = RunningMoments(rbm, 4), make_rbm(3, 3, scale=0.5)
+    for name, call in (
+        ("moments", moments.value),
+        ("z", lambda: BlockGibbs(rbm, 5, seed=0).step(2, moments=moments)),
+        ("z", lambda: BlockGibbs(other, 4, seed=0).step(2, moments=moments)),
+        ("z", lambda: moments.add(torch.full((4, 5), 0.5))),
+        ("num_chains", lambda: RunningMoments(rbm, 0)),
+        ("every", lambda: RunningMoments(rbm, 4, every=0)),
+    ):
+        with pytest.raises(InvalidInputError, match=f"^{name} "):
+            call()
 
 
 @pytest.mark.parametrize(
@@ -203,5 +201,5 @@ def test_wrong_states_are_refused(change, name):
     with pytest.raises(InvalidInputError) as caught:
         moments.load_state_dict({**state, **change})
     assert caught.value.argument == name
-    with pytest.raises(InvalidInputError, match="none of"):
+    with pytest.raises(InvalidInputError, match="^state "):
         moments.load_state_dict({key: state[key] for key in ("units", "pairs")})

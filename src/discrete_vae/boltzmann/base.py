@@ -1,4 +1,4 @@
-"""What every Boltzmann machine of the library can do, a record of log Z, and independent units."""
+"""Energies of binary units: the base class of all Boltzmann machines, independent units, the record of log Z."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Self
 
 import torch
@@ -18,121 +19,13 @@ from discrete_vae.numerics import guard_products, replace_gradient, softplus
 from discrete_vae.records import ShowsTable
 from discrete_vae.system import allocating
 
-# Forked children of a process that used torch's threads.
-
-
-_guarded = False
-
-
-def guard_forks() -> None:
-    """From now on, forked children of this process compute on one thread.
-
-    A child has none of its parent's threads, but GNU OpenMP still counts on them: the first operation that torch
-    divides among threads would wait for ever. torch's own data loaders do the same in their workers. A child that is
-    not a fork (``spawn``, ``subprocess``) keeps its threads.
-    """
-    global _guarded
-    if not _guarded and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_use_one_thread)
-        _guarded = True
-
-
-def _use_one_thread() -> None:
-    if torch.get_num_threads() > 1:
-        torch.set_num_threads(1)
-
-
-# Inverse temperatures as arguments of a machine's methods.
-
-
-def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
-    """Return an inverse temperature that does not enlarge the leading axes of z.
-
-    Args:
-        value: A finite number, or a tensor that broadcasts to the leading axes.
-        z: (..., unit).
-
-    Raises:
-        InvalidInputError: If it is something else.
-    """
-    lead = z.shape[:-1]
-    rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
-    repair = "Give one inverse temperature for each state."
-    try:
-        t = torch.as_tensor(value, device=z.device)
-    except (TypeError, ValueError, RuntimeError):
-        raise InvalidInputError("inverse_temperature", rule, repr(value), repair) from None
-    if t.is_complex():
-        raise InvalidInputError("inverse_temperature", rule, t.dtype, repair)
-    if t.shape not in ((), lead) and not _fits(t.shape, lead):
-        raise InvalidInputError("inverse_temperature", rule, f"shape {tuple(t.shape)}", repair)
-    ends = (value, value) if isinstance(value, float) else extremes(t)
-    for end in ends or ():
-        if not math.isfinite(end):
-            raise InvalidInputError(
-                "inverse_temperature", "must be finite", end, "Give a number from 0 to 1."
-            )
-    return value if isinstance(value, float) else t
-
-
-def _fits(shape: torch.Size, lead: torch.Size) -> bool:
-    """Whether a shape broadcasts to another one."""
-    try:
-        return torch.broadcast_shapes(shape, lead) == lead
-    except RuntimeError:
-        return False
-
-
-# What every estimate of a machine's log Z returns.
-
-
-@dataclass(frozen=True)
-class LogPartition(ShowsTable):
-    """An estimate of log Z.
-
-    Attributes:
-        value: log Z in nats.
-        std_error: Standard error of value in nats; 0 where it is exact.
-        method: Name of the method, such as "bridge sampling".
-        num_samples: States enumerated or drawn.
-        inverse_temperatures: The ladder of the replicas; None where there is none.
-        swap_rates: Exchange rates of its neighbors.
-        round_trips: Trips of walkers from the hottest replica to the coldest and back, per chain.
-        effective_samples: Independent states per replica that would give the same error.
-        num_sweeps: Sweeps of each replica, those that were dropped included.
-        seconds: Time it took.
-        converged: Whether the error that was asked for was reached by chains that mix; None where nothing was asked.
-    """
-
-    value: float
-    std_error: float
-    method: str
-    num_samples: int
-    inverse_temperatures: tuple[float, ...] | None = None
-    swap_rates: tuple[float, ...] | None = None
-    round_trips: float | None = None
-    effective_samples: float | None = None
-    num_sweeps: int | None = None
-    seconds: float | None = None
-    converged: bool | None = None
-
-    def __float__(self) -> float:
-        return self.value
-
-    def __str__(self) -> str:
-        error = "exact" if self.method == "enumeration" else f"+- {self.std_error:.4f}"
-        return f"log Z = {self.value:.4f} nats ({error}, {self.method})"
-
-
-# What every Boltzmann machine of the library can do; samplers, KLs and log Z estimates build on it alone.
-
 
 class BoltzmannMachine(nn.Module, ABC):
     """A distribution p(z) = exp(-E(z)) / Z over z in {0,1}^n with at most pairwise terms.
 
     E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
     of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters. Neither
-    autocast nor TF32 reaches the methods that compute, a subclass's own included, see `full_precision.full_precision`.
+    autocast nor TF32 reaches the methods that compute, a subclass's own included.
 
     A machine of your own defines `compute_energy`, `compute_block_logits`, `pair_order` and `expected_energy`, which
     trust their arguments; inner loops call them. The methods without "compute" check theirs first.
@@ -157,15 +50,12 @@ class BoltzmannMachine(nn.Module, ABC):
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
-        guard_forks()
+        _guard_forks()
         return super().__new__(cls)
 
     @property
     def blocks(self) -> tuple[Tensor, ...]:
-        """The blocks, on the machine's device; they belong to the constructor's arguments, not to the state.
-
-        A machine of your own sets them once, after its `nn.Module.__init__`.
-        """
+        """The blocks, on the machine's device. A machine of your own sets them once, after `nn.Module.__init__`."""
         return tuple(self.get_buffer(f"_block_{index}") for index in range(self._num_blocks))
 
     @blocks.setter
@@ -179,7 +69,7 @@ class BoltzmannMachine(nn.Module, ABC):
         return self.get_buffer(f"_block_{block}")
 
     def is_factorial(self) -> bool:
-        """Whether the units are known to be independent, so that log Z = sum_i softplus(b_i); looks at the weights.
+        """True if the units are known to be independent, so that log Z = sum_i softplus(b_i); looks at the weights.
 
         A machine of your own that can tell says so; until then only one with a single block is known to be.
         """
@@ -193,9 +83,6 @@ class BoltzmannMachine(nn.Module, ABC):
 
         Returns:
             (...), nats.
-
-        Raises:
-            InvalidInputError: If z is not a floating-point tensor of that shape with values in [0, 1].
         """
         return self.compute_energy(check_states("z", z, (..., self.num_units)))
 
@@ -208,9 +95,6 @@ class BoltzmannMachine(nn.Module, ABC):
 
         Returns:
             (..., unit of the block), in nats.
-
-        Raises:
-            InvalidInputError: If z breaks the rules of `energy`, or there is no such block.
         """
         check_states("z", z, (..., self.num_units))
         return self.compute_block_logits(z, self._check_block(block))
@@ -230,10 +114,6 @@ class BoltzmannMachine(nn.Module, ABC):
 
         Returns:
             (...), nats.
-
-        Raises:
-            InvalidInputError: If z breaks the rules of `energy`, there is no such block, or t is not finite or has
-                another shape.
         """
         check_states("z", z, (..., self.num_units))
         t = check_temperature(inverse_temperature, z)
@@ -253,42 +133,30 @@ class BoltzmannMachine(nn.Module, ABC):
 
     @abstractmethod
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
-        """What `expected_energy` needs to know of a posterior: which unit of each pair is sampled earlier.
+        """Constants that `expected_energy` needs of a posterior: which unit of each pair is sampled earlier.
 
         Args:
             group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
-
-        Returns:
-            A module that holds nothing but constants; make it once per pair of posterior and machine.
         """
 
     @abstractmethod
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
-        """An unbiased value of E[E(z)] under a posterior in which groups of units are sampled one after another.
+        """An unbiased value of E[E(z)], (...), nats, under a posterior that samples groups of units one after another.
 
         A linear term takes the probability of its unit. A pair takes the bit of the unit that is sampled earlier
-        and the probability of the later one; two units of one group take both probabilities. Arguments are not
-        checked.
+        and the probability of the later one; two units of one group take both probabilities.
 
         Args:
-            bits: (..., unit), sampled bits or posterior means of z, carrying the gradient of
-                `Smoothing.bits`.
+            bits: (..., unit), sampled bits or posterior means of z, carrying the gradient of `Smoothing.bits`.
             probabilities: (..., unit), q(z = 1) given everything sampled earlier.
-            order: What `pair_order` gives for that posterior.
-
-        Returns:
-            (...), nats.
+            order: Of that posterior, by `pair_order`.
         """
 
     def sum_pairs(self, z: Tensor) -> Tensor:
-        """Sums of z_i z_j over chains, for the pairs whose moments `RunningMoments` keeps.
+        """Sums of z_i z_j over the chains of z, (..., chain, unit), for the pairs whose moments `RunningMoments` keeps.
 
-        Args:
-            z: (..., chain, unit), in {0,1}; arguments are not checked.
-
-        Returns:
-            For units i of the first block and all j outside it, (..., unit, other unit); a machine whose weights are
-            fewer has one sum per weight.
+        Those are units i of the first block and all j outside it, (..., unit, other unit); a machine with fewer weights
+        has one sum per weight.
         """
         first = z[..., self.block_place(0)]
         if len(self.blocks) == 1:
@@ -310,10 +178,9 @@ class BoltzmannMachine(nn.Module, ABC):
         return energy - softplus(logits).sum(-1)
 
     def compute_negative_phase(self, z: Tensor) -> Tensor:
-        """A scalar of value 0 with the gradient -E_p[dE/dtheta] of log Z, the last block summed out.
+        """A scalar of value 0 with the gradient -E_p[dE/dtheta] of log Z for checked samples z, (chain, unit).
 
-        Args:
-            z: (chain, unit), checked samples.
+        The last block is summed out.
         """
         surrogate = -self.compute_free_energy(z).mean()
         return replace_gradient(torch.zeros_like(surrogate), surrogate)
@@ -326,11 +193,10 @@ class BoltzmannMachine(nn.Module, ABC):
         return self.compute_energy(z * keep)
 
     def _widen(self, z: Tensor) -> Tensor:
-        """Bring states to the dtype of the computation."""
+        """States in the dtype of the computation."""
         return z.to(torch.promote_types(z.dtype, self.bias.dtype))
 
     def _check_block(self, block: int) -> int:
-        """Return the index of a block."""
         repair = "It is an index into the machine's blocks; of an RBM, 0 is the left side and 1 the right."
         return check_index("block", block, len(self.blocks), repair=repair)
 
@@ -347,47 +213,6 @@ _COMPUTING = (
 guard_products(BoltzmannMachine, _COMPUTING)
 
 
-# Checks of arguments that are to be Boltzmann machines.
-
-
-def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:
-    """Refuse parameters that are not finite, or so large that sums of them may overflow; waits for an accelerator.
-
-    Args:
-        energy: The machine.
-        below: Bound of the sum of a parameter's absolute values.
-
-    Raises:
-        InvalidInputError: If there is one; names it.
-    """
-    for name, parameter in energy.named_parameters():
-        if not values_are_known(parameter):
-            continue
-        largest = float(parameter.detach().abs().sum(dtype=torch.float64))
-        if not largest < below:
-            raise InvalidInputError(
-                f"energy.{name}",
-                f"must be finite, with absolute values that sum to less than {below:g}",
-                f"a sum of {largest:g}",
-                "Look for a diverged training step and restore an earlier state.",
-            )
-
-
-def check_energy(value: object) -> BoltzmannMachine:
-    """Return value if it is a BoltzmannMachine.
-
-    Raises:
-        InvalidInputError: If it is something else.
-    """
-    if not isinstance(value, BoltzmannMachine):
-        received = f"a {type(value).__name__}"
-        raise InvalidInputError("energy", "must be a BoltzmannMachine", received, "Give an RBM, for example.")
-    return value
-
-
-# Independent binary units: a Boltzmann machine without connections.
-
-
 class FactorialBernoulli(BoltzmannMachine):
     """p(z) = prod_i Bernoulli(z_i; sigmoid(b_i)), so E(z) = -b^T z and log Z = sum_i softplus(b_i).
 
@@ -401,9 +226,6 @@ class FactorialBernoulli(BoltzmannMachine):
 
     Attributes:
         bias: (unit,), the log-odds; zero at the start.
-
-    Raises:
-        InvalidInputError: If num_units is not a positive integer.
 
     Examples:
         >>> FactorialBernoulli(3).free_energy(torch.zeros(1, 3)).item()  # -3 log 2
@@ -446,3 +268,111 @@ class FactorialBernoulli(BoltzmannMachine):
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
         """See `BoltzmannMachine.expected_energy`: there are no pairs, so bits and order do not matter."""
         return -(probabilities @ self.bias.to(probabilities.dtype))
+
+
+@dataclass(frozen=True)
+class LogPartition(ShowsTable):
+    """An estimate of log Z.
+
+    Attributes:
+        value: log Z in nats.
+        std_error: Standard error of value in nats; 0 where it is exact.
+        method: Such as "bridge sampling".
+        num_samples: States enumerated or drawn.
+        inverse_temperatures: The ladder of the replicas; None where there is none.
+        swap_rates: Exchange rates of its neighbors.
+        round_trips: Trips of replicas from the hottest temperature to the coldest and back, per chain.
+        effective_samples: Independent states per replica that would give the same error.
+        num_sweeps: Sweeps of each replica, those that were dropped included.
+        seconds: Time it took.
+        converged: True if chains that mix reached the error that was asked for; None where nothing was asked.
+    """
+
+    value: float
+    std_error: float
+    method: str
+    num_samples: int
+    inverse_temperatures: tuple[float, ...] | None = None
+    swap_rates: tuple[float, ...] | None = None
+    round_trips: float | None = None
+    effective_samples: float | None = None
+    num_sweeps: int | None = None
+    seconds: float | None = None
+    converged: bool | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        error = "exact" if self.method == "enumeration" else f"+- {self.std_error:.4f}"
+        return f"log Z = {self.value:.4f} nats ({error}, {self.method})"
+
+
+# Checks of arguments.
+
+
+def check_energy(value: object) -> BoltzmannMachine:
+    """Return value if it is a BoltzmannMachine."""
+    if not isinstance(value, BoltzmannMachine):
+        received = f"a {type(value).__name__}"
+        raise InvalidInputError("energy", "must be a BoltzmannMachine", received, "Give an RBM, for example.")
+    return value
+
+
+def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:
+    """Refuse parameters that are not finite or whose absolute values do not sum to less than a bound.
+
+    Larger sums may overflow. The check waits for an accelerator.
+    """
+    for name, parameter in energy.named_parameters():
+        if not values_are_known(parameter):
+            continue
+        largest = float(parameter.detach().abs().sum(dtype=torch.float64))
+        if not largest < below:
+            raise InvalidInputError(
+                f"energy.{name}",
+                f"must be finite, with absolute values that sum to less than {below:g}",
+                f"a sum of {largest:g}",
+                "Look for a diverged training step and restore an earlier state.",
+            )
+
+
+def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
+    """Return an inverse temperature if it is finite and does not enlarge the leading axes of z, (..., unit)."""
+    lead = z.shape[:-1]
+    rule = f"must be a number or a tensor that fits the leading axes {tuple(lead)} of z"
+    try:
+        t = torch.as_tensor(value, device=z.device)
+        fits = not t.is_complex() and (t.shape in ((), lead) or torch.broadcast_shapes(t.shape, lead) == lead)
+    except (TypeError, ValueError, RuntimeError):
+        t, fits = z, False
+    if not fits:
+        received = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:80]
+        repair = "Give one inverse temperature for each state."
+        raise InvalidInputError("inverse_temperature", rule, received, repair)
+    for end in ((value,) if isinstance(value, float) else extremes(t)) or ():
+        if not math.isfinite(end):
+            raise InvalidInputError(
+                "inverse_temperature", "must be finite", end, "Give a number from 0 to 1."
+            )
+    return value if isinstance(value, float) else t
+
+
+# Threads in forked children.
+
+
+@cache
+def _guard_forks() -> None:
+    """Let forked children of this process compute on one thread, from now on.
+
+    A child has none of its parent's threads, but GNU OpenMP still counts on them: the first operation that torch
+    divides among threads would wait for ever. torch's own data loaders do the same in their workers. A child that is
+    not a fork (``spawn``, ``subprocess``) keeps its threads.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_use_one_thread)
+
+
+def _use_one_thread() -> None:
+    if torch.get_num_threads() > 1:
+        torch.set_num_threads(1)

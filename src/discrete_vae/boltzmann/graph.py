@@ -6,7 +6,6 @@ import hashlib
 import heapq
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -22,30 +21,249 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.capture import recordable
 from discrete_vae.system import check_memory
 
-# Lists of edges: named graphs, and the check of a list that the user gives.
+_DENSE = 8  # a whole matrix of up to so many entries per edge is computed faster than its entries one by one
+_PER_UNIT, _PER_EDGE = 48, 120  # bytes of the constants, at least
+Pairs = Sequence[Sequence[int]] | np.ndarray | Tensor
+Edges = str | Pairs
+
+
+class GraphBoltzmann(BoltzmannMachine):
+    """Binary units with one weight per edge of a graph: E(z) = -(sum_{edges ij} W_ij z_i z_j + b^T z).
+
+    The blocks are the colors of a greedy coloring, so neighbors are in different blocks and units of one block
+    are independent given all others. Memory and time grow with the edges, never with the square of the units: the
+    constants take some 120 bytes per edge, and a product with gathered states 64 MiB at a time.
+    Weights and biases start at zero, where log Z = n log 2 exactly.
+
+    Source: Rolfe 2017, eq. RBM-distribution, whose triangular W it is on the complete graph.
+
+    Args:
+        num_units: Number of units, at least 1.
+        edges: Pairs of different units, each pair once in either order: nested lists, or an integer array or
+            tensor (edge, 2). Or a name: "complete" joins all units; "chimera", "pegasus" and "zephyr" are the graphs
+            of quantum annealers, see `discrete_vae.boltzmann.topologies` for their numbers of units.
+        nodes: Number of each unit's node in a larger graph, such as a qubit of an annealer. None means those of a named
+            graph, else 0, 1, ...
+
+    Attributes:
+        weight: (edge,), in the order of the edges.
+        bias: (unit,).
+        edges: (edge, 2) int64, as given.
+        nodes: The numbers above; no part of the law.
+        order: (unit,) int64, the units block after block. Row r of the neighbor lists belongs to unit order[r].
+        start: (unit + 1,) int64; the entries of row r are start[r] to start[r + 1] - 1.
+        neighbor: (entry,) int64, the neighbor of each entry.
+        neighbor_edge: (entry,) int64, its edge.
+
+    Examples:
+        >>> triangle = GraphBoltzmann(3, [[0, 1], [1, 2], [0, 2]])
+        >>> with torch.no_grad():
+        ...     _ = triangle.weight.copy_(torch.tensor([1.0, 2.0, 4.0]))
+        >>> triangle.energy(torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]])).tolist()
+        [-7.0, -4.0]
+        >>> [block.tolist() for block in GraphBoltzmann(4, [[0, 1], [1, 2], [2, 3], [3, 0]]).blocks]
+        [[0, 2], [1, 3]]
+    """
+
+    edges: Tensor
+    order: Tensor
+    start: Tensor
+    neighbor: Tensor
+    neighbor_edge: Tensor
+    _edge_places: Tensor
+    _edge_order: Tensor
+
+    def __init__(self, num_units: int, edges: Edges, nodes: Sequence[int] | None = None) -> None:
+        super().__init__()
+        self.num_units = check_positive_int("num_units", num_units)
+        num_edges = num_units * (num_units - 1) // 2 if isinstance(edges, str) and edges == "complete" else 0
+        check_memory("num_units", _PER_UNIT * num_units + _PER_EDGE * num_edges, "Use fewer units.")
+        with torch.device("cpu"):  # NumPy works the graph out, wherever the weights are wanted
+            pairs = check_edges(num_units, edges)
+        self.nodes = check_nodes(num_units, nodes, edges)
+        self.weight = nn.Parameter(torch.zeros(len(pairs)))
+        self.bias = nn.Parameter(torch.zeros(num_units))
+        blocks = color_blocks(num_units, pairs.numpy())
+        # a machine without values keeps its graph on the CPU, where it can be looked at
+        on = torch.device("cpu") if self.bias.is_meta else self.bias.device
+        self.blocks = tuple(torch.from_numpy(block).to(on) for block in blocks)
+        order = np.concatenate(blocks)
+        start, neighbor, edge = adjacency(order, pairs.numpy())
+        # the row of each entry, counted from the first row of its block
+        row_in_block = np.concatenate([np.arange(len(block)) for block in blocks])
+        by_place = np.lexsort((pairs[:, 0], pairs[:, 1]))  # the edges' matrix, row after row
+        # the graph belongs to the constructor's arguments, not to the state
+        for name, value in {
+            "edges": pairs,
+            "order": order,
+            "start": start,
+            "neighbor": neighbor,
+            "neighbor_edge": edge,
+            "_edge_order": by_place,
+            "_edge_places": np.ascontiguousarray(pairs.numpy()[by_place][:, ::-1].T),
+        }.items():
+            value = value if isinstance(value, Tensor) else torch.from_numpy(value)
+            self.register_buffer(name, value.to(on), persistent=False)
+        # of the edges in their order, whichever end comes first
+        self._edges_sum = hashlib.sha256(np.sort(pairs.numpy(), axis=1).tobytes()).hexdigest()
+        ends = np.cumsum([len(block) for block in blocks])
+        cuts = [0, *start[ends].tolist()]
+        self._entries = [slice(a, b) for a, b in pairwise(cuts)]
+        places = np.stack([row_in_block.repeat(np.diff(start)), neighbor])
+        for index, entries in enumerate(self._entries):
+            of_block = torch.from_numpy(np.ascontiguousarray(places[:, entries]))
+            self.register_buffer(f"_places_{index}", of_block, persistent=False)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        return f"num_units={self.num_units}, num_edges={len(self.edges)}"
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata = getattr(destination, "_metadata", None)
+        if metadata is not None:
+            metadata[prefix[:-1]]["edges"] = self._edges_sum
+
+    def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
+    ) -> None:
+        """Take weights of the same edges in their order; a state_dict that does not tell its edges is believed."""
+        if local_metadata.get("edges", self._edges_sum) != self._edges_sum:
+            rule = "must be of a machine with these edges, in their order"
+            raise InvalidInputError(
+                "state_dict", rule, "weights of other edges", "Build it with the same edges."
+            )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    @classmethod
+    def from_ising(
+        cls,
+        num_units: int,
+        edges: Edges,
+        couplings: Array,
+        fields: Array,
+        *,
+        dtype: torch.dtype | None = None,
+    ) -> GraphBoltzmann:
+        """The machine whose bits z = (s + 1) / 2 have the law of the spins s in {-1,+1} of an Ising model.
+
+        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(sum_{edges ij} J_ij s_i s_j + h^T s): a positive coupling aligns
+        spins, a positive field turns them up. Energies are in nats; divide those of a package by its temperature
+        first. dimod minimizes +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs
+        reversed.
+
+        Args:
+            num_units: Number of units.
+            edges: As in the constructor.
+            couplings: J, (edge,), in the order of the edges, a tensor, an array or nested lists.
+            fields: h, (unit,).
+            dtype: Of the parameters; None means torch's default.
+
+        Examples:
+            >>> ring = GraphBoltzmann.from_ising(3, [[0, 1], [1, 2], [2, 0]], [1, 1, -1], [0, 0, 0])
+            >>> ring.weight.tolist(), ring.bias.tolist()
+            ([4.0, 4.0, -4.0], [0.0, -4.0, 0.0])
+        """
+        machine = cls(num_units, edges).to(dtype or torch.get_default_dtype())
+        set_from_ising_(machine, couplings, fields)
+        return machine
+
+    def to_ising(self) -> IsingModel:
+        """The same law over spins: couplings (edge,), fields (unit,) and the offset; see `IsingModel`."""
+        return to_ising(self)
+
+    def _pair_sums(self, values: Tensor) -> Tensor:
+        """Sums over the edges of each unit, (edge,) -> (unit,)."""
+        sums = values.new_zeros(self.num_units)
+        return sums.index_add(0, self.edges[:, 0], values).index_add(0, self.edges[:, 1], values)
+
+    def is_factorial(self) -> bool:
+        """See `BoltzmannMachine.is_factorial`: where all weights are zero, as at the start."""
+        return not bool(self.weight.any())
+
+    def compute_energy(self, z: Tensor) -> Tensor:
+        """See `BoltzmannMachine.energy`."""
+        z = self._widen(z)
+        weight = self.weight.to(z.dtype).index_select(0, self._edge_order)
+        fields = sparse_product(weight, z, self._edge_places, self.num_units, coalesced=True)
+        return -((fields + self.bias.to(z.dtype)) * z).sum(-1)
+
+    def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
+        """See `BoltzmannMachine.block_logits`."""
+        z = self._widen(z)
+        entries, units = self._entries[block], self.block_place(block)
+        weight = self.weight.to(z.dtype).index_select(0, self.neighbor_edge[entries])
+        places = getattr(self, f"_places_{block}")
+        fields = sparse_product(weight, z, places, len(units), coalesced=True)
+        return fields + self.bias.to(z.dtype)[units]
+
+    def block_place(self, block: int) -> Tensor:
+        """See `BoltzmannMachine.block_place`."""
+        return getattr(self, f"_block_{block}")
+
+    def sum_pairs(self, z: Tensor) -> Tensor:
+        """See `BoltzmannMachine.sum_pairs`: one sum per edge."""
+        flat = z.transpose(-1, -2).flatten(0, -3) if z.ndim > 2 else z.T[None]
+        if len(self.edges) * _DENSE >= self.num_units**2:
+            sums = (flat @ flat.transpose(1, 2))[:, self.edges[:, 0], self.edges[:, 1]]
+        else:
+            sums = torch.stack([_SampledProduct.apply(part, part, *self.edges.T) for part in flat])
+        return sums.view(*z.shape[:-2], len(self.edges))
+
+    def pair_order(self, group_of_unit: Tensor) -> nn.Module:
+        """See `BoltzmannMachine.pair_order`."""
+        return _PairOrder(self.edges.cpu(), group_of_unit.cpu())
+
+    def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
+        """See `BoltzmannMachine.expected_energy`; each edge runs from the unit sampled earlier to the later one."""
+        assert isinstance(order, _PairOrder)
+        weight = self.weight.to(probabilities.dtype)
+        fields = self.bias.to(probabilities.dtype)
+        for edges, source in ((order.apart, bits), (order.together, probabilities)):
+            if len(edges) > 0:
+                earlier, later = order.earlier[edges], order.later[edges]
+                fields = fields + sparse_product(
+                    weight[edges], source, torch.stack([later, earlier]), self.num_units
+                )
+        return -(fields * probabilities).sum(-1)
+
+
+class _PairOrder(nn.Module):
+    """The units of each edge in the order of sampling, and which edges lie between groups and inside one."""
+
+    earlier: Tensor
+    later: Tensor
+    apart: Tensor
+    together: Tensor
+
+    def __init__(self, edges: Tensor, group_of_unit: Tensor) -> None:
+        super().__init__()
+        forward = group_of_unit[edges[:, 0]] <= group_of_unit[edges[:, 1]]
+        earlier = torch.where(forward, edges[:, 0], edges[:, 1])
+        later = torch.where(forward, edges[:, 1], edges[:, 0])
+        apart = group_of_unit[earlier] < group_of_unit[later]
+        for name, value in {
+            "earlier": earlier,
+            "later": later,
+            "apart": apart.nonzero().flatten(),
+            "together": (~apart).nonzero().flatten(),
+        }.items():
+            self.register_buffer(name, value, persistent=False)
+
+
+# Edges and nodes: those of named graphs, and checks of the user's own.
 
 
 _RULE = "must be pairs of two different units, each pair once"
 _EXAMPLE = "For a triangle: [[0, 1], [1, 2], [0, 2]]."
 
 
-def check_edges(num_units: int, edges: str | Sequence[Sequence[int]] | np.ndarray | Tensor) -> Tensor:
-    """Return the edges of a graph as a tensor.
+def check_edges(num_units: int, edges: Edges) -> Tensor:
+    """The edges of a graph as a tensor (edge, 2) int64, in the order and orientation that they are given in.
 
     Args:
         num_units: Number of units.
-        edges: The name of a graph of `TOPOLOGIES`, or pairs of units, in any order.
-
-    Returns:
-        (edge, 2) int64, as given.
-
-    Raises:
-        InvalidInputError: If the name is unknown, or a pair is not made of two different units from 0 to
-            num_units - 1 or is there twice; names the first such pair.
-
-    Examples:
-        >>> check_edges(3, "complete").tolist()
-        [[0, 1], [0, 2], [1, 2]]
+        edges: The name of a graph of `TOPOLOGIES`, or pairs of different units from 0 to num_units - 1, each pair once.
     """
     if isinstance(edges, str):
         if edges not in TOPOLOGIES:
@@ -77,29 +295,11 @@ TOPOLOGIES: dict[str, Callable[[int], Tensor]] = {
 """Graphs that have a name, as functions of the number of units."""
 
 
-def check_nodes(
-    num_units: int, nodes: Sequence[int] | None, edges: str | Sequence[Sequence[int]] | np.ndarray | Tensor
-) -> tuple[int, ...]:
-    """The number of each unit's node in a larger graph.
-
-    Args:
-        num_units: Number of units.
-        nodes: The numbers; None means those that the maker of a named graph gives its nodes, else 0, 1, ...
-        edges: As in `check_edges`.
-
-    Raises:
-        InvalidInputError: If they are not one number of at least 0 for each unit, all different.
-
-    Examples:
-        >>> check_nodes(2, [30, 31], [[0, 1]]), check_nodes(2, None, [[0, 1]])
-        ((30, 31), (0, 1))
-    """
+def check_nodes(num_units: int, nodes: Sequence[int] | None, edges: Edges) -> tuple[int, ...]:
+    """The number of each unit's node in a larger graph; None means those of the named graph's maker, else 0, 1, ..."""
     if nodes is None:
-        return (
-            pegasus_nodes(num_units)
-            if isinstance(edges, str) and edges == "pegasus"
-            else tuple(range(num_units))
-        )
+        named = isinstance(edges, str) and edges == "pegasus"
+        return pegasus_nodes(num_units) if named else tuple(range(num_units))
     rule = f"must be {num_units} different whole numbers of at least 0, one for each unit"
     try:
         found = tuple(operator.index(node) for node in nodes)
@@ -111,7 +311,7 @@ def check_nodes(
     return found
 
 
-def _as_array(edges: Sequence[Sequence[int]] | np.ndarray | Tensor) -> np.ndarray:
+def _as_array(edges: Pairs) -> np.ndarray:
     """A new array (edge, 2) int64."""
     try:
         array = np.asarray(edges.cpu() if isinstance(edges, Tensor) else edges)
@@ -134,34 +334,18 @@ def _refuse(wrong: np.ndarray, pairs: np.ndarray, rule: str) -> None:
         raise InvalidInputError(f"edges[{index}]", rule, pairs[index].tolist(), f"Change the edge.{more}")
 
 
-# Coloring of graphs: units of one color are never neighbors, so block Gibbs may draw them together.
+# Coloring: units of one color are never neighbors, so block Gibbs may draw them together.
 
 
-@dataclass(frozen=True, eq=False)
-class Adjacency:
-    """The neighbors of each row's unit, one row after another (compressed sparse rows).
-
-    Attributes:
-        start: (row + 1,) int64, the entries of row r are start[r] to start[r + 1] - 1.
-        neighbor: (entry,) int64, a unit.
-        edge: (entry,) int64, the edge that joins the two.
-    """
-
-    start: np.ndarray
-    neighbor: np.ndarray
-    edge: np.ndarray
-
-
-def adjacency(order: np.ndarray, edges: np.ndarray) -> Adjacency:
-    """List the neighbors of each unit in ascending order.
+def adjacency(order: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The neighbors of each unit in ascending order, as compressed sparse rows.
 
     Args:
         order: (unit,) int64, the unit of each row, a permutation.
         edges: (edge, 2) int64.
 
-    Examples:
-        >>> adjacency(np.arange(3), np.array([[0, 1], [2, 1]])).neighbor.tolist()
-        [1, 0, 2, 1]
+    Returns:
+        Start of each row among the entries, (row + 1,); of each entry the neighbor and the edge, (entry,), int64.
     """
     row_of = np.empty_like(order)
     row_of[order] = np.arange(len(order))
@@ -169,7 +353,7 @@ def adjacency(order: np.ndarray, edges: np.ndarray) -> Adjacency:
     neighbor = edges.T[::-1].reshape(-1)
     entries = np.lexsort((neighbor, rows))
     start = np.concatenate([[0], np.bincount(rows, minlength=len(order)).cumsum()])
-    return Adjacency(start, neighbor[entries], entries % max(1, len(edges)))
+    return start, neighbor[entries], entries % max(1, len(edges))
 
 
 def greedy_coloring(num_units: int, edges: np.ndarray) -> np.ndarray:
@@ -181,20 +365,11 @@ def greedy_coloring(num_units: int, edges: np.ndarray) -> np.ndarray:
 
     Source: Brelaz 1979, "New methods to color the vertices of a graph" (DSATUR).
 
-    Args:
-        num_units: Number of units.
-        edges: (edge, 2) int64, without loops.
-
     Returns:
         (unit,) int64, colors from 0.
-
-    Examples:
-        >>> greedy_coloring(4, np.array([[0, 1], [1, 2], [2, 3], [3, 0]])).tolist()
-        [0, 1, 0, 1]
     """
-    lists = adjacency(np.arange(num_units), edges)
-    start, neighbor = lists.start.tolist(), lists.neighbor.tolist()
-    degree = np.diff(lists.start)
+    start, neighbor, _ = (part.tolist() for part in adjacency(np.arange(num_units), edges))
+    degree = np.diff(start)
     # one integer per unit that sorts by saturation, then degree (both descending), then index
     step = num_units * (int(degree.max()) + 1)
     queue = (num_units * (degree.max() - degree) + np.arange(num_units)).tolist()
@@ -220,78 +395,37 @@ def color_blocks(num_units: int, edges: np.ndarray) -> list[np.ndarray]:
     """The units of each color in ascending order, blocks in the order of their first units.
 
     A graph with the edges of an RBM so gets the RBM's blocks, the left side first.
-
-    Args:
-        num_units: Number of units.
-        edges: (edge, 2) int64, without loops.
     """
     colors = greedy_coloring(num_units, edges)
     first = np.unique(colors, return_index=True)[1]
     return [np.flatnonzero(colors == colors[unit]) for unit in np.sort(first)]
 
 
-# Products of states with sparse matrices, with gradients of any order in the memory of the states.
-#
-# torch's own product of a sparse and a dense matrix forms a dense gradient for the sparse one. The two
-# operations here are each other's derivatives and never leave the entries that are there.
+# Products of states with sparse matrices, with gradients of any order in the memory of the states: torch's own product
+# of a sparse and a dense matrix forms a dense gradient for the sparse one. The two operations here are each other's
+# derivatives and never leave the entries that are there.
 
 
 _LARGEST_PART = 1 << 24  # numbers that a product of gathered states holds at a time
 
 
-def sparse_product(values: Tensor, z: Tensor, rows: Tensor, columns: Tensor, num_rows: int) -> Tensor:
-    """y_r = sum over the entries (r, c, v) of v z_c.
-
-    Args:
-        values: (entry,), of the dtype of z.
-        z: (..., column).
-        rows: (entry,) int64.
-        columns: (entry,) int64.
-        num_rows: Length of the result's last axis.
-
-    Returns:
-        (..., row).
-
-    Examples:
-        >>> place = torch.tensor([0, 1])
-        >>> sparse_product(torch.tensor([2.0, 3.0]), torch.tensor([[1.0, 10.0]]), place, 1 - place, 2)
-        tensor([[20.,  3.]])
-    """
-    return product_at(values, z, torch.stack([rows, columns]), num_rows)
-
-
-def product_at(
+def sparse_product(
     values: Tensor, z: Tensor, places: Tensor, num_rows: int, *, coalesced: bool = False
 ) -> Tensor:
-    """`sparse_product` with constant places, which need not be sorted at each call.
+    """y_r = sum over the entries (r, c, v) of v z_c.
 
     Args:
         values: (entry,), of the dtype of z.
         z: (..., column).
         places: (2, entry) int64, rows and columns.
         num_rows: Length of the result's last axis.
-        coalesced: Whether the rows ascend, and the columns within a row.
+        coalesced: True if the rows ascend, and the columns within a row, which spares sorting them.
 
     Returns:
         (..., row).
     """
     flat = z.reshape(-1, z.shape[-1]).T.contiguous()
     return _SparseProduct.apply(values, flat, places, num_rows, coalesced).T.reshape(*z.shape[:-1], num_rows)  # pyright: ignore[reportOptionalMemberAccess]
-
-
-def sampled_product(left: Tensor, right: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """sum over the batch of left_r right_c for each entry (r, c), in parts of at most 2^24 numbers.
-
-    Args:
-        left: (row, batch).
-        right: (column, batch).
-        rows: (entry,) int64.
-        columns: (entry,) int64.
-
-    Returns:
-        (entry,).
-    """
-    return _SampledProduct.apply(left, right, rows, columns)  # pyright: ignore[reportReturnType]
 
 
 def _multiply(values: Tensor, z: Tensor, places: Tensor, num_rows: int, coalesced: bool) -> Tensor:
@@ -361,250 +495,3 @@ class _SampledProduct(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             of_right = _SparseProduct.apply(grad, left, torch.stack([columns, rows]), len(right), False)
         return of_left, of_right, None, None
-
-
-# The Boltzmann machine on any graph.
-
-
-_DENSE = 8  # a whole matrix of so many times the edges is had sooner than its entries one by one
-_PER_UNIT, _PER_EDGE = 48, 120  # bytes of the constants, at least
-Edges = str | Sequence[Sequence[int]] | np.ndarray | Tensor
-
-
-class GraphBoltzmann(BoltzmannMachine):
-    """Binary units with one weight per edge of a graph: E(z) = -(sum_{edges ij} W_ij z_i z_j + b^T z).
-
-    The blocks are the colors of a greedy coloring, so neighbors are in different blocks and units of one block
-    are independent given all others. Memory and time grow with the edges, never with the square of the units: the
-    constants take some 120 bytes per edge, and a product with gathered states 64 MiB at a time.
-    Weights and biases start at zero, where log Z = n log 2 exactly.
-
-    Source: Rolfe 2017, eq. RBM-distribution, whose triangular W it is on the complete graph.
-
-    Args:
-        num_units: Number of units, at least 1.
-        edges: Pairs of different units, each pair once in either order: nested lists, or an integer array or
-            tensor (edge, 2). Or a name: "complete" joins all units; "chimera", "pegasus" and "zephyr" are the graphs
-            of quantum annealers, see `discrete_vae.boltzmann.topologies` for their numbers of units.
-        nodes: Number of each unit's node in a larger graph, such as a qubit of an annealer. None means those of a named
-            graph, else 0, 1, ...
-
-    Attributes:
-        weight: (edge,), in the order of the edges.
-        bias: (unit,).
-        edges: (edge, 2) int64, as given.
-        nodes: The numbers above; no part of the law.
-        order: (unit,) int64, the units block after block. Row r of the neighbor lists belongs to unit order[r].
-        start: (unit + 1,) int64; the entries of row r are start[r] to start[r + 1] - 1.
-        neighbor: (entry,) int64, the neighbor of each entry.
-        neighbor_edge: (entry,) int64, its edge.
-
-    Raises:
-        InvalidInputError: If num_units is not a positive integer, edges are no pairs of different units, each pair
-            once (names the first wrong one), or nodes are not one number of at least 0 for each unit, all different.
-
-    Examples:
-        >>> triangle = GraphBoltzmann(3, [[0, 1], [1, 2], [0, 2]])
-        >>> with torch.no_grad():
-        ...     _ = triangle.weight.copy_(torch.tensor([1.0, 2.0, 4.0]))
-        >>> triangle.energy(torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]])).tolist()
-        [-7.0, -4.0]
-        >>> [block.tolist() for block in GraphBoltzmann(4, [[0, 1], [1, 2], [2, 3], [3, 0]]).blocks]
-        [[0, 2], [1, 3]]
-    """
-
-    edges: Tensor
-    order: Tensor
-    start: Tensor
-    neighbor: Tensor
-    neighbor_edge: Tensor
-    _edge_places: Tensor
-    _edge_order: Tensor
-
-    def __init__(self, num_units: int, edges: Edges, nodes: Sequence[int] | None = None) -> None:
-        super().__init__()
-        self.num_units = check_positive_int("num_units", num_units)
-        num_edges = num_units * (num_units - 1) // 2 if isinstance(edges, str) and edges == "complete" else 0
-        check_memory("num_units", _PER_UNIT * num_units + _PER_EDGE * num_edges, "Use fewer units.")
-        with torch.device("cpu"):  # NumPy works the graph out, wherever the weights are wanted
-            pairs = check_edges(num_units, edges)
-        self.nodes = check_nodes(num_units, nodes, edges)
-        self.weight = nn.Parameter(torch.zeros(len(pairs)))
-        self.bias = nn.Parameter(torch.zeros(num_units))
-        blocks = color_blocks(num_units, pairs.numpy())
-        # a machine without values keeps its graph on the CPU, where it can be looked at
-        on = torch.device("cpu") if self.bias.is_meta else self.bias.device
-        self.blocks = tuple(torch.from_numpy(block).to(on) for block in blocks)
-        order = np.concatenate(blocks)
-        rows = adjacency(order, pairs.numpy())
-        # the row of each entry, counted from the first row of its block
-        row_in_block = np.concatenate([np.arange(len(block)) for block in blocks])
-        # the graph belongs to the constructor's arguments, not to the state
-        for name, value in {
-            "edges": pairs,
-            "order": order,
-            "start": rows.start,
-            "neighbor": rows.neighbor,
-            "neighbor_edge": rows.edge,
-            **_sorted_places(pairs.numpy()),
-        }.items():
-            value = value if isinstance(value, Tensor) else torch.from_numpy(value)
-            self.register_buffer(name, value.to(on), persistent=False)
-        # of the edges in their order, whichever end comes first
-        self._edges_sum = hashlib.sha256(np.sort(pairs.numpy(), axis=1).tobytes()).hexdigest()
-        ends = np.cumsum([len(block) for block in blocks])
-        cuts = [0, *rows.start[ends].tolist()]
-        self._entries = [slice(a, b) for a, b in pairwise(cuts)]
-        places = np.stack([row_in_block.repeat(np.diff(rows.start)), rows.neighbor])
-        for index, entries in enumerate(self._entries):
-            of_block = torch.from_numpy(np.ascontiguousarray(places[:, entries]))
-            self.register_buffer(f"_places_{index}", of_block, persistent=False)
-
-    def extra_repr(self) -> str:
-        """The sizes."""
-        return f"num_units={self.num_units}, num_edges={len(self.edges)}"
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        metadata = getattr(destination, "_metadata", None)
-        if metadata is not None:
-            metadata[prefix[:-1]]["edges"] = self._edges_sum
-
-    def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, state_dict: dict[str, Any], prefix: str, local_metadata: Mapping[str, Any], *rest: Any
-    ) -> None:
-        """Take weights of the same edges; a state_dict that does not tell its edges is believed.
-
-        Raises:
-            InvalidInputError: If they are weights of other edges, or of the same ones in another order.
-        """
-        if local_metadata.get("edges", self._edges_sum) != self._edges_sum:
-            rule, repair = (
-                "must be of a machine with these edges, in their order",
-                "Build it with the same edges.",
-            )
-            raise InvalidInputError("state_dict", rule, "weights of other edges", repair)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
-
-    @classmethod
-    def from_ising(
-        cls,
-        num_units: int,
-        edges: Edges,
-        couplings: Array,
-        fields: Array,
-        *,
-        dtype: torch.dtype | None = None,
-    ) -> GraphBoltzmann:
-        """The machine whose bits z = (s + 1) / 2 have the law of the spins s in {-1,+1} of an Ising model.
-
-        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(sum_{edges ij} J_ij s_i s_j + h^T s): a positive coupling aligns
-        spins, a positive field turns them up. Energies are in nats; divide those of a package by its temperature
-        first. dimod minimizes +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs
-        reversed.
-
-        Args:
-            num_units: Number of units.
-            edges: As in the constructor.
-            couplings: J, (edge,), in the order of the edges, a tensor, an array or nested lists.
-            fields: h, (unit,).
-            dtype: Of the parameters; None means torch's default.
-
-        Raises:
-            InvalidInputError: If the graph breaks its rules, or J or h has another shape or holds a number that is not
-                finite.
-
-        Examples:
-            >>> ring = GraphBoltzmann.from_ising(3, [[0, 1], [1, 2], [2, 0]], [1, 1, -1], [0, 0, 0])
-            >>> ring.weight.tolist(), ring.bias.tolist()
-            ([4.0, 4.0, -4.0], [0.0, -4.0, 0.0])
-        """
-        machine = cls(num_units, edges).to(dtype or torch.get_default_dtype())
-        set_from_ising_(machine.weight, machine.bias, couplings, fields, machine._pair_sums)
-        return machine
-
-    def to_ising(self) -> IsingModel:
-        """The same law over spins: couplings (edge,), fields (unit,) and the offset; see `IsingModel`."""
-        return to_ising(self.weight, self.bias, self._pair_sums)
-
-    def _pair_sums(self, values: Tensor) -> Tensor:
-        """Sums over the edges of each unit, (edge,) -> (unit,)."""
-        sums = values.new_zeros(self.num_units)
-        return sums.index_add(0, self.edges[:, 0], values).index_add(0, self.edges[:, 1], values)
-
-    def is_factorial(self) -> bool:
-        """See `BoltzmannMachine.is_factorial`: where all weights are zero, as at the start."""
-        return not bool(self.weight.any())
-
-    def compute_energy(self, z: Tensor) -> Tensor:
-        """See `BoltzmannMachine.energy`."""
-        z = self._widen(z)
-        weight = self.weight.to(z.dtype).index_select(0, self._edge_order)
-        fields = product_at(weight, z, self._edge_places, self.num_units, coalesced=True)
-        return -((fields + self.bias.to(z.dtype)) * z).sum(-1)
-
-    def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
-        """See `BoltzmannMachine.block_logits`."""
-        z = self._widen(z)
-        entries, units = self._entries[block], self.block_place(block)
-        weight = self.weight.to(z.dtype).index_select(0, self.neighbor_edge[entries])
-        places = getattr(self, f"_places_{block}")
-        fields = product_at(weight, z, places, len(units), coalesced=True)
-        return fields + self.bias.to(z.dtype)[units]
-
-    def block_place(self, block: int) -> Tensor:
-        """See `BoltzmannMachine.block_place`."""
-        return getattr(self, f"_block_{block}")
-
-    def sum_pairs(self, z: Tensor) -> Tensor:
-        """See `BoltzmannMachine.sum_pairs`: one sum per edge."""
-        flat = z.transpose(-1, -2).flatten(0, -3) if z.ndim > 2 else z.T[None]
-        if len(self.edges) * _DENSE >= self.num_units**2:
-            sums = (flat @ flat.transpose(1, 2))[:, self.edges[:, 0], self.edges[:, 1]]
-        else:
-            sums = torch.stack([sampled_product(part, part, *self.edges.T) for part in flat])
-        return sums.view(*z.shape[:-2], len(self.edges))
-
-    def pair_order(self, group_of_unit: Tensor) -> nn.Module:
-        """See `BoltzmannMachine.pair_order`."""
-        return _PairOrder(self.edges.cpu(), group_of_unit.cpu())
-
-    def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
-        """See `BoltzmannMachine.expected_energy`; each edge runs from the unit sampled earlier to the later one."""
-        assert isinstance(order, _PairOrder)
-        weight = self.weight.to(probabilities.dtype)
-        fields = self.bias.to(probabilities.dtype)
-        for edges, source in ((order.apart, bits), (order.together, probabilities)):
-            if len(edges) > 0:
-                earlier, later = order.earlier[edges], order.later[edges]
-                fields = fields + sparse_product(weight[edges], source, later, earlier, self.num_units)
-        return -(fields * probabilities).sum(-1)
-
-
-class _PairOrder(nn.Module):
-    """The units of each edge in the order of sampling, and which edges lie between groups and inside one."""
-
-    earlier: Tensor
-    later: Tensor
-    apart: Tensor
-    together: Tensor
-
-    def __init__(self, edges: Tensor, group_of_unit: Tensor) -> None:
-        super().__init__()
-        forward = group_of_unit[edges[:, 0]] <= group_of_unit[edges[:, 1]]
-        earlier = torch.where(forward, edges[:, 0], edges[:, 1])
-        later = torch.where(forward, edges[:, 1], edges[:, 0])
-        apart = group_of_unit[earlier] < group_of_unit[later]
-        for name, value in {
-            "earlier": earlier,
-            "later": later,
-            "apart": apart.nonzero().flatten(),
-            "together": (~apart).nonzero().flatten(),
-        }.items():
-            self.register_buffer(name, value, persistent=False)
-
-
-def _sorted_places(pairs: np.ndarray) -> dict[str, np.ndarray]:
-    """Rows and columns of the edges' matrix, (2, edge), ascending, and the edge of each."""
-    order = np.lexsort((pairs[:, 0], pairs[:, 1]))
-    return {"_edge_order": order, "_edge_places": np.ascontiguousarray(pairs[order][:, ::-1].T)}

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from scipy import optimize
+from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, check_energy
 from discrete_vae.checks import Axis, check_binary, check_finite, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
-
-# Boltzmann machines over bits as Ising models over spins, and back.
-
 
 Array = Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]]
 
@@ -40,56 +39,33 @@ class IsingModel(ShowsShapes):
     offset: float
 
 
-PairSums = Callable[[Tensor], Tensor]
-"""Sums values of pairs, in the shape of the machine's weight, over the pairs of each unit: (unit,)."""
+class HasPairs(Protocol):
+    """A machine with one weight per pair, and sums of such values, in the weight's shape, over each unit's pairs."""
+
+    weight: nn.Parameter
+    bias: nn.Parameter
+
+    def _pair_sums(self, values: Tensor) -> Tensor: ...
 
 
-def to_ising(weight: Tensor, bias: Tensor, pair_sums: PairSums) -> IsingModel:
-    """J = W / 4 and h_i = b_i / 2 + sum_j W_ij / 4.
-
-    Args:
-        weight: W.
-        bias: b, (unit,).
-        pair_sums: Over the pairs of the machine.
-    """
-    couplings = weight.detach().double() / 4
-    fields = bias.detach().double() / 2 + pair_sums(couplings)
+def to_ising(machine: HasPairs) -> IsingModel:
+    """J = W / 4 and h_i = b_i / 2 + sum_j W_ij / 4."""
+    couplings = machine.weight.detach().double() / 4
+    fields = machine.bias.detach().double() / 2 + machine._pair_sums(couplings)
     return IsingModel(couplings, fields, float(couplings.sum() - fields.sum()))
 
 
 @torch.no_grad()
-def set_from_ising_(
-    weight: Tensor, bias: Tensor, couplings: Array, fields: Array, pair_sums: PairSums
-) -> None:
-    """W = 4 J and b_i = 2 h_i - 2 sum_j J_ij, computed in float64 and rounded once.
-
-    Args:
-        weight: Receives W.
-        bias: Receives b, (unit,).
-        couplings: J, in the shape of W.
-        fields: h, (unit,).
-        pair_sums: Over the pairs of the machine.
-
-    Raises:
-        InvalidInputError: If J or h has another shape, or holds a number that is not finite.
-    """
-    j = finite_numbers("couplings", couplings, weight.shape).to(weight.device)
-    h = finite_numbers("fields", fields, bias.shape).to(bias.device)
-    weight.copy_(4 * j)
-    bias.copy_(2 * h - 2 * pair_sums(j))
+def set_from_ising_(machine: HasPairs, couplings: Array, fields: Array) -> None:
+    """W = 4 J and b_i = 2 h_i - 2 sum_j J_ij, computed in float64 and rounded once."""
+    j = finite_numbers("couplings", couplings, machine.weight.shape).to(machine.weight.device)
+    h = finite_numbers("fields", fields, machine.bias.shape).to(machine.bias.device)
+    machine.weight.copy_(4 * j)
+    machine.bias.copy_(2 * h - 2 * machine._pair_sums(j))
 
 
 def finite_numbers(name: str, value: Array, shape: Sequence[Axis]) -> Tensor:
-    """Numbers of any kind as a float64 tensor.
-
-    Args:
-        name: Name of the argument.
-        value: Numbers.
-        shape: As in `check_tensor`.
-
-    Raises:
-        InvalidInputError: If they are no numbers, have another shape, or one is not finite.
-    """
+    """Numbers of any kind as a float64 tensor of that shape, all finite."""
     try:
         numbers = torch.as_tensor(value).detach().double()
     except (TypeError, ValueError, RuntimeError):
@@ -99,10 +75,7 @@ def finite_numbers(name: str, value: Array, shape: Sequence[Axis]) -> Tensor:
     return check_finite(name, check_tensor(name, numbers, shape), repair=repair)
 
 
-# The temperature at which samples of unknown making have most likely been drawn.
-
-
-_LIMIT, _TOLERANCE = 20.0, 1e-9
+_LIMIT = 20.0
 
 
 @dataclass(frozen=True)
@@ -136,9 +109,6 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
     Returns:
         t and its standard error, which holds if a model with the wrong shape is fitted too.
 
-    Raises:
-        InvalidInputError: If energy is no machine, or z has another shape, other values or fewer than 2 samples.
-
     Examples:
         >>> from discrete_vae import RBM, BlockGibbs
         >>> rbm = RBM(3, 3)
@@ -164,7 +134,8 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
         return InverseTemperature(_LIMIT, math.inf)
     if bool((margins <= 0).all()) or _derivatives(margins, -_LIMIT)[0] < 0:
         return InverseTemperature(-_LIMIT, math.inf)
-    t = _root(margins)
+    bracket = -_LIMIT, _LIMIT
+    t = optimize.root_scalar(lambda t: _derivatives(margins, t)[0], bracket=bracket, xtol=1e-12).root
     scores = (margins * torch.sigmoid(-t * margins)).sum(1)
     return InverseTemperature(t, float(scores.square().sum().sqrt()) / _derivatives(margins, t)[1])
 
@@ -173,19 +144,3 @@ def _derivatives(margins: Tensor, t: float) -> tuple[float, float]:
     """The slope of the log-pseudo-likelihood at t, which falls, and minus its second derivative."""
     wrong = torch.sigmoid(-t * margins)
     return float((margins * wrong).sum()), float((margins.square() * wrong * (1 - wrong)).sum())
-
-
-def _root(margins: Tensor) -> float:
-    """Where the slope is 0, between its values of other signs at the limits: Newton's steps, or else halves."""
-    low, high, t, last = -_LIMIT, _LIMIT, 1.0, math.inf
-    while high - low > _TOLERANCE:
-        slope, curvature = _derivatives(margins, t)
-        if slope == 0:
-            return t
-        low, high = (t, high) if slope > 0 else (low, t)
-        newton = t + slope / curvature if curvature > 0 else math.inf
-        slow = abs(slope) > last / 2  # as where nearly all margins are large
-        before, t, last = t, (low + high) / 2 if slow or not low < newton < high else newton, abs(slope)
-        if abs(t - before) < _TOLERANCE:
-            return t
-    return t

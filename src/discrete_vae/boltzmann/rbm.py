@@ -1,4 +1,4 @@
-"""The restricted Boltzmann machine, with energies whose gradients are written out."""
+"""The restricted Boltzmann machine."""
 
 from __future__ import annotations
 
@@ -13,134 +13,6 @@ from discrete_vae.checks import check_positive_int, check_states
 from discrete_vae.numerics import differentiable_once, full_precision, row_sum
 from discrete_vae.rng import open_uniform
 from discrete_vae.system import allocating
-
-# Energies of bipartite machines whose gradients are written out: one node each in place of a dozen.
-
-
-BIT_MEAN, MEAN_BIT, MEAN_MEAN = CASES = range(3)
-"""What the left and the right unit of a pair give: the bit of the one sampled earlier, the mean of the other one."""
-
-
-class PairOrder(nn.Module):
-    """Which pairs of the two sides take the bit of which side: a mask for each case that occurs, None if all do."""
-
-    def __init__(self, group_left: Tensor, group_right: Tensor) -> None:
-        super().__init__()
-        masks = (group_left < group_right, group_left > group_right, group_left == group_right)
-        self._present = tuple(case for case in CASES if bool(masks[case].any()))
-        for case in self._present:
-            mask = None if bool(masks[case].all()) else masks[case]
-            self.register_buffer(f"mask{case}", mask, persistent=False)
-
-    def cases(self) -> tuple[tuple[int, ...], *tuple[Tensor | None, ...]]:
-        """The cases that occur, and of each the pairs that it is for, None if it is for all."""
-        return self._present, *(self._buffers[f"mask{case}"] for case in self._present)
-
-
-class ExpectedEnergy(torch.autograd.Function):
-    """E = -(q^T b + sum over cases c of a_c^T (W * m_c) d_c), with a_c and d_c the bits or the means of the sides.
-
-    dE/dq = -b and, by what each case takes, dE/da_c = -(W * m_c) d_c, dE/dd_c = -(W * m_c)^T a_c; by W it is
-    -sum_c (a_c d_c^T) * m_c. It can be differentiated once.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        bits: Tensor,
-        mean: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        cases: tuple[int, ...],
-        *masks: Tensor | None,
-    ) -> Tensor:
-        """The energy of each row.
-
-        Args:
-            ctx: Keeps what the backward pass needs.
-            bits: (row, unit).
-            mean: (row, unit).
-            weight: (left, right).
-            bias: (unit,).
-            cases: Those of `CASES` that occur.
-            masks: Of each case the pairs that it is for, (left, right) bool; None is all.
-
-        Returns:
-            (row,), nats.
-        """
-        num_left = len(weight)
-        total, fields = mean @ bias, []
-        for case, mask in zip(cases, masks, strict=True):
-            left, right = _sides(bits, mean, case, num_left)
-            fields.append(left @ (weight if mask is None else weight * mask))
-            total = total.add((fields[-1] * right).sum(-1))
-        ctx.cases, ctx.masks = cases, masks
-        ctx.save_for_backward(bits, mean, weight, bias, *fields)
-        return total.neg()
-
-    @staticmethod
-    @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        """See the class."""
-        bits, mean, weight, bias, *fields = ctx.saved_tensors
-        num_left = len(weight)
-        minus = gradients[0].neg().unsqueeze(-1)
-        of_bits, of_mean, of_weight = torch.zeros_like(bits), minus * bias, None
-        for case, mask, field in zip(ctx.cases, ctx.masks, fields, strict=True):
-            left, right = _sides(bits, mean, case, num_left)
-            of_left, of_right = _sides(of_bits, of_mean, case, num_left)
-            scaled = minus * right
-            of_right.addcmul_(field, minus)
-            of_left.addmm_(scaled, (weight if mask is None else weight * mask).T)
-            pairs = left.T @ scaled
-            pairs = pairs if mask is None else pairs * mask
-            of_weight = pairs if of_weight is None else of_weight + pairs
-        return of_bits, of_mean, of_weight, minus.squeeze(-1) @ mean, None, *(None for _ in ctx.masks)
-
-
-class NegativePhase(torch.autograd.Function):
-    """A scalar of value 0 with the gradient of log Z that states give, the right side summed out.
-
-    With p = sigmoid(W^T z_L + b_R): by W it is the mean of z_L p^T, by b_L that of z_L, by b_R that of p. It can be
-    differentiated once.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, bias: Tensor, left: Tensor) -> Tensor:
-        """The scalar; the gradient is worked out here.
-
-        Args:
-            ctx: Keeps the gradient.
-            weight: (left, right).
-            bias: (unit,).
-            left: (chain, left), in {0,1}.
-        """
-        right = torch.addmm(bias[len(weight) :], left, weight).sigmoid_()
-        ctx.num_chains = len(left)
-        ctx.save_for_backward(left.T @ right, torch.cat([row_sum(left), row_sum(right)]))
-        return left.new_zeros(())
-
-    @staticmethod
-    @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor, Tensor, None]:
-        """See the class."""
-        of_weight, of_bias = ctx.saved_tensors
-        of_chain = gradients[0] / ctx.num_chains
-        return of_weight * of_chain, of_bias * of_chain, None
-
-
-def _sides(bits: Tensor, mean: Tensor, case: int, num_left: int) -> tuple[Tensor, Tensor]:
-    """What the left and the right side give in a case, as views."""
-    left = bits if case == BIT_MEAN else mean
-    right = bits if case == MEAN_BIT else mean
-    return left[:, :num_left], right[:, num_left:]
-
-
-# The restricted Boltzmann machine.
 
 
 class RBM(BoltzmannMachine):
@@ -158,9 +30,6 @@ class RBM(BoltzmannMachine):
     Attributes:
         weight: (left, right).
         bias: (unit,), the left side first.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
 
     Examples:
         >>> rbm = RBM(2, 1)
@@ -188,33 +57,26 @@ class RBM(BoltzmannMachine):
     def from_ising(cls, couplings: Array, fields: Array, *, dtype: torch.dtype | None = None) -> RBM:
         """The machine whose bits z = (s + 1) / 2 have the law of the spins s in {-1,+1} of an Ising model.
 
-        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(s_L^T J s_R + h^T s): a positive coupling aligns spins, a positive
-        field turns them up. Energies are in nats; divide those of a package by its temperature first. dimod minimizes
-        +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs reversed.
+        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(s_L^T J s_R + h^T s), nats; signs as in `GraphBoltzmann.from_ising`.
 
         Args:
             couplings: J, (left, right), a tensor, an array or nested lists.
             fields: h, (unit,), the left side first.
             dtype: Of the parameters; None means torch's default.
 
-        Raises:
-            InvalidInputError: If J or h has another shape or holds a number that is not finite.
-
         Examples:
             >>> machine = RBM.from_ising([[0.5]], [0.0, 0.1])
             >>> machine.weight.tolist(), machine.bias.tolist()
             ([[2.0]], [-1.0, -0.800...])
-            >>> machine.to_ising().couplings.tolist()
-            [[0.5]]
         """
         couplings = finite_numbers("couplings", couplings, ("left", "right"))
         machine = cls(*couplings.shape).to(dtype or torch.get_default_dtype())
-        set_from_ising_(machine.weight, machine.bias, couplings, fields, machine._pair_sums)
+        set_from_ising_(machine, couplings, fields)
         return machine
 
     def to_ising(self) -> IsingModel:
         """The same law over spins: couplings (left, right), fields (unit,) and the offset; see `IsingModel`."""
-        return to_ising(self.weight, self.bias, self._pair_sums)
+        return to_ising(self)
 
     def _pair_sums(self, values: Tensor) -> Tensor:
         """Sums over the pairs of each unit, (left, right) -> (unit,)."""
@@ -246,10 +108,6 @@ class RBM(BoltzmannMachine):
         Returns:
             (...), nats.
 
-        Raises:
-            InvalidInputError: If left is not a floating-point tensor of such a shape with values in [0, 1], there is
-                no such block, or t is not finite or has another shape.
-
         Examples:
             >>> rbm = RBM(2, 3)
             >>> torch.equal(rbm.free_energy(torch.ones(4, 2)), rbm.free_energy(torch.ones(4, 5)))
@@ -270,9 +128,6 @@ class RBM(BoltzmannMachine):
         Returns:
             (..., right), in [0, 1].
 
-        Raises:
-            InvalidInputError: If visible is not a floating-point tensor of that shape with values in [0, 1].
-
         Examples:
             >>> rbm = RBM(2, 1)
             >>> with torch.no_grad():
@@ -291,9 +146,6 @@ class RBM(BoltzmannMachine):
 
         Returns:
             (..., left), in [0, 1].
-
-        Raises:
-            InvalidInputError: If hidden is not a floating-point tensor of that shape with values in [0, 1].
         """
         with full_precision(check_states("hidden", hidden, (..., self.num_right))):
             return torch.sigmoid(self._logits_of_left(hidden))
@@ -309,34 +161,21 @@ class RBM(BoltzmannMachine):
         Returns:
             (..., right) in {0,1}, without gradient.
 
-        Raises:
-            InvalidInputError: If visible breaks the rules of `hidden_given_visible`, or the generator draws on another
-                device.
-
         Examples:
             >>> RBM(2, 3).sample_hidden(torch.zeros(4, 2), generator=torch.Generator().manual_seed(0)).shape
             torch.Size([4, 3])
         """
-        probabilities = self.hidden_given_visible(visible)
-        return (open_uniform(probabilities, generator=generator) < probabilities).to(probabilities.dtype)
+        return _draw_bits(self.hidden_given_visible(visible), generator)
 
     @torch.no_grad()
     def sample_visible(self, hidden: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw the left side given the right one, each unit from its own conditional.
+        """Draw the left side given the right one, each unit from its own conditional; see `sample_hidden`.
 
         Args:
             hidden: States of the right side, (..., right), in {0,1}, or relaxed.
             generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., left) in {0,1}, without gradient.
-
-        Raises:
-            InvalidInputError: If hidden breaks the rules of `visible_given_hidden`, or the generator draws on another
-                device.
         """
-        probabilities = self.visible_given_hidden(hidden)
-        return (open_uniform(probabilities, generator=generator) < probabilities).to(probabilities.dtype)
+        return _draw_bits(self.visible_given_hidden(hidden), generator)
 
     def _logits_of_left(self, right: Tensor) -> Tensor:
         right = self._widen(right)
@@ -368,17 +207,128 @@ class RBM(BoltzmannMachine):
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
         """See `BoltzmannMachine.pair_order`."""
         group_of_unit = group_of_unit.cpu()  # where values can be looked at
-        return PairOrder(group_of_unit[: self.num_left, None], group_of_unit[self.num_left :])
+        return _PairOrder(group_of_unit[: self.num_left, None], group_of_unit[self.num_left :])
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
         """See `BoltzmannMachine.expected_energy`; one product for each order that occurs among the pairs."""
-        assert isinstance(order, PairOrder)
+        assert isinstance(order, _PairOrder)
         weight, bias = self.weight.to(probabilities.dtype), self.bias.to(probabilities.dtype)
         rows = bits.reshape(-1, self.num_units), probabilities.reshape(-1, self.num_units)
-        energy = ExpectedEnergy.apply(*rows, weight, bias, *order.cases())
+        energy = _ExpectedEnergy.apply(*rows, weight, bias, *order.cases())
         return energy.view(probabilities.shape[:-1])
 
     def compute_negative_phase(self, z: Tensor) -> Tensor:
         """See `BoltzmannMachine.compute_negative_phase`."""
         z = self._widen(z)
-        return NegativePhase.apply(self.weight.to(z.dtype), self.bias.to(z.dtype), z[:, : self.num_left])
+        return _NegativePhase.apply(self.weight.to(z.dtype), self.bias.to(z.dtype), z[:, : self.num_left])
+
+
+def _draw_bits(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
+    return (open_uniform(probabilities, generator=generator) < probabilities).to(probabilities.dtype)
+
+
+# Energies whose gradients are written out: one node of the graph each in place of a dozen.
+
+
+_BIT_MEAN, _MEAN_BIT, _MEAN_MEAN = _CASES = range(3)
+"""Cases of a pair of a left and a right unit: the bit of the one sampled earlier, the mean of the other one."""
+
+
+class _PairOrder(nn.Module):
+    """The pairs of the two sides that take the bit of the left or the right one, or both means, as masks.
+
+    A case that all pairs are of has no mask, and one that does not occur has none either.
+    """
+
+    def __init__(self, group_left: Tensor, group_right: Tensor) -> None:
+        super().__init__()
+        masks = (group_left < group_right, group_left > group_right, group_left == group_right)
+        self._present = tuple(case for case in _CASES if bool(masks[case].any()))
+        for case in self._present:
+            mask = None if bool(masks[case].all()) else masks[case]
+            self.register_buffer(f"mask{case}", mask, persistent=False)
+
+    def cases(self) -> tuple[tuple[int, ...], *tuple[Tensor | None, ...]]:
+        """The cases that occur, and the mask of each."""
+        return self._present, *(self._buffers[f"mask{case}"] for case in self._present)
+
+
+class _ExpectedEnergy(torch.autograd.Function):
+    """E = -(q^T b + sum over cases c of a_c^T (W * m_c) d_c), with a_c and d_c the bits or the means of the sides.
+
+    dE/dq = -b and, by what each case takes, dE/da_c = -(W * m_c) d_c, dE/dd_c = -(W * m_c)^T a_c; by W it is
+    -sum_c (a_c d_c^T) * m_c. It can be differentiated once.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        bits: Tensor,
+        mean: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        cases: tuple[int, ...],
+        *masks: Tensor | None,
+    ) -> Tensor:
+        """(row,), nats, of bits and mean (row, unit); of each case the pairs that it is for, None is all."""
+        num_left = len(weight)
+        total, fields = mean @ bias, []
+        for case, mask in zip(cases, masks, strict=True):
+            left, right = _sides(bits, mean, case, num_left)
+            fields.append(left @ (weight if mask is None else weight * mask))
+            total = total.add((fields[-1] * right).sum(-1))
+        ctx.cases, ctx.masks = cases, masks
+        ctx.save_for_backward(bits, mean, weight, bias, *fields)
+        return total.neg()
+
+    @staticmethod
+    @differentiable_once
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        bits, mean, weight, bias, *fields = ctx.saved_tensors
+        num_left = len(weight)
+        minus = gradients[0].neg().unsqueeze(-1)
+        of_bits, of_mean, of_weight = torch.zeros_like(bits), minus * bias, None
+        for case, mask, field in zip(ctx.cases, ctx.masks, fields, strict=True):
+            left, right = _sides(bits, mean, case, num_left)
+            of_left, of_right = _sides(of_bits, of_mean, case, num_left)
+            scaled = minus * right
+            of_right.addcmul_(field, minus)
+            of_left.addmm_(scaled, (weight if mask is None else weight * mask).T)
+            pairs = left.T @ scaled
+            pairs = pairs if mask is None else pairs * mask
+            of_weight = pairs if of_weight is None else of_weight + pairs
+        return of_bits, of_mean, of_weight, minus.squeeze(-1) @ mean, None, *(None for _ in ctx.masks)
+
+
+class _NegativePhase(torch.autograd.Function):
+    """A scalar of value 0 with the gradient of log Z that states give, the right side summed out.
+
+    With p = sigmoid(W^T z_L + b_R): by W it is the mean of z_L p^T, by b_L that of z_L, by b_R that of p. It can be
+    differentiated once.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, left: Tensor) -> Tensor:
+        """The scalar for left (chain, left), in {0,1}; the gradient is worked out here."""
+        right = torch.addmm(bias[len(weight) :], left, weight).sigmoid_()
+        ctx.num_chains = len(left)
+        ctx.save_for_backward(left.T @ right, torch.cat([row_sum(left), row_sum(right)]))
+        return left.new_zeros(())
+
+    @staticmethod
+    @differentiable_once
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor, Tensor, None]:
+        of_weight, of_bias = ctx.saved_tensors
+        of_chain = gradients[0] / ctx.num_chains
+        return of_weight * of_chain, of_bias * of_chain, None
+
+
+def _sides(bits: Tensor, mean: Tensor, case: int, num_left: int) -> tuple[Tensor, Tensor]:
+    """Values of the left and the right side in a case, as views."""
+    left = bits if case == _BIT_MEAN else mean
+    right = bits if case == _MEAN_BIT else mean
+    return left[:, :num_left], right[:, num_left:]

@@ -24,9 +24,6 @@ def chimera_edges(num_units: int) -> Tensor:
 
     Source: Bunyk et al. 2014, "Architectural considerations in the design of a superconducting quantum annealing
     processor".
-
-    Raises:
-        InvalidInputError: If the number of units is not 8 m^2.
     """
     size = _size("a Chimera graph", "8 m^2", num_units, lambda m: 8 * m * m)
     units = torch.arange(num_units).view(size, size, 2, 4)
@@ -44,9 +41,6 @@ def pegasus_edges(num_units: int) -> Tensor:
 
     Source: Boothby, Bunyk, Raymond & Roy 2020, "Next-generation topology of D-Wave quantum processors".
 
-    Raises:
-        InvalidInputError: If the number of units is none of these.
-
     Examples:
         >>> pegasus_edges(40).shape
         torch.Size([164, 2])
@@ -56,9 +50,6 @@ def pegasus_edges(num_units: int) -> Tensor:
 
 def pegasus_nodes(num_units: int) -> tuple[int, ...]:
     """The number that each unit's node has in a Pegasus graph with all of its lines, rising.
-
-    Raises:
-        InvalidInputError: If the number of units is not that of a Pegasus graph.
 
     Examples:
         >>> pegasus_nodes(40)[:3]
@@ -75,17 +66,13 @@ def zephyr_edges(num_units: int) -> Tensor:
 
     Source: Boothby, King & Raymond 2021, "Zephyr topology of D-Wave quantum processors".
 
-    Raises:
-        InvalidInputError: If the number of units is none of these.
-
     Examples:
         >>> zephyr_edges(48).shape
         torch.Size([280, 2])
     """
     size = _size("a Zephyr graph", "16 m (2 m + 1)", num_units, lambda m: 16 * m * (2 * m + 1))
-    units = np.arange(num_units).reshape(
-        2, 2 * size + 1, 4, 2, size
-    )  # direction, position, copy, track, place
+    # direction, position, copy, track, place
+    units = np.arange(num_units).reshape(2, 2 * size + 1, 4, 2, size)
     grid = np.indices(units.shape)
     position, track, place = grid[1], grid[3], grid[4]
     crossing = _crossings(position, 2 * place + track, 2)
@@ -113,10 +100,7 @@ def _pegasus(num_units: int) -> tuple[np.ndarray, np.ndarray]:
 def _crossings(position: np.ndarray, start: np.ndarray, length: int) -> np.ndarray:
     """Pairs of lines of both directions that cross, (pair, 2).
 
-    Args:
-        position: Where each line lies across, (direction, ...); lines are numbered in this order.
-        start: Where it begins along.
-        length: How long it is.
+    Lines are numbered in the order of position, where each lies across, (direction, ...), and begin at start along.
     """
     across, begin = position.reshape(2, -1), start.reshape(2, -1)
     covers = [
@@ -132,11 +116,7 @@ def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _size(what: str, formula: str, num_units: int, count: Callable[[int], int]) -> int:
-    """The size whose number of units it is, at least 1.
-
-    Raises:
-        InvalidInputError: If there is none.
-    """
+    """The size, at least 1, whose number of units it is."""
     size = next(m for m in itertools.count(1) if count(m) >= num_units)
     if count(size) != num_units:
         nearest = {count(max(1, size - 1)), count(size)}

@@ -15,10 +15,7 @@ from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.samplers.gibbs import BlockGibbs, Sampler, pack_bits
-from discrete_vae.samplers.modes import downhill
-
-# Whether Markov chains mix: autocorrelation, R-hat and effective samples of what they visit.
-
+from discrete_vae.samplers.modes import greedy_descent
 
 _HIGH_R_HAT = 1.05
 
@@ -65,19 +62,12 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
         sampler: The chains; they advance.
         num_sweeps: Sweeps to look at, at least 20.
 
-    Returns:
-        The measures of health.
-
-    Raises:
-        InvalidInputError: If there are too few sweeps.
-
     Warns:
         ChainHealthWarning: If R-hat is above 1.05.
     """
     if num_sweeps < 20:
-        raise InvalidInputError(
-            "num_sweeps", "must be at least 20", num_sweeps, "Look at some hundred sweeps."
-        )
+        repair = "Look at some hundred sweeps."
+        raise InvalidInputError("num_sweeps", "must be at least 20", num_sweeps, repair)
     with torch.no_grad():
         series = torch.stack([sampler.energy.energy(sampler.step(1)).double() for _ in range(num_sweeps)], 1)
     r_hat, effective = _r_hat_and_effective_samples(series.cpu())
@@ -112,60 +102,10 @@ def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
     return r_hat, effective
 
 
-# States between which chains move more often than chance, from counts of moves.
+# The modes of a prior.
 
 
-_ROUNDING = 1e-12  # groups between which moves are as frequent as by chance are one
-
-
-def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
-    """Group states so that moves stay inside groups: greedy modularity.
-
-    Each state starts as its own group; the two groups whose union raises the modularity most are merged, until every
-    union would lower it. Two groups between which nothing ever moves are never merged, so the number of groups is
-    found, not given.
-
-    Source: Newman 2004, Fast algorithm for detecting community structure in networks; of moves of a Markov chain it is
-    the stability of Delvenne, Yaliraki & Barahona 2010.
-
-    Args:
-        counts: (state, state), moves from the one to the other, not negative, at least one in all.
-
-    Returns:
-        The group of each state, (state,) int64, numbered from the group with most moves; and the modularity: the
-        share of moves inside groups less what it would be by chance, 0 for one group, near 1 for many that are apart.
-
-    Examples:
-        >>> counts = np.array([[5, 4, 0], [4, 5, 0], [0, 0, 4]])
-        >>> groups, modularity = communities(counts)
-        >>> groups.tolist(), round(modularity, 3)
-        ([0, 0, 1], 0.298)
-    """
-    flow = np.asarray(counts, np.float64)
-    flow = (flow + flow.T) / (2 * flow.sum())
-    visits = flow.sum(1)
-    gain = flow - np.outer(visits, visits)
-    group = np.arange(len(flow))
-    modularity = float(np.trace(gain))
-    np.fill_diagonal(gain, -np.inf)
-    while len(flow) > 1:
-        into, out = np.unravel_index(gain.argmax(), gain.shape)
-        if gain[into, out] < -_ROUNDING:
-            break
-        modularity += 2 * float(gain[into, out])
-        gain[into] += gain[out]
-        gain[:, into] = gain[into]
-        gain[into, into] = gain[out] = gain[:, out] = -np.inf
-        group[group == out] = into
-    _, group = np.unique(group, return_inverse=True)
-    order = np.argsort(-np.bincount(group, weights=visits), kind="stable")
-    return np.argsort(order)[group], modularity
-
-
-# The modes of a prior: groups of its local maxima that hold the chains.
-
-
-_MAX_MAXIMA = 400  # that are grouped, most visited first; the grouping takes the cube of them
+_MAX_MAXIMA = 400  # local maxima that are grouped, most visited first; the grouping takes the cube of them
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -207,12 +147,9 @@ class PriorModes(ShowsShapes):
 
         Returns:
             (state,) int64, from 0 to one less than the number of modes, on the CPU.
-
-        Raises:
-            InvalidInputError: If z has another shape or other values.
         """
         check_binary("z", check_tensor("z", z, ("state", self.energy.num_units)))
-        reached = downhill(self.energy, z.to(self.energy.bias.device)).cpu()
+        reached = greedy_descent(self.energy, z.to(self.energy.bias.device)).cpu()
         return self.mode_of_maximum[_nearest(reached, self.maxima)]
 
 
@@ -222,22 +159,19 @@ def find_prior_modes(
 ) -> PriorModes:
     """Follow block-Gibbs chains and group the local maxima of p(z) that they pass.
 
-    Each state on the way goes downhill in energy to a local maximum of p(z). Maxima between which chains move within a
-    sweep more often than chance are one mode (`communities`): a mode is a region that chains leave seldom, and its
-    number is found, not given.
+    Greedy descent in energy leads each state on the way to a local maximum of p(z). Maxima between which chains move
+    within a sweep more often than chance are one mode (`communities`): a mode is a region that chains leave seldom, and
+    the number of modes is found, not given.
 
     Args:
         energy: The machine.
         start: States of it that are near its law, (chain, unit), for example of the chains of training.
         num_sweeps: Sweeps to follow.
-        max_chains: How many of the states to start from, at most.
+        max_chains: States to start from, at most.
         seed: Seed of the chains.
 
     Returns:
         The modes.
-
-    Raises:
-        InvalidInputError: If start has another shape or other values, or a number is not a positive integer.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -254,7 +188,7 @@ def find_prior_modes(
     start = start[: check_positive_int("max_chains", max_chains)]
     chains = BlockGibbs(energy, len(start), seed=seed, start=start.float())
     states = [start.float()] + [chains.step(1) for _ in range(num_sweeps)]
-    reached = torch.cat([downhill(energy, z).cpu() for z in states])
+    reached = torch.cat([greedy_descent(energy, z).cpu() for z in states])
     found, place, visits = _distinct(reached)
     order = np.argsort(-visits, kind="stable")
     maxima = found[torch.from_numpy(order[:_MAX_MAXIMA])]
@@ -286,7 +220,7 @@ def find_prior_modes(
 
 
 def _distinct(z: Tensor) -> tuple[Tensor, np.ndarray, np.ndarray]:
-    """Different rows, for each row which of them it is, and how often each occurs."""
+    """Different rows, the number of each row among them, and the count of each."""
     packed = np.ascontiguousarray(pack_bits(z).numpy())
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, place, count = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
@@ -297,3 +231,44 @@ def _nearest(z: Tensor, known: Tensor) -> Tensor:
     """For each row the known row that differs in the fewest units, the first of several."""
     agreement = z @ known.T + (1 - z) @ (1 - known).T
     return agreement.argmax(1)
+
+
+_ROUNDING = 1e-12  # groups between which moves are as frequent as by chance are one
+
+
+def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
+    """Group states so that moves stay inside groups: greedy modularity.
+
+    Each state starts as its own group; the two groups whose union raises the modularity most are merged, until every
+    union would lower it. Two groups between which nothing ever moves are never merged, so the number of groups is
+    found, not given.
+
+    Source: Newman 2004, Fast algorithm for detecting community structure in networks; of moves of a Markov chain it is
+    the stability of Delvenne, Yaliraki & Barahona 2010.
+
+    Args:
+        counts: (state, state), moves from the one to the other, not negative, at least one in all.
+
+    Returns:
+        The group of each state, (state,) int64, numbered from the group with most moves; and the modularity: the
+        share of moves inside groups less what it would be by chance, 0 for one group, near 1 for many that are apart.
+    """
+    flow = np.asarray(counts, np.float64)
+    flow = (flow + flow.T) / (2 * flow.sum())
+    visits = flow.sum(1)
+    gain = flow - np.outer(visits, visits)
+    group = np.arange(len(flow))
+    modularity = float(np.trace(gain))
+    np.fill_diagonal(gain, -np.inf)
+    while len(flow) > 1:
+        into, out = np.unravel_index(gain.argmax(), gain.shape)
+        if gain[into, out] < -_ROUNDING:
+            break
+        modularity += 2 * float(gain[into, out])
+        gain[into] += gain[out]
+        gain[:, into] = gain[into]
+        gain[into, into] = gain[out] = gain[:, out] = -np.inf
+        group[group == out] = into
+    _, group = np.unique(group, return_inverse=True)
+    order = np.argsort(-np.bincount(group, weights=visits), kind="stable")
+    return np.argsort(order)[group], modularity

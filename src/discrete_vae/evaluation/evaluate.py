@@ -1,4 +1,4 @@
-"""Everything that is reported about a trained model on test data."""
+"""The evaluation of a trained model on test data, and of its prior."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from discrete_vae.evaluation.log_likelihood import (
     MeanLogLikelihood,
     evaluate_log_likelihood,
     join_log_likelihoods,
+    standard_error,
 )
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.bridge import LogPartitionWarning, bennett_log_partition
@@ -48,75 +50,172 @@ from discrete_vae.rng import key_to_seed, keyed_generator
 from discrete_vae.runs.io import read_regular, sha256_bytes, write_bytes
 from discrete_vae.samplers.gibbs import Sampler
 
-# Repeated estimates of log Z: does the stated error hold?
+Report = Callable[[int, float], None]
+_ELBO_DRAWS = 20
+_STILL_RISING = 0.1  # nats by the last doubling of the samples
+_KEPT_EXAMPLES = PART_SIZE  # a part of an evaluation that is kept: a minute or less
 
 
-_STREAM = 0x726570
+class UnevenWeightsWarning(UserWarning):
+    """Few importance samples carry the log-likelihood, which is too low; the message has the numbers and the remedy."""
 
 
 @dataclass(frozen=True)
-class RepeatedLogPartition:
-    """Independent estimates of one log Z.
+class Evaluation(ShowsTable):
+    """One evaluation; all values in nats per example.
 
-    Source: Rolfe 2017, section log-partition-function (repeats of one model, a histogram of them).
+    The standard errors of log_likelihood and elbo are over examples, given log Z. The error of log Z shifts both as a
+    whole and stands beside them, in their log_partition_std_error.
 
     Attributes:
-        estimates: The estimates.
+        log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
+        log_likelihood_limit: The same in the limit zeta = z (`DiscreteVAE.discretized`); None where smoothing has none.
+        elbo: The bound and its parts.
+        log_partition: log Z with the method and the error of its estimate.
+        seconds: Time it took.
+        independent_features: Log-likelihood of independent features, fitted to the training examples, on the same ones;
+            None without those.
     """
 
-    estimates: tuple[LogPartition, ...]
+    log_likelihood: MeanLogLikelihood
+    log_likelihood_limit: MeanLogLikelihood | None
+    elbo: MeanElbo
+    log_partition: CheckedLogPartition
+    seconds: float
+    independent_features: IndependentFeatures | None = None
 
-    @property
-    def mean(self) -> float:
-        """Mean of the values, nats."""
-        return sum(estimate.value for estimate in self.estimates) / len(self.estimates)
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for evaluation.json; what one draw cannot give is None."""
+        limit = self.log_likelihood_limit
+        plain = replace(
+            self,
+            log_likelihood=replace(self.log_likelihood, examples=None),
+            log_likelihood_limit=None if limit is None else replace(limit, examples=None),
+        )
+        values = asdict(plain)
+        for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
+            part = values[name] or {}
+            part |= {
+                key: None for key, value in part.items() if isinstance(value, float) and math.isnan(value)
+            }
+            part.pop("examples", None)
+        values["log_partition"]["gap"] = self.log_partition.gap
+        return values
 
-    @property
-    def std(self) -> float:
-        """Standard deviation of the values, nats; NaN for one estimate."""
-        if len(self.estimates) < 2:
-            return math.nan
-        squares = sum((estimate.value - self.mean) ** 2 for estimate in self.estimates)
-        return math.sqrt(squares / (len(self.estimates) - 1))
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per example: index, log_likelihood, std_error, ess; those of the limit with limit_ before them.
 
-    @property
-    def rms_std_error(self) -> float:
-        """Root mean square of the standard errors of the estimates, nats: what `std` should be."""
-        return math.sqrt(sum(e.std_error**2 for e in self.estimates) / len(self.estimates))
+        log_likelihood and std_error are in nats. `statistics.fmean` of log_likelihood is the value of the whole.
+        """
+        columns: dict[str, np.ndarray] = {}
+        for prefix, estimate in (("", self.log_likelihood), ("limit_", self.log_likelihood_limit)):
+            rows = None if estimate is None else estimate.examples
+            if rows is not None:
+                columns.setdefault("index", rows.index.numpy())
+                for name in ("value", "std_error", "ess"):
+                    column = "log_likelihood" if name == "value" else name
+                    columns[f"{prefix}{column}"] = getattr(rows, name).numpy()
+        return columns
 
 
-def repeat_log_partition(
-    estimate: Callable[[int], LogPartition],
-    repeats: int,
+def evaluate_model(
+    model: DiscreteVAE,
+    x: Tensor,
+    config: EvaluationConfig,
     *,
-    done: Sequence[LogPartition] = (),
-    seed: int = 0,
-    report: Callable[[int, LogPartition], None] | None = None,
-) -> RepeatedLogPartition:
-    """Estimate log Z several times with unrelated seeds, tuning included.
+    chains: Tensor | None = None,
+    train: Tensor | None = None,
+    indices: Sequence[int] | None = None,
+    report: Report | None = None,
+    parts: KeptParts | None = None,
+) -> Evaluation:
+    """Estimate log Z, the log-likelihood and the ELBO.
+
+    Under torchrun the examples are divided among the processes, and every process has the whole result.
 
     Args:
-        estimate: Takes a seed.
-        repeats: Number of estimates.
-        done: The first of them, where an earlier call was stopped; they are not made again.
-        seed: Integer from 0 to 2^64 - 1.
-        report: Called after each that is made with its number, from 1.
+        model: The model.
+        x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
+        config: Numbers of samples, chains and temperatures, and the seed.
+        chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
+        train: Training examples, for the baseline of independent features; None leaves it out.
+        indices: Numbers of the examples in their data set, which key the noise; None means from 0.
+        report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
+        parts: Store of finished parts, in which an evaluation that goes on after one was killed finds them; not under
+            torchrun. None keeps nothing.
 
-    Raises:
-        InvalidInputError: If repeats is not a positive integer.
-
-    Examples:
-        >>> from discrete_vae import RBM, exact_log_partition
-        >>> repeat_log_partition(lambda seed: exact_log_partition(RBM(1, 1)), 3).std
-        0.0
+    Warns:
+        UnevenWeightsWarning: If few importance samples carry the log-likelihood.
+        LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
+        AnnealingDisagreementWarning: If annealing differs from it by more than 0.1 nats and four standard errors.
     """
-    check_positive_int("repeats", repeats)
-    found = list(done[:repeats])
-    for number in range(len(found) + 1, repeats + 1):
-        found.append(estimate(key_to_seed(seed, _STREAM, number)))
-        if report is not None:
-            report(number, found[-1])
-    return RepeatedLogPartition(tuple(found))
+    start = time.monotonic()
+
+    def estimate() -> CheckedLogPartition:
+        return estimate_log_partition(
+            model.prior,
+            chains=chains,
+            std_error=config.log_partition_std_error,
+            max_sweeps=config.max_tempered_sweeps,
+            num_chains=config.num_annealed_chains,
+            num_temperatures=config.num_temperatures,
+            seed=config.seed,
+        )
+
+    log_partition = compute_on_rank_zero(estimate if parts is None else lambda: parts.log_partition(estimate))
+    settings = {
+        "log_partition": log_partition.value,
+        "log_partition_std_error": log_partition.std_error,
+        "seed": config.seed,
+    }
+    dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device, rows=config.num_samples)]
+    keys = range(len(x)) if indices is None else indices
+
+    def of_rows(of_model: DiscreteVAE, rows: slice, report: Report | None) -> MeanLogLikelihood:
+        sizes = {"num_samples": config.num_samples, "max_memory": config.max_memory}
+        with precision_of_products(of_model, dtype):
+            return evaluate_log_likelihood(
+                of_model, x[rows], indices=keys[rows], report=report, **sizes, **settings
+            )
+
+    def likelihood(of_model: DiscreteVAE, name: str) -> MeanLogLikelihood:
+        if parts is None:
+            return of_rows(of_model, slice(None), report)
+        found: list[MeanLogLikelihood] = []
+        for first in range(0, len(x), _KEPT_EXAMPLES):
+            rows = slice(first, first + _KEPT_EXAMPLES)
+            compute = partial(of_rows, of_model, rows, _shifted(report, found))
+            found.append(parts.log_likelihood(f"{name}-{first}", compute))
+        return join_log_likelihoods(found)
+
+    trained = likelihood(model, "trained")
+    _check_weights(trained)
+    limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized(), "limit")
+    with precision_of_products(model, dtype):
+        elbo = evaluate_elbo(model, x, num_samples=_ELBO_DRAWS, **settings)
+    baseline = None if train is None else independent_features(model.likelihood, train, x)
+    return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
+
+
+def _shifted(report: Report | None, found: Sequence[MeanLogLikelihood]) -> Report | None:
+    """A report that counts the examples of the parts before in."""
+    if report is None:
+        return None
+    before = sum(part.num_examples for part in found)
+    total = math.fsum(part.value * part.num_examples for part in found)
+    return lambda done, mean: report(before + done, (total + done * mean) / (before + done))
+
+
+def _check_weights(found: MeanLogLikelihood) -> None:
+    if found.doubling_gain > _STILL_RISING:
+        warnings.warn(
+            f"the last doubling of the importance samples raised the log-likelihood by {found.doubling_gain:.2f} nats. "
+            "Nothing is wrong with the model: the estimate is conservative, still too low by about as much or more, "
+            f"and its Monte-Carlo error is understated (median effective number of samples {found.median_ess:.1f} of "
+            f"{found.num_samples}). For a closer value give more samples (--num-samples {4 * found.num_samples}).",
+            UnevenWeightsWarning,
+            stacklevel=3,
+        )
 
 
 # The ELBO over a data set.
@@ -175,7 +274,7 @@ def evaluate_elbo(
         model: The model.
         x: (example, feature) or in the event's shape, in the likelihood's domain; NaN marks missing values.
         log_partition: log Z of the prior, nats.
-        log_partition_std_error: Its standard error, nats; carried into the result.
+        log_partition_std_error: Its standard error, nats.
         num_samples: Draws of the posterior per example.
         num_importance_samples: As in `DiscreteVAE.elbo`; with more than 1 it is a bound between the ELBO and
             log p(x).
@@ -183,10 +282,6 @@ def evaluate_elbo(
 
     Returns:
         The estimate; its error comes from the spread over examples, which contains that over draws.
-
-    Raises:
-        InvalidInputError: If `DiscreteVAE.elbo` refuses x or num_importance_samples, or num_samples is not a positive
-            integer.
     """
     check_examples("x", x)
     check_positive_int("num_samples", num_samples)
@@ -209,7 +304,7 @@ def evaluate_elbo(
     value = parts[:, 0] - parts[:, 1] - parts[:, 2]
     return MeanElbo(
         elbo=float(value.mean()),
-        elbo_std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
+        elbo_std_error=float(standard_error(value)),
         reconstruction=float(parts[:, 0].mean()),
         kl_discrete=float(parts[:, 1].mean()),
         kl_continuous=float(parts[:, 2].mean()),
@@ -219,7 +314,7 @@ def evaluate_elbo(
     )
 
 
-# What the features explain one by one: the log-likelihood that a model has to beat.
+# Independent features: the log-likelihood that a model has to beat.
 
 
 _ROWS = 4096  # rows in double precision at a time
@@ -242,7 +337,7 @@ class IndependentFeatures(ShowsTable):
 
 @torch.no_grad()
 def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> IndependentFeatures:
-    """Log-likelihood of examples whose features are independent, each with the law that fits the training examples.
+    """Log-likelihood of the observed values if features are independent, each with the law that fits the training data.
 
     The law is the likelihood's own with the same parameters for every example, `Likelihood.fit_marginals_`: for bits
     their means, for real values mean and variance, for counts mean and dispersion, for codes their frequencies; missing
@@ -252,12 +347,6 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
         likelihood: The kind of law; it stays as it is.
         train: Training examples, (example, feature) or in the event's shape.
         x: Examples to score, likewise.
-
-    Returns:
-        The log-likelihood of the observed values.
-
-    Raises:
-        InvalidInputError: If train or x has another number of features, or values that the likelihood cannot read.
 
     Examples:
         >>> from discrete_vae.likelihoods.families import BernoulliLikelihood
@@ -275,11 +364,7 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
             law.log_prob(parameters.expand(len(rows), *law.parameter_shape), rows.double(), observed)
         )
     value = torch.cat(parts)
-    return IndependentFeatures(
-        value=float(value.mean()),
-        std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
-        num_examples=len(value),
-    )
+    return IndependentFeatures(float(value.mean()), float(standard_error(value)), len(value))
 
 
 def _examples(name: str, x: Tensor, law: Likelihood) -> Tensor:
@@ -287,17 +372,12 @@ def _examples(name: str, x: Tensor, law: Likelihood) -> Tensor:
     return check_tensor(name, x.flatten(1), ("example", law.num_features)).cpu().reshape(-1, *law.event_shape)
 
 
-# Finished parts of an evaluation in a folder, so that one that was killed goes on where it was.
+# Finished parts of an evaluation in a folder, with which one that was killed goes on.
 
 
 _Found = TypeVar("_Found")
 _WARNINGS = {kind.__name__: kind for kind in (LogPartitionWarning, AnnealingDisagreementWarning)}
-_KEPT_PARTS_ROWS = {
-    "index": torch.int64,
-    "value": torch.float64,
-    "std_error": torch.float64,
-    "ess": torch.float64,
-}
+_ROW_TYPES = {"index": torch.int64} | dict.fromkeys(("value", "std_error", "ess"), torch.float64)
 
 
 class KeptParts:
@@ -307,8 +387,8 @@ class KeptParts:
     content and names this evaluation and its own place in it; any other is computed anew.
 
     Args:
-        folder: Where the parts of evaluations are kept, those of each in a folder of its own. Made when needed.
-        key: What tells this evaluation from every other one: a digest of all that its digits depend on.
+        folder: Folder of the parts of evaluations, those of each in a folder of its own. Made when needed.
+        key: All that the digits of this evaluation depend on, in words.
 
     Attributes:
         seconds: Time that it took to compute what was found there.
@@ -320,7 +400,7 @@ class KeptParts:
         self.seconds = 0.0
 
     def log_partition(self, compute: Callable[[], CheckedLogPartition]) -> CheckedLogPartition:
-        """log Z, computed unless it is there; what was warned of then is warned of again."""
+        """log Z, computed unless it is there; the warnings of then are given again."""
 
         def compute_fields() -> dict[str, Any]:
             with warnings.catch_warnings(record=True) as caught:
@@ -339,7 +419,7 @@ class KeptParts:
         def compute_fields() -> dict[str, Any]:
             found = compute()
             assert found.examples is not None
-            rows = {name: getattr(found.examples, name).tolist() for name in _KEPT_PARTS_ROWS}
+            rows = {name: getattr(found.examples, name).tolist() for name in _ROW_TYPES}
             return {"found": {**vars(found), "examples": None}, "rows": rows}
 
         return self._part(name, compute_fields, _log_likelihood)
@@ -353,7 +433,7 @@ class KeptParts:
     def _part(
         self, name: str, compute: Callable[[], dict[str, Any]], read: Callable[[dict[str, Any]], _Found]
     ) -> _Found:
-        """A part as it is read from the plain values that are kept of it, or that are computed and kept."""
+        """A part, read from its plain values, which are found in the folder, or computed and kept there."""
         path, of = self._folder / f"{name}.json", f"{self._key} {name}"
         with suppress(Exception):  # whatever a missing, damaged or forged file makes its reader raise
             total, _, content = read_regular(path).partition(b"\n")
@@ -387,7 +467,7 @@ def _log_partition(fields: dict[str, Any]) -> tuple[CheckedLogPartition, list[tu
 
 
 def _log_likelihood(fields: dict[str, Any]) -> MeanLogLikelihood:
-    rows = {name: torch.tensor(fields["rows"][name], dtype=dtype) for name, dtype in _KEPT_PARTS_ROWS.items()}
+    rows = {name: torch.tensor(fields["rows"][name], dtype=dtype) for name, dtype in _ROW_TYPES.items()}
     found = TypeAdapter(dict[str, float | None]).validate_python(fields["found"])
     counts = {name: int(fields["found"][name]) for name in ("num_examples", "num_samples")}
     if {row.shape for row in rows.values()} != {(counts["num_examples"],)}:
@@ -395,12 +475,12 @@ def _log_likelihood(fields: dict[str, Any]) -> MeanLogLikelihood:
     return MeanLogLikelihood(**{**found, **counts, "examples": ExampleLogLikelihoods(**rows)})  # pyright: ignore
 
 
-# What is reported about a trained prior: log Z, repeated, and the health of the chains.
+# The prior alone: log Z, repeated, and the health of the chains.
 
 
 @dataclass(frozen=True)
 class PriorEvaluation(ShowsTable):
-    """Estimates of log Z and what they rest on.
+    """Estimates of log Z and the health of the chains.
 
     Attributes:
         repeated: Independent estimates by bridge sampling.
@@ -438,9 +518,6 @@ def evaluate_prior(
         health_sweeps: Sweeps of the chains to look at, at least 20.
         report: Called with each estimate and its number from 1, before them with the exact value and 0.
 
-    Raises:
-        InvalidInputError: If a number breaks its rule.
-
     Warns:
         LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
     """
@@ -460,191 +537,58 @@ def evaluate_prior(
     return PriorEvaluation(repeated, exact, chain_health(chains, num_sweeps=health_sweeps))
 
 
-# Everything that is reported about a trained model on test data.
-
-
-_ELBO_DRAWS = 20
-_STILL_RISING = 0.1  # nats by the last doubling of the samples
-_KEPT_EXAMPLES = PART_SIZE  # a part of an evaluation that is kept: a minute or less
-
-
-class UnevenWeightsWarning(UserWarning):
-    """Few importance samples carry the log-likelihood, which is too low; the message has the numbers and the remedy."""
+_STREAM = 0x726570
 
 
 @dataclass(frozen=True)
-class Evaluation(ShowsTable):
-    """One evaluation; all values in nats per example.
+class RepeatedLogPartition:
+    """Independent estimates of one log Z.
 
-    The standard errors of log_likelihood and elbo are over examples, given log Z. The error of log Z shifts both as a
-    whole and stands beside them, in their log_partition_std_error.
+    Source: Rolfe 2017, section log-partition-function (repeats of one model, a histogram of them).
 
     Attributes:
-        log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
-        log_likelihood_limit: The same in the limit zeta = z (`DiscreteVAE.discretized`); None where smoothing has none.
-        elbo: The bound and its parts.
-        log_partition: log Z with the method and the error of its estimate.
-        seconds: Time it took.
-        independent_features: What independent features, fitted to the training examples, reach on the same examples;
-            None without those.
+        estimates: The estimates.
     """
 
-    log_likelihood: MeanLogLikelihood
-    log_likelihood_limit: MeanLogLikelihood | None
-    elbo: MeanElbo
-    log_partition: CheckedLogPartition
-    seconds: float
-    independent_features: IndependentFeatures | None = None
+    estimates: tuple[LogPartition, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for evaluation.json; what one draw cannot give is None."""
-        limit = self.log_likelihood_limit
-        plain = replace(
-            self,
-            log_likelihood=replace(self.log_likelihood, examples=None),
-            log_likelihood_limit=None if limit is None else replace(limit, examples=None),
-        )
-        values = asdict(plain)
-        for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
-            part = values[name] or {}
-            part |= {name: None for name, v in part.items() if isinstance(v, float) and math.isnan(v)}
-            part.pop("examples", None)
-        values["log_partition"]["gap"] = self.log_partition.gap
-        return values
+    @property
+    def mean(self) -> float:
+        """Mean of the values, nats."""
+        return fmean(estimate.value for estimate in self.estimates)
 
-    def columns(self) -> dict[str, np.ndarray]:
-        """A row per example: index, log_likelihood, std_error, ess; those of the limit with limit_ before them.
+    @property
+    def std(self) -> float:
+        """Standard deviation of the values, nats; NaN for one estimate."""
+        return stdev(each.value for each in self.estimates) if len(self.estimates) > 1 else math.nan
 
-        log_likelihood and std_error are in nats. `statistics.fmean` of log_likelihood is the value of the whole.
-        """
-        columns: dict[str, np.ndarray] = {}
-        for prefix, estimate in (("", self.log_likelihood), ("limit_", self.log_likelihood_limit)):
-            rows = None if estimate is None else estimate.examples
-            if rows is not None:
-                columns.setdefault("index", rows.index.numpy())
-                columns[f"{prefix}log_likelihood"] = rows.value.numpy()
-                columns[f"{prefix}std_error"] = rows.std_error.numpy()
-                columns[f"{prefix}ess"] = rows.ess.numpy()
-        return columns
+    @property
+    def rms_std_error(self) -> float:
+        """Root mean square of the standard errors of the estimates, nats: what `std` should be."""
+        return math.sqrt(fmean(estimate.std_error**2 for estimate in self.estimates))
 
 
-def evaluate_model(
-    model: DiscreteVAE,
-    x: Tensor,
-    config: EvaluationConfig,
+def repeat_log_partition(
+    estimate: Callable[[int], LogPartition],
+    repeats: int,
     *,
-    chains: Tensor | None = None,
-    train: Tensor | None = None,
-    indices: Sequence[int] | None = None,
-    report: Callable[[int, float], None] | None = None,
-    parts: KeptParts | None = None,
-) -> Evaluation:
-    """Estimate log Z, the log-likelihood and the ELBO.
-
-    Under torchrun the examples are divided among the processes, and every process has the whole result.
+    done: Sequence[LogPartition] = (),
+    seed: int = 0,
+    report: Callable[[int, LogPartition], None] | None = None,
+) -> RepeatedLogPartition:
+    """Estimate log Z several times with unrelated seeds, tuning included.
 
     Args:
-        model: The model.
-        x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
-        config: Numbers of samples, chains and temperatures, and the seed.
-        chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
-        train: Training examples, for what independent features reach; None leaves it out.
-        indices: Numbers of the examples in their data set, which key the noise; None means from 0.
-        report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
-        parts: Where parts that are finished are kept, and found by an evaluation that goes on after one was killed; not
-            under torchrun. None keeps nothing.
-
-    Returns:
-        The estimates with their standard errors.
-
-    Raises:
-        InvalidInputError: If `DiscreteVAE.log_likelihood` refuses x.
-
-    Warns:
-        UnevenWeightsWarning: If few importance samples carry the log-likelihood.
-        LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
-        AnnealingDisagreementWarning: If annealing differs from it by more than 0.1 nats and four standard errors.
+        estimate: Takes a seed.
+        repeats: Number of estimates.
+        done: The first of them, where an earlier call was stopped; they are not made again.
+        seed: Integer from 0 to 2^64 - 1.
+        report: Called after each that is made with its number, from 1.
     """
-    start = time.monotonic()
-
-    def estimate() -> CheckedLogPartition:
-        return estimate_log_partition(
-            model.prior,
-            chains=chains,
-            std_error=config.log_partition_std_error,
-            max_sweeps=config.max_tempered_sweeps,
-            num_chains=config.num_annealed_chains,
-            num_temperatures=config.num_temperatures,
-            seed=config.seed,
-        )
-
-    log_partition = compute_on_rank_zero(estimate if parts is None else lambda: parts.log_partition(estimate))
-    log_z = log_partition.best.value
-
-    dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device, rows=config.num_samples)]
-
-    keys = range(len(x)) if indices is None else indices
-
-    def of_rows(
-        of_model: DiscreteVAE, rows: slice, told: Callable[[int, float], None] | None
-    ) -> MeanLogLikelihood:
-        with precision_of_products(of_model, dtype):
-            return evaluate_log_likelihood(
-                of_model,
-                x[rows],
-                log_partition=log_z,
-                log_partition_std_error=log_partition.best.std_error,
-                num_samples=config.num_samples,
-                max_memory=config.max_memory,
-                seed=config.seed,
-                indices=keys[rows],
-                report=told,
-            )
-
-    def likelihood(of_model: DiscreteVAE, name: str = "limit") -> MeanLogLikelihood:
-        if parts is None:
-            return of_rows(of_model, slice(None), report)
-        found: list[MeanLogLikelihood] = []
-        for first in range(0, len(x), _KEPT_EXAMPLES):
-            rows = slice(first, first + _KEPT_EXAMPLES)
-            compute = partial(of_rows, of_model, rows, _shifted(report, found))
-            found.append(parts.log_likelihood(f"{name}-{first}", compute))
-        return join_log_likelihoods(found)
-
-    trained = likelihood(model, "trained")
-    _look_at_weights(trained)
-    limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized())
-    with precision_of_products(model, dtype):
-        elbo = evaluate_elbo(
-            model,
-            x,
-            log_partition=log_z,
-            log_partition_std_error=log_partition.best.std_error,
-            num_samples=_ELBO_DRAWS,
-            seed=config.seed,
-        )
-    baseline = None if train is None else independent_features(model.likelihood, train, x)
-    return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
-
-
-def _shifted(
-    report: Callable[[int, float], None] | None, found: Sequence[MeanLogLikelihood]
-) -> Callable[[int, float], None] | None:
-    """A report that counts the examples of the parts before in."""
-    if report is None:
-        return None
-    before = sum(part.num_examples for part in found)
-    total = math.fsum(part.value * part.num_examples for part in found)
-    return lambda done, mean: report(before + done, (total + done * mean) / (before + done))
-
-
-def _look_at_weights(found: MeanLogLikelihood) -> None:
-    if found.doubling_gain > _STILL_RISING:
-        warnings.warn(
-            f"the last doubling of the importance samples raised the log-likelihood by {found.doubling_gain:.2f} nats. "
-            "Nothing is wrong with the model: the estimate is conservative, still too low by about as much or more, "
-            f"and its Monte-Carlo error is understated (median effective number of samples {found.median_ess:.1f} of "
-            f"{found.num_samples}). For a closer value give more samples (--num-samples {4 * found.num_samples}).",
-            UnevenWeightsWarning,
-            stacklevel=3,
-        )
+    check_positive_int("repeats", repeats)
+    found = list(done[:repeats])
+    for number in range(len(found) + 1, repeats + 1):
+        found.append(estimate(key_to_seed(seed, _STREAM, number)))
+        if report is not None:
+            report(number, found[-1])
+    return RepeatedLogPartition(tuple(found))

@@ -1,4 +1,4 @@
-"""The variance of a stochastic gradient, and what an estimate of it takes."""
+"""The variance of a stochastic gradient, by pairs of draws."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STREAM = 0x67726164
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GradientVariance(ShowsShapes):
-    """What repeated draws of a stochastic gradient tell of its law.
+    """The variance and the mean of a stochastic gradient, from repeated draws.
 
     Attributes:
         variance: Trace of the covariance of one draw, unbiased.
@@ -66,15 +66,12 @@ def gradient_variance(
 
     Args:
         loss: Draws the loss, a scalar whose gradient is g, with the noise of a generator.
-        parameters: What g is the gradient by; those that a loss does not reach count as zeros.
+        parameters: Tensors that g is the gradient by; those that a loss does not reach count as zeros.
         num_draws: Draws, an even number of at least 4.
         seed: Seed of the noise; a draw's own is keyed by its number.
 
     Returns:
         The estimates.
-
-    Raises:
-        InvalidInputError: If num_draws is no such number, there is no parameter, or a gradient is not finite.
 
     Examples:
         >>> p = torch.zeros(2, requires_grad=True)
@@ -87,9 +84,8 @@ def gradient_variance(
         raise InvalidInputError("num_draws", "must be an even number of at least 4", num_draws, repair)
     wanted = list(parameters)
     if not wanted:
-        raise InvalidInputError(
-            "parameters", "must hold at least one tensor", "none", "Give model.posterior.parameters()."
-        )
+        repair = "Give model.posterior.parameters()."
+        raise InvalidInputError("parameters", "must hold at least one tensor", "none", repair)
     device = wanted[0].device
     start = time.process_time()
     halves: list[float] = []

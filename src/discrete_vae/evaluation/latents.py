@@ -1,8 +1,7 @@
-"""What latents stand for: agreement with labels, use, effects of flips."""
+"""Latents in use: active units, effects of flips, agreement with labels."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,13 +11,177 @@ from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.log_likelihood import standard_error
 from discrete_vae.model import DiscreteVAE, open_batch
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.numerics import bernoulli_entropy
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import keyed_generator
 
-# How far groups that were found are the classes that are known.
+UNUSED = 0.01  # nats; a unit of less information is inactive
+_BATCH_SIZE = 500
+_STREAM = 0x75736167
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LatentUsage(ShowsShapes):
+    """Activity and information of each latent, means over examples.
+
+    Attributes:
+        activity: Share of the examples that switch a unit on, (unit,) float64, in [0, 1].
+        entropy: Mean entropy of a unit given x and the groups before it, (unit,) float64, nats, from 0 to log 2.
+        information: Mutual information of a unit with x and the groups before it: the entropy of its activity less
+            `entropy`, (unit,) float64, nats, from 0 to log 2. 0 is an inactive unit.
+        layer_kl: Mean KL of each unit of the Gaussian layers, (layer, unit) float64, nats.
+        num_examples: Examples.
+    """
+
+    activity: Tensor
+    entropy: Tensor
+    information: Tensor
+    layer_kl: Tensor
+    num_examples: int
+
+    @property
+    def dead_units(self) -> list[int]:
+        """Units of the prior whose information is below 0.01 nats."""
+        return (self.information < UNUSED).nonzero().flatten().tolist()
+
+    @property
+    def num_dead_layer_units(self) -> int:
+        """Units of the Gaussian layers whose KL is below 0.01 nats."""
+        return int((self.layer_kl < UNUSED).sum())
+
+
+@torch.no_grad()
+def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage:
+    """Look at the posteriors of examples, with the networks' running statistics.
+
+    Args:
+        model: The model.
+        x: (example, feature) or in the event's shape; NaN marks missing values.
+        seed: Seed of the draws that later groups and layers are conditioned on.
+
+    Returns:
+        The means over the examples.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> latent_usage(model, torch.zeros(50, 6)).dead_units  # one x alone: no unit can tell it from another
+        [0, 1, 2, 3]
+    """
+    check_examples("x", x)
+    sums: list[Tensor] = []
+    with eval_mode(model) as model:
+        for first in range(0, len(x), _BATCH_SIZE):
+            rows, observed = open_batch(
+                x[first : first + _BATCH_SIZE], None, model.likelihood, like=x, missing=model.missing
+            )
+            generator = keyed_generator(seed, _STREAM, first, device=rows.device)
+            features = model.read(rows.to(model.dtype), observed)
+            drawn = model.posterior.rsample(features, generator=generator)
+            below = model.hierarchy.rsample(features, drawn.zeta, generator=generator)
+            logits = drawn.logits.double()
+            kl = below.posterior.kl_to(below.prior).double()
+            found = torch.sigmoid(logits).sum(0), bernoulli_entropy(logits).sum(0), kl.sum(0)
+            sums = [before + now for before, now in zip(sums, found, strict=True)] if sums else list(found)
+    activity, entropy, layer_kl = (total.cpu() / len(x) for total in sums)
+    of_activity = bernoulli_entropy(torch.logit(activity, eps=1e-12))
+    information = (of_activity - entropy).clamp(min=0)
+    return LatentUsage(activity, entropy, information, layer_kl, len(x))
+
+
+# Effects of flips of binary units.
+
+
+_CODES, _FLIPS, _LAYERS = 0x666C6970, 0x666C7A65, 0x666C6C61
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FlipEffects(ShowsShapes):
+    """Changes of the mean of x by switching each unit on, over the codes of examples.
+
+    Attributes:
+        change: Mean over codes of E[x | unit on] - E[x | unit off], (unit, feature) float64.
+        std_error: Its standard error over codes, (unit, feature) float64; NaN of one code.
+        size: Mean over codes of the sum over features of the absolute change, (unit,) float64.
+        size_std_error: Its standard error over codes, (unit,) float64; NaN of one code.
+        num_codes: Codes.
+    """
+
+    change: Tensor
+    std_error: Tensor
+    size: Tensor
+    size_std_error: Tensor
+    num_codes: int
+
+    @property
+    def order(self) -> list[int]:
+        """Units, those with the largest size first."""
+        return self.size.argsort(descending=True, stable=True).tolist()
+
+
+@torch.no_grad()
+def flip_effects(
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    scale: Tensor | None = None,
+    seed: int = 0,
+    report: Callable[[int], None] | None = None,
+) -> FlipEffects:
+    """Flip each unit in the codes of examples and decode.
+
+    A code is a draw of z and zeta from the posterior of an example. Of a flipped unit zeta is drawn anew from
+    r(zeta|z), the other units keep theirs. Gaussian layers follow: they are drawn from p(h | zeta), with the same noise
+    before and after the flip, so that their part of the change is the flip's and not the noise's.
+
+    Args:
+        model: The model; its networks use their running statistics.
+        x: (example, feature) or in the event's shape; some hundred examples suffice.
+        scale: Unit of change, (feature,), positive; None is 1. The standard deviations of real features, for example.
+        seed: Seed of all noise.
+        report: Called after each unit with the number done.
+
+    Returns:
+        The effects, in units of `scale`.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        >>> effects = flip_effects(model, torch.zeros(50, 6))
+        >>> effects.change.shape, len(effects.order)
+        (torch.Size([4, 6]), 4)
+    """
+    device, num_codes = check_examples("x", x).device, len(x)
+    unit = torch.ones(model.likelihood.num_features, dtype=torch.float64, device=device)
+    if scale is not None:
+        unit = check_tensor("scale", scale, (model.likelihood.num_features,)).to(unit)
+    code = model.encode(x, generator=keyed_generator(seed, _CODES, device=device))
+
+    def decoded(zeta: Tensor) -> Tensor:
+        layers = keyed_generator(seed, _LAYERS, device=device)
+        return model.decode(zeta, generator=layers).flatten(1).double() / unit
+
+    before = decoded(code.zeta)
+    rows = []
+    for index in range(model.prior.num_units):
+        z = code.z.clone()
+        z[:, index] = 1 - z[:, index]
+        drawn = model.smoothing.sample_zeta(z, generator=keyed_generator(seed, _FLIPS, index, device=device))
+        zeta = code.zeta.clone()
+        zeta[:, index] = drawn[:, index]
+        change = (decoded(zeta) - before) * (2 * z[:, index, None].double() - 1)
+        size = change.abs().sum(1)
+        rows.append((change.mean(0), standard_error(change), size.mean(), standard_error(size)))
+        if report is not None:
+            report(index + 1)
+    change, error, size, size_error = (torch.stack(list(part)).cpu() for part in zip(*rows, strict=True))
+    return FlipEffects(change, error, size, size_error, num_codes)
+
+
+# Agreement of groups with known labels.
 
 
 _BLOCKS = 20  # of examples, left out one after the other
@@ -64,16 +227,13 @@ def label_agreement(groups: np.ndarray, labels: np.ndarray) -> LabelAgreement:
         groups: (example,).
         labels: (example,), numbers or words.
 
-    Raises:
-        InvalidInputError: If they are not as many, or fewer than 20.
-
     Examples:
         >>> groups, labels = np.arange(40) % 2, np.where(np.arange(40) % 2, "odd", "even")
         >>> found = label_agreement(groups, labels)
         >>> found.purity, round(found.adjusted_mutual_information, 6), round(found.mutual_information, 3)
         (1.0, 1.0, 0.693)
     """
-    from sklearn.metrics import adjusted_mutual_info_score  # here, since it takes most of a second
+    from sklearn import metrics  # here, since it takes most of a second
 
     groups, labels = np.asarray(groups), np.asarray(labels)
     if groups.ndim != 1 or groups.shape != labels.shape or len(groups) < _BLOCKS:
@@ -88,209 +248,17 @@ def label_agreement(groups: np.ndarray, labels: np.ndarray) -> LabelAgreement:
         without = [measure(group[block != b], label[block != b]) for b in range(_BLOCKS)]
         return measure(group, label), float(np.sqrt((_BLOCKS - 1) * np.var(without)))
 
+    def purity(group: np.ndarray, label: np.ndarray) -> float:
+        return float(metrics.cluster.contingency_matrix(group, label).max(1).sum() / len(label))
+
+    def information(group: np.ndarray, label: np.ndarray) -> float:
+        return float(metrics.mutual_info_score(label, group))
+
     return LabelAgreement(
-        *measured(_purity),
-        *measured(lambda g, y: float(adjusted_mutual_info_score(y, g))),
-        *measured(_mutual_information),
-        label_entropy=_mutual_information(label, label),
+        *measured(purity),
+        *measured(lambda group, label: float(metrics.adjusted_mutual_info_score(label, group))),
+        *measured(information),
+        label_entropy=information(label, label),
         num_examples=len(label),
         num_labels=int(label.max()) + 1,
     )
-
-
-def _table(group: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """How many examples each pair of a group and a label has."""
-    counts = np.zeros((int(group.max()) + 1, int(label.max()) + 1))
-    np.add.at(counts, (group, label), 1)
-    return counts
-
-
-def _purity(group: np.ndarray, label: np.ndarray) -> float:
-    return float(_table(group, label).max(1).sum() / len(label))
-
-
-def _mutual_information(group: np.ndarray, label: np.ndarray) -> float:
-    share = _table(group, label) / len(label)
-    apart = share.sum(1, keepdims=True) * share.sum(0, keepdims=True)
-    there = share > 0
-    return float((share[there] * np.log(share[there] / apart[there])).sum())
-
-
-# How much a model uses each of its latents.
-
-
-UNUSED = 0.01  # nats; what tells less is dead
-_BATCH_SIZE = 500
-_STREAM = 0x75736167
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class LatentUsage(ShowsShapes):
-    """What each latent does over examples, the means of its posterior.
-
-    Attributes:
-        activity: Share of the examples that switch a unit on, (unit,) float64, in [0, 1].
-        entropy: Mean entropy of a unit given x and the groups before it, (unit,) float64, nats, from 0 to log 2.
-        information: What a unit tells of x and of the groups before it: the entropy of its activity less `entropy`,
-            (unit,) float64, nats, from 0 to log 2. 0 is a dead unit.
-        layer_kl: Mean KL of each unit of the Gaussian layers, (layer, unit) float64, nats.
-        num_examples: Examples.
-    """
-
-    activity: Tensor
-    entropy: Tensor
-    information: Tensor
-    layer_kl: Tensor
-    num_examples: int
-
-    @property
-    def dead_units(self) -> list[int]:
-        """Units of the prior whose information is below 0.01 nats."""
-        return (self.information < UNUSED).nonzero().flatten().tolist()
-
-    @property
-    def num_dead_layer_units(self) -> int:
-        """Units of the Gaussian layers whose KL is below 0.01 nats."""
-        return int((self.layer_kl < UNUSED).sum())
-
-
-@torch.no_grad()
-def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage:
-    """Look at the posteriors of examples, with the networks' running statistics.
-
-    Args:
-        model: The model.
-        x: (example, feature) or in the event's shape; NaN marks missing values.
-        seed: Seed of the draws that later groups and layers are conditioned on.
-
-    Returns:
-        The means over the examples.
-
-    Raises:
-        InvalidInputError: If `DiscreteVAE.encode` refuses x.
-
-    Examples:
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> latent_usage(model, torch.zeros(50, 6)).dead_units  # one x alone: no unit can tell it from another
-        [0, 1, 2, 3]
-    """
-    check_examples("x", x)
-    sums: list[Tensor] = []
-    with eval_mode(model) as model:
-        for first in range(0, len(x), _BATCH_SIZE):
-            rows, observed = open_batch(
-                x[first : first + _BATCH_SIZE], None, model.likelihood, like=x, missing=model.missing
-            )
-            generator = keyed_generator(seed, _STREAM, first, device=rows.device)
-            features = model.read(rows.to(model.dtype), observed)
-            drawn = model.posterior.rsample(features, generator=generator)
-            below = model.hierarchy.rsample(features, drawn.zeta, generator=generator)
-            logits = drawn.logits.double()
-            kl = below.posterior.kl_to(below.prior).double()
-            found = torch.sigmoid(logits).sum(0), bernoulli_entropy(logits).sum(0), kl.sum(0)
-            sums = [before + now for before, now in zip(sums, found, strict=True)] if sums else list(found)
-    activity, entropy, layer_kl = (total.cpu() / len(x) for total in sums)
-    of_activity = bernoulli_entropy(torch.logit(activity, eps=1e-12))
-    information = (of_activity - entropy).clamp(min=0)
-    return LatentUsage(activity, entropy, information, layer_kl, len(x))
-
-
-# What the decoder makes of a flip of each binary unit.
-
-
-_CODES, _FLIPS, _LAYERS = 0x666C6970, 0x666C7A65, 0x666C6C61
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class FlipEffects(ShowsShapes):
-    """What switching each unit on changes in the mean of x, over the codes of examples.
-
-    Attributes:
-        change: Mean over codes of E[x | unit on] - E[x | unit off], (unit, feature) float64.
-        std_error: Its standard error over codes, (unit, feature) float64; NaN of one code.
-        size: Mean over codes of the sum over features of the absolute change, (unit,) float64.
-        size_std_error: Its standard error over codes, (unit,) float64; NaN of one code.
-        num_codes: Codes.
-    """
-
-    change: Tensor
-    std_error: Tensor
-    size: Tensor
-    size_std_error: Tensor
-    num_codes: int
-
-    @property
-    def order(self) -> list[int]:
-        """Units, those with the largest size first."""
-        return self.size.argsort(descending=True, stable=True).tolist()
-
-
-@torch.no_grad()
-def flip_effects(
-    model: DiscreteVAE,
-    x: Tensor,
-    *,
-    scale: Tensor | None = None,
-    seed: int = 0,
-    report: Callable[[int], None] | None = None,
-) -> FlipEffects:
-    """Flip each unit in the codes of examples and decode.
-
-    A code is a draw of z and zeta from the posterior of an example. Of a flipped unit zeta is drawn anew from
-    r(zeta|z), the other units keep theirs. Gaussian layers follow: they are drawn from p(h | zeta), with the same noise
-    before and after the flip, so that their part of the change is the flip's and not the noise's.
-
-    Args:
-        model: The model; its networks use their running statistics.
-        x: (example, feature) or in the event's shape; some hundred examples suffice.
-        scale: What counts as a change of 1, (feature,), positive; None is 1. The standard deviations of real features,
-            for example.
-        seed: Seed of all noise.
-        report: Called after each unit with the number done.
-
-    Returns:
-        The effects, in units of `scale`.
-
-    Raises:
-        InvalidInputError: If `DiscreteVAE.encode` refuses x, or scale has another shape.
-
-    Examples:
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> effects = flip_effects(model, torch.zeros(50, 6))
-        >>> effects.change.shape, len(effects.order)
-        (torch.Size([4, 6]), 4)
-    """
-    device, num_codes = check_examples("x", x).device, len(x)
-    unit = torch.ones(model.likelihood.num_features, dtype=torch.float64, device=device)
-    if scale is not None:
-        unit = check_tensor("scale", scale, (model.likelihood.num_features,)).to(unit)
-    code = model.encode(x, generator=keyed_generator(seed, _CODES, device=device))
-
-    def decoded(zeta: Tensor) -> Tensor:
-        layers = keyed_generator(seed, _LAYERS, device=device)
-        return model.decode(zeta, generator=layers).flatten(1).double() / unit
-
-    before = decoded(code.zeta)
-    rows = []
-    for index in range(model.prior.num_units):
-        z = code.z.clone()
-        z[:, index] = 1 - z[:, index]
-        drawn = model.smoothing.sample_zeta(z, generator=keyed_generator(seed, _FLIPS, index, device=device))
-        zeta = code.zeta.clone()
-        zeta[:, index] = drawn[:, index]
-        change = (decoded(zeta) - before) * (2 * z[:, index, None].double() - 1)
-        size = change.abs().sum(1)
-        rows.append((change.mean(0), _std_error(change), size.mean(), _std_error(size)))
-        if report is not None:
-            report(index + 1)
-    change, error, size, size_error = (torch.stack(list(part)).cpu() for part in zip(*rows, strict=True))
-    return FlipEffects(change, error, size, size_error, num_codes)
-
-
-def _std_error(values: Tensor) -> Tensor:
-    """Of the mean over the first axis; NaN where there is one value alone."""
-    if len(values) < 2:
-        return torch.full_like(values[0], math.nan)
-    return values.std(0) / math.sqrt(len(values))

@@ -19,35 +19,6 @@ from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import key_to_seed
 
-# How many importance samples fit a memory budget.
-
-
-_LARGEST_CHUNK = 5000  # fewer leave the time to the calls, more to the memory
-_LIVE = 6  # arrays as wide as the widest layer that are alive at once, at most
-
-
-def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
-    """Samples of one example that the networks' intermediate values leave room for.
-
-    Args:
-        model: The model.
-        max_memory: Budget for them, MiB; weights and data come on top.
-
-    Returns:
-        From 1 to 5000.
-    """
-    widths = [
-        layer.in_features + layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)
-    ]
-    floats = _LIVE * max([*widths, math.prod(model.likelihood.parameter_shape) + model.prior.num_units])
-    # each network beside the features has its inputs in a row
-    floats += sum(sum(part.input_sizes[1:]) for part in model.modules() if isinstance(part, MLP))
-    return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))
-
-
-# The importance-weighted log-likelihood over a data set.
-
-
 PART_SIZE = 200
 """Examples whose means are taken together, so that an evaluation in parts has the digits of one that is not."""
 
@@ -82,11 +53,11 @@ class MeanLogLikelihood(ShowsTable):
         monte_carlo_std_error: Standard error of value from the importance samples alone.
         min_ess: Smallest effective number of samples of an example.
         median_ess: Median of it.
-        doubling_gain: What doubling the samples to K brought on average, nats; value is low by about as much or more.
+        doubling_gain: Mean gain by the last doubling of the samples, to K, nats; value is low by about as much or more.
         num_examples: Examples.
         num_samples: K.
         log_partition_std_error: Standard error of log Z, which shifts value as a whole: -1 nat for each nat.
-        examples: What value is the mean of, `statistics.fmean` to the last digit.
+        examples: The examples, of which value is the mean, `statistics.fmean` to the last digit.
     """
 
     value: float
@@ -136,13 +107,6 @@ def evaluate_log_likelihood(
         indices: Numbers of the examples in their data set; None means from 0.
         report: Called after each example of this process with the number done (by all processes, as far as they keep
             pace) and the running mean over this process's examples.
-
-    Returns:
-        The estimate.
-
-    Raises:
-        InvalidInputError: If `DiscreteVAE.log_likelihood` refuses x or num_samples, or there is not one index per
-            example.
     """
     check_examples("x", x)
     indices = range(len(x)) if indices is None else indices
@@ -186,27 +150,13 @@ def evaluate_log_likelihood(
 
 
 def join_log_likelihoods(parts: Sequence[MeanLogLikelihood]) -> MeanLogLikelihood:
-    """What `evaluate_log_likelihood` says of all examples, from what it said of some after others.
-
-    Args:
-        parts: At least one, with their examples, of one model, log Z and number of samples.
-
-    Examples:
-        >>> from discrete_vae import DiscreteVAE
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=3, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> x, rules = torch.eye(3), {"log_partition": 2.77, "num_samples": 5}
-        >>> whole = evaluate_log_likelihood(model, x, **rules)
-        >>> first = evaluate_log_likelihood(model, x[:2], indices=[0, 1], **rules)
-        >>> last = evaluate_log_likelihood(model, x[2:], indices=[2], **rules)
-        >>> join_log_likelihoods([first, last]).value == whole.value
-        True
-    """
+    """`evaluate_log_likelihood` of all examples, from that of some after others, of one model and log Z."""
     if len(parts) == 1:
         return parts[0]
     found = [part.examples for part in parts if part.examples is not None]
-    names = ("index", "value", "std_error", "ess")
-    examples = ExampleLogLikelihoods(*(torch.cat([getattr(each, name) for each in found]) for name in names))
+    examples = ExampleLogLikelihoods(
+        *map(torch.cat, zip(*(vars(each).values() for each in found), strict=True))
+    )
     gain = math.fsum(part.doubling_gain * part.num_examples for part in parts) / len(examples.value)
     return _mean(examples, gain, parts[0].num_samples, parts[0].log_partition_std_error)
 
@@ -217,7 +167,7 @@ def _mean(
     value = examples.value
     return MeanLogLikelihood(
         value=fmean(value.tolist()),
-        std_error=float(value.std()) / math.sqrt(len(value)) if len(value) > 1 else math.nan,
+        std_error=float(standard_error(value)),
         monte_carlo_std_error=float(examples.std_error.square().sum().sqrt()) / len(value),
         min_ess=float(examples.ess.min()),
         median_ess=float(examples.ess.median()),
@@ -227,3 +177,28 @@ def _mean(
         log_partition_std_error=log_partition_std_error,
         examples=examples,
     )
+
+
+_LARGEST_CHUNK = 5000  # fewer leave the time to the calls, more to the memory
+_LIVE = 6  # arrays as wide as the widest layer that are alive at once, at most
+
+
+def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
+    """Samples of one example, from 1 to 5000, whose intermediate values of the networks fit a budget in MiB.
+
+    Weights and data come on top.
+    """
+    widths = [
+        layer.in_features + layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)
+    ]
+    floats = _LIVE * max([*widths, math.prod(model.likelihood.parameter_shape) + model.prior.num_units])
+    # each network beside the features has its inputs in a row
+    floats += sum(sum(part.input_sizes[1:]) for part in model.modules() if isinstance(part, MLP))
+    return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))
+
+
+def standard_error(values: Tensor) -> Tensor:
+    """Of the mean over the first axis; NaN where there is one value alone."""
+    if len(values) < 2:
+        return torch.full_like(values[0], math.nan)
+    return values.std(0) / math.sqrt(len(values))

@@ -33,7 +33,7 @@ class SmoothedBernoulli(Distribution):
     Args:
         logits: Log-odds of z, any shape.
         smoothing: r(zeta|z); one with a limit in which zeta is z has that as `torch.distributions.Bernoulli`.
-        parameters: What the smoothing has of x beside the logits (`Smoothing.parameter_names`), broadcast with logits;
+        parameters: Those of the smoothing beside the logits (`Smoothing.parameter_names`), broadcast with logits;
             none means the prior's.
         validate_args: As in torch.
 
@@ -99,7 +99,7 @@ class SmoothedBernoulli(Distribution):
 
     @property
     def arg_constraints(self) -> Mapping[str, constraints.Constraint]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Domains of the logits and of what else the smoothing has of x."""
+        """Domains of the logits and of the smoothing's parameters."""
         names = self.smoothing.parameter_names
         return {"logits": constraints.real} | {
             name: _CONSTRAINTS.get(name, constraints.real) for name in names
@@ -107,7 +107,7 @@ class SmoothedBernoulli(Distribution):
 
     @property
     def support(self) -> constraints.Constraint:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Where zeta may lie: [0, 1], or all numbers."""
+        """The range of zeta: [0, 1], or all numbers."""
         low, high = self.smoothing.support
         return constraints.real if math.isinf(low) and math.isinf(high) else constraints.interval(low, high)
 

@@ -46,10 +46,6 @@ def annealed_log_partition(
     Returns:
         The estimate; std_error is that of the mean weight over chains, by the delta method.
 
-    Raises:
-        InvalidInputError: If a number is too small, start is no binary (chain, unit) tensor, or a parameter is not
-            finite.
-
     Examples:
         >>> from discrete_vae import RBM
         >>> print(annealed_log_partition(RBM(2, 2), num_chains=10, num_temperatures=5))  # 4 log 2
@@ -68,9 +64,8 @@ def annealed_log_partition(
         z = check_binary("start", check_tensor("start", start, ("chain", energy.num_units)))
         num_chains = len(z)
     if num_chains < 2:
-        raise InvalidInputError(
-            "num_chains", "must be at least 2", num_chains, "The spread needs several chains."
-        )
+        repair = "The spread needs several chains."
+        raise InvalidInputError("num_chains", "must be at least 2", num_chains, repair)
     ladder = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64, device="cpu").tolist()
     log_weight = annealed_weights(energy, z, ladder[::-1] if reverse else ladder, key=key)
     log_mean = torch.logsumexp(log_weight, 0) - math.log(num_chains)
@@ -86,16 +81,13 @@ def annealed_log_partition(
 
 @torch.no_grad()
 def annealed_weights(energy: BoltzmannMachine, z: Tensor, ladder: Sequence[float], *, key: int) -> Tensor:
-    """Logarithms of the chains' weights, which wait for no accelerator.
+    """Logarithms of the chains' weights, (chain,) float64, nats; they wait for no accelerator.
 
     Args:
         energy: The machine.
         z: States at the first temperature, (chain, unit).
         ladder: Inverse temperatures in the order of the way.
         key: Philox key of the chains.
-
-    Returns:
-        (chain,) float64, nats.
     """
     log_weight = torch.zeros(len(z), dtype=torch.float64, device=z.device)
     for sweep, (here, there) in enumerate(pairwise(ladder), start=1):

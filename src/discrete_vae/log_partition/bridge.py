@@ -1,8 +1,9 @@
-"""log Z by Bennett's acceptance ratio along a tempered path."""
+"""log Z by Bennett's acceptance ratio along a tempered path, and its gradient from samples."""
 
 from __future__ import annotations
 
 import math
+import operator
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -33,518 +34,11 @@ from discrete_vae.log_partition.exact import (
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.modes import quenched_states
+from discrete_vae.samplers.modes import local_minima
 from discrete_vae.samplers.tempering import ModeJumps, ParallelTempering
 
-# Bennett's acceptance ratio: the free energy between two machines from the work done by states of both.
-
-
-_HALVINGS = 60  # of a bracket of at most some thousand nats
-
-
-def bridge_term(up: Tensor, down: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
-    """What states of a machine 0 and of a machine 1 give to the ratio of their Z.
-
-    With w = F_1 - F_0, E_0[sigmoid(-(w + c))] = exp(log Z_1 - log Z_0 - c) E_1[sigmoid(w + c)] for every c that the
-    states had no part in; the variance is least where c is the answer.
-
-    Args:
-        up: w of states of machine 0, nats.
-        down: w of states of machine 1, nats.
-        guess: c, nats; fits both.
-
-    Returns:
-        The terms of both expectations, in (0, 1).
-    """
-    return torch.sigmoid(-(up + guess)), torch.sigmoid(down + guess)
-
-
-def solve_gaps(forward: Tensor, backward: Tensor, guess: Tensor) -> tuple[Tensor, Tensor]:
-    """log Z_1 - log Z_0 from sums of terms.
-
-    Source: Bennett 1976, eq. 8.
-
-    Args:
-        forward: Sums of the first terms, times any constant, (chain, gap).
-        backward: Sums of as many second terms, times the same constant, (chain, gap).
-        guess: c, (gap,), nats.
-
-    Returns:
-        log Z_1 - log Z_0 of each gap, (gap,), nats; and what each chain adds to the deviation of their sum, (chain,),
-        nats, mean 0. Chains that are independent give the standard error by their spread, which then contains the
-        correlation along a chain and between its gaps.
-
-    Examples:
-        >>> gaps, _ = solve_gaps(torch.tensor([[2.0], [4.0]]), torch.tensor([[3.0], [3.0]]), torch.tensor([0.5]))
-        >>> gaps.tolist()
-        [0.5]
-    """
-    of_0, of_1 = forward.mean(0), backward.mean(0)
-    return guess + of_0.log() - of_1.log(), (forward / of_0 - backward / of_1).sum(1)
-
-
-def weighted_ratio(
-    up: Tensor, down: Tensor, weights: Tensor, *, num_up: float, num_down: float
-) -> tuple[float, Tensor, float]:
-    """log Z_1 - log Z_0 at the self-consistent guess, from states of machine 1 that carry weights.
-
-    Source: Bennett 1976, eqs. 8 and 12. Deviation: effective numbers stand for the counts of states.
-
-    Args:
-        up: w = F_1 - F_0 of states of machine 0, (state,), nats.
-        down: w of states of machine 1, (state,), nats.
-        weights: Of the latter, (state,), summing to 1.
-        num_up: Effective number of the former.
-        num_down: Effective number of the latter.
-
-    Returns:
-        The estimate, consistent, nats; what each state of machine 0 adds to the deviation of their mean, (state,), mean
-        0, for states that depend on each other; and the standard error that the states of machine 1 bring, as if the
-        effective number were of independent ones.
-
-    Examples:
-        >>> work = torch.full((4,), 0.25, dtype=torch.float64)
-        >>> value, influence, error = weighted_ratio(work, work, work, num_up=4, num_down=4)
-        >>> round(value, 9), influence.tolist(), round(error, 9)
-        (-0.25, [0.0, 0.0, 0.0, 0.0], 0.0)
-    """
-    shift = math.log(num_up / num_down)
-    low, high = (-torch.stack([up.max(), down.max()]).max(), -torch.stack([up.min(), down.min()]).min())
-    low, high = low - abs(shift) - 1, high + abs(shift) + 1
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        of_0, of_1 = bridge_term(up, down, middle + shift)
-        above = num_up * of_0.mean() > num_down * (weights * of_1).sum()
-        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    value = (low + high) / 2
-    of_0, of_1 = bridge_term(up, down, value + shift)
-    variance_1 = (weights * (of_1 / (weights * of_1).sum() - 1).square()).sum() / num_down
-    return float(value), of_0 / of_0.mean() - 1, math.sqrt(float(variance_1))
-
-
-# What it costs to move states from one inverse temperature to another, with a block of units summed out.
-
-
-@torch.no_grad()
-def tempered_work(
-    energy: BoltzmannMachine,
-    z: Tensor,
-    block: int,
-    inverse_temperatures: Sequence[float | Tensor],
-    *,
-    energies: Tensor | None = None,
-) -> list[Tensor]:
-    """F_u - F_t for neighbors t, u of some temperatures, with F_t the free energy at t of all units outside a block.
-
-    F_t = t E(z, block off) - sum_j softplus(t l_j), so one product with the weights serves all temperatures. Sums and
-    differences are taken in float64: free energies of some hundred nats, rounded to float32 one by one, would cancel.
-
-    Args:
-        energy: The machine.
-        z: (..., unit), in {0,1}.
-        block: Index of the block that is summed out.
-        inverse_temperatures: At least two, each a number or (...).
-        energies: E(z), (...), where it is known: saves a second product with machines that have pairs outside the
-            block.
-
-    Returns:
-        A float64 tensor (...) for each pair of neighbors, nats.
-
-    Examples:
-        >>> from discrete_vae import FactorialBernoulli
-        >>> down, up = tempered_work(FactorialBernoulli(2), torch.zeros(1, 2), 0, (0, 0, 1))
-        >>> down.item(), up.item()  # log Z stays at 2 log 2 whatever t
-        (0.0, 0.0)
-    """
-    logits = energy.compute_block_logits(z, block).double()
-    if energies is None:
-        off = energy.compute_energy_without(z, block).double()
-    else:
-        off = energies.double() + (z[..., energy.block_place(block)] * logits).sum(-1)
-    free = []
-    for t in inverse_temperatures:
-        scale = t.double() if isinstance(t, Tensor) else t
-        scaled = logits * (scale[..., None] if isinstance(scale, Tensor) else scale)
-        free.append(scale * off - softplus_sum(scaled))
-    return [after - before for before, after in pairwise(free)]
-
-
-# log Z with the gradient that samples of the machine give it.
-
-
-def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = math.nan) -> Tensor:
-    """A scalar whose gradient, -E_p[dE/dtheta], is that of log Z: the negative phase of samples.
-
-    The last block of the energy is summed out, which lowers the variance. The gradient is unbiased where the samples
-    are from p; the value is taken as it is.
-
-    Source: Rolfe 2017, eq. RBM-grad.
-
-    Args:
-        energy: The machine.
-        z: (chain, unit), samples of it.
-        value: log Z, nats, if it is known; it has no effect on the gradient.
-
-    Returns:
-        A scalar tensor, nats; NaN unless value is given.
-
-    Raises:
-        InvalidInputError: If z is not a floating-point tensor of that shape, in [0, 1], with one chain at least.
-
-    Examples:
-        >>> import torch
-        >>> from discrete_vae import RBM
-        >>> rbm, z = RBM(1, 1), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
-        >>> log_partition_surrogate(rbm, z).backward()
-        >>> rbm.bias.grad  # of the left unit's mean, and of the right one's given the left
-        tensor([0.5000, 0.5000])
-    """
-    z = _check_chains("z", z, energy)
-    return energy.compute_negative_phase(z.detach()) + value
-
-
-def _check_chains(name: str, z: object, energy: BoltzmannMachine) -> Tensor:
-    """Return samples of a machine for its negative phase if they are (chain, unit), at least one, in [0, 1].
-
-    Raises:
-        InvalidInputError: If they are anything else.
-    """
-    states = check_states(name, z, ("chain", energy.num_units))
-    if len(states) == 0:
-        raise InvalidInputError(
-            name, "must hold at least one state", 0, "Draw some, for example chains.step(30)."
-        )
-    return states
-
-
-def gradient_and_value(
-    energy: BoltzmannMachine, negative_phase: Tensor | None, log_partition: Tensor | SupportsFloat | None
-) -> tuple[Tensor | None, Tensor | float | None]:
-    """What an objective knows of log Z.
-
-    Where neither argument is given, log Z is enumerated if at most 12 units lie outside the energy's largest block.
-
-    Args:
-        energy: The machine.
-        negative_phase: (chain, unit), samples of it, which give the gradient.
-        log_partition: The value, nats; a tensor that carries a gradient gives that too.
-
-    Returns:
-        A scalar of value 0 with the gradient of log Z, and its value; None for what is not known.
-
-    Raises:
-        InvalidInputError: If an argument breaks its rule, or both carry a gradient.
-    """
-    if negative_phase is None and log_partition is None:
-        if num_enumerated_units(energy) > MAX_SILENTLY_ENUMERATED_UNITS:
-            return None, None
-        log_partition = enumerate_log_partition(energy)
-    value = None if log_partition is None else check_log_partition(log_partition)
-    gradient = None
-    if negative_phase is not None:
-        states = _check_chains("negative_phase", negative_phase, energy)
-        gradient = energy.compute_negative_phase(states.detach())
-    if isinstance(value, Tensor) and value.requires_grad:
-        if gradient is not None:
-            repair = "Give the negative phase, or a log Z that carries a gradient, not both."
-            raise InvalidInputError("log_partition", "must carry no gradient here", "one that does", repair)
-        value, gradient = value.detach(), value - value.detach()
-    return gradient, value
-
-
-# Bennett's acceptance ratio between neighbors of a ladder, as sums that grow with the run.
-
-
-LOW_RATE = 0.3
-"""An exchange rate below which the ladder is placed anew, or blamed."""
-
-_ROUND_TRIPS = 10.0  # per chain; fewer may not have met a mode that is rare where barriers are low
-_APART = 3.5  # standard errors between parts of the run that must agree
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class BridgeSums(ShowsShapes):
-    """Sums over a stretch of a run, one entry per chain and gap of the ladder.
-
-    They are the terms of `bridge_term`, with c_i a guess of log Z_{i+1} - log Z_i.
-
-    Attributes:
-        forward: Sums of exp(c_i - reference) sigmoid(-(w + c_i)) over replica i, (chain, gap).
-        backward: Sums of sigmoid(w + c_i) over replica i + 1, (chain, gap).
-        squares: Sums over chains of the squares of both terms and of their product at each inner replica,
-            (3, gap).
-        num_states: States of each chain and replica that were summed.
-        round_trips: (chain,), round trips of walkers in the stretch.
-    """
-
-    forward: Tensor
-    backward: Tensor
-    squares: Tensor
-    num_states: int
-    round_trips: Tensor
-
-    def __add__(self, other: BridgeSums) -> BridgeSums:
-        return BridgeSums(
-            self.forward + other.forward,
-            self.backward + other.backward,
-            self.squares + other.squares,
-            self.num_states + other.num_states,
-            self.round_trips + other.round_trips,
-        )
-
-    def of_chains(self, chains: slice) -> BridgeSums:
-        """The sums of some chains; squares stay those of all."""
-        parts = (self.forward, self.backward, self.round_trips)
-        forward, backward, trips = (part[chains] for part in parts)
-        return BridgeSums(forward, backward, self.squares, self.num_states, trips)
-
-
-def bridge_terms(down: Tensor, up: Tensor, guess: Tensor, reference: Tensor) -> BridgeSums:
-    """The terms of one state of each chain and replica.
-
-    Args:
-        down: F_r - F_{r-1} of the state at replica r, (chain, replica); the first column is ignored.
-        up: F_{r+1} - F_r, (chain, replica); the last column is ignored.
-        guess: c, (gap,).
-        reference: What forward terms are scaled by, (gap,), the same along a run.
-    """
-    forward, backward = bridge_term(up[:, :-1], down[:, 1:], guess)
-    forward = forward * (guess - reference).exp()
-    product = torch.zeros(len(guess), dtype=forward.dtype, device=forward.device)
-    product[1:] = (forward[:, 1:] * backward[:, :-1]).sum(0)
-    squares = torch.stack([forward.square().sum(0), backward.square().sum(0), product])
-    trips = torch.zeros(len(forward), dtype=torch.int64, device=forward.device)
-    return BridgeSums(forward, backward, squares, 1, trips)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class BridgeEstimate(ShowsShapes):
-    """log Z_1 - log Z_0 from some sums.
-
-    Attributes:
-        gaps: log Z_{i+1} - log Z_i, (gap,), nats.
-        influence: What each chain adds to the deviation of their sum, (chain,), nats, mean 0; chains are
-            independent, so this contains the correlation along the run and between replicas.
-        effective_samples: Independent states per replica that would give the same error.
-    """
-
-    gaps: Tensor
-    influence: Tensor
-    effective_samples: float
-
-    @property
-    def value(self) -> float:
-        """log Z_1 - log Z_0, nats."""
-        return float(self.gaps.sum())
-
-    @property
-    def std_error(self) -> float:
-        """Standard error of the value over chains, nats."""
-        return float(self.influence.std()) / math.sqrt(len(self.influence))
-
-
-def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
-    """The estimate from sums that have the same reference.
-
-    Source: Bennett 1976, eqs. 8 and 12; Rolfe 2017, section log-partition-function.
-    """
-    forward, backward = sums.forward.mean(0), sums.backward.mean(0)
-    gaps, influence = solve_gaps(sums.forward, sums.backward, reference)
-    # the same variance if all states were independent: a state serves the gaps on both of its sides
-    count = len(sums.forward) * sums.num_states
-    mean_forward, mean_backward = forward / sums.num_states, backward / sums.num_states
-    spread = sums.squares[0] / mean_forward.square() + sums.squares[1] / mean_backward.square() - 2 * count
-    crossed = sums.squares[2, 1:] / (mean_forward[1:] * mean_backward[:-1]) - count
-    independent = max(
-        float(spread.sum() - 2 * crossed.sum()) / count, 0.0
-    )  # variance for one state per replica
-    variance = float(influence.var()) / len(influence)
-    effective = independent / variance if variance > 0 else float(count)
-    return BridgeEstimate(gaps, influence, min(effective, float(count)))
-
-
-@dataclass(frozen=True)
-class RunCheck:
-    """Whether a run may end: its estimate so far, and how far parts of it disagree.
-
-    Attributes:
-        estimate: The estimate so far.
-        drift: Distance of the two halves of the time that is kept, in standard errors.
-        disagreement: Distance of the chains that started low from those that started from coins, in standard errors.
-    """
-
-    estimate: LogPartition
-    drift: float
-    disagreement: float
-
-    @property
-    def lowest_rate(self) -> float:
-        """The lowest exchange rate of the ladder."""
-        return min(self.estimate.swap_rates or (1.0,))
-
-    def reaches(self, std_error: float) -> bool:
-        """Whether the run may end."""
-        mixes = (self.estimate.round_trips or 0.0) >= _ROUND_TRIPS
-        agrees = max(self.drift, self.disagreement) <= _APART
-        return self.estimate.std_error <= std_error and mixes and agrees
-
-    def warning_text(self, std_error: float, num_sweeps: int) -> str:
-        """The numbers and the remedies."""
-        estimate = self.estimate
-        rates = estimate.swap_rates or (1.0,)
-        text = (
-            f"log Z = {estimate.value:.4f} +- {estimate.std_error:.4f} nats after {num_sweeps} sweeps, where "
-            f"a standard error of {std_error:g} was asked for: {estimate.round_trips:.1f} round trips per chain "
-            f"({_ROUND_TRIPS:g} are wanted), exchange rates from {min(rates):.2f} to {max(rates):.2f}, the halves of "
-            f"the run {self.drift:.1f} and chains with different starts {self.disagreement:.1f} standard errors apart. "
-        )
-        if min(rates) < LOW_RATE:
-            text += "Some neighbors hardly exchange: raise num_chains, so that the ladder is tuned on more states. "
-        if (estimate.round_trips or 0.0) < _ROUND_TRIPS or max(self.drift, self.disagreement) > _APART:
-            return text + "The chains mix slowly and the stated error may be too small: raise max_sweeps."
-        return text + "Raise max_sweeps or num_chains, or ask for less."
-
-
-def drift(first: BridgeEstimate, second: BridgeEstimate) -> float:
-    """Distance of two parts of the same chains in standard errors."""
-    spread = float((first.influence - second.influence).std()) / math.sqrt(len(first.influence))
-    return _in_errors(first.value - second.value, spread)
-
-
-def disagreement(first: BridgeEstimate, second: BridgeEstimate) -> float:
-    """Distance of two sets of chains in standard errors."""
-    return _in_errors(first.value - second.value, math.hypot(first.std_error, second.std_error))
-
-
-def _in_errors(distance: float, spread: float) -> float:
-    """0 where nothing fluctuates."""
-    return abs(distance) / spread if spread > 1e-7 else (0.0 if abs(distance) < 1e-4 else math.inf)
-
-
-# A run of bridge sampling: sums over blocks of sweeps, and looks at them.
-
-
-_BLOCK_SWEEPS = 12
-_STRIDES = ((4, 8.0), (2, 3.0), (1, 0.0))  # sweeps per measured state, from which autocorrelation time on
-_MIN_BLOCKS, _GROWTH, _MAX_BLOCKS = 8, 1.2, 256
-
-
-class BridgeRun:
-    """The sums of a run in blocks, of which the first half is dropped at each check."""
-
-    def __init__(self, sampler: ParallelTempering) -> None:
-        self.sampler = sampler
-        self.block, self.reference = self._choose_block()
-        self.guess = self.reference
-        self.blocks: list[BridgeSums] = []
-        self.sweeps_per_block = _BLOCK_SWEEPS
-        self.stride = 1
-        self.num_sweeps = 0
-        self._next_check = _MIN_BLOCKS * _BLOCK_SWEEPS
-
-    @property
-    def has_enough_blocks(self) -> bool:
-        """Whether there is enough to split in halves."""
-        return len(self.blocks) >= _MIN_BLOCKS
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time for a look."""
-        return self.num_sweeps >= self._next_check
-
-    def add_block(self) -> None:
-        """Run some sweeps and sum their states."""
-        trips = self.sampler.round_trips.clone()
-        terms = []
-        for _ in range(self.sweeps_per_block // self.stride):
-            self.sampler.step(self.stride)
-            down, up = self._work(self.block)
-            terms.append(bridge_terms(down, up, self.guess, self.reference))
-        self.num_sweeps += self.sweeps_per_block
-        block = reduce(BridgeSums.__add__, terms)
-        self.blocks.append(replace(block, round_trips=self.sampler.round_trips - trips))
-        if len(self.blocks) == _MAX_BLOCKS:
-            self.blocks = [a + b for a, b in zip(self.blocks[::2], self.blocks[1::2], strict=True)]
-            self.sweeps_per_block *= 2
-
-    def check(self) -> RunCheck:
-        """The estimate from what is kept, which becomes the constant of the bridges to come.
-
-        Raises:
-            InvalidInputError: If a sum is not finite, because neighbors of the ladder have no states in common.
-        """
-        self._next_check = math.ceil(self.num_sweeps * _GROWTH)
-        sampler = self.sampler
-        kept = self.blocks[len(self.blocks) // 2 :]
-        middle = len(kept) // 2
-        halves = [reduce(BridgeSums.__add__, part) for part in (kept[:middle], kept[middle:])]
-        total = reduce(BridgeSums.__add__, halves)
-        solved = solve_bridge(total, self.reference)
-        if not math.isfinite(solved.value):
-            raise _out_of_reach(sampler.energy)
-        self.guess = solved.gaps
-        correlation = sampler.num_chains * total.num_states / max(solved.effective_samples, 1.0) * self.stride
-        self.stride = next(stride for stride, least in _STRIDES if correlation >= least)
-        estimate = LogPartition(
-            value=sampler.energy.num_units * math.log(2) + solved.value,
-            std_error=solved.std_error,
-            method="bridge sampling",
-            num_samples=sampler.num_chains * sampler.num_replicas * total.num_states,
-            inverse_temperatures=tuple(sampler.inverse_temperatures.tolist()),
-            swap_rates=tuple(sampler.swap_rates.tolist()),
-            round_trips=float(total.round_trips.double().mean()),
-            effective_samples=solved.effective_samples,
-        )
-        by_time = [solve_bridge(half, self.reference) for half in halves]
-        half = sampler.num_chains // 2
-        by_start = [
-            solve_bridge(total.of_chains(chains), self.reference)
-            for chains in (slice(half), slice(half, None))
-        ]
-        return RunCheck(estimate, drift(*by_time), disagreement(*by_start))
-
-    def _work(self, block: int) -> tuple[Tensor, Tensor]:
-        """Work down and up the ladder at each replica, (chain, replica), with a block summed out."""
-        sampler = self.sampler
-        ladder = sampler.inverse_temperatures
-        place = sampler.order.argsort(1)  # replica of each walker
-        below, above = ladder[(place - 1).clamp_min(0)], ladder[(place + 1).clamp_max(len(ladder) - 1)]
-        temperatures = (below, ladder[place], above)
-        down, up = tempered_work(
-            sampler.energy, sampler.walkers, block, temperatures, energies=sampler.energies
-        )
-        return down.gather(1, sampler.order), up.gather(1, sampler.order)
-
-    def _choose_block(self) -> tuple[int, Tensor]:
-        """The block whose summing out leaves the least variance, and first guesses of log Z over the gaps."""
-        sweeps = [self._work_of_all_blocks() for _ in range(_BLOCK_SWEEPS)]
-        work = torch.stack(sweeps, 2)  # (block, direction, sweep, chain, replica)
-        forward, backward = work[:, 1, ..., :-1].flatten(1, 2), work[:, 0, ..., 1:].flatten(1, 2)
-        spread = (forward.var(1) + backward.var(1)).sum(1)
-        best = int(spread.argmin())
-        return best, -(forward[best].mean(0) + backward[best].mean(0)) / 2
-
-    def _work_of_all_blocks(self) -> Tensor:
-        self.sampler.step(1)
-        return torch.stack([torch.stack(self._work(b)) for b in range(len(self.sampler.energy.blocks))])
-
-
-def _out_of_reach(energy: BoltzmannMachine) -> InvalidInputError:
-    """The error for a machine whose sums are not finite; it names the largest parameter."""
-    name, largest = max(
-        ((name, float(parameter.detach().abs().max())) for name, parameter in energy.named_parameters()),
-        key=lambda pair: pair[1],
-    )
-    rule = "must be small enough for replicas at neighboring temperatures to overlap"
-    repair = "Look for a diverged training step and restore an earlier state."
-    return InvalidInputError(f"energy.{name}", rule, f"a largest absolute value of {largest:g}", repair)
-
-
-# log Z by bridge sampling between the replicas of parallel tempering.
-
-
 _STREAM = 0x62656E
-_MODES = 12  # low states, whose pairs make the jumps between modes
+_MODES = 12  # local minima, whose pairs make the jumps between modes
 _JUMPED = 2e-4  # jumps of the coldest replicas per sweep below which they are given up
 _TUNING_ROUNDS = 12  # each of the sampler's window; a ladder that stands still ends them early
 
@@ -585,16 +79,12 @@ def bennett_log_partition(
         num_chains: Independent chains of replicas, at least 20.
         max_sweeps: Sweeps a replica after tuning, at most.
         start: (state, unit), states in the modes of p that are known, such as the chains of training; half of the
-            chains start there. None looks for low states (`quenched_states`).
+            chains start there. None looks for local minima of the energy.
         seed: Integer from 0 to 2^64 - 1.
         report: Called at each check with the sweeps done and the estimate so far.
 
     Returns:
         The estimate, with the ladder and the health of the chains.
-
-    Raises:
-        InvalidInputError: If a number is too small, start is no binary (state, unit) tensor, or the energy has a
-            parameter that is not finite or too large.
 
     Warns:
         LogPartitionWarning: If max_sweeps ended the run.
@@ -604,7 +94,7 @@ def bennett_log_partition(
         >>> print(bennett_log_partition(RBM(2, 2)))  # 4 log 2
         log Z = 2.7726 nats (+- 0.0000, bridge sampling)
     """
-    found, last = sample_bridge(
+    found = sample_bridge(
         energy,
         std_error=std_error,
         num_chains=num_chains,
@@ -613,9 +103,9 @@ def bennett_log_partition(
         seed=seed,
         report=report,
     )
-    if not found.converged:
-        warnings.warn(last.warning_text(std_error, found.num_sweeps or 0), LogPartitionWarning, stacklevel=2)
-    return found
+    if not found.estimate.converged:
+        warnings.warn(found.warning_text(std_error), LogPartitionWarning, stacklevel=2)
+    return found.estimate
 
 
 def sample_bridge(
@@ -627,8 +117,8 @@ def sample_bridge(
     start: Tensor | None,
     seed: int,
     report: Callable[[int, LogPartition], None] | None = None,
-) -> tuple[LogPartition, RunCheck]:
-    """`bennett_log_partition` without its warning; returns the last look at the run beside the estimate."""
+) -> RunCheck:
+    """`bennett_log_partition` without its warning; returns the last check of the run, which has the estimate."""
     begin = time.monotonic()
     check_number("std_error", std_error, above=0, repair="Ask for a few thousandths of a nat.")
     check_positive_int("max_sweeps", max_sweeps)
@@ -639,15 +129,14 @@ def sample_bridge(
     sampler = ParallelTempering(energy, num_chains, seed=key_to_seed(seed, _STREAM))
     half = num_chains // 2
     if start is None:
-        known = quenched_states(energy, half, seed=seed)
+        known = local_minima(energy, half, seed=seed)
     else:
         known = check_binary("start", check_tensor("start", start, ("state", energy.num_units)))
         if len(known) == 0:
-            raise InvalidInputError(
-                "start", "must hold a state", "none", "Leave it out to look for low states."
-            )
+            repair = "Leave it out to look for local minima."
+            raise InvalidInputError("start", "must hold a state", "none", repair)
     sampler.start_from(known[torch.arange(half, device=known.device) % len(known)])
-    jumps = ModeJumps(energy, quenched_states(energy, _MODES, seed=seed), seed=key_to_seed(seed, _STREAM))
+    jumps = ModeJumps(energy, local_minima(energy, _MODES, seed=seed), seed=key_to_seed(seed, _STREAM))
     sampler.jumps = jumps if len(jumps.masks) else None
     for _ in range(_TUNING_ROUNDS):
         before = sampler.inverse_temperatures
@@ -662,8 +151,8 @@ def sample_bridge(
     while True:
         run.add_block()
         num_sweeps = earlier + run.num_sweeps
-        finished = num_sweeps >= max_sweeps and run.has_enough_blocks
-        if not run.is_due and not finished:
+        finished = num_sweeps >= max_sweeps and len(run.blocks) >= _MIN_BLOCKS
+        if run.num_sweeps < run.next_check and not finished:
             continue
         found = run.check()
         estimate = replace(
@@ -675,7 +164,446 @@ def sample_bridge(
         if report is not None:
             report(num_sweeps, estimate)
         if estimate.converged or finished:
-            return estimate, found
+            return replace(found, estimate=estimate)
         # a mode may have come up that the ladder was not tuned for
         if num_sweeps < max_sweeps // 4 and found.lowest_rate < LOW_RATE and sampler.retune():
             run, earlier = BridgeRun(sampler), num_sweeps
+
+
+# A run: sums over blocks of sweeps, and checks of what they give.
+
+
+_BLOCK_SWEEPS = 12
+_STRIDES = ((4, 8.0), (2, 3.0), (1, 0.0))  # sweeps per measured state, from which autocorrelation time on
+_MIN_BLOCKS, _GROWTH, _MAX_BLOCKS = 8, 1.2, 256
+
+
+class BridgeRun:
+    """The sums of a run in blocks, of which the first half is dropped at each check."""
+
+    def __init__(self, sampler: ParallelTempering) -> None:
+        self.sampler = sampler
+        self.block, self.reference = self._choose_block()
+        self.constants = self.reference
+        self.blocks: list[BridgeSums] = []
+        self.sweeps_per_block = _BLOCK_SWEEPS
+        self.stride = 1
+        self.num_sweeps = 0
+        self.next_check = _MIN_BLOCKS * _BLOCK_SWEEPS
+
+    def add_block(self) -> None:
+        """Run some sweeps and sum the terms of their states."""
+        trips_before = self.sampler.round_trips.clone()
+        terms = []
+        for _ in range(self.sweeps_per_block // self.stride):
+            self.sampler.step(self.stride)
+            down, up = self._work(self.block)
+            terms.append(bridge_terms(down, up, self.constants, self.reference))
+        self.num_sweeps += self.sweeps_per_block
+        trips = self.sampler.round_trips - trips_before
+        self.blocks.append(replace(_total(terms), round_trips=trips))
+        if len(self.blocks) == _MAX_BLOCKS:
+            self.blocks = [a + b for a, b in zip(self.blocks[::2], self.blocks[1::2], strict=True)]
+            self.sweeps_per_block *= 2
+
+    def check(self) -> RunCheck:
+        """The estimate from what is kept, which gives the constants of the bridges to come.
+
+        Sums that are not finite are refused: neighbors of the ladder have no states in common.
+        """
+        self.next_check = math.ceil(self.num_sweeps * _GROWTH)
+        sampler = self.sampler
+        kept = self.blocks[len(self.blocks) // 2 :]
+        middle = len(kept) // 2
+        halves = [_total(kept[:middle]), _total(kept[middle:])]
+        total = _total(halves)
+        solved = solve_bridge(total, self.reference)
+        if not math.isfinite(solved.value):
+            name, largest = max(
+                (
+                    (name, float(value.detach().abs().max()))
+                    for name, value in sampler.energy.named_parameters()
+                ),
+                key=lambda pair: pair[1],
+            )
+            rule = "must be small enough for replicas at neighboring temperatures to overlap"
+            repair = "Look for a diverged training step and restore an earlier state."
+            raise InvalidInputError(
+                f"energy.{name}", rule, f"a largest absolute value of {largest:g}", repair
+            )
+        self.constants = solved.gaps
+        correlation = sampler.num_chains * total.num_states / max(solved.effective_samples, 1.0) * self.stride
+        self.stride = next(stride for stride, least in _STRIDES if correlation >= least)
+        estimate = LogPartition(
+            value=sampler.energy.num_units * math.log(2) + solved.value,
+            std_error=solved.std_error,
+            method="bridge sampling",
+            num_samples=sampler.num_chains * sampler.num_replicas * total.num_states,
+            inverse_temperatures=tuple(sampler.inverse_temperatures.tolist()),
+            swap_rates=tuple(sampler.swap_rates.tolist()),
+            round_trips=float(total.round_trips.double().mean()),
+            effective_samples=solved.effective_samples,
+        )
+        by_time = [solve_bridge(half, self.reference) for half in halves]
+        half = sampler.num_chains // 2
+        by_start = [
+            solve_bridge(total.of_chains(chains), self.reference)
+            for chains in (slice(half), slice(half, None))
+        ]
+        drift = _distance(*by_time, same_chains=True)
+        return RunCheck(estimate, drift, _distance(*by_start, same_chains=False))
+
+    def _work(self, block: int) -> tuple[Tensor, Tensor]:
+        """Work down and up the ladder at each replica, (chain, replica), with a block summed out."""
+        sampler = self.sampler
+        ladder = sampler.inverse_temperatures
+        place = sampler.order.argsort(1)  # replica of each walker
+        below, above = ladder[(place - 1).clamp_min(0)], ladder[(place + 1).clamp_max(len(ladder) - 1)]
+        temperatures = (below, ladder[place], above)
+        down, up = tempered_work(
+            sampler.energy, sampler.walkers, block, temperatures, energies=sampler.energies
+        )
+        return down.gather(1, sampler.order), up.gather(1, sampler.order)
+
+    def _choose_block(self) -> tuple[int, Tensor]:
+        """The block whose summing out leaves the least variance, and first bridge constants."""
+        sweeps = []
+        for _ in range(_BLOCK_SWEEPS):
+            self.sampler.step(1)
+            works = [torch.stack(self._work(block)) for block in range(len(self.sampler.energy.blocks))]
+            sweeps.append(torch.stack(works))
+        work = torch.stack(sweeps, 2)  # (block, direction, sweep, chain, replica)
+        forward, backward = work[:, 1, ..., :-1].flatten(1, 2), work[:, 0, ..., 1:].flatten(1, 2)
+        spread = (forward.var(1) + backward.var(1)).sum(1)
+        best = int(spread.argmin())
+        return best, -(forward[best].mean(0) + backward[best].mean(0)) / 2
+
+
+# Sums over a run, and the estimate from them.
+
+
+LOW_RATE = 0.3
+"""An exchange rate below which the ladder is placed anew, or blamed."""
+
+_ROUND_TRIPS = 10.0  # per chain; fewer may not have met a mode that is rare where barriers are low
+_APART = 3.5  # standard errors between parts of the run that must agree
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BridgeSums(ShowsShapes):
+    """Sums of `bridge_term` over a stretch of a run, one entry per chain and gap of the ladder.
+
+    Attributes:
+        forward: Sums of exp(c_i - reference) sigmoid(-(w + c_i)) over replica i, (chain, gap).
+        backward: Sums of sigmoid(w + c_i) over replica i + 1, (chain, gap).
+        squares: Sums over chains of the squares of both terms and of their product at each inner replica,
+            (3, gap).
+        num_states: States of each chain and replica that were summed.
+        round_trips: (chain,), round trips in the stretch.
+    """
+
+    forward: Tensor
+    backward: Tensor
+    squares: Tensor
+    num_states: int
+    round_trips: Tensor
+
+    def __add__(self, other: BridgeSums) -> BridgeSums:
+        return BridgeSums(*map(operator.add, vars(self).values(), vars(other).values()))
+
+    def of_chains(self, chains: slice) -> BridgeSums:
+        """The sums of some chains; squares stay those of all."""
+        trips = self.round_trips[chains]
+        return BridgeSums(self.forward[chains], self.backward[chains], self.squares, self.num_states, trips)
+
+
+def _total(parts: Sequence[BridgeSums]) -> BridgeSums:
+    return reduce(operator.add, parts)
+
+
+def bridge_terms(down: Tensor, up: Tensor, constants: Tensor, reference: Tensor) -> BridgeSums:
+    """Sums of one state of each chain and replica.
+
+    Args:
+        down: F_r - F_{r-1} of the state at replica r, (chain, replica); the first column is ignored.
+        up: F_{r+1} - F_r, (chain, replica); the last column is ignored.
+        constants: c, (gap,).
+        reference: Scale of the forward terms, (gap,), the same along a run.
+    """
+    forward, backward = bridge_term(up[:, :-1], down[:, 1:], constants)
+    forward = forward * (constants - reference).exp()
+    product = torch.zeros(len(constants), dtype=forward.dtype, device=forward.device)
+    product[1:] = (forward[:, 1:] * backward[:, :-1]).sum(0)
+    squares = torch.stack([forward.square().sum(0), backward.square().sum(0), product])
+    trips = torch.zeros(len(forward), dtype=torch.int64, device=forward.device)
+    return BridgeSums(forward, backward, squares, 1, trips)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BridgeEstimate(ShowsShapes):
+    """log Z_1 - log Z_0 from some sums.
+
+    Attributes:
+        gaps: log Z_{i+1} - log Z_i, (gap,), nats.
+        influence: See `solve_gaps`.
+        effective_samples: Independent states per replica that would give the same error.
+    """
+
+    gaps: Tensor
+    influence: Tensor
+    effective_samples: float
+
+    @property
+    def value(self) -> float:
+        """log Z_1 - log Z_0, nats."""
+        return float(self.gaps.sum())
+
+    @property
+    def std_error(self) -> float:
+        """Standard error of the value over chains, nats."""
+        return float(self.influence.std()) / math.sqrt(len(self.influence))
+
+
+def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
+    """The estimate from sums that have the same reference.
+
+    Source: Bennett 1976, eqs. 8 and 12; Rolfe 2017, section log-partition-function.
+    """
+    forward, backward = sums.forward.mean(0), sums.backward.mean(0)
+    gaps, influence = solve_gaps(sums.forward, sums.backward, reference)
+    # the same variance if all states were independent: a state serves the gaps on both of its sides
+    count = len(sums.forward) * sums.num_states
+    mean_forward, mean_backward = forward / sums.num_states, backward / sums.num_states
+    spread = sums.squares[0] / mean_forward.square() + sums.squares[1] / mean_backward.square() - 2 * count
+    crossed = sums.squares[2, 1:] / (mean_forward[1:] * mean_backward[:-1]) - count
+    # variance for one state per replica
+    independent = max(float(spread.sum() - 2 * crossed.sum()) / count, 0.0)
+    variance = float(influence.var()) / len(influence)
+    effective = independent / variance if variance > 0 else float(count)
+    return BridgeEstimate(gaps, influence, min(effective, float(count)))
+
+
+@dataclass(frozen=True)
+class RunCheck:
+    """The estimate of a run so far, and how far parts of it disagree.
+
+    Attributes:
+        estimate: The estimate so far.
+        drift: Distance of the two halves of the time that is kept, in standard errors.
+        disagreement: Distance of the chains that started low from those that started from coins, in standard errors.
+    """
+
+    estimate: LogPartition
+    drift: float
+    disagreement: float
+
+    @property
+    def lowest_rate(self) -> float:
+        """The lowest exchange rate of the ladder."""
+        return min(self.estimate.swap_rates or (1.0,))
+
+    def reaches(self, std_error: float) -> bool:
+        """True if the run may end."""
+        mixes = (self.estimate.round_trips or 0.0) >= _ROUND_TRIPS
+        agrees = max(self.drift, self.disagreement) <= _APART
+        return self.estimate.std_error <= std_error and mixes and agrees
+
+    def warning_text(self, std_error: float) -> str:
+        """The numbers and the remedies."""
+        estimate = self.estimate
+        rates = estimate.swap_rates or (1.0,)
+        text = (
+            f"log Z = {estimate.value:.4f} +- {estimate.std_error:.4f} nats after {estimate.num_sweeps} sweeps, where "
+            f"a standard error of {std_error:g} was asked for: {estimate.round_trips:.1f} round trips per chain "
+            f"({_ROUND_TRIPS:g} are wanted), exchange rates from {min(rates):.2f} to {max(rates):.2f}, the halves of "
+            f"the run {self.drift:.1f} and chains with different starts {self.disagreement:.1f} standard errors apart. "
+        )
+        if min(rates) < LOW_RATE:
+            text += "Some neighbors hardly exchange: raise num_chains, so that the ladder is tuned on more states. "
+        if (estimate.round_trips or 0.0) < _ROUND_TRIPS or max(self.drift, self.disagreement) > _APART:
+            return text + "The chains mix slowly and the stated error may be too small: raise max_sweeps."
+        return text + "Raise max_sweeps or num_chains, or ask for less."
+
+
+def _distance(first: BridgeEstimate, second: BridgeEstimate, *, same_chains: bool) -> float:
+    """Distance of two estimates in standard errors; 0 where nothing fluctuates."""
+    spread = math.hypot(first.std_error, second.std_error)
+    if same_chains:
+        spread = float((first.influence - second.influence).std()) / math.sqrt(len(first.influence))
+    distance = abs(first.value - second.value)
+    return distance / spread if spread > 1e-7 else (0.0 if distance < 1e-4 else math.inf)
+
+
+# Bennett's acceptance ratio: log Z_1 - log Z_0 of two machines from the works of states of both.
+
+
+_HALVINGS = 60  # of a bracket of at most some thousand nats
+
+
+def bridge_term(up: Tensor, down: Tensor, constant: Tensor) -> tuple[Tensor, Tensor]:
+    """Terms, in (0, 1), of states of a machine 0 and of a machine 1 for the ratio of their Z.
+
+    With w = F_1 - F_0, E_0[sigmoid(-(w + c))] = exp(log Z_1 - log Z_0 - c) E_1[sigmoid(w + c)] for every c that the
+    states had no part in; the variance is least where c is the answer.
+
+    Args:
+        up: w of states of machine 0, nats.
+        down: w of states of machine 1, nats.
+        constant: c, the bridge constant, nats; fits both.
+    """
+    return torch.sigmoid(-(up + constant)), torch.sigmoid(down + constant)
+
+
+def solve_gaps(forward: Tensor, backward: Tensor, constants: Tensor) -> tuple[Tensor, Tensor]:
+    """log Z_1 - log Z_0 from sums of terms.
+
+    Source: Bennett 1976, eq. 8.
+
+    Args:
+        forward: Sums of the first terms, times any constant, (chain, gap).
+        backward: Sums of as many second terms, times the same constant, (chain, gap).
+        constants: c, (gap,), nats.
+
+    Returns:
+        log Z_1 - log Z_0 of each gap, (gap,), nats; and what each chain adds to the deviation of their sum, (chain,),
+        nats, mean 0. Chains that are independent give the standard error by their spread, which then contains the
+        correlation along a chain and between its gaps.
+    """
+    of_0, of_1 = forward.mean(0), backward.mean(0)
+    return constants + of_0.log() - of_1.log(), (forward / of_0 - backward / of_1).sum(1)
+
+
+def weighted_ratio(
+    up: Tensor, down: Tensor, weights: Tensor, *, num_up: float, num_down: float
+) -> tuple[float, Tensor, float]:
+    """log Z_1 - log Z_0 at the self-consistent constant, from states of machine 1 that carry weights.
+
+    Source: Bennett 1976, eqs. 8 and 12. Deviation: effective numbers stand for the counts of states.
+
+    Args:
+        up: w = F_1 - F_0 of states of machine 0, (state,), nats.
+        down: w of states of machine 1, (state,), nats.
+        weights: Of the latter, (state,), summing to 1.
+        num_up: Effective number of the former.
+        num_down: Effective number of the latter.
+
+    Returns:
+        The estimate, consistent, nats; what each state of machine 0 adds to the deviation of their mean, (state,), mean
+        0, for states that depend on each other; and the standard error that the states of machine 1 bring, as if the
+        effective number were of independent ones.
+    """
+    shift = math.log(num_up / num_down)
+    low, high = (-torch.stack([up.max(), down.max()]).max(), -torch.stack([up.min(), down.min()]).min())
+    low, high = low - abs(shift) - 1, high + abs(shift) + 1
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        of_0, of_1 = bridge_term(up, down, middle + shift)
+        above = num_up * of_0.mean() > num_down * (weights * of_1).sum()
+        low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+    value = (low + high) / 2
+    of_0, of_1 = bridge_term(up, down, value + shift)
+    variance_1 = (weights * (of_1 / (weights * of_1).sum() - 1).square()).sum() / num_down
+    return float(value), of_0 / of_0.mean() - 1, math.sqrt(float(variance_1))
+
+
+@torch.no_grad()
+def tempered_work(
+    energy: BoltzmannMachine,
+    z: Tensor,
+    block: int,
+    inverse_temperatures: Sequence[float | Tensor],
+    *,
+    energies: Tensor | None = None,
+) -> list[Tensor]:
+    """F_u - F_t for neighbors t, u of some temperatures, with F_t the free energy at t of all units outside a block.
+
+    F_t = t E(z, block off) - sum_j softplus(t l_j), so one product with the weights serves all temperatures. Sums and
+    differences are taken in float64: free energies of some hundred nats, rounded to float32 one by one, would cancel.
+
+    Args:
+        energy: The machine.
+        z: (..., unit), in {0,1}.
+        block: Index of the block that is summed out.
+        inverse_temperatures: At least two, each a number or (...).
+        energies: E(z), (...), where it is known: saves a second product with machines that have pairs outside the
+            block.
+
+    Returns:
+        A float64 tensor (...) for each pair of neighbors, nats.
+    """
+    logits = energy.compute_block_logits(z, block).double()
+    if energies is None:
+        off = energy.compute_energy_without(z, block).double()
+    else:
+        off = energies.double() + (z[..., energy.block_place(block)] * logits).sum(-1)
+    free = []
+    for t in inverse_temperatures:
+        scale = t.double() if isinstance(t, Tensor) else t
+        scaled = logits * (scale[..., None] if isinstance(scale, Tensor) else scale)
+        free.append(scale * off - softplus_sum(scaled))
+    return [after - before for before, after in pairwise(free)]
+
+
+# The gradient of log Z from samples.
+
+
+def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = math.nan) -> Tensor:
+    """A scalar whose gradient, -E_p[dE/dtheta], is that of log Z: the negative phase of samples.
+
+    The last block of the energy is summed out, which lowers the variance. The gradient is unbiased where the samples
+    are from p; the value is taken as it is.
+
+    Source: Rolfe 2017, eq. RBM-grad.
+
+    Args:
+        energy: The machine.
+        z: (chain, unit), samples of it.
+        value: log Z, nats, if it is known; it has no effect on the gradient.
+
+    Returns:
+        A scalar tensor, nats; NaN unless value is given.
+
+    Examples:
+        >>> import torch
+        >>> from discrete_vae import RBM
+        >>> rbm, z = RBM(1, 1), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+        >>> log_partition_surrogate(rbm, z).backward()
+        >>> rbm.bias.grad  # of the left unit's mean, and of the right one's given the left
+        tensor([0.5000, 0.5000])
+    """
+    z = _check_chains("z", z, energy)
+    return energy.compute_negative_phase(z.detach()) + value
+
+
+def _check_chains(name: str, z: object, energy: BoltzmannMachine) -> Tensor:
+    """Return samples of a machine if they are (chain, unit), at least one, in [0, 1]."""
+    states = check_states(name, z, ("chain", energy.num_units))
+    if len(states) == 0:
+        repair = "Draw some, for example chains.step(30)."
+        raise InvalidInputError(name, "must hold at least one state", 0, repair)
+    return states
+
+
+def gradient_and_value(
+    energy: BoltzmannMachine, negative_phase: Tensor | None, log_partition: Tensor | SupportsFloat | None
+) -> tuple[Tensor | None, Tensor | float | None]:
+    """The gradient of log Z, as that of a scalar of value 0, and its value; None for what is not known.
+
+    Samples give the gradient, and so does a value that carries one. Where neither is given, log Z is enumerated if at
+    most 12 units lie outside the energy's largest block.
+    """
+    if negative_phase is None and log_partition is None:
+        if num_enumerated_units(energy) > MAX_SILENTLY_ENUMERATED_UNITS:
+            return None, None
+        log_partition = enumerate_log_partition(energy)
+    value = None if log_partition is None else check_log_partition(log_partition)
+    gradient = None
+    if negative_phase is not None:
+        states = _check_chains("negative_phase", negative_phase, energy)
+        gradient = energy.compute_negative_phase(states.detach())
+    if isinstance(value, Tensor) and value.requires_grad:
+        if gradient is not None:
+            repair = "Give the negative phase, or a log Z that carries a gradient, not both."
+            raise InvalidInputError("log_partition", "must carry no gradient here", "one that does", repair)
+        value, gradient = value.detach(), value - value.detach()
+    return gradient, value

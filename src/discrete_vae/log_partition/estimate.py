@@ -21,8 +21,7 @@ from discrete_vae.rng import key_to_seed
 AGREEMENT = 0.1
 """Nats by which annealing may differ from the estimate before a warning."""
 
-
-_COMPARED_TO, _COMPARED_CHAINS, _COMPARED_SWEEPS = 0.02, 100, 2000  # two seconds for 64 + 64 units
+_COMPARED_TO, _COMPARED_SWEEPS = 0.02, 2000  # two seconds for 64 + 64 units
 
 
 class AnnealingDisagreementWarning(UserWarning):
@@ -67,61 +66,6 @@ class CheckedLogPartition(ShowsTable):
         return self.reverse.value - self.forward.value
 
 
-def quick_log_partition(
-    energy: BoltzmannMachine, *, num_chains: int, num_temperatures: int, max_enumerated: int, seed: int = 0
-) -> LogPartition:
-    """log Z in a second: exact for few units or no weights, else annealed; for display along a training run."""
-    found = quick_exact_log_partition(energy, max_enumerated)
-    if found is not None:
-        return found
-    return annealed_log_partition(energy, num_chains=num_chains, num_temperatures=num_temperatures, seed=seed)
-
-
-def comparable_log_partition(
-    energy: BoltzmannMachine, *, chains: Tensor, max_enumerated: int = 16, seed: int = 0
-) -> LogPartition:
-    """log Z with an error that can be relied on, in seconds: for comparing the bounds of two models.
-
-    Exact for few units or no weights, else by bridge sampling to 0.02 nats, half of it from the chains. Where that does
-    not converge within 2,000 sweeps, its own error may miss what separates the modes. Then annealing is a second
-    opinion, and the distance of the two counts as an error, in quadrature with both of theirs.
-
-    Args:
-        energy: The machine.
-        chains: (chain, unit), states of p in the modes that are known, such as those of training.
-        max_enumerated: Most units to enumerate.
-        seed: Seed of all of it.
-
-    Returns:
-        The estimate.
-
-    Raises:
-        InvalidInputError: If the energy has a parameter that is not finite or too large.
-
-    Examples:
-        >>> import torch
-        >>> from discrete_vae import RBM
-        >>> print(comparable_log_partition(RBM(3, 40), chains=torch.zeros(2, 43)))  # 43 log 2
-        log Z = 29.8053 nats (exact, enumeration)
-    """
-    exact = quick_exact_log_partition(energy, max_enumerated)
-    if exact is not None:
-        return exact
-    found, _ = sample_bridge(
-        energy,
-        std_error=_COMPARED_TO,
-        num_chains=_COMPARED_CHAINS,
-        max_sweeps=_COMPARED_SWEEPS,
-        start=chains,
-        seed=seed,
-    )
-    if found.converged:
-        return found
-    other = annealed_log_partition(energy, num_chains=200, num_temperatures=300, seed=seed)
-    error = math.hypot(found.std_error, other.std_error, other.value - found.value)
-    return replace(found, std_error=error)
-
-
 def estimate_log_partition(
     energy: BoltzmannMachine,
     *,
@@ -150,10 +94,6 @@ def estimate_log_partition(
 
     Returns:
         The estimate, with both directions of annealing.
-
-    Raises:
-        InvalidInputError: If an argument breaks its rule, or the energy has a parameter that is not finite or too
-            large.
 
     Warns:
         LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
@@ -203,3 +143,64 @@ def _compare(best: LogPartition, check: LogPartition) -> None:
             AnnealingDisagreementWarning,
             stacklevel=3,
         )
+
+
+def quick_log_partition(
+    energy: BoltzmannMachine, *, num_chains: int, num_temperatures: int, max_enumerated: int, seed: int = 0
+) -> LogPartition:
+    """log Z in a second: exact for few units or no weights, else annealed; for display along a training run."""
+    found = quick_exact_log_partition(energy, max_enumerated)
+    if found is not None:
+        return found
+    return annealed_log_partition(energy, num_chains=num_chains, num_temperatures=num_temperatures, seed=seed)
+
+
+def comparable_log_partition(
+    energy: BoltzmannMachine,
+    *,
+    chains: Tensor,
+    max_enumerated: int = 16,
+    std_error: float = _COMPARED_TO,
+    max_sweeps: int | None = None,
+    num_chains: int = 100,
+    annealing: tuple[int, int] = (200, 300),
+    seed: int = 0,
+    report: Callable[[int, LogPartition], None] | None = None,
+) -> LogPartition:
+    """log Z with an error that can be relied on, in seconds: for comparing the bounds of two models.
+
+    Exact for few units or no weights, else by bridge sampling, half of it from the chains. Where that does not
+    converge, its own error may miss what separates the modes. Then annealing is a second opinion, and the distance of
+    the two counts as an error, in quadrature with both of theirs.
+
+    Args:
+        energy: The machine.
+        chains: (chain, unit), states of p in the modes that are known, such as those of training.
+        max_enumerated: Most units to enumerate.
+        std_error: Standard error that bridge sampling goes for, nats.
+        max_sweeps: Sweeps of bridge sampling, at most; None is 2,000.
+        num_chains: Chains of bridge sampling.
+        annealing: Chains and temperatures of annealing.
+        seed: Seed of all of it.
+        report: Called along bridge sampling with the sweeps done and the estimate so far.
+    """
+    exact = quick_exact_log_partition(energy, max_enumerated)
+    if exact is not None:
+        return exact
+    found = sample_bridge(
+        energy,
+        std_error=std_error,
+        num_chains=num_chains,
+        max_sweeps=_COMPARED_SWEEPS if max_sweeps is None else max_sweeps,
+        start=chains,
+        seed=seed,
+        report=report,
+    ).estimate
+    if found.converged:
+        return found
+    annealed_chains, num_temperatures = annealing
+    other = annealed_log_partition(
+        energy, num_chains=annealed_chains, num_temperatures=num_temperatures, seed=seed
+    )
+    error = math.hypot(found.std_error, other.std_error, other.value - found.value)
+    return replace(found, std_error=error)

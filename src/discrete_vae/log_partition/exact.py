@@ -37,9 +37,6 @@ def exact_log_partition(energy: BoltzmannMachine) -> LogPartition:
     Returns:
         The exact value, std_error 0.
 
-    Raises:
-        InvalidInputError: If there are more units to enumerate, or a parameter is not finite.
-
     Examples:
         >>> from discrete_vae import RBM
         >>> print(exact_log_partition(RBM(3, 40)))  # 43 log 2
@@ -56,20 +53,7 @@ def exact_log_partition(energy: BoltzmannMachine) -> LogPartition:
 
 
 def quick_exact_log_partition(energy: BoltzmannMachine, max_enumerated: int) -> LogPartition | None:
-    """`exact_log_partition` where it enumerates no more units than given; None elsewhere.
-
-    Args:
-        energy: The machine.
-        max_enumerated: The most units, at most 24.
-
-    Raises:
-        InvalidInputError: If a parameter is not finite.
-
-    Examples:
-        >>> from discrete_vae import RBM
-        >>> quick_exact_log_partition(RBM(64, 64), 12).value  # no weights yet: 128 log 2
-        88.722...
-    """
+    """`exact_log_partition` where it enumerates no more units than given, at most 24; None elsewhere."""
     if num_enumerated_units(energy) <= max_enumerated or energy.is_factorial():
         return exact_log_partition(energy)
     return None
@@ -85,9 +69,6 @@ def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:
 
     Returns:
         A float64 scalar, nats; pass it to `kl_to_boltzmann` to train a small prior without chains.
-
-    Raises:
-        InvalidInputError: If there are more than 24 units to enumerate.
 
     Examples:
         >>> from discrete_vae import RBM

@@ -7,6 +7,6 @@ from .moments import Moments as Moments
 from .moments import RunningMoments as RunningMoments
 from .tempering import ParallelTempering as ParallelTempering
 from .trajectory import Reservoir as Reservoir
-from .trajectory import Rungs as Rungs
+from .trajectory import SnapshotLadder as SnapshotLadder
 from .trajectory import TrajectoryTempering as TrajectoryTempering
 from .trajectory import TrajectoryWarning as TrajectoryWarning

@@ -1,4 +1,4 @@
-"""Persistent block-Gibbs chains, and what all chains have in common."""
+"""Persistent Markov chains: their base class, block Gibbs, packed states, protocols of samplers."""
 
 from __future__ import annotations
 
@@ -18,127 +18,9 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import LARGEST_INVERSE_TEMPERATURE, check_clamped, run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.moments import RunningMoments
+from discrete_vae.samplers.moments import REPAIR, RunningMoments, check_entry
 from discrete_vae.system import check_memory
 
-# Binary states as bytes, eight units to one.
-
-
-def pack_bits(z: Tensor) -> Tensor:
-    """Pack states into bytes, unit i in bit i % 8 of byte i // 8.
-
-    Args:
-        z: (chain, unit), in {0,1}.
-
-    Returns:
-        (chain, ceil(unit / 8)) uint8, unused bits 0.
-
-    Examples:
-        >>> pack_bits(torch.tensor([[1.0, 0, 0, 0, 0, 0, 0, 0, 1.0]])).tolist()
-        [[1, 1]]
-    """
-    if z.device.type == "cpu":  # ten times as fast there
-        return torch.from_numpy(np.packbits(z.numpy() != 0, axis=1, bitorder="little"))
-    return _pack_anywhere(z)
-
-
-def unpack_bits(packed: Tensor, num_units: int) -> Tensor:
-    """Undo `pack_bits`.
-
-    Args:
-        packed: (chain, byte) uint8.
-        num_units: Units to read, at most eight a byte.
-
-    Returns:
-        (chain, unit) float32 in {0,1}.
-    """
-    if packed.device.type == "cpu":
-        bits = np.unpackbits(packed.numpy(), axis=1, count=num_units, bitorder="little")
-        return torch.from_numpy(bits).float()
-    return _unpack_anywhere(packed, num_units)
-
-
-def _pack_anywhere(z: Tensor) -> Tensor:
-    padding = -z.shape[1] % 8
-    bits = torch.nn.functional.pad(z.to(torch.uint8), (0, padding)).unflatten(1, (-1, 8))
-    return (bits << torch.arange(8, dtype=torch.uint8, device=z.device)).sum(-1, dtype=torch.uint8)
-
-
-def _unpack_anywhere(packed: Tensor, num_units: int) -> Tensor:
-    bits = packed[:, :, None] >> torch.arange(8, dtype=torch.uint8, device=packed.device)
-    return (bits & 1).flatten(1)[:, :num_units].float()
-
-
-# What the rest of the library asks of a sampler.
-
-
-@runtime_checkable
-class Sampler(Protocol):
-    """Persistent Markov chains of a Boltzmann machine, for the negative phase and for generation.
-
-    The library's own are modules, see `MarkovChains`; one of yours need not be.
-
-    Attributes:
-        energy: The machine; its parameters are read anew at every step.
-        num_chains: Number of chains.
-    """
-
-    energy: BoltzmannMachine
-    num_chains: int
-
-    @property
-    def z(self) -> Tensor:
-        """A copy of the states of all chains, (chain, unit) float32 in {0,1}."""
-        ...
-
-    def step(self, num_sweeps: int) -> Tensor:
-        """Advance all chains; returns a copy, (chain, unit) float32 in {0,1}, without gradient."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that is needed to go on, as plain tensors."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any], /) -> object:
-        """Go on from a state that `state_dict` returned."""
-        ...
-
-
-@runtime_checkable
-class TellsLogPartition(Protocol):
-    """A sampler that can also tell log Z of its machine, at next to no cost; training then logs its value."""
-
-    def log_partition(self) -> LogPartition:
-        """Estimate log Z at the machine's present weights; the chains may change by it."""
-        ...
-
-
-@runtime_checkable
-class TellsMetrics(Protocol):
-    """A sampler that has something to say in the log of a run."""
-
-    def metrics(self) -> dict[str, float]:
-        """Finite numbers by name."""
-        ...
-
-
-@runtime_checkable
-class UsesSolver(Protocol):
-    """A sampler that asks something outside of the library, which need not be there when a trained model is used."""
-
-    def connect(self) -> None:
-        """Find out whether it can be asked about this machine; training does so before anything is written."""
-        ...
-
-    def local_chains(self) -> Sampler:
-        """Chains of the library's own that start at the last samples."""
-        ...
-
-
-# What all chains have in common: modules whose state a checkpoint holds, beside a machine that is not theirs.
-
-
-_REPAIR = "Load the right file, for a sampler with these numbers of chains and units."
 _BYTES_PER_SPIN = 16  # random words and uniforms of the first states
 _SAME_SIZE = {4: torch.int32, 8: torch.int64}
 
@@ -174,6 +56,12 @@ class MarkovChains(nn.Module, ABC):
 
     DistributedDataParallel copies the buffers of rank 0 to all others, chains included: keep a sampler outside of what
     it wraps, or give it ``broadcast_buffers=False``, and each rank a seed of its own.
+
+    Attributes:
+        energy: The machine; its parameters are read anew at every step.
+        num_chains: Number of chains.
+        seed: The seed.
+        sweep: Number of sweeps run so far.
     """
 
     energy: BoltzmannMachine
@@ -256,11 +144,9 @@ class MarkovChains(nn.Module, ABC):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Check all, then take over all; torch itself refuses unknown entries and a state without any, if strict.
+        """Check all, then take over all, so that a damaged state changes nothing.
 
-        Raises:
-            InvalidInputError: If an entry is missing or damaged, or made for other numbers of units or chains;
-                nothing of the sampler is changed.
+        torch itself refuses unknown entries and a state without any, if strict.
         """
         state = {key[len(prefix) :]: value for key, value in state_dict.items() if key.startswith(prefix)}
         names = [*self._state(), *self._integers()]
@@ -271,44 +157,24 @@ class MarkovChains(nn.Module, ABC):
             return
         if missing:
             rule = f"must have the keys {tuple(prefix + name for name in names)}"
-            raise InvalidInputError("state", rule, f"none of {missing}", _REPAIR)
+            raise InvalidInputError("state", rule, f"none of {missing}", REPAIR)
 
         def named(name: str) -> str:
             return f"state['{prefix}{name}']"
 
-        integers = {name: _integer(named(name), state[name]) for name in self._integers()}
+        integers = {
+            name: int(check_entry(named(name), state[name], torch.int64, ())) for name in self._integers()
+        }
         integers["seed"] %= 1 << 64
         for name, value in integers.items():
             if value < 0:
-                raise InvalidInputError(named(name), "must be at least 0", value, _REPAIR)
+                raise InvalidInputError(named(name), "must be at least 0", value, REPAIR)
         if integers["num_units"] != self.energy.num_units:
             rule = f"must be the energy's {self.energy.num_units}"
-            raise InvalidInputError(named("num_units"), rule, integers["num_units"], _REPAIR)
+            raise InvalidInputError(named("num_units"), rule, integers["num_units"], REPAIR)
         self._check_state(state, named)
         self._take_state(state)
         self._take_integers(integers)
-
-
-def check_entry(name: str, value: object, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    """Return an entry of a state if it is a tensor of that dtype and shape.
-
-    Raises:
-        InvalidInputError: If it is not.
-    """
-    wanted = f"{dtype} of shape {shape}"
-    received = (
-        f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:80]
-    )
-    if not isinstance(value, Tensor) or received != wanted:
-        raise InvalidInputError(name, f"must be {wanted}", received, _REPAIR)
-    return value
-
-
-def _integer(name: str, value: object) -> int:
-    return int(check_entry(name, value, torch.int64, ()))
-
-
-# Persistent block-Gibbs chains.
 
 
 class BlockGibbs(MarkovChains):
@@ -319,7 +185,7 @@ class BlockGibbs(MarkovChains):
     threads nor on how sweeps are divided among steps; elsewhere see `run_sweeps`. The chains live on the energy's
     device and are kept packed, one bit per unit, between steps.
 
-    It is a module that does not own the energy: see `MarkovChains`.
+    It is a module that does not own the energy: see `MarkovChains`, also for its other attributes.
 
     Source: Rolfe 2017, section architecture (persistent contrastive divergence with block Gibbs sampling).
 
@@ -327,7 +193,7 @@ class BlockGibbs(MarkovChains):
         energy: The machine to sample.
         num_chains: Number of chains, from 1 to 2^32.
         seed: Integer from 0 to 2^64 - 1.
-        start: Where the chains start, (chain, unit) in {0,1}; None means fair coins.
+        start: States at the start, (chain, unit) in {0,1}; None means fair coins.
         clamped: Bool, (unit,) or (chain, unit), True where a unit keeps the value that it has at the start, so that
             the others follow p(z | clamped units). Needs start; None means nowhere. Part of the arguments, not of the
             state.
@@ -337,16 +203,8 @@ class BlockGibbs(MarkovChains):
             samplers are those of one. Part of the arguments, not of the state.
 
     Attributes:
-        energy: The machine.
-        num_chains: Number of chains.
-        seed: The seed.
-        sweep: Number of sweeps run so far.
         clamped: See above.
         inverse_temperature: (chain,) float32, or None for 1.
-
-    Raises:
-        InvalidInputError: If a number is out of its range, start or clamped has another shape or dtype, or clamped
-            comes without start.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -460,7 +318,7 @@ class BlockGibbs(MarkovChains):
 
 
 def _check_inverse_temperature(value: float | Tensor, num_chains: int) -> Tensor | None:
-    """Return the inverse temperatures as (chain,) float32; None for 1."""
+    """The inverse temperatures as (chain,) float32; None for 1."""
     repair = "Give a number near 1, or a tensor (chain,)."
     if isinstance(value, Tensor):
         scale = check_tensor("inverse_temperature", value, (num_chains,)).detach().float()
@@ -472,3 +330,98 @@ def _check_inverse_temperature(value: float | Tensor, num_chains: int) -> Tensor
         rule = f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}"
         raise InvalidInputError("inverse_temperature", rule, f"a value of {largest:g}", repair)
     return scale
+
+
+# Binary states as bytes, eight units to one.
+
+
+def pack_bits(z: Tensor) -> Tensor:
+    """States (chain, unit) in {0,1} as (chain, ceil(unit / 8)) uint8, unit i in bit i % 8 of byte i // 8."""
+    if z.device.type == "cpu":  # ten times as fast there
+        return torch.from_numpy(np.packbits(z.numpy() != 0, axis=1, bitorder="little"))
+    return _pack_anywhere(z)
+
+
+def unpack_bits(packed: Tensor, num_units: int) -> Tensor:
+    """Undo `pack_bits`: (chain, byte) uint8 to (chain, unit) float32 in {0,1}."""
+    if packed.device.type == "cpu":
+        bits = np.unpackbits(packed.numpy(), axis=1, count=num_units, bitorder="little")
+        return torch.from_numpy(bits).float()
+    return _unpack_anywhere(packed, num_units)
+
+
+def _pack_anywhere(z: Tensor) -> Tensor:
+    padding = -z.shape[1] % 8
+    bits = torch.nn.functional.pad(z.to(torch.uint8), (0, padding)).unflatten(1, (-1, 8))
+    return (bits << torch.arange(8, dtype=torch.uint8, device=z.device)).sum(-1, dtype=torch.uint8)
+
+
+def _unpack_anywhere(packed: Tensor, num_units: int) -> Tensor:
+    bits = packed[:, :, None] >> torch.arange(8, dtype=torch.uint8, device=packed.device)
+    return (bits & 1).flatten(1)[:, :num_units].float()
+
+
+# Protocols: a sampler, and abilities that it may have beside.
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Persistent Markov chains of a Boltzmann machine, for the negative phase and for generation.
+
+    The library's own are modules, see `MarkovChains`; one of yours need not be.
+
+    Attributes:
+        energy: The machine; its parameters are read anew at every step.
+        num_chains: Number of chains.
+    """
+
+    energy: BoltzmannMachine
+    num_chains: int
+
+    @property
+    def z(self) -> Tensor:
+        """A copy of the states of all chains, (chain, unit) float32 in {0,1}."""
+        ...
+
+    def step(self, num_sweeps: int) -> Tensor:
+        """Advance all chains; returns a copy, (chain, unit) float32 in {0,1}, without gradient."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that is needed to go on, as plain tensors."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any], /) -> object:
+        """Go on from a state that `state_dict` returned."""
+        ...
+
+
+@runtime_checkable
+class TellsLogPartition(Protocol):
+    """A sampler that can also tell log Z of its machine, at next to no cost; training then logs its value."""
+
+    def log_partition(self) -> LogPartition:
+        """Estimate log Z at the machine's present weights; the chains may change by it."""
+        ...
+
+
+@runtime_checkable
+class TellsMetrics(Protocol):
+    """A sampler that has something to say in the log of a run."""
+
+    def metrics(self) -> dict[str, float]:
+        """Finite numbers by name."""
+        ...
+
+
+@runtime_checkable
+class UsesSolver(Protocol):
+    """A sampler that asks something outside of the library, which need not be there when a trained model is used."""
+
+    def connect(self) -> None:
+        """Find out whether it can be asked about this machine; training does so before anything is written."""
+        ...
+
+    def local_chains(self) -> Sampler:
+        """Chains of the library's own that start at the last samples."""
+        ...

@@ -1,4 +1,4 @@
-"""Low states of a Boltzmann machine: where chains that must not miss a mode can start."""
+"""Local minima of the energy: starts for chains that must not miss a mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_SWEEPS = 50
 
 
 @torch.no_grad()
-def downhill(energy: BoltzmannMachine, z: Tensor, *, order: Sequence[int] | None = None) -> Tensor:
+def greedy_descent(energy: BoltzmannMachine, z: Tensor, *, order: Sequence[int] | None = None) -> Tensor:
     """Go from states to local minima of the energy, which are local maxima of p(z).
 
     Each block in turn takes its most likely state given the others, until nothing changes or 50 sweeps are done.
@@ -33,7 +33,7 @@ def downhill(energy: BoltzmannMachine, z: Tensor, *, order: Sequence[int] | None
         >>> rbm = RBM(1, 1)
         >>> with torch.no_grad():
         ...     _ = rbm.weight.fill_(3.0), rbm.bias.fill_(-1.0)  # minima at 0, 0 and 1, 1
-        >>> downhill(rbm, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
+        >>> greedy_descent(rbm, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
         [[0.0, 0.0], [1.0, 1.0]]
     """
     z = z.float().clone()
@@ -47,13 +47,13 @@ def downhill(energy: BoltzmannMachine, z: Tensor, *, order: Sequence[int] | None
 
 
 @torch.no_grad()
-def quenched_states(
+def local_minima(
     energy: BoltzmannMachine, num_states: int, *, num_starts: int = 4000, seed: int = 0
 ) -> Tensor:
-    """Local minima of the energy, the lowest first.
+    """Local minima of the energy, the lowest first, by greedy descent from random states.
 
-    Random states, from nearly all off to nearly all on, go downhill: each block in turn takes its most likely state
-    given the others, in the order of the blocks for one half of them and in reverse for the other.
+    The starts go from nearly all off to nearly all on; one half of them descends in the order of the blocks, the
+    other in reverse.
 
     Args:
         energy: The machine.
@@ -63,14 +63,6 @@ def quenched_states(
 
     Returns:
         (state, unit) float32 in {0,1}.
-
-    Examples:
-        >>> from discrete_vae import RBM
-        >>> rbm = RBM(1, 1)
-        >>> with torch.no_grad():
-        ...     _ = rbm.weight.fill_(3.0), rbm.bias.fill_(-1.0)  # minima at 0, 0 and 1, 1
-        >>> quenched_states(rbm, 2).tolist()
-        [[1.0, 1.0], [0.0, 0.0]]
     """
     device = energy.bias.device
     generator = keyed_generator(seed, _STREAM, device=device)
@@ -78,6 +70,6 @@ def quenched_states(
     z = (torch.rand(len(density), energy.num_units, generator=generator, device=device) < density).float()
     order = range(len(energy.blocks))
     halves = zip(z.chunk(2), (order, order[::-1]), strict=True)
-    z = torch.cat([downhill(energy, half, order=blocks) for half, blocks in halves]).unique(dim=0)
+    z = torch.cat([greedy_descent(energy, half, order=blocks) for half, blocks in halves]).unique(dim=0)
     z = z[energy.compute_energy(z).argsort(stable=True)]
     return z[torch.arange(num_states, device=device) % min(len(z), num_states)]

@@ -14,6 +14,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 
 _MAX_BATCHES = 32
+REPAIR = "Load the right file, for a sampler with these numbers of chains and units."
 _LARGEST_BATCH = 2**24  # sums of so many bits are exact in float32
 
 
@@ -59,9 +60,6 @@ class RunningMoments:
         every: See above.
         num_draws: States that each chain has contributed so far.
 
-    Raises:
-        InvalidInputError: If num_chains or every is not a positive integer.
-
     Examples:
         >>> from discrete_vae import RBM, BlockGibbs
         >>> rbm = RBM(3, 2)
@@ -81,10 +79,8 @@ class RunningMoments:
         # groups of neighboring chains; the last one may be smaller
         self._batch_size = -(-num_chains // _MAX_BATCHES)
         if self._batch_size > _LARGEST_BATCH:
-            limit = _MAX_BATCHES * _LARGEST_BATCH
-            raise InvalidInputError(
-                "num_chains", f"must be at most {limit}", num_chains, "Use several RunningMoments."
-            )
+            rule = f"must be at most {_MAX_BATCHES * _LARGEST_BATCH}"
+            raise InvalidInputError("num_chains", rule, num_chains, "Use several RunningMoments.")
         num_batches = -(-num_chains // self._batch_size)
         self._energy = check_energy(energy)
         pairs = energy.sum_pairs(energy.bias.detach().new_zeros(0, energy.num_units)).shape
@@ -95,12 +91,8 @@ class RunningMoments:
         """Refuse states of another number of chains or units."""
         shape = (self.num_chains, self._units.shape[1])
         if tuple(z.shape) != shape:
-            raise InvalidInputError(
-                "z",
-                f"must have the shape (chain, unit) = {shape} of the moments",
-                tuple(z.shape),
-                "Build RunningMoments for these chains.",
-            )
+            rule = f"must have the shape (chain, unit) = {shape} of the moments"
+            raise InvalidInputError("z", rule, tuple(z.shape), "Build RunningMoments for these chains.")
 
     @torch.no_grad()
     def add(self, z: Tensor) -> None:
@@ -108,9 +100,6 @@ class RunningMoments:
 
         Args:
             z: (chain, unit), in {0,1}.
-
-        Raises:
-            InvalidInputError: If z has another shape or other values.
         """
         self.check_fits(z)
         z = check_binary("z", z).float()
@@ -125,18 +114,13 @@ class RunningMoments:
         self.num_draws += 1
 
     def value(self) -> Moments:
-        """The averages so far.
-
-        Raises:
-            InvalidInputError: If nothing was counted yet.
-        """
+        """The averages so far, of one state per chain at least."""
         if not self.num_draws:
-            raise InvalidInputError(
-                "moments",
+            rule, repair = (
                 "must have counted at least one state of each chain",
-                0,
                 "Run at least `every` sweeps.",
             )
+            raise InvalidInputError("moments", rule, 0, repair)
         mean, mean_std_error = self._average(self._units)
         pair, pair_std_error = self._average(self._pairs)
         return Moments(mean, mean_std_error, pair, pair_std_error, self.num_chains, self.num_draws)
@@ -152,41 +136,21 @@ class RunningMoments:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `state_dict` returned.
-
-        Args:
-            state: The state; it is not kept.
-
-        Raises:
-            InvalidInputError: If an entry is missing, or made for another machine or number of chains.
-        """
+        """Go on from a state that `state_dict` returned; one of another machine or number of chains is refused."""
         missing = sorted(self.state_dict().keys() - state.keys())
         if missing:
-            raise InvalidInputError(
-                "state", "must have all that state_dict returns", f"none of {missing}", "Load the right file."
-            )
-        for name in ("num_chains", "every"):
-            if state[name] != getattr(self, name):
-                raise InvalidInputError(
-                    f"state[{name!r}]",
-                    f"must be {getattr(self, name)}",
-                    state[name],
-                    f"Build RunningMoments with {name}={state[name]}.",
-                )
+            rule = "must have all that state_dict returns"
+            raise InvalidInputError("state", rule, f"none of {missing}", REPAIR)
+        for name, wanted in (("num_chains", self.num_chains), ("every", self.every)):
+            if state[name] != wanted:
+                repair = f"Build RunningMoments with {name}={state[name]}."
+                raise InvalidInputError(f"state[{name!r}]", f"must be {wanted}", state[name], repair)
         draws = state["num_draws"]
         if isinstance(draws, bool) or not isinstance(draws, int) or draws < 0:
-            raise InvalidInputError(
-                "state['num_draws']", "must be an integer of at least 0", repr(draws), "Load the right file."
-            )
+            rule = "must be an integer of at least 0"
+            raise InvalidInputError("state['num_draws']", rule, repr(draws), REPAIR)
         for name, own in (("units", self._units), ("pairs", self._pairs)):
-            sums = state[name]
-            if not isinstance(sums, Tensor) or sums.dtype != torch.int64 or sums.shape != own.shape:
-                raise InvalidInputError(
-                    f"state[{name!r}]",
-                    f"must be int64 of shape {tuple(own.shape)}",
-                    f"{sums.dtype} of shape {tuple(sums.shape)}" if isinstance(sums, Tensor) else repr(sums),
-                    "Build the energy it was made for.",
-                )
+            check_entry(f"state[{name!r}]", state[name], torch.int64, tuple(own.shape))
         self._units, self._pairs = state["units"].clone(), state["pairs"].clone()
         self.num_draws = draws
 
@@ -204,3 +168,14 @@ class RunningMoments:
         count = self.num_chains * self.num_draws
         smoothed = (sums.sum(0).double() + 1) / (count + 2)
         return mean, spread.maximum(smoothed * (1 - smoothed) / count).sqrt()
+
+
+def check_entry(name: str, value: object, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    """Return an entry of a sampler's state if it is a tensor of that dtype and shape."""
+    wanted = f"{dtype} of shape {shape}"
+    received = (
+        f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:80]
+    )
+    if not isinstance(value, Tensor) or received != wanted:
+        raise InvalidInputError(name, f"must be {wanted}", received, REPAIR)
+    return value

@@ -1,9 +1,8 @@
-"""Parallel tempering: replicas at several inverse temperatures, a ladder, moves between modes."""
+"""Parallel tempering: replicas at several inverse temperatures, their ladder, moves between modes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,330 +16,8 @@ from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins, philox4x32, uniforms
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.gibbs import MarkovChains, check_entry, one_at_a_time, pack_bits, unpack_bits
-
-# Replica exchange: which neighbors of a ladder trade places, and the trips that walkers make by it.
-
-
-_SWEEPS_A_DRAW = 16
-_HOT, _COLD = 1, 2
-
-
-def swap_probabilities(energies: Tensor, inverse_temperatures: Tensor) -> Tensor:
-    """Probability that neighbors r and r + 1 exchange their states, min(1, exp((t_{r+1} - t_r) (E_{r+1} - E_r))).
-
-    The energies are those of whole states. Free energies, with one side of the machine summed out, would leave the
-    law of that side alone invariant, and the other side is part of the state that moves.
-
-    Source: Swendsen & Wang 1986; Rolfe 2017, section log-partition-function.
-
-    Args:
-        energies: E of the state at each replica, (chain, replica), nats.
-        inverse_temperatures: (replica,).
-
-    Returns:
-        (chain, replica - 1) in [0, 1].
-
-    Examples:
-        >>> swap_probabilities(torch.tensor([[0.0, 1.0, -1.0]]), torch.tensor([0.0, 0.5, 1.0]))
-        tensor([[1.0000, 0.3679]])
-    """
-    return (inverse_temperatures.diff() * energies.diff(dim=1)).clamp(max=0).exp()
-
-
-def exchanged_order(order: Tensor, accepted: Tensor, parity: int) -> Tensor:
-    """Trade the entries of the accepted pairs among pairs (r, r + 1) with r of one parity.
-
-    Args:
-        order: Which walker is at each replica, (chain, replica) int64.
-        accepted: (chain, replica - 1) bool; pairs of the other parity are ignored.
-        parity: 0 or 1.
-
-    Returns:
-        A new tensor like order.
-
-    Examples:
-        >>> order = torch.tensor([[0, 1, 2]])
-        >>> exchanged_order(order, torch.tensor([[True, True]]), parity=1).tolist()
-        [[0, 2, 1]]
-    """
-    lower, upper = order[:, :-1][:, parity::2], order[:, 1:][:, parity::2]
-    accepted = accepted[:, parity::2]
-    after = order.clone()
-    after[:, :-1][:, parity::2] = torch.where(accepted, upper, lower)
-    after[:, 1:][:, parity::2] = torch.where(accepted, lower, upper)
-    return after
-
-
-def swap_uniforms(
-    num_chains: int, num_pairs: int, *, key: int, sweeps: range, device: torch.device | str = "cpu"
-) -> Tensor:
-    """The uniforms of the exchanges after some sweeps, those of the words of (key, sweep, chain, pair as unit).
-
-    Args:
-        num_chains: Number of chains.
-        num_pairs: Pairs of neighbors.
-        key: Philox key of the exchanges.
-        sweeps: Numbers of the sweeps.
-        device: Where to compute.
-
-    Returns:
-        (sweep, chain, pair) float32 in (0, 1).
-    """
-    quads = torch.arange((num_pairs + 3) // 4, device=device)
-    chains = torch.arange(num_chains, device=device)[:, None]
-    low, high = (
-        torch.tensor([word >> shift & 0xFFFFFFFF for word in sweeps], device=device)[:, None, None]
-        for shift in (0, 32)
-    )
-    words = torch.broadcast_tensors(*philox4x32((quads, chains, low, high), key))
-    return uniforms(torch.stack(words, -1).flatten(2)[..., :num_pairs])
-
-
-class SwapUniforms:
-    """`swap_uniforms` of one sweep after another, drawn for several sweeps at a time.
-
-    They are drawn on the CPU and copied: elsewhere ten rounds of Philox are a hundred launches.
-
-    Args:
-        num_chains: Number of chains.
-        num_pairs: Pairs of neighbors.
-        key: Philox key of the exchanges.
-    """
-
-    def __init__(self, num_chains: int, num_pairs: int, key: int) -> None:
-        self._draw = partial(swap_uniforms, num_chains, num_pairs, key=key)
-        self._sweeps, self._drawn = range(0), torch.empty(0)
-
-    def __call__(self, sweep: int, device: torch.device | str = "cpu") -> Tensor:
-        """The uniforms of a sweep, (chain, pair) float32 in (0, 1)."""
-        if sweep not in self._sweeps or self._drawn.device != torch.device(device):
-            self._sweeps = range(sweep, sweep + _SWEEPS_A_DRAW)
-            self._drawn = self._draw(sweeps=self._sweeps).to(device)
-        return self._drawn[sweep - self._sweeps.start]
-
-
-def count_trips(order: Tensor, last_end: Tensor) -> Tensor:
-    """Count the walkers that come back to the hottest replica from the coldest, and remember who is at an end.
-
-    Args:
-        order: Which walker is at each replica, the hottest first, (chain, replica) int64, at least 2 replicas.
-        last_end: The end that each walker was at last, (chain, walker) uint8, 0 before the first visit to the hottest;
-            changed in place.
-
-    Returns:
-        Round trips that end now, (chain,), 0 or 1.
-
-    Examples:
-        >>> last_end = torch.zeros(1, 2, dtype=torch.uint8)
-        >>> orders = ([[0, 1]], [[1, 0]], [[0, 1]])  # walker 0 is hot, cold, and hot again
-        >>> [int(count_trips(torch.tensor(order), last_end)) for order in orders]
-        [0, 0, 1]
-    """
-    hot, cold = order[:, :1], order[:, -1:]
-    back = (last_end.gather(1, hot) == _COLD).flatten()
-    last_end.scatter_(1, hot, _HOT)
-    was_hot = last_end.gather(1, cold) != 0  # a trip starts at the hot end
-    last_end.scatter_(1, cold, torch.where(was_hot, _COLD, 0).to(torch.uint8))
-    return back.to(torch.int64)
-
-
-# Ladders of inverse temperatures: where to put replicas, and how many of them.
-
-
-TARGET_RATE = 0.5
-"""Exchange rate that neighboring replicas are tuned to (paper section log-partition-function)."""
-
-MAX_REPLICAS = 256
-_MIN_RATE = 0.01  # a rate below this says only that the gap is wide
-_START = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-
-
-def start_ladder() -> Tensor:
-    """The ladder that tuning starts from, (replica,) float64 from 0 to 1, denser where machines change fastest."""
-    return torch.tensor(_START, dtype=torch.float64)
-
-
-def check_ladder(inverse_temperatures: object) -> Tensor:
-    """Return a ladder as (replica,) float64 if it rises strictly, within [0, 1], and ends at 1.
-
-    Raises:
-        InvalidInputError: If it does not.
-    """
-    try:
-        ladder = torch.as_tensor(inverse_temperatures, dtype=torch.float64).detach().cpu().clone()
-    except (TypeError, ValueError, RuntimeError):  # no numbers, or rows of several lengths
-        ladder = torch.empty(0, dtype=torch.float64)
-    if ladder.ndim == 1 and not values_are_known(ladder):
-        return ladder
-    rising = ladder.ndim == 1 and len(ladder) > 0 and bool((ladder.diff() > 0).all())
-    if not (rising and float(ladder[0]) >= 0 and float(ladder[-1]) == 1):
-        raise InvalidInputError(
-            "inverse_temperatures",
-            "must rise strictly from 0 or more to exactly 1",
-            repr(inverse_temperatures)[:80],
-            "Give for example (0, 0.25, 0.5, 1), or None to tune them.",
-        )
-    return ladder
-
-
-def retuned_ladder(inverse_temperatures: Tensor, swap_rates: Tensor) -> Tensor:
-    """A ladder whose neighbors exchange at the target rate, from the rates measured on another one.
-
-    Two neighbors whose energies are normal with deviation s / (difference of t) exchange at the rate
-    erfc(s / 2), so s = 2 erfc^-1(rate) is the length of a gap; lengths add up over gaps. The new replicas divide
-    the whole length equally, and there are as many as bring each gap closest to the target.
-
-    Source: Rolfe 2017, section log-partition-function (rates near 0.5); the additive length is that of
-    Gelman & Meng 1998 and the equal division that of Syed, Bouchard-Cote, Deligiannidis & Doucet 2022.
-
-    Args:
-        inverse_temperatures: (replica,), from 0 to 1.
-        swap_rates: (replica - 1,), rates between neighbors.
-
-    Returns:
-        (replica,) float64 with the same end points; at least 2 replicas, at most 256.
-
-    Examples:
-        >>> retuned_ladder(torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.25, 0.5])).tolist()
-        [0.0, 0.2..., 0.5..., 1.0]
-    """
-    lengths = _lengths(swap_rates)
-    total = torch.cat([torch.zeros(1, dtype=torch.float64), lengths.cumsum(0)])
-    num_gaps = round(float(total[-1]) / float(_lengths(torch.tensor([TARGET_RATE]))[0]))
-    num_gaps = min(max(num_gaps, 1), MAX_REPLICAS - 1)
-    wanted = torch.linspace(0, 1, num_gaps + 1, dtype=torch.float64) * total[-1]
-    place = torch.searchsorted(total, wanted[1:-1].contiguous()).clamp(1, len(lengths))
-    share = (wanted[1:-1] - total[place - 1]) / lengths[place - 1]
-    inner = inverse_temperatures[place - 1] + share * inverse_temperatures.diff()[place - 1]
-    return torch.cat([inverse_temperatures[:1], inner, inverse_temperatures[-1:]])
-
-
-def _lengths(rates: Tensor) -> Tensor:
-    rates = rates.double().clamp(_MIN_RATE, 1 - 1e-9)
-    return 2 * torch.from_numpy(special.erfcinv(rates.numpy()))
-
-
-# Moves between modes that are known: one block summed out, the others flipped to where they differ.
-
-
-_STREAM = 0x6A756D70
-
-
-class ModeJumps:
-    """A Metropolis move that flips the units in which two known states differ, outside one block, then draws the block.
-
-    Each chain takes one of the pairs of states at random and flips, where they differ, all units outside block b; the
-    move is its own inverse, so it is accepted with the probability min(1, exp(F_t(before) - F_t(after))), F_t the free
-    energy of the units outside the block. The block is then drawn given the others. p^t stays invariant whatever the
-    states are; states in different modes make chains cross where sweeps do not. Summing a block out spares the move
-    from having to find the block's states in the other mode.
-
-    Args:
-        energy: The machine.
-        modes: (state, unit), in {0,1}; local minima of the energy, for example.
-        seed: Integer from 0 to 2^64 - 1.
-
-    Attributes:
-        masks: (pair, unit) bool, where pairs of modes differ; without rows there is nothing to flip.
-
-    Raises:
-        InvalidInputError: If modes is not a tensor of that shape with the values 0 and 1.
-
-    Examples:
-        >>> from discrete_vae import RBM
-        >>> ModeJumps(RBM(2, 1), torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]), seed=0).masks.tolist()
-        [[True, True, True]]
-    """
-
-    def __init__(self, energy: BoltzmannMachine, modes: Tensor, *, seed: int = 0) -> None:
-        check_binary("modes", check_tensor("modes", modes, ("state", energy.num_units)))
-        self.energy = energy
-        states = modes.bool()
-        differ = (states[:, None] ^ states)[tuple(torch.triu_indices(len(states), len(states), 1))]
-        self.masks = differ[differ.any(1)].unique(dim=0)
-        # two streams: the units' uniforms must have no part in the choice of the move
-        self._key, self._choice_key = key_to_seed(seed, _STREAM), key_to_seed(seed, _STREAM, 1)
-
-    def __call__(
-        self, z: Tensor, inverse_temperature: Tensor, *, sweep: int, block: int
-    ) -> tuple[Tensor, Tensor]:
-        """Make one move of each chain.
-
-        Args:
-            z: (chain, unit) float32, in {0,1}.
-            inverse_temperature: (chain,).
-            sweep: Number that keys the noise, from 1.
-            block: The block that is summed out.
-
-        Returns:
-            The new states, (chain, unit), and which moves were accepted, (chain,) bool.
-        """
-        draws = swap_uniforms(len(z), 2, key=self._choice_key, sweeps=range(sweep, sweep + 1))[0].to(z.device)
-        self.masks = self.masks.to(z.device)
-        masks = self.masks[(draws[:, 0] * len(self.masks)).long()]
-        masks[:, self.energy.block_place(block)] = False
-        flipped = (z.bool() ^ masks).to(z.dtype)
-        t = inverse_temperature.to(z.dtype)
-        change = self._free_energy(z, t, block) - self._free_energy(flipped, t, block)
-        accepted = draws[:, 1] < change.clamp(max=0).exp()
-        others = torch.ones(z.shape[1], dtype=torch.bool, device=z.device)
-        others[self.energy.block_place(block)] = False
-        after = run_sweeps(
-            self.energy,
-            torch.where(accepted[:, None], flipped, z),
-            1,
-            key=self._key,
-            first_sweep=sweep,
-            inverse_temperature=inverse_temperature,
-            clamped=others,
-        )
-        return after, accepted & masks.any(1)
-
-    def _free_energy(self, z: Tensor, t: Tensor, block: int) -> Tensor:
-        """F_t of the units outside a block, (chain,) float64."""
-        logits = self.energy.compute_block_logits(z, block)
-        off = self.energy.compute_energy_without(z, block)
-        return t.double() * off.double() - softplus_sum(logits * t[:, None]).double()
-
-
-# The saved state of parallel tempering.
-
-
-def check_tempering_state(
-    state: Mapping[str, Any], name: Callable[[str], str], *, num_chains: int, num_units: int
-) -> None:
-    """Check that a state is one of tempered chains of a machine of this size.
-
-    Args:
-        state: Its entries.
-        name: What messages call an entry.
-        num_chains: Chains.
-        num_units: Units of the machine.
-
-    Raises:
-        InvalidInputError: If an entry has another shape or type, the ladder breaks its rule, or the order of the
-            walkers is no permutation.
-    """
-    ladder = state["inverse_temperatures"]
-    replicas = len(ladder) if isinstance(ladder, Tensor) and ladder.ndim == 1 else 1
-    num_bytes = (num_units + 7) // 8
-    for entry, dtype, shape in (
-        ("inverse_temperatures", torch.float64, (replicas,)),
-        ("z", torch.uint8, (num_chains * replicas, num_bytes)),
-        ("order", torch.int64, (num_chains, replicas)),
-        ("last_end", torch.uint8, (num_chains, replicas)),
-        ("round_trips", torch.int64, (num_chains,)),
-        ("swap_sum", torch.float64, (replicas - 1,)),
-    ):
-        check_entry(name(entry), state[entry], dtype, shape)
-    check_ladder(ladder)
-    if not torch.equal(state["order"].sort(1).values.cpu(), torch.arange(replicas).repeat(num_chains, 1)):
-        raise InvalidInputError(name("order"), "must hold permutations", "others", "Load the right file.")
-
-
-# Parallel tempering: replicas of a machine at several inverse temperatures that trade places.
-
+from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, unpack_bits
+from discrete_vae.samplers.moments import check_entry
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
@@ -348,6 +25,7 @@ _SWEEPS_PER_JUMP = 4
 _BUFFERS = ("inverse_temperatures", "order", "round_trips", "_last_end", "_swap_sum")
 _ENTRIES = {buffer.lstrip("_"): buffer for buffer in _BUFFERS}  # of the state
 _UNEVEN = 0.1  # rates this far from their mean ask for new places
+_SWEEPS_A_DRAW = 16
 
 
 class ParallelTempering(MarkovChains):
@@ -361,7 +39,7 @@ class ParallelTempering(MarkovChains):
     leave 0.5, the number of replicas and their places are chosen anew from the rates measured since (an adaptive
     chain: exact in law only while the ladder stands still; set ``adapting`` to False to hold it).
 
-    It is a module that does not own the energy: see `MarkovChains`.
+    It is a module that does not own the energy: see `MarkovChains`, also for its other attributes.
 
     Source: Rolfe 2017, section log-partition-function; Swendsen & Wang 1986.
 
@@ -372,23 +50,16 @@ class ParallelTempering(MarkovChains):
         seed: Integer from 0 to 2^64 - 1.
 
     Attributes:
-        energy: The machine; its parameters are read anew at every step.
-        num_chains: Number of chains.
-        seed: The seed.
-        sweep: Number of sweeps run so far.
-        adapting: Whether the ladder is being tuned.
+        adapting: True while the ladder is being tuned.
         inverse_temperatures: (replica,) float64.
-        round_trips: (chain,) int64, trips of walkers from the hottest replica to the coldest and back since the
+        round_trips: (chain,) int64, trips of states from the hottest temperature to the coldest and back since the
             last `reset_statistics` or change of the ladder.
         measured: Sweeps since then.
         jumps: Moves between known modes, made every fourth sweep; None (the start) makes none. Not part of the state.
         jumped: Jumps of the coldest replicas, an int64 scalar.
-        walkers: States of the walkers, (chain, walker, unit); not a copy.
-        order: Which walker is at each replica, (chain, replica) int64.
+        walkers: States that move along the ladder, (chain, walker, unit), not a copy; `replicas` has them in its order.
+        order: The walker at each temperature, (chain, replica) int64.
         energies: E of the walkers after the last sweep, (chain, walker) float64; NaN before.
-
-    Raises:
-        InvalidInputError: If a number is out of its range, or the ladder does not rise strictly to 1.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -452,9 +123,6 @@ class ParallelTempering(MarkovChains):
 
         Args:
             z: (chain, unit), in {0,1}; as many chains as it has rows.
-
-        Raises:
-            InvalidInputError: If z is not binary, or has more rows than there are chains.
         """
         check_binary("z", check_tensor("z", z, ("chain", self.energy.num_units)))
         if len(z) > self.num_chains:
@@ -482,10 +150,6 @@ class ParallelTempering(MarkovChains):
 
         Returns:
             A copy of the states at t = 1, (chain, unit) float32 in {0,1}, without gradient.
-
-        Raises:
-            InvalidInputError: If num_sweeps is not a positive integer, or the energy has a parameter that is not
-                finite.
         """
         for _ in range(check_positive_int("num_sweeps", num_sweeps)):
             self._sweep_and_swap()
@@ -498,7 +162,7 @@ class ParallelTempering(MarkovChains):
         """Place the replicas anew from the measured rates; resets the statistics.
 
         Returns:
-            Whether the ladder changed: another number of replicas, or uneven rates. One replica has no rates.
+            True if the ladder changed: another number of replicas, or uneven rates. One replica has no rates.
 
         Raises:
             InvalidInputError: If no sweep has been measured.
@@ -539,7 +203,7 @@ class ParallelTempering(MarkovChains):
         self.walkers = z.view_as(self.walkers)
         self.energies = self.energy.compute_energy(z).double().view(self.num_chains, -1)
         probabilities = swap_probabilities(self.energies.gather(1, self.order), ladder)
-        accepted = self._uniforms(self.sweep, device) < probabilities
+        accepted = self._swap_uniforms(device) < probabilities
         self.order = exchanged_order(self.order, accepted, self.sweep % 2)
         self._swap_sum = self._swap_sum + probabilities.sum(0)
         self.measured += 1
@@ -551,8 +215,19 @@ class ParallelTempering(MarkovChains):
         order = torch.arange(len(ladder)).repeat(self.num_chains, 1)
         energies = torch.full_like(order, torch.nan, dtype=torch.float64)
         self._set(inverse_temperatures=ladder, walkers=replicas, order=order, energies=energies)
-        self._uniforms = SwapUniforms(self.num_chains, len(ladder) - 1, self._swap_key)
+        self._uniforms, self._drawn_sweeps = torch.empty(0), range(0)
         self.reset_statistics()
+
+    def _swap_uniforms(self, device: torch.device) -> Tensor:
+        """Uniforms of this sweep's exchanges, (chain, pair), drawn for several sweeps at a time.
+
+        They are drawn on the CPU and copied: elsewhere ten rounds of Philox are a hundred launches.
+        """
+        if self.sweep not in self._drawn_sweeps or self._uniforms.device != device:
+            sweeps = self._drawn_sweeps = range(self.sweep, self.sweep + _SWEEPS_A_DRAW)
+            drawn = swap_uniforms(self.num_chains, self.num_replicas - 1, key=self._swap_key, sweeps=sweeps)
+            self._uniforms = drawn.to(device)
+        return self._uniforms[self.sweep - self._drawn_sweeps.start]
 
     def _set(self, **buffers: Tensor) -> None:
         """Replace buffers, on the device of the others."""
@@ -567,14 +242,264 @@ class ParallelTempering(MarkovChains):
         return {"z": packed} | {name: getattr(self, buffer).clone() for name, buffer in _ENTRIES.items()}
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        check_tempering_state(state, name, num_chains=self.num_chains, num_units=self.energy.num_units)
+        ladder, num_chains = state["inverse_temperatures"], self.num_chains
+        replicas = len(ladder) if isinstance(ladder, Tensor) and ladder.ndim == 1 else 1
+        for entry, dtype, shape in (
+            ("inverse_temperatures", torch.float64, (replicas,)),
+            ("z", torch.uint8, (num_chains * replicas, (self.energy.num_units + 7) // 8)),
+            ("order", torch.int64, (num_chains, replicas)),
+            ("last_end", torch.uint8, (num_chains, replicas)),
+            ("round_trips", torch.int64, (num_chains,)),
+            ("swap_sum", torch.float64, (replicas - 1,)),
+        ):
+            check_entry(name(entry), state[entry], dtype, shape)
+        check_ladder(ladder)
+        ranks = torch.arange(replicas).repeat(num_chains, 1)
+        if not torch.equal(state["order"].sort(1).values.cpu(), ranks):
+            raise InvalidInputError(name("order"), "must hold permutations", "others", "Load the right file.")
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
         super()._take_integers(values)
         self._swap_key, self.measured = key_to_seed(self.seed, _SWAP_STREAM), values["measured"]
-        self._uniforms = SwapUniforms(self.num_chains, self.num_replicas - 1, self._swap_key)
+        self._drawn_sweeps = range(0)
 
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         z = unpack_bits(state["z"].to(self.jumped.device), self.energy.num_units)
         self._install(state["inverse_temperatures"], z.unflatten(0, (self.num_chains, -1)))
         self._set(**{buffer: state[name].clone() for name, buffer in _ENTRIES.items()})
+
+
+# Replica exchange.
+
+
+_HOT, _COLD = 1, 2
+
+
+@torch.no_grad()
+def reduced_energy(
+    energy: BoltzmannMachine, z: Tensor, block: int = 0, inverse_temperature: Tensor | None = None
+) -> Tensor:
+    """F_t of the units outside a block, t E(z, block off) - sum_j softplus(t l_j), (...) float64, without gradient.
+
+    A sweep draws the first block before it reads it, so it acts on the other units alone, and their law is the one that
+    a move before a sweep has to keep.
+
+    Args:
+        energy: The machine.
+        z: (..., unit), in {0,1}.
+        block: Index of the block that is summed out.
+        inverse_temperature: t, (...); None is 1.
+    """
+    logits, off = energy.compute_block_logits(z, block), energy.compute_energy_without(z, block).double()
+    if inverse_temperature is not None:
+        logits, off = logits * inverse_temperature.to(z)[..., None], inverse_temperature.double() * off
+    return off - softplus_sum(logits).double()
+
+
+def exchange_probabilities(work_here: Tensor, work_there: Tensor | float) -> Tensor:
+    """Probability that states x and y of two laws trade places, min(1, exp(w(x) - w(y))), w = F_here - F_there.
+
+    It leaves the product of both laws invariant.
+    """
+    return (work_here - work_there).clamp(max=0).exp()
+
+
+def swap_probabilities(energies: Tensor, inverse_temperatures: Tensor) -> Tensor:
+    """Probability that neighbors r and r + 1 exchange their states, min(1, exp((t_{r+1} - t_r) (E_{r+1} - E_r))).
+
+    The energies, (chain, replica), are those of whole states. Free energies, with one side of the machine summed out,
+    would leave the law of that side alone invariant, and the other side is part of the state that moves.
+
+    Source: Swendsen & Wang 1986; Rolfe 2017, section log-partition-function.
+    """
+    return exchange_probabilities(inverse_temperatures.diff() * energies.diff(dim=1), 0.0)
+
+
+def exchanged_order(order: Tensor, accepted: Tensor, parity: int) -> Tensor:
+    """Trade the entries of the accepted pairs among pairs (r, r + 1) with r of one parity.
+
+    Args:
+        order: The walker at each temperature, (chain, replica) int64.
+        accepted: (chain, replica - 1) bool; pairs of the other parity are ignored.
+        parity: 0 or 1.
+    """
+    lower, upper = order[:, :-1][:, parity::2], order[:, 1:][:, parity::2]
+    accepted = accepted[:, parity::2]
+    after = order.clone()
+    after[:, :-1][:, parity::2] = torch.where(accepted, upper, lower)
+    after[:, 1:][:, parity::2] = torch.where(accepted, lower, upper)
+    return after
+
+
+def swap_uniforms(num_chains: int, num_pairs: int, *, key: int, sweeps: range) -> Tensor:
+    """Uniforms of the exchanges after some sweeps, keyed by (key, sweep, chain, pair): (sweep, chain, pair) float32."""
+    quads = torch.arange((num_pairs + 3) // 4, device="cpu")
+    chains = torch.arange(num_chains, device="cpu")[:, None]
+    low, high = (
+        torch.tensor([word >> shift & 0xFFFFFFFF for word in sweeps], device="cpu")[:, None, None]
+        for shift in (0, 32)
+    )
+    words = torch.broadcast_tensors(*philox4x32((quads, chains, low, high), key))
+    return uniforms(torch.stack(words, -1).flatten(2)[..., :num_pairs])
+
+
+def count_trips(order: Tensor, last_end: Tensor) -> Tensor:
+    """Round trips that end now, (chain,), 0 or 1: of states that come back to the hottest replica from the coldest.
+
+    Args:
+        order: The walker at each temperature, the hottest first, (chain, replica) int64, at least 2 replicas.
+        last_end: The end that each walker was at last, (chain, walker) uint8, 0 before the first visit to the hottest;
+            changed in place.
+
+    Examples:
+        >>> last_end = torch.zeros(1, 2, dtype=torch.uint8)
+        >>> orders = ([[0, 1]], [[1, 0]], [[0, 1]])  # walker 0 is hot, cold, and hot again
+        >>> [int(count_trips(torch.tensor(order), last_end)) for order in orders]
+        [0, 0, 1]
+    """
+    hot, cold = order[:, :1], order[:, -1:]
+    back = (last_end.gather(1, hot) == _COLD).flatten()
+    last_end.scatter_(1, hot, _HOT)
+    was_hot = last_end.gather(1, cold) != 0  # a trip starts at the hot end
+    last_end.scatter_(1, cold, torch.where(was_hot, _COLD, 0).to(torch.uint8))
+    return back.to(torch.int64)
+
+
+# Ladders of inverse temperatures: the number of replicas and their places.
+
+
+TARGET_RATE = 0.5
+"""Exchange rate that neighboring replicas are tuned to (paper section log-partition-function)."""
+
+MAX_REPLICAS = 256
+_MIN_RATE = 0.01  # a rate below this says only that the gap is wide
+_START = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def start_ladder() -> Tensor:
+    """The ladder that tuning starts from, (replica,) float64 from 0 to 1, denser where machines change fastest."""
+    return torch.tensor(_START, dtype=torch.float64)
+
+
+def check_ladder(inverse_temperatures: object) -> Tensor:
+    """Return a ladder as (replica,) float64 if it rises strictly, within [0, 1], and ends at 1."""
+    try:
+        ladder = torch.as_tensor(inverse_temperatures, dtype=torch.float64).detach().cpu().clone()
+    except (TypeError, ValueError, RuntimeError):  # no numbers, or rows of several lengths
+        ladder = torch.empty(0, dtype=torch.float64)
+    if ladder.ndim == 1 and not values_are_known(ladder):
+        return ladder
+    rising = ladder.ndim == 1 and len(ladder) > 0 and bool((ladder.diff() > 0).all())
+    if not (rising and float(ladder[0]) >= 0 and float(ladder[-1]) == 1):
+        raise InvalidInputError(
+            "inverse_temperatures",
+            "must rise strictly from 0 or more to exactly 1",
+            repr(inverse_temperatures)[:80],
+            "Give for example (0, 0.25, 0.5, 1), or None to tune them.",
+        )
+    return ladder
+
+
+def retuned_ladder(inverse_temperatures: Tensor, swap_rates: Tensor) -> Tensor:
+    """A ladder whose neighbors exchange at the target rate, from the rates measured on another one.
+
+    Two neighbors whose energies are normal with deviation s / (difference of t) exchange at the rate
+    erfc(s / 2), so s = 2 erfc^-1(rate) is the length of a gap; lengths add up over gaps. The new replicas divide
+    the whole length equally, and there are as many as bring each gap closest to the target.
+
+    Source: Rolfe 2017, section log-partition-function (rates near 0.5); the additive length is that of
+    Gelman & Meng 1998 and the equal division that of Syed, Bouchard-Cote, Deligiannidis & Doucet 2022.
+
+    Args:
+        inverse_temperatures: (replica,), from 0 to 1.
+        swap_rates: (replica - 1,), rates between neighbors.
+
+    Returns:
+        (replica,) float64 with the same end points; at least 2 replicas, at most 256.
+    """
+    lengths = _lengths(swap_rates)
+    total = torch.cat([torch.zeros(1, dtype=torch.float64), lengths.cumsum(0)])
+    num_gaps = round(float(total[-1]) / float(_lengths(torch.tensor([TARGET_RATE]))[0]))
+    num_gaps = min(max(num_gaps, 1), MAX_REPLICAS - 1)
+    wanted = torch.linspace(0, 1, num_gaps + 1, dtype=torch.float64) * total[-1]
+    place = torch.searchsorted(total, wanted[1:-1].contiguous()).clamp(1, len(lengths))
+    share = (wanted[1:-1] - total[place - 1]) / lengths[place - 1]
+    inner = inverse_temperatures[place - 1] + share * inverse_temperatures.diff()[place - 1]
+    return torch.cat([inverse_temperatures[:1], inner, inverse_temperatures[-1:]])
+
+
+def _lengths(rates: Tensor) -> Tensor:
+    rates = rates.double().clamp(_MIN_RATE, 1 - 1e-9)
+    return 2 * torch.from_numpy(special.erfcinv(rates.numpy()))
+
+
+# Moves between known modes.
+
+
+_JUMP_STREAM = 0x6A756D70
+
+
+class ModeJumps:
+    """A Metropolis move that flips the units in which two known states differ, outside one block, then draws the block.
+
+    Each chain takes one of the pairs of states at random and flips, where they differ, all units outside block b; the
+    move is its own inverse, so it is accepted with the probability min(1, exp(F_t(before) - F_t(after))), F_t the free
+    energy of the units outside the block. The block is then drawn given the others. p^t stays invariant whatever the
+    states are; states in different modes make chains cross where sweeps do not. Summing a block out spares the move
+    from having to find the block's states in the other mode.
+
+    Args:
+        energy: The machine.
+        modes: (state, unit), in {0,1}; local minima of the energy, for example.
+        seed: Integer from 0 to 2^64 - 1.
+
+    Attributes:
+        masks: (pair, unit) bool, where pairs of modes differ; without rows there is nothing to flip.
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> ModeJumps(RBM(2, 1), torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]), seed=0).masks.tolist()
+        [[True, True, True]]
+    """
+
+    def __init__(self, energy: BoltzmannMachine, modes: Tensor, *, seed: int = 0) -> None:
+        check_binary("modes", check_tensor("modes", modes, ("state", energy.num_units)))
+        self.energy = energy
+        states = modes.bool()
+        differ = (states[:, None] ^ states)[tuple(torch.triu_indices(len(states), len(states), 1))]
+        self.masks = differ[differ.any(1)].unique(dim=0)
+        # two streams: the units' uniforms must have no part in the choice of the move
+        self._key, self._choice_key = key_to_seed(seed, _JUMP_STREAM), key_to_seed(seed, _JUMP_STREAM, 1)
+
+    def __call__(
+        self, z: Tensor, inverse_temperature: Tensor, *, sweep: int, block: int
+    ) -> tuple[Tensor, Tensor]:
+        """Make one move of each chain; returns the new states and which moves were accepted, (chain,) bool.
+
+        Args:
+            z: (chain, unit) float32, in {0,1}.
+            inverse_temperature: (chain,).
+            sweep: Number that keys the noise, from 1.
+            block: The block that is summed out.
+        """
+        draws = swap_uniforms(len(z), 2, key=self._choice_key, sweeps=range(sweep, sweep + 1))[0].to(z.device)
+        self.masks = self.masks.to(z.device)
+        masks = self.masks[(draws[:, 0] * len(self.masks)).long()]
+        masks[:, self.energy.block_place(block)] = False
+        flipped = (z.bool() ^ masks).to(z.dtype)
+        before, after = (
+            reduced_energy(self.energy, states, block, inverse_temperature) for states in (z, flipped)
+        )
+        accepted = draws[:, 1] < exchange_probabilities(before, after)
+        others = torch.ones(z.shape[1], dtype=torch.bool, device=z.device)
+        others[self.energy.block_place(block)] = False
+        drawn = run_sweeps(
+            self.energy,
+            torch.where(accepted[:, None], flipped, z),
+            1,
+            key=self._key,
+            first_sweep=sweep,
+            inverse_temperature=inverse_temperature,
+            clamped=others,
+        )
+        return drawn, accepted & masks.any(1)

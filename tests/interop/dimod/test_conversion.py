@@ -111,36 +111,36 @@ def test_weights_are_copied_not_shared():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "name"),
     [
-        (lambda: to_bqm(3), "energy must be a BoltzmannMachine"),
-        (lambda: to_bqm(RBM(1, 1), vartype="QUBO"), "vartype must be 'BINARY' or 'SPIN'; received 'QUBO'"),
-        (lambda: to_bqm(RBM(1, 1), labels="aa"), "labels must be 2 different labels"),
-        (lambda: to_bqm(RBM(1, 1), labels=2), "labels must be a list of names of variables; received 2"),
-        (lambda: to_bqm(RBM(1, 1), labels=[[1], [2]]), "labels must be a list of names of variables"),
+        (lambda: to_bqm(3), "^energy "),
+        (lambda: to_bqm(RBM(1, 1), vartype="QUBO"), "^vartype "),
+        (lambda: to_bqm(RBM(1, 1), labels="aa"), "^labels "),
+        (lambda: to_bqm(RBM(1, 1), labels=2), "^labels "),
+        (lambda: to_bqm(RBM(1, 1), labels=[[1], [2]]), "^labels "),
         (
             lambda: from_bqm(to_bqm(RBM(1, 1)), dtype="float32"),
-            "dtype must be a floating-point dtype of torch",
+            "^dtype ",
         ),
         (
             lambda: from_bqm(to_bqm(RBM(1, 1)), dtype=torch.int64),
-            "dtype must be a floating-point dtype of torch",
+            "^dtype ",
         ),
-        (lambda: from_bqm(to_bqm(RBM(1, 1)), min_density="all"), "min_density must be a finite number"),
+        (lambda: from_bqm(to_bqm(RBM(1, 1)), min_density="all"), "^min_density "),
         (
             lambda: to_bqm(RBM(1, 1), inverse_temperature=float("nan")),
-            "inverse_temperature must be a finite number",
+            "^inverse_temperature ",
         ),
-        (lambda: from_bqm({}), "bqm must be a dimod.BinaryQuadraticModel; received a dict"),
-        (lambda: from_bqm(dimod.BinaryQuadraticModel("SPIN")), "bqm must have a variable; received none"),
+        (lambda: from_bqm({}), "^bqm "),
+        (lambda: from_bqm(dimod.BinaryQuadraticModel("SPIN")), "^bqm "),
         (
             lambda: from_bqm(dimod.BinaryQuadraticModel({0: 1e300}, {}, 0.0, "SPIN")),
-            "bqm must have biases that are finite in torch.float32",
+            "^bqm ",
         ),
     ],
 )
-def test_what_does_not_fit_is_named(call, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_what_does_not_fit_is_named(call, name):
+    with pytest.raises(InvalidInputError, match=name):
         call()
 
 
@@ -148,7 +148,7 @@ def test_a_weight_that_is_not_finite_is_named():
     rbm = RBM(1, 1)
     with torch.no_grad():
         rbm.weight.fill_(torch.nan)
-    with pytest.raises(InvalidInputError, match=r"energy\.weight must be finite"):
+    with pytest.raises(InvalidInputError, match=r"^energy\.weight "):
         to_bqm(rbm)
 
 

@@ -191,40 +191,30 @@ class TestPlaces:
         weakest = int(machine.weight.abs().argmin())
         assert list(lost) == machine.edges[weakest].tolist()
 
-    @pytest.mark.parametrize(
-        ("lattice", "message"),
-        [
-            (("cube", 3), "lattice must be a family and a size"),
-            (("zephyr", 3), "lattice must be a family"),
-            (("chimera", 1), "smaller than the graph's 2"),
-        ],
-    )
-    def test_a_lattice_that_does_not_fit(self, lattice, message):
-        with pytest.raises(InvalidInputError, match=message):
-            places(GraphBoltzmann(32, "chimera"), lattice=lattice)
-
-    def test_of_another_graph(self):
-        with pytest.raises(InvalidInputError, match="for another graph"):
-            places(GraphBoltzmann(8, [[0, 1]]), lattice=("chimera", 2))
+    @pytest.mark.parametrize("lattice", [("cube", 3), ("zephyr", 3), ("chimera", 1)])
+    def test_a_lattice_that_does_not_fit(self, lattice):
+        for machine in (GraphBoltzmann(32, "chimera"), GraphBoltzmann(8, [[0, 1]])):
+            with pytest.raises(InvalidInputError, match="^lattice "):
+                places(machine, lattice=lattice)
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "name"),
     [
-        (lambda: remap(RBM(2, 2), [0], []), "energy must be a GraphBoltzmann; received a RBM"),
-        (lambda: remap(make_machine(), [0], []), "nodes must hold a node of the prior"),
+        (lambda: remap(RBM(2, 2), [0], []), "^energy "),
+        (lambda: remap(make_machine(), [0], []), "^nodes "),
         (
             lambda: remap(make_machine(), [20], [], candidates=np.zeros((1, 3), int)),
-            "candidates must be integers",
+            "^candidates ",
         ),
-        (lambda: remap(make_machine(), [20], [], z=torch.zeros(10, 8)), "z must have at least 100 samples"),
+        (lambda: remap(make_machine(), [20], [], z=torch.zeros(10, 8)), "^z "),
         (
             lambda: remap(randomize(GraphBoltzmann(14, "complete")), [0], []),
-            "nodes must leave no more than 12 lost units joined to each other; received 13 of them",
+            "^nodes ",
         ),
-        (lambda: solver_graph(3), "solver must have a graph whose nodes are whole numbers; received a int"),
+        (lambda: solver_graph(3), "^solver "),
     ],
 )
-def test_what_does_not_fit_is_named(call, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_what_does_not_fit_is_named(call, name):
+    with pytest.raises(InvalidInputError, match=name):
         call()

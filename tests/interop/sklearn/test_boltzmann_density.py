@@ -79,11 +79,6 @@ def test_log_z_that_is_not_reached_in_its_sweeps_is_said_with_its_error():
         BoltzmannDensity(num_hidden=3, log_partition_sweeps=0, num_epochs=1).fit(all_rows()).score(all_rows())
 
 
-def test_a_machine_that_no_memory_holds_is_refused():
-    with pytest.raises(InvalidInputError, match="num_hidden must fit"):
-        BoltzmannDensity(num_hidden=10**12).fit(all_rows())
-
-
 @pytest.mark.slow
 def test_an_estimated_log_partition_is_as_exact_as_it_says(fitted, monkeypatch):
     from discrete_vae.interop.sklearn import base
@@ -143,7 +138,7 @@ def test_probabilities_of_bits_are_drawn_anew_in_each_step():
     together = density.score_samples([[1, 1, 0, 0]]) - density.score_samples([[1, 0, 0, 0]])
     assert 0.8 < together < 2.2  # log of (0.81 + 0.01) / 0.18 is 1.5
     assert density.transform(soft).shape == (200, 2)
-    with pytest.raises(InvalidInputError, match="must hold only the values 0 and 1 to have a score"):
+    with pytest.raises(InvalidInputError, match="^X"):
         density.score_samples(soft)
 
 
@@ -153,7 +148,7 @@ def test_data_frames_get_names(tiny):
     assert list(hidden.columns) == ["boltzmanndensity0", "boltzmanndensity1", "boltzmanndensity2"]
 
 
-def test_training_shows_its_course_when_asked(capsys):
+def test_training_curves_are_shown_when_asked(capsys):
     BoltzmannDensity(**TINY, verbose=1).fit(parity_pairs()[:50])
     assert "mean error of frequencies" in capsys.readouterr().err
     BoltzmannDensity(**TINY).fit(parity_pairs()[:50])
@@ -161,22 +156,23 @@ def test_training_shows_its_course_when_asked(capsys):
 
 
 @pytest.mark.parametrize(
-    ("change", "rows", "message"),
+    ("change", "rows", "name"),
     [
-        ({"num_hidden": 0}, parity_pairs(), "num_hidden must be a positive integer"),
-        ({"learning_rate": -1.0}, parity_pairs(), "learning_rate must be a finite number above 0"),
-        ({"binarize": "yes"}, parity_pairs(), "binarize must be a finite number"),
-        ({"binarize": None}, 2 * parity_pairs(), "X must hold values in .0, 1. where binarize is None"),
-        ({}, np.zeros((1, 3)), "minimum of 2 is required"),
-        ({}, np.full((5, 3), np.nan), "NaN"),
+        ({"num_hidden": 0}, parity_pairs(), "num_hidden"),
+        ({"num_hidden": 10**12}, parity_pairs(), "num_hidden"),
+        ({"learning_rate": -1.0}, parity_pairs(), "learning_rate"),
+        ({"binarize": "yes"}, parity_pairs(), "binarize"),
+        ({"binarize": None}, 2 * parity_pairs(), "X"),
+        ({}, np.zeros((1, 3)), "Found array"),
+        ({}, np.full((5, 3), np.nan), "Input X"),
     ],
 )
-def test_wrong_arguments_are_named(change, rows, message):
-    with pytest.raises(ValueError, match=message):
+def test_wrong_arguments_are_named(change, rows, name):
+    with pytest.raises(ValueError, match=f"^{name}"):
         BoltzmannDensity(**(TINY | change)).fit(rows)
 
 
 @pytest.mark.parametrize("hidden", [[["a"]], np.zeros((2, 1)), np.full((2, TINY["num_hidden"]), 2.0)])
-def test_wrong_hidden_units_are_called_x(tiny, hidden):
-    with pytest.raises(InvalidInputError, match="^X must"):
+def test_wrong_hidden_units_are_refused(tiny, hidden):
+    with pytest.raises(ValueError):  # noqa: PT011 (scikit-learn's words for some)
         tiny.inverse_transform(hidden)

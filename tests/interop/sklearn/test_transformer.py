@@ -159,11 +159,11 @@ def test_gaps_are_read_where_fit_saw_some(tiny):
     assert coder.transform(gaps).shape == (400, 6)
     seen = coder.score_samples(np.where(np.arange(24) < 12, rows[:50], np.nan))
     assert seen.mean() > coder.score_samples(rows[:50]).mean() + 3  # half of the bits are more probable
-    with pytest.raises(ValueError, match="X must hold no NaN, as the rows of fit did"):
+    with pytest.raises(ValueError, match="^X"):
         tiny.transform(gaps)
 
 
-def test_training_shows_its_course_when_asked(capsys):
+def test_training_curves_are_shown_when_asked(capsys):
     DiscreteVAETransformer(**TINY, verbose=1).fit(clustered_bits()[:50])
     assert "validation ELBO" in capsys.readouterr().err
     DiscreteVAETransformer(**TINY).fit(clustered_bits()[:50])
@@ -178,51 +178,45 @@ def test_numpy_numbers_are_numbers():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "name"),
     [
-        ({"num_left": 0}, "num_left must be a positive integer; received 0"),
-        ({"hidden": "200"}, "hidden must be a list of positive integers"),
-        ({"hidden": (0,)}, r"hidden\[0\] must be a positive integer"),
-        ({"likelihood": "poisson"}, "likelihood must be one of auto, bernoulli"),
-        ({"batch_size": 1}, "batch_size must be a whole number of at least 2; received 1"),
-        ({"num_epochs": 1.5}, "num_epochs must be a positive integer"),
-        ({"learning_rate": 0}, "learning_rate must be a finite number above 0"),
-        ({"validation_fraction": 1.0}, "validation_fraction must be"),
-        ({"random_state": "one"}, "random_state must be None, an integer"),
-        ({"verbose": "yes"}, "verbose must be 0 or 1"),
-        ({"likelihood": "categorical"}, "^X must hold .* to be read by likelihood categorical; received"),
+        ({"num_left": 0}, "num_left"),
+        ({"hidden": "200"}, "hidden"),
+        ({"hidden": (0,)}, r"hidden\[0\]"),
+        ({"likelihood": "poisson"}, "likelihood"),
+        ({"batch_size": 1}, "batch_size"),
+        ({"num_epochs": 1.5}, "num_epochs"),
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"validation_fraction": 1.0}, "validation_fraction"),
+        ({"validation_fraction": 0.9}, "validation_fraction"),
+        ({"random_state": "one"}, "random_state"),
+        ({"verbose": "yes"}, "verbose"),
+        ({"likelihood": "categorical"}, "X"),
     ],
 )
-def test_wrong_parameters_are_named(change, message):
-    with pytest.raises(InvalidInputError, match=message):
-        DiscreteVAETransformer(**(TINY | change)).fit(clustered_bits() * 0.3)
+def test_wrong_parameters_are_named(change, name):
+    with pytest.raises(InvalidInputError, match=f"^{name} "):
+        DiscreteVAETransformer(**(TINY | change)).fit(clustered_bits()[:5] * 0.3)
 
 
 @pytest.mark.parametrize(
     "codes", [np.zeros((2, 5)), np.zeros(6), np.full((2, 6), 2.0), np.full((2, 6), np.nan), "codes"]
 )
 def test_wrong_codes_are_refused(tiny, codes):
-    with pytest.raises(InvalidInputError, match="X must"):
+    with pytest.raises(ValueError):  # noqa: PT011 (scikit-learn's words for some)
         tiny.inverse_transform(codes)
 
 
-def test_wrong_rows_are_called_x(tiny):
-    with pytest.raises(ValueError, match=r"^X must hold values in \[0, 1\]"):
-        tiny.transform(np.full((2, 24), 2.0))
-    with pytest.raises(ValueError, match="^X must hold only the values 0 and 1"):
-        tiny.score_samples(np.full((2, 24), 0.5))
-
-
-def test_wrong_output_is_refused(tiny):
-    with pytest.raises(InvalidInputError, match="output must be one of bits, probabilities"):
-        pickle.loads(pickle.dumps(tiny)).set_params(output="codes").transform(clustered_bits())
-
-
-def test_too_few_rows_are_refused():
-    with pytest.raises(ValueError, match="minimum of 3 is required"):
-        DiscreteVAETransformer(**TINY).fit(np.zeros((2, 3)))
-    with pytest.raises(InvalidInputError, match="must leave at least 2 rows"):
-        DiscreteVAETransformer(**TINY, validation_fraction=0.9).fit(np.zeros((5, 3)))
+def test_wrong_rows_and_outputs_are_refused(tiny):
+    other = pickle.loads(pickle.dumps(tiny)).set_params(output="codes")
+    for call, name in (
+        (lambda: tiny.transform(np.full((2, 24), 2.0)), "X"),
+        (lambda: tiny.score_samples(np.full((2, 24), 0.5)), "X"),
+        (lambda: other.transform(clustered_bits()), "output"),
+        (lambda: DiscreteVAETransformer(**TINY).fit(np.zeros((2, 3))), "Found array"),
+    ):
+        with pytest.raises(ValueError, match=f"^{name} "):
+            call()
 
 
 def test_it_stands_in_a_pipeline():

@@ -6,7 +6,7 @@ from discrete_vae.config import PriorConfig, instantiate, members
 from discrete_vae.kernels import gibbs_torch
 from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
 from tests.boltzmann.graphs import randomize
-from tests.boltzmann.test_contract import SMALL
+from tests.boltzmann.test_base import SMALL
 from tests.oracles.transitions import check_sweeps
 
 

@@ -1,13 +1,13 @@
-from .conversion import BlockGibbsSampler as BlockGibbsSampler
 from .conversion import MachineOfBQM as MachineOfBQM
-from .conversion import ParallelTemperingSampler as ParallelTemperingSampler
 from .conversion import from_bqm as from_bqm
-from .conversion import register_solver as register_solver
-from .conversion import solver_names as solver_names
 from .conversion import to_bqm as to_bqm
 from .negative_phase import DimodSampler as DimodSampler
+from .negative_phase import register_solver as register_solver
+from .negative_phase import solver_names as solver_names
 from .remapping import Divergence as Divergence
 from .remapping import Remapped as Remapped
 from .remapping import places as places
 from .remapping import remap as remap
 from .remapping import solver_graph as solver_graph
+from .samplers import BlockGibbsSampler as BlockGibbsSampler
+from .samplers import ParallelTemperingSampler as ParallelTemperingSampler

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,194 +17,19 @@ from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.boltzmann.ising import fit_inverse_temperature
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.dimod.conversion import BQMForm, find_solver, library
+from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
-from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.gibbs import (
-    BlockGibbs,
-    MarkovChains,
-    check_entry,
-    one_at_a_time,
-    pack_bits,
-    unpack_bits,
-)
+from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, one_at_a_time, pack_bits, unpack_bits
+from discrete_vae.samplers.moments import check_entry
 
 if TYPE_CHECKING:
-    from dimod import BinaryQuadraticModel, Sampler, SampleSet
-
-
-# Asking a dimod sampler for reads: what it takes, in how many parts, and what comes back.
-
-
-_OURS = {"num_reads": "num_chains", "num_sweeps": "num_sweeps", "seed": "seed"}
-
-
-@dataclass(frozen=True)
-class Solver:
-    """An open solver.
-
-    Attributes:
-        sampler: It.
-        name: What messages call it.
-        parameters: Keywords of its ``sample``.
-        takes_seed: Whether it can be given a seed.
-        takes_sweeps: Whether it can be given a number of sweeps.
-        most_reads: The most reads of one call; None where it names no limit.
-    """
-
-    sampler: Sampler
-    name: str
-    parameters: dict[str, Any]
-    takes_seed: bool
-    takes_sweeps: bool
-    most_reads: int | None
-
-    def check_graph(self, form: BQMForm) -> None:
-        """Check that each unit is a node and each pair an edge of the solver's graph, if it has one of its own.
-
-        Raises:
-            InvalidInputError: If not; counts and names what is lacking.
-        """
-        adjacency = getattr(self.sampler, "adjacency", None)  # of dimod's Structured samplers
-        if adjacency is None:
-            return
-        nodes = [label for label in form.labels if label not in adjacency]
-        pairs = [(a, b) for a, b in form.pairs() if b not in adjacency.get(a, ())]
-        if not nodes and not pairs:
-            return
-        first = f"node {nodes[0]}" if nodes else f"edge {pairs[0]}"
-        rule = f"must be a part of the graph of {self.name}, on which nothing is embedded"
-        received = f"{len(nodes)} units and {len(pairs)} pairs that it lacks, first {first}"
-        repair = "Take the graph from solver_graph(solver), remap the prior, or give an EmbeddingComposite."
-        raise InvalidInputError("energy", rule, received, repair)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Reads(ShowsShapes):
-    """What a solver answered.
-
-    Attributes:
-        z: (read, unit) float32 in {0,1}, on the CPU; memory of its own.
-        chain_break_fraction: Mean share of broken chains; None where the solver does not tell.
-    """
-
-    z: Tensor
-    chain_break_fraction: float | None
-
-
-def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
-    """Make the sampler of a name, or take the one that is given, and see what it takes.
-
-    Raises:
-        InvalidInputError: If there is none of that name, its library is missing, it cannot be opened, it takes no
-            num_reads or not all of the parameters, or one of them is set by other means.
-    """
-    for name, argument in _OURS.items():
-        if name in parameters:
-            repair = f"It follows from {argument}: set that."
-            raise InvalidInputError(f"parameters[{name!r}]", "must be left out", parameters[name], repair)
-    if isinstance(solver, str):
-        found = find_solver(solver)
-        with _refusing("solver", f"must open {solver}"):
-            sampler = found.make()
-        name, settings = solver, {**found.parameters, **parameters}
-    else:
-        sampler, name, settings = solver, type(solver).__name__, dict(parameters)
-    if not isinstance(sampler, library("dimod").Sampler):
-        repair = "Give an object with dimod's interface, or the name of one."
-        raise InvalidInputError("solver", "must be a dimod.Sampler", f"a {type(sampler).__name__}", repair)
-    takes = sampler.parameters
-    for wanted in ["num_reads", *settings]:
-        if wanted not in takes:
-            known = ", ".join(sorted(takes)) or "none"
-            rule, repair = f"must be known to {name}", f"It takes: {known}."
-            raise InvalidInputError(f"parameters[{wanted!r}]", rule, "an unknown name", repair)
-    limits = sampler.properties.get("num_reads_range")
-    most = None if limits is None else int(limits[-1])
-    return Solver(sampler, name, settings, "seed" in takes, "num_sweeps" in takes, most)
-
-
-def ask(
-    solver: Solver,
-    bqm: BinaryQuadraticModel,
-    labels: Sequence[Hashable],
-    num_reads: int,
-    *,
-    num_sweeps: int,
-    seed: int,
-) -> Reads:
-    """Draw reads, in as many calls as the solver's limit makes necessary.
-
-    Args:
-        solver: The solver.
-        bqm: The model.
-        labels: The variable of each unit.
-        num_reads: Reads.
-        num_sweeps: For a solver that takes it.
-        seed: The same; each call gets its own.
-
-    Raises:
-        InvalidInputError: If the solver refuses the model or a parameter, or returns another number of reads or other
-            variables.
-    """
-    parts: list[np.ndarray] = []
-    broken: list[float] = []
-    most = solver.most_reads or num_reads
-    for index, start in enumerate(range(0, num_reads, most)):
-        settings = dict(solver.parameters, num_reads=min(most, num_reads - start))
-        if solver.takes_sweeps:
-            settings["num_sweeps"] = num_sweeps
-        if solver.takes_seed:
-            settings["seed"] = key_to_seed(seed, index) >> 33  # solvers take 31 bits at least
-        with _refusing("parameters", f"must be what {solver.name} can do with this model"):
-            answer = solver.sampler.sample(bqm, **settings)
-            names = answer.record.dtype.names  # waits for the answer
-        parts.append(_bits(answer, labels, settings["num_reads"], solver.name))
-        if "chain_break_fraction" in names:
-            shares = np.repeat(answer.record.chain_break_fraction, answer.record.num_occurrences)
-            broken.extend(shares.tolist())
-    z = torch.from_numpy(np.concatenate(parts).astype(np.float32))
-    return Reads(z, sum(broken) / len(broken) if broken else None)
-
-
-@contextmanager
-def _refusing(argument: str, rule: str) -> Iterator[None]:
-    """Say in this library's words that a solver refused something."""
-    try:
-        yield
-    except InvalidInputError:
-        raise
-    except (TypeError, ValueError) as error:  # a lost connection is no wrong input, and says so itself
-        received = f"{type(error).__name__}: {error}".rstrip(".")
-        raise InvalidInputError(argument, rule, received, "See the solver's own documentation.") from error
-
-
-def _bits(answer: SampleSet, labels: Sequence[Hashable], num_reads: int, name: str) -> np.ndarray:
-    """The reads as bits, (read, unit) bool, in the order of the labels; states that were read twice are there twice."""
-    if set(answer.variables) != set(labels):
-        received, repair = f"{len(answer.variables)} variables", "Look at what the sampler does to the model."
-        raise InvalidInputError(
-            f"samples of {name}", f"must have the model's {len(labels)} variables", received, repair
-        )
-    record = answer.record
-    if int(record.num_occurrences.sum()) != num_reads:
-        received = f"{int(record.num_occurrences.sum())} reads"
-        repair = "A solver of which each read is one draw is needed, not one that lists states."
-        raise InvalidInputError(f"samples of {name}", f"must be {num_reads} reads", received, repair)
-    columns = [answer.variables.index(label) for label in labels]
-    return np.repeat(record.sample[:, columns] > 0, record.num_occurrences, axis=0)
-
-
-# Any dimod sampler as the negative phase of training and as a source of samples.
-
+    from dimod import BinaryQuadraticModel, Sampler
 
 _SWEEP_STREAM = 0x64776176
-_UNKNOWN, _DRIFT = (
-    1.0,
-    0.02,
-)  # standard deviations of the logarithm of the solver's temperature: at first, a call
+# standard deviations of the logarithm of the solver's temperature: at first, and of its drift in a call
+_UNKNOWN, _DRIFT = 1.0, 0.02
 _ALARMING_BREAKS = 0.1
 
 
@@ -222,8 +47,8 @@ class DimodSampler(MarkovChains):
     given one of (seed, step, part), so that a run can go on bit for bit; one that takes none, such as a quantum
     annealer, says so with a warning, and a resumed run is then another one with the same law.
 
-    It is a module that does not own the energy: see `MarkovChains`. The solver is opened at the first step, and is no
-    part of a copy or of what is pickled.
+    It is a module that does not own the energy: see `MarkovChains`, also for its other attributes. The solver is opened
+    at the first step, and is no part of a copy or of what is pickled.
 
     Args:
         energy: An RBM, a GraphBoltzmann or a FactorialBernoulli. A solver with a graph of its own needs one of which
@@ -231,23 +56,16 @@ class DimodSampler(MarkovChains):
         num_chains: Reads per step.
         solver: A name of `solver_names`, or the sampler itself.
         parameters: Keywords for the solver's ``sample``, on top of those that its name stands for.
-        correct_temperature: Whether c is followed; otherwise it stays 1 and is merely measured.
+        correct_temperature: False leaves c at 1, merely measured.
         num_gibbs_sweeps: Sweeps of block Gibbs that each sample makes after the solver.
         seed: Integer from 0 to 2^64 - 1.
 
     Attributes:
-        energy: The machine; its parameters are read anew at every step.
-        num_chains: Number of reads.
-        seed: The seed.
-        sweep: Number of sweeps asked for so far.
         calls: Number of steps so far.
         sampled_at: The inverse temperature that the last samples had, before the sweeps after; NaN where it could not
             be told. 1 is right.
         chain_break_fraction: Mean share of broken chains of the last samples, as an embedding composite reports it;
             None where it does not.
-
-    Raises:
-        InvalidInputError: If a number is out of its range, or the solver's name is unknown.
 
     Warns:
         UserWarning: If the solver takes no seed, more than a tenth of the chains are broken, or its samples prefer high
@@ -283,7 +101,7 @@ class DimodSampler(MarkovChains):
         self.calls = 0
         self.sampled_at = math.nan
         self.chain_break_fraction: float | None = None
-        self._opened: _Opened | None = None
+        self._opened: Solver | None = None
         self._warned: set[str] = set()
         z = fair_coins(num_chains, energy.num_units, key=self._key, device=energy.bias.device)
         self.register_buffer("_packed", pack_bits(z), persistent=False)
@@ -302,36 +120,32 @@ class DimodSampler(MarkovChains):
         return math.exp(float(self._filter[0]))
 
     def connect(self) -> None:
-        """Open the solver, unless it is open, and check by one read that it can draw from the machine.
-
-        Raises:
-            InvalidInputError: If its library is missing, it refuses a parameter, or its graph lacks a unit or a pair
-                of the machine.
-        """
-        opened = self._open()
-        ask(opened.solver, opened.form.fill(1.0), opened.form.labels, 1, num_sweeps=2, seed=0)
+        """Open the solver, unless it is open, and check by one read that it can draw from the machine."""
+        self._open().ask(to_bqm(self.energy, vartype="SPIN"), 1, num_sweeps=2, seed=0)
 
     @one_at_a_time
     def step(self, num_sweeps: int) -> Tensor:
         """Ask the solver for a sample per chain.
 
         Args:
-            num_sweeps: What a solver with a parameter of that name is given; others have their own measure of effort.
+            num_sweeps: For a solver with a parameter of that name; others have their own measure of effort.
 
         Returns:
             A copy of the samples, (chain, unit) float32 in {0,1}, without gradient.
-
-        Raises:
-            InvalidInputError: If num_sweeps is not a positive integer, a parameter of the energy is not finite, or the
-                solver cannot be opened or returns something else than the reads that it was asked for.
         """
         check_positive_int("num_sweeps", num_sweeps)
-        opened = self._open()
-        bqm = opened.form.fill(1 / self.solver_inverse_temperature)
+        solver, t = self._open(), 1 / self.solver_inverse_temperature
+        bqm = to_bqm(self.energy, vartype="SPIN", inverse_temperature=t)
         seed = key_to_seed(self.seed, self.calls)
-        reads = ask(opened.solver, bqm, opened.form.labels, self.num_chains, num_sweeps=num_sweeps, seed=seed)
-        z = reads.z.to(self.energy.bias.device)
-        self._report_breaks(reads.chain_break_fraction)
+        z, self.chain_break_fraction = solver.ask(bqm, self.num_chains, num_sweeps=num_sweeps, seed=seed)
+        if (self.chain_break_fraction or 0.0) > _ALARMING_BREAKS:
+            self._warn(
+                "breaks",
+                f"{self.chain_break_fraction:.0%} of the chains of qubits are broken: majority votes over them follow "
+                "no Boltzmann law. Raise the composite's chain_strength, or train on the solver's own graph, which "
+                "needs no chains.",
+            )
+        z = z.to(self.energy.bias.device)
         self._measure(z)
         if self.num_gibbs_sweeps:
             key = key_to_seed(self.seed, _SWEEP_STREAM, self.calls)
@@ -341,7 +155,7 @@ class DimodSampler(MarkovChains):
         return z
 
     def metrics(self) -> dict[str, float]:
-        """How the solver does, for the log of a run."""
+        """Temperatures and broken chains, for the log of a run."""
         found = {"solver_inverse_temperature": self.solver_inverse_temperature}
         if math.isfinite(self.sampled_at):
             found["sampled_at_inverse_temperature"] = self.sampled_at
@@ -353,18 +167,17 @@ class DimodSampler(MarkovChains):
         """Chains of the library's own that start at the last samples and need no solver."""
         return BlockGibbs(self.energy, self.num_chains, seed=self.seed, start=self.z)
 
-    def _open(self) -> _Opened:
+    def _open(self) -> Solver:
         if self._opened is None:
             solver = open_solver(self.solver, self.parameters_given)
-            form = BQMForm(self.energy, vartype="SPIN")
-            solver.check_graph(form)
-            if not solver.takes_seed:
+            solver.check_graph(self.energy)
+            if not solver.takes("seed"):
                 self._warn(
                     "seed",
                     f"the solver {solver.name} takes no seed: a run that is resumed goes on with other samples, not "
                     "bit for bit as one without interruption.",
                 )
-            self._opened = _Opened(solver, form)
+            self._opened = solver
         return self._opened
 
     def _measure(self, z: Tensor) -> None:
@@ -384,18 +197,9 @@ class DimodSampler(MarkovChains):
             level, variance = level + gain * math.log(found.value), (1 - gain) * variance
         self._filter = self._filter.new_tensor([level, min(variance, _UNKNOWN**2)])
 
-    def _report_breaks(self, fraction: float | None) -> None:
-        self.chain_break_fraction = fraction
-        if fraction is not None and fraction > _ALARMING_BREAKS:
-            self._warn(
-                "breaks",
-                f"{fraction:.0%} of the chains of qubits are broken: majority votes over them follow no Boltzmann law. "
-                "Raise the composite's chain_strength, or train on the solver's own graph, which needs no chains.",
-            )
-
-    def _warn(self, what: str, message: str) -> None:
-        if what not in self._warned:
-            self._warned.add(what)
+    def _warn(self, subject: str, message: str) -> None:
+        if subject not in self._warned:
+            self._warned.add(subject)
             warnings.warn(message, stacklevel=3)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -419,24 +223,184 @@ class DimodSampler(MarkovChains):
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
         check_entry(name("z"), state["z"], torch.uint8, tuple(self._packed.shape))
         temperature = check_entry(name("temperature"), state["temperature"], torch.float64, (2,))
-        if (
-            not bool(temperature.isfinite().all())
-            or float(temperature[0].abs()) > 100
-            or float(temperature[1]) < 0
-        ):
-            repair = "Restore the checkpoint from a copy."
-            raise InvalidInputError(
-                name("temperature"), "must be a logarithm and a variance", temperature.tolist(), repair
-            )
+        level, variance = temperature.tolist()
+        if not (abs(level) <= 100 and 0 <= variance < math.inf):
+            rule, repair = "must be a logarithm and a variance", "Restore the checkpoint from a copy."
+            raise InvalidInputError(name("temperature"), rule, [level, variance], repair)
 
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         self._packed = state["z"].to(self._packed.device, copy=True)
         self._filter = state["temperature"].to(self._filter.device, copy=True)
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """The solver, and the machine in its form."""
+# The solvers that a config can name. A name is looked up here; no file of a run names what is imported.
 
-    solver: Solver
-    form: BQMForm
+
+def _of(module: str, name: str, repair: str = REPAIR) -> Callable[[], Sampler]:
+    return lambda: getattr(library(module, repair=repair), name)()
+
+
+_CLIENT = "Install D-Wave's client, pip install dwave-system, and give it your token: dwave setup."
+_OWN = "discrete_vae.interop.dimod.samplers"
+# by name, what makes the sampler, and what it is called with unless something else is asked for
+_SOLVERS: dict[str, tuple[Callable[[], Sampler], Mapping[str, Any]]] = {
+    # towards 1, where an annealer that optimizes would go on to lower temperatures; Metropolis moves in a fixed order
+    # can run in circles
+    "simulated-annealing": (
+        _of("dwave.samplers", "SimulatedAnnealingSampler"),
+        {"beta_range": (0.1, 1.0), "proposal_acceptance_criteria": "Gibbs"},
+    ),
+    # a device that scales each problem to its range has another temperature for each
+    "qpu": (_of("dwave.system", "DWaveSampler", _CLIENT), {"auto_scale": False, "answer_mode": "raw"}),
+    "block-gibbs": (_of(_OWN, "BlockGibbsSampler"), {}),
+    "parallel-tempering": (_of(_OWN, "ParallelTemperingSampler"), {}),
+}
+
+
+def solver_names() -> tuple[str, ...]:
+    """The names that a config may have, those that `register_solver` has added included."""
+    return tuple(_SOLVERS)
+
+
+def register_solver(
+    name: str, make: Callable[[], Sampler], parameters: Mapping[str, Any] | None = None
+) -> None:
+    """Give a dimod sampler of your own a name for configs, in this process.
+
+    Args:
+        name: The name; one that is there is replaced.
+        make: Makes the sampler, when it is first asked for samples.
+        parameters: Its keywords, unless the config says otherwise.
+
+    Examples:
+        >>> import dimod
+        >>> register_solver("coins", dimod.RandomSampler)
+        >>> "coins" in solver_names()
+        True
+    """
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError("name", "must be a word", repr(name), "Call it 'mine', for example.")
+    if not callable(make):
+        repair = "Give the sampler's class, or a function that makes one."
+        raise InvalidInputError("make", "must be a function that makes a sampler", repr(make)[:80], repair)
+    _SOLVERS[name] = make, dict(parameters or {})
+
+
+# An open solver, and its reads.
+
+
+_OURS = {"num_reads": "num_chains", "num_sweeps": "num_sweeps", "seed": "seed"}
+
+
+@dataclass(frozen=True)
+class Solver:
+    """An open solver, its name in messages, and the keywords of its ``sample``."""
+
+    sampler: Sampler
+    name: str
+    settings: dict[str, Any]
+
+    def takes(self, parameter: str) -> bool:
+        """True if its ``sample`` has such a keyword."""
+        return parameter in self.sampler.parameters
+
+    def check_graph(self, energy: BoltzmannMachine) -> None:
+        """Check that each unit is a node and each pair an edge of the solver's graph, if it has one of its own."""
+        adjacency = getattr(self.sampler, "adjacency", None)  # of dimod's Structured samplers
+        if adjacency is None:
+            return
+        labels = labels_of(energy)
+        nodes = [label for label in labels if label not in adjacency]
+        pairs = [(labels[a], labels[b]) for a, b in pairs_of(energy)]
+        pairs = [(a, b) for a, b in pairs if b not in adjacency.get(a, ())]
+        if not nodes and not pairs:
+            return
+        first = f"node {nodes[0]}" if nodes else f"edge {pairs[0]}"
+        rule = f"must be a part of the graph of {self.name}, on which nothing is embedded"
+        received = f"{len(nodes)} units and {len(pairs)} pairs that it lacks, first {first}"
+        repair = "Take the graph from solver_graph(solver), remap the prior, or give an EmbeddingComposite."
+        raise InvalidInputError("energy", rule, received, repair)
+
+    def ask(
+        self, bqm: BinaryQuadraticModel, num_reads: int, *, num_sweeps: int, seed: int
+    ) -> tuple[Tensor, float | None]:
+        """Draw reads, in as many calls as the solver's limit makes necessary, each with a seed of its own.
+
+        Returns:
+            (read, unit) float32 in {0,1} on the CPU, in the order of the model's variables; and the mean share of
+            broken chains, None where the solver does not tell.
+        """
+        parts: list[np.ndarray] = []
+        broken: list[np.ndarray] = []
+        limits = self.sampler.properties.get("num_reads_range")
+        most = num_reads if limits is None else int(limits[-1])
+        for index, start in enumerate(range(0, num_reads, most)):
+            settings = dict(self.settings, num_reads=min(most, num_reads - start))
+            if self.takes("num_sweeps"):
+                settings["num_sweeps"] = num_sweeps
+            if self.takes("seed"):
+                settings["seed"] = key_to_seed(seed, index) >> 33  # solvers take 31 bits at least
+            with _refusing("parameters", f"must be what {self.name} can do with this model"):
+                answer = self.sampler.sample(bqm, **settings)
+                record = answer.record  # waits for the answer
+            subject, counts = f"samples of {self.name}", record.num_occurrences
+            if set(answer.variables) != set(bqm.variables):
+                received, repair = (
+                    f"{len(answer.variables)} variables",
+                    "Look at what the sampler does to the model.",
+                )
+                rule = f"must have the model's {bqm.num_variables} variables"
+                raise InvalidInputError(subject, rule, received, repair)
+            if int(counts.sum()) != settings["num_reads"]:
+                rule, received = f"must be {settings['num_reads']} reads", f"{int(counts.sum())} reads"
+                repair = "A solver of which each read is one draw is needed, not one that lists states."
+                raise InvalidInputError(subject, rule, received, repair)
+            columns = [answer.variables.index(label) for label in bqm.variables]
+            parts.append(
+                np.repeat(record.sample[:, columns] > 0, counts, axis=0)
+            )  # states read twice are there twice
+            if "chain_break_fraction" in record.dtype.names:
+                broken.append(np.repeat(record.chain_break_fraction, counts))
+        z = torch.from_numpy(np.concatenate(parts).astype(np.float32))
+        return z, float(np.concatenate(broken).mean()) if broken else None
+
+
+def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
+    """Make the sampler of a name, or take the one that is given, and check that it takes the parameters."""
+    for name, argument in _OURS.items():
+        if name in parameters:
+            repair = f"It follows from {argument}: set that."
+            raise InvalidInputError(f"parameters[{name!r}]", "must be left out", parameters[name], repair)
+    if isinstance(solver, str):
+        if solver not in _SOLVERS:
+            known = ", ".join(map(repr, _SOLVERS))
+            repair = "discrete_vae.interop.dimod.register_solver adds one of your own."
+            raise InvalidInputError("solver", f"must be one of {known}", repr(solver)[:80], repair)
+        make, defaults = _SOLVERS[solver]
+        with _refusing("solver", f"must open {solver}"):
+            sampler = make()
+        opened = Solver(sampler, solver, {**defaults, **parameters})
+    else:
+        opened = Solver(solver, type(solver).__name__, dict(parameters))
+    if not isinstance(opened.sampler, library("dimod").Sampler):
+        repair = "Give an object with dimod's interface, or the name of one."
+        received = f"a {type(opened.sampler).__name__}"
+        raise InvalidInputError("solver", "must be a dimod.Sampler", received, repair)
+    for wanted in ["num_reads", *opened.settings]:
+        if not opened.takes(wanted):
+            known = ", ".join(sorted(opened.sampler.parameters)) or "none"
+            rule, repair = f"must be known to {opened.name}", f"It takes: {known}."
+            raise InvalidInputError(f"parameters[{wanted!r}]", rule, "an unknown name", repair)
+    return opened
+
+
+@contextmanager
+def _refusing(argument: str, rule: str) -> Iterator[None]:
+    """Say in this library's words that a solver refused something."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except (TypeError, ValueError) as error:  # a lost connection is no wrong input, and says so itself
+        received = f"{type(error).__name__}: {error}".rstrip(".")
+        raise InvalidInputError(argument, rule, received, "See the solver's own documentation.") from error

@@ -1,25 +1,25 @@
-"""A trained machine on a solver's graph: places, units that are lost, the divergence."""
+"""A trained prior on a solver whose graph has lost qubits or couplers."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from scipy import sparse
+from scipy.sparse import csgraph
 from torch import Tensor
 
-from discrete_vae.boltzmann.graph import TOPOLOGIES, GraphBoltzmann, check_nodes
+from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.config import GraphBoltzmannConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod.conversion import library
 from discrete_vae.log_partition.bridge import bridge_term, weighted_ratio
-from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import keyed_generator, open_uniform
 from discrete_vae.samplers.gibbs import BlockGibbs
 
@@ -27,321 +27,12 @@ if TYPE_CHECKING:
     from dimod import Sampler
 
 
-# Where on a solver's graph the units of a prior may lie: graphs of solvers, and ways to lay a graph onto
-# them.
-
-
-_LATTICES = ("chimera", "pegasus", "zephyr")
-
-
-def solver_graph(solver: Sampler) -> GraphBoltzmannConfig:
-    """The config of a prior on all of a solver's graph: its working qubits and couplers.
-
-    The config holds the graph, and so do runs and saved models, which need neither the solver nor dimod to be loaded.
-
-    Args:
-        solver: A sampler with a graph of its own, whose nodes are whole numbers.
-
-    Raises:
-        InvalidInputError: If it has no such graph.
-
-    Examples:
-        >>> import dimod
-        >>> solver = dimod.StructureComposite(dimod.RandomSampler(), [4, 7, 9], [(4, 7), (7, 9)])
-        >>> config = solver_graph(solver)
-        >>> config.num_units, config.edges, config.nodes
-        (3, ((0, 1), (1, 2)), (4, 7, 9))
-    """
-    found: Any = solver
-    nodes = getattr(found, "nodelist", None)
-    if not nodes or not all(isinstance(node, int) for node in nodes):
-        received = f"a {type(solver).__name__}" + (
-            "" if nodes is None else f" with nodes {list(nodes)[:3]} ..."
-        )
-        repair = "Give a structured sampler, such as a QPU or dimod.StructureComposite."
-        raise InvalidInputError("solver", "must have a graph whose nodes are whole numbers", received, repair)
-    nodes = sorted(nodes)
-    place = {node: unit for unit, node in enumerate(nodes)}
-    edges = sorted({(min(place[a], place[b]), max(place[a], place[b])) for a, b in found.edgelist})
-    return GraphBoltzmannConfig(num_units=len(nodes), edges=tuple(edges), nodes=tuple(nodes))
-
-
-def places(
-    energy: GraphBoltzmann,
-    *,
-    lattice: tuple[str, int] | None = None,
-    num_symmetries: int = 200,
-    seed: int = 0,
-) -> np.ndarray:
-    """Nodes that the units of a graph may lie on with every pair on a coupler of a solver without gaps.
-
-    The first are those that they have. The others are symmetries of the graph, drawn uniformly; where the solver's
-    lattice is larger than the prior's, each shift over it too.
-
-    Args:
-        energy: The machine.
-        lattice: Family and size of the solver's lattice, ("zephyr", 12), as a device states it in its topology; the
-            machine's graph must be a smaller one of the family. None means the nodes are not left.
-        num_symmetries: Symmetries that are drawn, for each shift.
-        seed: Of the draws.
-
-    Returns:
-        (place, unit) int64, a node for each unit.
-
-    Raises:
-        InvalidInputError: If dwave-graphs is missing, a number is not positive, or the lattice is none into which the
-            machine's graph fits.
-
-    Examples:
-        >>> places(GraphBoltzmann(8, "chimera"), num_symmetries=3).shape
-        (4, 8)
-        >>> places(GraphBoltzmann(8, "chimera"), lattice=("chimera", 3), num_symmetries=1).shape
-        (19, 8)
-    """
-    graphs, networks = library("dwave.graphs"), library("networkx")
-    check_positive_int("num_symmetries", num_symmetries)
-    graph = networks.Graph()
-    graph.add_nodes_from(range(energy.num_units))
-    graph.add_edges_from(energy.edges.tolist())
-    group = graphs.schreier_rep(graph)
-    anywhere = np.arange(energy.num_units)[None]
-    shifts = np.array(energy.nodes)[None] if lattice is None else _shifts(energy, *lattice)
-    found = [np.array(energy.nodes)[None]]
-    for index, shift in enumerate(shifts):
-        symmetries = anywhere
-        if group.u_vector:
-            draws = graphs.sample_automorphisms(
-                group.u_vector, num_symmetries, seed=seed + index, num_nodes=energy.num_units
-            )
-            symmetries = np.concatenate([anywhere, np.stack(draws)]) if lattice else np.stack(draws)
-        found.append(shift[symmetries])
-    return np.concatenate(found)
-
-
-def _shifts(energy: GraphBoltzmann, family: str, size: int) -> np.ndarray:
-    """The places of a lattice on a larger one, (shift, unit)."""
-    rule = "must be a family and a size of which the machine's graph is a smaller one"
-    repair = f"Families are {', '.join(_LATTICES)}."
-    if family not in _LATTICES or not isinstance(size, int):
-        raise InvalidInputError("lattice", rule, (family, size), repair)
-    graphs = library("dwave.graphs")
-    try:
-        edges = TOPOLOGIES[family](energy.num_units)
-    except InvalidInputError as error:
-        raise InvalidInputError(
-            "lattice", rule, f"{(family, size)} for {error.received} units", repair
-        ) from None
-    if not np.array_equal(edge_codes(edges.numpy()), edge_codes(energy.edges.cpu().numpy())):
-        raise InvalidInputError("lattice", rule, f"{(family, size)} for another graph", repair)
-    make, maps = getattr(graphs, f"{family}_graph"), getattr(graphs, f"{family}_sublattice_mappings")
-    nodes = check_nodes(energy.num_units, None, family)
-    own = next(m for m in range(1, energy.num_units + 1) if len(make(m)) >= len(nodes))
-    if own > size:
-        raise InvalidInputError("lattice", rule, f"{(family, size)}, smaller than the graph's {own}", repair)
-    return np.array([[to_node(node) for node in nodes] for to_node in maps(make(own), make(size))])
-
-
-def edge_codes(edges: np.ndarray) -> np.ndarray:
-    """A number for each edge, whichever way it points, rising; (edge,) int64."""
-    return np.sort(codes_of(edges))
-
-
-def codes_of(edges: np.ndarray) -> np.ndarray:
-    """A number for each edge, whichever way it points; (..., 2) -> (...)."""
-    return (edges.min(-1).astype(np.int64) << 32) | edges.max(-1).astype(np.int64)
-
-
-def losses(
-    energy: GraphBoltzmann, candidates: np.ndarray, nodes: Iterable[int], edges: Iterable[Sequence[int]]
-) -> np.ndarray:
-    """Sum of the squared weights of the pairs that a solver lacks, for each place, (place,).
-
-    Args:
-        energy: The machine.
-        candidates: (place, unit), a node for each unit.
-        nodes: The solver's.
-        edges: The solver's, pairs of nodes.
-    """
-    there = np.isin(candidates, np.fromiter(nodes, np.int64))
-    pairs = energy.edges.cpu().numpy()
-    couplers = codes_of(np.array([tuple(edge) for edge in edges], np.int64).reshape(-1, 2))
-    weight = energy.weight.detach().to("cpu", torch.float64).square().numpy()
-    bias = energy.bias.detach().to("cpu", torch.float64).square().numpy()
-    lost = ~np.isin(codes_of(candidates[:, pairs]), couplers)
-    return lost @ weight + 1e-9 * (~there) @ (1 + bias)  # of equal ones that which keeps more units
-
-
-# Units and pairs that a solver lacks: summed out, drawn, and fitted by what remains.
-
-
-_MOST_TOGETHER = 12
-_PSEUDO_SAMPLES = 4.0  # of least squares, on the side of mean field: samples of frozen units tell little
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _Cluster(ShowsShapes):
-    """Lost units that hang together, with all of their states.
-
-    Attributes:
-        units: Them, (unit,).
-        neighbors: The remaining units that they are joined to, (neighbor,).
-        weight: (unit, neighbor).
-        states: (state, unit).
-        inner: -E of each state without neighbors, (state,).
-    """
-
-    units: np.ndarray
-    neighbors: np.ndarray
-    weight: Tensor
-    states: Tensor
-    inner: Tensor
-
-    def log_weights(self, z: Tensor) -> Tensor:
-        """-E of each state given all units, (sample, state)."""
-        return z[:, self.neighbors] @ self.weight.T @ self.states.T + self.inner
-
-    def log_factor(self, z: Tensor) -> Tensor:
-        """The log of their sum over all states, (sample,)."""
-        return self.log_weights(z).logsumexp(1)
-
-
-class LostUnits:
-    """What a solver lacks of a machine.
-
-    Args:
-        energy: The machine.
-        kept: Its remaining units.
-        lost: Which pairs of the machine are lost, those of lost units included, (edge,) bool.
-
-    Raises:
-        InvalidInputError: If more than 12 lost units hang together.
-    """
-
-    def __init__(self, energy: GraphBoltzmann, kept: np.ndarray, lost: np.ndarray) -> None:
-        edges = energy.edges.cpu().numpy()
-        weight = energy.weight.detach().to("cpu", torch.float64)
-        bias = energy.bias.detach().to("cpu", torch.float64)
-        both = lost & np.isin(edges, kept).all(1)
-        self._pairs = edges[both]
-        self._pair_weight = weight[torch.from_numpy(both)]
-        matrix = torch.zeros(energy.num_units, energy.num_units, dtype=torch.float64)
-        first, second = torch.from_numpy(edges).T
-        matrix[first, second] = matrix[second, first] = weight
-        gone = np.setdiff1d(np.arange(energy.num_units), kept)
-        self._clusters = [_cluster(matrix, bias, units, kept) for units in _components(gone, edges)]
-        self._num_units = energy.num_units
-
-    def log_factor(self, z: Tensor) -> Tensor:
-        """What p(z) of the remaining units has beside their remaining terms: the log of the lost ones' sum, (sample,).
-
-        Args:
-            z: (sample, unit of the machine) float64; lost units are ignored.
-        """
-        found = z[:, self._pairs[:, 0]] * z[:, self._pairs[:, 1]] @ self._pair_weight
-        for cluster in self._clusters:
-            found = found + cluster.log_factor(z)
-        return found
-
-    def fit(self, z: Tensor, couplers: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Linear and pair terms that come closest to `log_factor` over samples.
-
-        Each cluster and each pair is fitted by its own neighborhood: the units that it touches, and the couplers
-        between these. Where samples do not tell, mean field does: what a unit changes where others have their means.
-
-        Args:
-            z: Samples of the machine, (sample, unit) float64.
-            couplers: The pairs that remain, (coupler, 2).
-
-        Returns:
-            Changes of bias, (unit of the machine,), and of weight, (coupler,), float64.
-        """
-        bias = z.new_zeros(self._num_units)
-        weight = z.new_zeros(len(couplers))
-        for touched, part in self._parts():
-            start = _mean_field(part, z.mean(0), touched)
-            values = part(z) - z[:, touched] @ start
-            inside = np.flatnonzero(np.isin(couplers, touched).all(1))
-            ends = couplers[inside]
-            features = torch.cat([z[:, touched], z[:, ends[:, 0]] * z[:, ends[:, 1]]], 1)
-            features = features - features.mean(0)
-            normal = (features.T @ features + _PSEUDO_SAMPLES * torch.eye(features.shape[1]).to(z)) / len(z)
-            slopes = torch.linalg.solve(normal, features.T @ (values - values.mean()) / len(z))
-            bias[touched] += start + slopes[: len(touched)]
-            weight[inside] += slopes[len(touched) :]
-        return bias, weight
-
-    def draw(self, z: Tensor, generator: torch.Generator) -> Tensor:
-        """Put draws of the lost units, given all others, into samples; (sample, unit), in place."""
-        for cluster in self._clusters:
-            cumulated = cluster.log_weights(z.double()).softmax(1).cumsum(1)
-            uniform = open_uniform(cumulated, shape=(len(z), 1), generator=generator)
-            chosen = (uniform > cumulated).sum(1).clamp(max=len(cluster.states) - 1)
-            z[:, cluster.units] = cluster.states[chosen].to(z)
-        return z
-
-    def _parts(self) -> Iterator[tuple[np.ndarray, Callable[[Tensor], Tensor]]]:
-        """For each cluster and pair the remaining units that it touches, and its part of `log_factor`."""
-        for cluster in self._clusters:
-            if len(cluster.neighbors):
-                yield cluster.neighbors, cluster.log_factor
-        for pair, strength in zip(self._pairs, self._pair_weight, strict=True):
-            yield pair, partial(_pair_factor, pair, strength)
-
-
-def _pair_factor(pair: np.ndarray, strength: Tensor, z: Tensor) -> Tensor:
-    return strength * z[:, pair[0]] * z[:, pair[1]]
-
-
-def _mean_field(part: Callable[[Tensor], Tensor], mean: Tensor, touched: np.ndarray) -> Tensor:
-    """What each touched unit changes where all others have their means, (unit,)."""
-    count = len(touched)
-    states = mean.repeat(2, count, 1)
-    for value in (0, 1):
-        states[value, torch.arange(count), torch.from_numpy(touched)] = value
-    low, high = part(states.flatten(0, 1)).view(2, count)
-    return high - low
-
-
-def _cluster(matrix: Tensor, bias: Tensor, units: np.ndarray, kept: np.ndarray) -> _Cluster:
-    if len(units) > _MOST_TOGETHER:
-        rule = f"must leave no more than {_MOST_TOGETHER} lost units joined to each other"
-        repair = "Train anew on the solver's graph: too much is gone."
-        raise InvalidInputError("nodes", rule, f"{len(units)} of them", repair)
-    neighbors = kept[(matrix[units][:, kept] != 0).any(0).numpy()]
-    states = torch.from_numpy(
-        ((np.arange(2 ** len(units))[:, None] >> np.arange(len(units))) & 1).astype(float)
-    )
-    inside = matrix[units][:, units].triu(1)
-    inner = states @ bias[units] + (states @ inside * states).sum(1)
-    return _Cluster(units, neighbors, matrix[units][:, neighbors], states, inner)
-
-
-def _components(units: np.ndarray, edges: np.ndarray) -> list[np.ndarray]:
-    """Units by which of them hang together."""
-    root = {unit: unit for unit in units.tolist()}
-
-    def find(unit: int) -> int:
-        while root[unit] != unit:
-            unit = root[unit]
-        return unit
-
-    for a, b in edges[np.isin(edges, units).all(1)].tolist():
-        root[find(a)] = find(b)
-    groups: dict[int, list[int]] = {}
-    for unit in root:
-        groups.setdefault(find(unit), []).append(unit)
-    return [np.array(group) for group in groups.values()]
-
-
-# How far a machine is from the law that it stands for, from samples of both.
-
-
-_LEAST_OVERLAP = 0.01
+_SAMPLES, _SWEEPS = 4000, 1000
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """How far a machine on the remaining units is from the law of these units.
+    """The divergence of a machine on the remaining units from the law of these units.
 
     Attributes:
         kl: KL(p || p'), nats, p the original's law of the remaining units.
@@ -354,41 +45,6 @@ class Divergence:
     log_partition_shift: float
 
 
-def estimate_divergence(ratio: Callable[[Tensor], Tensor], of_p: Tensor, of_other: Tensor) -> Divergence:
-    """KL(p || p') = E_p[d] + log Z' - log Z, with d = log p - log p' up to its constant.
-
-    The shift of log Z is Bennett's acceptance ratio of samples of both laws: from those of p alone, what p' puts where
-    p has nothing would go unseen.
-
-    Args:
-        ratio: d of states, (sample, unit) -> (sample,) float64.
-        of_p: Samples of p.
-        of_other: Samples of p'.
-
-    Warns:
-        UserWarning: If the two laws hardly overlap, so that the estimate rests on few samples.
-    """
-    up, down = ratio(of_p), ratio(of_other)
-    weights = torch.full_like(down, 1 / len(down))
-    shift, *_ = weighted_ratio(up, down, weights, num_up=len(up), num_down=len(down))
-    guess = torch.tensor(shift + math.log(len(up) / len(down)), dtype=up.dtype)
-    here, there = bridge_term(up, down, guess)
-    if min(float(here.mean()), float(there.mean())) < _LEAST_OVERLAP:
-        warnings.warn(
-            "the remapped prior hardly overlaps with the original, and the divergence rests on few samples: it is "
-            f"about {float(up.mean()) + shift:.1f} nats. Look for a better place, or train anew on the solver's graph.",
-            stacklevel=4,
-        )
-    first = (up - up.mean()) + here / here.mean() - 1  # what each sample adds to the deviation
-    second = there / there.mean() - 1
-    variance = first.square().mean() / len(up) + second.square().mean() / len(down)
-    return Divergence(float(up.mean()) + shift, math.sqrt(float(variance)), shift)
-
-
-# A trained prior on a solver whose graph has lost qubits or couplers.
-
-
-_SAMPLES, _SWEEPS = 4000, 1000
 _NOTHING = Divergence(0.0, 0.0, 0.0)
 
 
@@ -401,8 +57,8 @@ class Remapped:
         units: The unit of the original that each of its units is.
         lost_units: Units of the original without a node.
         lost_pairs: Pairs of the original without a coupler, those of lost units included.
-        divergence: What the remaining approximation costs; all 0 where nothing was lost.
-        dropped: What it would cost to leave the lost terms out and fit nothing.
+        divergence: The cost of the approximation that remains; all 0 where nothing was lost.
+        dropped: The cost of leaving the lost terms out and fitting nothing.
     """
 
     energy: GraphBoltzmann
@@ -424,9 +80,6 @@ class Remapped:
 
         Returns:
             (sample, unit of the original), float32 in {0,1}.
-
-        Raises:
-            InvalidInputError: If z has another shape or other values.
         """
         z = check_binary("z", check_tensor("z", z, ("sample", len(self.units))))
         found = torch.zeros(len(z), len(self.units) + len(self.lost_units))
@@ -451,7 +104,7 @@ def remap(
     that remain take over as well as they can, by least squares over samples of the prior; so are lost couplers. Least
     squares of log p - log p' are KL(p || p') to second order. Half of the samples fit, the other half measure.
 
-    What this costs is estimated from samples of the prior and of what is left of it (`estimate_divergence`), the latter
+    The cost is estimated from samples of the prior and of what is left of it (`estimate_divergence`), the latter
     by 1,000 sweeps of block Gibbs; it holds as far as these samples do.
 
     Args:
@@ -466,12 +119,8 @@ def remap(
     Returns:
         The remaining machine, what was lost and what it costs.
 
-    Raises:
-        InvalidInputError: If energy is no GraphBoltzmann, candidates or z have another shape, no unit remains, or more
-            than 12 lost units hang together.
-
     Warns:
-        UserWarning: If p' is so far from p that the divergence rests on few of the samples, see `estimate_divergence`.
+        UserWarning: If p' is so far from p that the divergence rests on few of the samples.
 
     Examples:
         >>> ring = GraphBoltzmann(4, [[0, 1], [1, 2], [2, 3], [3, 0]], nodes=[10, 11, 12, 13])
@@ -487,9 +136,8 @@ def remap(
     if places.ndim != 2 or places.shape[1] != energy.num_units or places.dtype.kind not in "iu":
         repair = "discrete_vae.interop.dimod.places makes them."
         received = f"{places.dtype} of shape {places.shape}"
-        raise InvalidInputError(
-            "candidates", f"must be integers (place, {energy.num_units})", received, repair
-        )
+        rule = f"must be integers (place, {energy.num_units})"
+        raise InvalidInputError("candidates", rule, received, repair)
     place = places[int(losses(energy, places, node_list, edge_list).argmin())]
     kept = np.flatnonzero(np.isin(place, node_list))
     if not len(kept):
@@ -531,9 +179,7 @@ def remap(
 
 def _cut(energy: GraphBoltzmann, kept: np.ndarray, place: np.ndarray, alive: np.ndarray) -> GraphBoltzmann:
     """The machine on the remaining units with the remaining terms, as they were."""
-    index = np.full(energy.num_units, -1)
-    index[kept] = np.arange(len(kept))
-    edges = index[energy.edges.cpu().numpy()[alive]]
+    edges = np.searchsorted(kept, energy.edges.cpu().numpy()[alive])
     machine = GraphBoltzmann(len(kept), edges, nodes=place[kept].tolist()).to(energy.bias.dtype)
     machine.weight.copy_(energy.weight[torch.from_numpy(alive)])
     machine.bias.copy_(energy.bias[torch.from_numpy(kept)])
@@ -545,3 +191,248 @@ def _states(machine: GraphBoltzmann, kept: np.ndarray, like: Tensor, seed: int) 
     found = torch.zeros_like(like)
     found[:, kept] = BlockGibbs(machine, len(like), seed=seed).step(_SWEEPS).to(like)
     return found
+
+
+# Graphs of solvers, and places of a prior's units on them.
+
+
+_LATTICES = ("chimera", "pegasus", "zephyr")
+
+
+def solver_graph(solver: Sampler) -> GraphBoltzmannConfig:
+    """The config of a prior on all of a solver's graph: its working qubits and couplers.
+
+    The config holds the graph, and so do runs and saved models, which need neither the solver nor dimod to be loaded.
+
+    Args:
+        solver: A sampler with a graph of its own, whose nodes are whole numbers.
+
+    Examples:
+        >>> import dimod
+        >>> solver = dimod.StructureComposite(dimod.RandomSampler(), [4, 7, 9], [(4, 7), (7, 9)])
+        >>> config = solver_graph(solver)
+        >>> config.num_units, config.edges, config.nodes
+        (3, ((0, 1), (1, 2)), (4, 7, 9))
+    """
+    found: Any = solver
+    nodes = getattr(found, "nodelist", None)
+    if not nodes or not all(isinstance(node, int) for node in nodes):
+        received = f"a {type(solver).__name__}, nodes {None if nodes is None else list(nodes)[:3]}"
+        repair = "Give a structured sampler, such as a QPU or dimod.StructureComposite."
+        raise InvalidInputError("solver", "must have a graph whose nodes are whole numbers", received, repair)
+    nodes = sorted(nodes)
+    place = {node: unit for unit, node in enumerate(nodes)}
+    edges = sorted({(min(place[a], place[b]), max(place[a], place[b])) for a, b in found.edgelist})
+    return GraphBoltzmannConfig(num_units=len(nodes), edges=tuple(edges), nodes=tuple(nodes))
+
+
+def places(
+    energy: GraphBoltzmann,
+    *,
+    lattice: tuple[str, int] | None = None,
+    num_symmetries: int = 200,
+    seed: int = 0,
+) -> np.ndarray:
+    """Nodes that the units of a graph may lie on with every pair on a coupler of a solver without gaps.
+
+    The first are those that they have. The others are symmetries of the graph, drawn uniformly; where the solver's
+    lattice is larger than the prior's, each shift over it too.
+
+    Args:
+        energy: The machine.
+        lattice: Family and size of the solver's lattice, ("zephyr", 12), as a device states it in its topology; the
+            machine's graph must be a smaller one of the family. None means the nodes are not left.
+        num_symmetries: Symmetries that are drawn, for each shift.
+        seed: Of the draws.
+
+    Returns:
+        (place, unit) int64, a node for each unit.
+
+    Examples:
+        >>> places(GraphBoltzmann(8, "chimera"), lattice=("chimera", 3), num_symmetries=1).shape
+        (19, 8)
+    """
+    graphs, networks = library("dwave.graphs"), library("networkx")
+    check_positive_int("num_symmetries", num_symmetries)
+    graph = networks.Graph()
+    graph.add_nodes_from(range(energy.num_units))
+    graph.add_edges_from(energy.edges.tolist())
+    group = graphs.schreier_rep(graph)
+    anywhere = np.arange(energy.num_units)[None]
+    shifts = np.array(energy.nodes)[None] if lattice is None else _shifts(energy, *lattice)
+    found = [np.array(energy.nodes)[None]]
+    for index, shift in enumerate(shifts):
+        symmetries = anywhere
+        if group.u_vector:
+            draws = graphs.sample_automorphisms(
+                group.u_vector, num_symmetries, seed=seed + index, num_nodes=energy.num_units
+            )
+            symmetries = np.concatenate([anywhere, np.stack(draws)]) if lattice else np.stack(draws)
+        found.append(shift[symmetries])
+    return np.concatenate(found)
+
+
+def _shifts(energy: GraphBoltzmann, family: str, size: int) -> np.ndarray:
+    """The places of a lattice on a larger one, (shift, unit)."""
+    graphs = library("dwave.graphs")
+    if family in _LATTICES and isinstance(size, int):
+        make, maps = getattr(graphs, f"{family}_graph"), getattr(graphs, f"{family}_sublattice_mappings")
+        ours = np.sort(codes_of(energy.edges.cpu().numpy()))
+        for own in map(make, range(1, size + 1)):
+            nodes = np.array(sorted(own))
+            theirs = np.searchsorted(nodes, np.array(own.edges).reshape(-1, 2))
+            if len(nodes) == energy.num_units and np.array_equal(np.sort(codes_of(theirs)), ours):
+                shifts = maps(own, make(size))
+                return np.array([[to_node(node) for node in nodes.tolist()] for to_node in shifts])
+    rule = "must be a family and a size of which the machine's graph is a smaller one"
+    received = f"{(family, size)} for {energy.num_units} units and {len(energy.edges)} edges"
+    raise InvalidInputError("lattice", rule, received, f"Families are {', '.join(_LATTICES)}.")
+
+
+def codes_of(edges: np.ndarray) -> np.ndarray:
+    """A number for each edge, whichever way it points; (..., 2) -> (...)."""
+    return (edges.min(-1).astype(np.int64) << 32) | edges.max(-1).astype(np.int64)
+
+
+def losses(
+    energy: GraphBoltzmann, candidates: np.ndarray, nodes: Iterable[int], edges: Iterable[Sequence[int]]
+) -> np.ndarray:
+    """Sum of the squared weights of the pairs that a solver lacks, for each candidate (place, unit): (place,)."""
+    there = np.isin(candidates, np.fromiter(nodes, np.int64))
+    pairs = energy.edges.cpu().numpy()
+    couplers = codes_of(np.array([tuple(edge) for edge in edges], np.int64).reshape(-1, 2))
+    weight = energy.weight.detach().to("cpu", torch.float64).square().numpy()
+    bias = energy.bias.detach().to("cpu", torch.float64).square().numpy()
+    lost = ~np.isin(codes_of(candidates[:, pairs]), couplers)
+    return lost @ weight + 1e-9 * (~there) @ (1 + bias)  # of equal ones that which keeps more units
+
+
+# Units and pairs that a solver lacks: summed out, drawn, and fitted by what remains.
+
+
+_MOST_TOGETHER = 12
+_PSEUDO_SAMPLES = 4.0  # of least squares, on the side of mean field: samples of frozen units tell little
+
+
+class _Cluster:
+    """Lost units that are joined to each other, with all of their states (state, unit) and the units that they touch.
+
+    ``inner`` is -E of each state without neighbors, (state,).
+    """
+
+    def __init__(self, matrix: Tensor, bias: Tensor, units: np.ndarray, kept: np.ndarray) -> None:
+        if len(units) > _MOST_TOGETHER:
+            rule = f"must leave no more than {_MOST_TOGETHER} lost units joined to each other"
+            repair = "Train anew on the solver's graph: too much is gone."
+            raise InvalidInputError("nodes", rule, f"{len(units)} of them", repair)
+        self.units = units
+        self.neighbors = kept[(matrix[units][:, kept] != 0).any(0).numpy()]
+        self.weight = matrix[units][:, self.neighbors]
+        codes = np.arange(2 ** len(units))[:, None]
+        self.states = torch.from_numpy(((codes >> np.arange(len(units))) & 1).astype(float))
+        inside = matrix[units][:, units].triu(1)
+        self.inner = self.states @ bias[units] + (self.states @ inside * self.states).sum(1)
+
+    def log_weights(self, z: Tensor) -> Tensor:
+        """-E of each state given all units, (sample, state)."""
+        return z[:, self.neighbors] @ self.weight.T @ self.states.T + self.inner
+
+    def log_factor(self, z: Tensor) -> Tensor:
+        """The log of their sum over all states, (sample,)."""
+        return self.log_weights(z).logsumexp(1)
+
+
+class LostUnits:
+    """The units and pairs that a solver lacks: all units but ``kept``, and the pairs in ``lost``, (edge,) bool.
+
+    p(z) of the remaining units has a factor for each cluster of lost units and for each lost pair of remaining ones.
+    """
+
+    def __init__(self, energy: GraphBoltzmann, kept: np.ndarray, lost: np.ndarray) -> None:
+        num_units, edges = energy.num_units, energy.edges.cpu().numpy()
+        weight = energy.weight.detach().to("cpu", torch.float64)
+        bias = energy.bias.detach().to("cpu", torch.float64)
+        matrix = torch.zeros(num_units, num_units, dtype=torch.float64)
+        first, second = torch.from_numpy(edges).T
+        matrix[first, second] = matrix[second, first] = weight
+        gone = np.setdiff1d(np.arange(num_units), kept)
+        joined = sparse.coo_array((np.ones(len(edges)), edges.T), (num_units, num_units)).tocsr()
+        count, part = csgraph.connected_components(joined[gone][:, gone], directed=False)
+        self._clusters = [_Cluster(matrix, bias, gone[part == index], kept) for index in range(count)]
+        # of each factor the remaining units that it touches, and its log for (sample, unit)
+        self._factors: list[tuple[np.ndarray, Callable[[Tensor], Tensor]]] = [
+            (cluster.neighbors, cluster.log_factor) for cluster in self._clusters
+        ]
+        both = lost & np.isin(edges, kept).all(1)
+        for pair, strength in zip(edges[both], weight[torch.from_numpy(both)], strict=True):
+            self._factors.append(
+                (pair, lambda z, pair=pair, strength=strength: strength * z[:, pair[0]] * z[:, pair[1]])
+            )
+
+    def log_factor(self, z: Tensor) -> Tensor:
+        """The log of all factors, (sample,), of states (sample, unit) float64, whose lost units are ignored."""
+        return sum((log_factor(z) for _, log_factor in self._factors), z.new_zeros(len(z)))
+
+    def fit(self, z: Tensor, couplers: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Linear terms (unit,) and pair terms (coupler,) that come closest to `log_factor` over samples of the machine.
+
+        Each factor is fitted by its own neighborhood: the units that it touches, and the couplers between these. Where
+        samples do not tell, mean field does: the change by a unit where others have their means.
+        """
+        bias = z.new_zeros(z.shape[1])
+        weight = z.new_zeros(len(couplers))
+        for touched, log_factor in self._factors:
+            if not len(touched):  # a constant
+                continue
+            states = z.mean(0).repeat(2, len(touched), 1)
+            for value in (0, 1):
+                states[value, torch.arange(len(touched)), torch.from_numpy(touched)] = value
+            low, high = log_factor(states.flatten(0, 1)).view(2, len(touched))
+            values = log_factor(z) - z[:, touched] @ (high - low)
+            inside = np.flatnonzero(np.isin(couplers, touched).all(1))
+            ends = couplers[inside]
+            features = torch.cat([z[:, touched], z[:, ends[:, 0]] * z[:, ends[:, 1]]], 1)
+            features = features - features.mean(0)
+            normal = (features.T @ features + _PSEUDO_SAMPLES * torch.eye(features.shape[1]).to(z)) / len(z)
+            slopes = torch.linalg.solve(normal, features.T @ (values - values.mean()) / len(z))
+            bias[touched] += (high - low) + slopes[: len(touched)]
+            weight[inside] += slopes[len(touched) :]
+        return bias, weight
+
+    def draw(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Put draws of the lost units, given all others, into samples; (sample, unit), in place."""
+        for cluster in self._clusters:
+            cumulated = cluster.log_weights(z.double()).softmax(1).cumsum(1)
+            uniform = open_uniform(cumulated, shape=(len(z), 1), generator=generator)
+            chosen = (uniform > cumulated).sum(1).clamp(max=len(cluster.states) - 1)
+            z[:, cluster.units] = cluster.states[chosen].to(z)
+        return z
+
+
+# The divergence of two laws from samples of both.
+
+
+_LEAST_OVERLAP = 0.01
+
+
+def estimate_divergence(ratio: Callable[[Tensor], Tensor], of_p: Tensor, of_other: Tensor) -> Divergence:
+    """KL(p || p') = E_p[d] + log Z' - log Z from samples of both laws.
+
+    The shift of log Z is Bennett's acceptance ratio: from samples of p alone, what p' puts where p has nothing would go
+    unseen. ``ratio`` gives d = log p - log p' of states, up to its constant. Laws that hardly overlap are warned of.
+    """
+    up, down = ratio(of_p), ratio(of_other)
+    weights = torch.full_like(down, 1 / len(down))
+    shift, *_ = weighted_ratio(up, down, weights, num_up=len(up), num_down=len(down))
+    constant = torch.tensor(shift + math.log(len(up) / len(down)), dtype=up.dtype)
+    here, there = bridge_term(up, down, constant)
+    if min(float(here.mean()), float(there.mean())) < _LEAST_OVERLAP:
+        warnings.warn(
+            "the remapped prior hardly overlaps with the original, and the divergence rests on few samples: it is "
+            f"about {float(up.mean()) + shift:.1f} nats. Look for a better place, or train anew on the solver's graph.",
+            stacklevel=4,
+        )
+    first = (up - up.mean()) + here / here.mean() - 1  # what each sample adds to the deviation
+    second = there / there.mean() - 1
+    variance = first.square().mean() / len(up) + second.square().mean() / len(down)
+    return Divergence(float(up.mean()) + shift, math.sqrt(float(variance)), shift)

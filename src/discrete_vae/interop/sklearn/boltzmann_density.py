@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any, Self, TextIO
+from types import SimpleNamespace
+from typing import Any, ClassVar, Self, TextIO
 
 import numpy as np
 import torch
@@ -15,100 +15,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
+from discrete_vae.checks import check_states
 from discrete_vae.data.batches import batch_indices, binarize
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.sklearn import base
-from discrete_vae.interop.sklearn.base import PriorMixin, dtype_of
+from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of, states_of
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.system import check_memory, yielding_threads
 from discrete_vae.training.logging import TrainingProgress
 
-# Training an RBM on bits alone, by persistent chains.
-
-
+_LEAST_ROWS = 2
 _INIT_STREAM, _BITS_STREAM = 0x72626D30, 0x72626D31
 _LEAST_FREQUENCY = 0.01
 _FIRST_SCALE = 0.01
 _PER_WEIGHT = 16  # bytes: the weight, its gradient, Adam's moments
 _SHOWN = 20  # lines of a run
-
-
-@dataclass(frozen=True)
-class RBMSettings:
-    """The machine and its training, checked.
-
-    Attributes:
-        num_hidden: Hidden units.
-        num_epochs: Passes over the rows.
-        batch_size: Rows per step, at most.
-        learning_rate: Step size of Adam at the start; it falls to 0.
-        num_chains: Persistent chains.
-        num_sweeps: Their sweeps per step.
-        seed: Seed of the first weights and all noise.
-    """
-
-    num_hidden: int
-    num_epochs: int
-    batch_size: int
-    learning_rate: float
-    num_chains: int
-    num_sweeps: int
-    seed: int
-
-
-def fit_rbm(rows: Tensor, settings: RBMSettings, stream: TextIO | None) -> tuple[RBM, Tensor]:
-    """Maximize the log-likelihood of rows.
-
-    It starts at the frequencies of the bits. Values between 0 and 1 are probabilities of bits, drawn anew in each step.
-
-    Args:
-        rows: (row, feature) float32, in [0, 1].
-        settings: The machine and its training.
-        stream: Where the course is shown; None is nowhere.
-
-    Returns:
-        The machine in float64, its left side the features, and (chain, unit), where its chains ended.
-    """
-    seed, num_features = settings.seed, rows.shape[1]
-    needed = _PER_WEIGHT * num_features * settings.num_hidden
-    check_memory("num_hidden", needed, "Use fewer hidden units.")
-    rbm = RBM(num_features, settings.num_hidden)
-    frequency = rows.mean(0).clamp(_LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY)
-    with torch.no_grad():
-        rbm.bias[:num_features] = torch.logit(frequency)
-        rbm.weight.normal_(0, _FIRST_SCALE, generator=keyed_generator(seed, _INIT_STREAM))
-    batch_size = min(settings.batch_size, len(rows))
-    num_steps = settings.num_epochs * (len(rows) // batch_size)
-    chains = BlockGibbs(rbm, settings.num_chains, seed=seed)
-    optimizer = torch.optim.Adam(rbm.parameters(), lr=settings.learning_rate)
-    draws = not bool(((rows == 0) | (rows == 1)).all())
-    shown = TrainingProgress(0, num_steps, Console(file=stream)) if stream is not None else None
-    with yielding_threads(), torch.enable_grad(), shown or nullcontext():
-        for step in range(num_steps):
-            x = rows[batch_indices(len(rows), batch_size, seed, step)]
-            if draws:
-                x = binarize(x, generator=keyed_generator(seed, _BITS_STREAM, step))
-            for group in optimizer.param_groups:
-                group["lr"] = settings.learning_rate * (1 - step / num_steps)
-            z = chains.step(settings.num_sweeps)
-            # the gradient of log Z is that of the mean free energy of its own states, with the sign turned
-            loss = rbm.free_energy(x).mean() - rbm.free_energy(z).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if shown is not None:
-                shown.advance(step + 1)
-                if (step + 1) % max(1, num_steps // _SHOWN) == 0:
-                    error = (x.mean(0) - z[:, :num_features].mean(0)).abs().mean()
-                    shown.show(step + 1, None, {"mean error of frequencies": error.item()})
-    return rbm.double(), chains.z
-
-
-# The restricted Boltzmann machine as a density over bits, in the place of scikit-learn's BernoulliRBM.
-
-
-_LEAST_ROWS = 2
 
 
 class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # the mixin's score gives None
@@ -134,7 +55,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated; they bound the
             time of the first score.
         random_state: Seed of the first weights and all noise, as scikit-learn reads it.
-        verbose: 1 shows the course of training on standard error.
+        verbose: 1 shows the training curves on standard error.
 
     Attributes:
         machine_: The trained `discrete_vae.RBM`, in float64, bits on its left side.
@@ -154,6 +75,10 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
     """
 
     machine_: RBM
+    _numbers: ClassVar = {
+        name: {"at_least": 1}
+        for name in ("num_hidden", "num_epochs", "batch_size", "num_chains", "num_sweeps")
+    } | {"learning_rate": {"whole": False, "above": 0}, "verbose": {"at_least": 0}}
 
     def __init__(
         self,
@@ -189,23 +114,10 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
         Returns:
             The estimator.
-
-        Raises:
-            InvalidInputError: If a parameter breaks its rule, or without `binarize` a value lies outside [0, 1].
         """
-        repair = "The default is 0.03."
-        settings = RBMSettings(
-            num_hidden=base.whole("num_hidden", self.num_hidden),
-            num_epochs=base.whole("num_epochs", self.num_epochs),
-            batch_size=base.whole("batch_size", self.batch_size),
-            learning_rate=base.number("learning_rate", self.learning_rate, repair=repair),
-            num_chains=base.whole("num_chains", self.num_chains),
-            num_sweeps=base.whole("num_sweeps", self.num_sweeps),
-            seed=base.draw_seed(self.random_state),
-        )
-        shows = base.verbosity(self.verbose) > 0
+        settings = self._parameters()
         rows = torch.from_numpy(self._rows(X, reset=True)).float()
-        self.machine_, states = fit_rbm(rows, settings, sys.stderr if shows else None)
+        self.machine_, states = fit_rbm(rows, settings, sys.stderr if settings.verbose else None)
         self._keep_chains(states, settings.seed)
         return self
 
@@ -232,14 +144,12 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
         Returns:
             (row, feature).
-
-        Raises:
-            InvalidInputError: If X has another shape, or values outside [0, 1].
         """
         check_is_fitted(self)
-        hidden = base.numbers_of(X, "Give states of hidden units, or their probabilities.")
-        with torch.no_grad(), base.in_words_of_estimators():
-            return self.machine_.visible_given_hidden(torch.from_numpy(hidden)).numpy()
+        hidden = states_of(X)
+        check_states("X", hidden, ("row", self.machine_.num_right))
+        with torch.no_grad():
+            return self.machine_.visible_given_hidden(hidden).numpy()
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
         """log p(x) of each row, -F(x) - log Z; the standard error of log Z is common to all rows.
@@ -249,17 +159,13 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
         Returns:
             (row,), nats.
-
-        Raises:
-            InvalidInputError: If a value is no bit.
         """
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
         if not bool(((rows == 0) | (rows == 1)).all()):
+            rule = "must hold only the values 0 and 1 to have a score"
             repair = "Give binarize=0.5, or draw bits of the probabilities."
-            raise InvalidInputError(
-                "X", "must hold only the values 0 and 1 to have a score", "others", repair
-            )
+            raise InvalidInputError("X", rule, "others", repair)
         with torch.no_grad():
             energies = self.machine_.free_energy(torch.from_numpy(rows)).numpy()
         return -energies - self.log_partition_.value
@@ -294,17 +200,61 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
         """Checked rows as float64, in [0, 1]."""
         least = _LEAST_ROWS if reset else 1
-        values = np.asarray(
-            validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=least), dtype=np.float64
-        )
+        checked: Any = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=least)
+        values = np.asarray(checked, np.float64)
         if self.binarize is not None:
-            repair = "Give 0.5, or None for bits and their probabilities."
-            threshold = base.number("binarize", self.binarize, above=-np.inf, repair=repair)
-            return (values > threshold).astype(np.float64)
+            return (values > check_number("binarize", self.binarize, whole=False)).astype(np.float64)
         if not bool(((values >= 0) & (values <= 1)).all()):
             received = f"values from {values.min():g} to {values.max():g}"
+            rule = "must hold values in [0, 1] where binarize is None"
             repair = "Give binarize a threshold, or scale the values."
-            raise InvalidInputError(
-                "X", "must hold values in [0, 1] where binarize is None", received, repair
-            )
+            raise InvalidInputError("X", rule, received, repair)
         return values
+
+
+def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> tuple[RBM, Tensor]:
+    """Maximize the log-likelihood of rows by persistent chains.
+
+    It starts at the frequencies of the bits. Values between 0 and 1 are probabilities of bits, drawn anew in each step.
+
+    Args:
+        rows: (row, feature) float32, in [0, 1].
+        settings: The parameters of `BoltzmannDensity`, checked, and the seed.
+        stream: Stream that shows the training curves; None is none.
+
+    Returns:
+        The machine in float64, its left side the features, and the last states of its chains, (chain, unit).
+    """
+    seed, num_features = settings.seed, rows.shape[1]
+    needed = _PER_WEIGHT * num_features * settings.num_hidden
+    check_memory("num_hidden", needed, "Use fewer hidden units.")
+    rbm = RBM(num_features, settings.num_hidden)
+    frequency = rows.mean(0).clamp(_LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY)
+    with torch.no_grad():
+        rbm.bias[:num_features] = torch.logit(frequency)
+        rbm.weight.normal_(0, _FIRST_SCALE, generator=keyed_generator(seed, _INIT_STREAM))
+    batch_size = min(settings.batch_size, len(rows))
+    num_steps = settings.num_epochs * (len(rows) // batch_size)
+    chains = BlockGibbs(rbm, settings.num_chains, seed=seed)
+    optimizer = torch.optim.Adam(rbm.parameters(), lr=settings.learning_rate)
+    draws = not bool(((rows == 0) | (rows == 1)).all())
+    shown = TrainingProgress(0, num_steps, Console(file=stream)) if stream is not None else None
+    with yielding_threads(), torch.enable_grad(), shown or nullcontext():
+        for step in range(num_steps):
+            x = rows[batch_indices(len(rows), batch_size, seed, step)]
+            if draws:
+                x = binarize(x, generator=keyed_generator(seed, _BITS_STREAM, step))
+            for group in optimizer.param_groups:
+                group["lr"] = settings.learning_rate * (1 - step / num_steps)
+            z = chains.step(settings.num_sweeps)
+            # the gradient of log Z is that of the mean free energy of its own states, with the sign turned
+            loss = rbm.free_energy(x).mean() - rbm.free_energy(z).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if shown is not None:
+                shown.advance(step + 1)
+                if (step + 1) % max(1, num_steps // _SHOWN) == 0:
+                    error = (x.mean(0) - z[:, :num_features].mean(0)).abs().mean()
+                    shown.show(step + 1, None, {"mean error of frequencies": error.item()})
+    return rbm.double(), chains.z

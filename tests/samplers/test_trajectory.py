@@ -1,4 +1,4 @@
-"""Trajectory tempering: its law against exact matrices and enumeration, its log Z, its state, and planted faults."""
+"""Trajectory tempering: its law against exact matrices and enumeration, its log Z, its state, planted faults."""
 
 import math
 
@@ -12,11 +12,10 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.samplers import trajectory
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition, pack_bits
+from discrete_vae.samplers.tempering import exchange_probabilities, reduced_energy
 from discrete_vae.samplers.trajectory import (
     TrajectoryTempering,
     TrajectoryWarning,
-    exchange_probabilities,
-    reduced_energy,
 )
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
@@ -158,7 +157,7 @@ def test_the_stated_error_of_log_z_is_the_spread_over_seeds():
     assert 0.88 < float(torch.tensor(scores).std()) < 1.07  # known to a twentieth
 
 
-@pytest.mark.parametrize("fault", ["chains", "rungs"])
+@pytest.mark.parametrize("fault", ["chains", "snapshots"])
 def test_bennett_s_ratio_the_wrong_way_round_is_a_fault_that_is_caught(monkeypatch, fault):
     if fault == "chains":
         right = trajectory.weighted_ratio
@@ -237,7 +236,7 @@ def test_a_jump_of_the_weights_is_followed_with_a_warning():
     chains = TrajectoryTempering(rbm, 200, seed=1)
     chains.step(3)
     set_to_(rbm, random_rbm(12, 10, 3.0, seed=2))
-    with pytest.warns(TrajectoryWarning, match="rungs were put on the way"):
+    with pytest.warns(TrajectoryWarning, match="were put on the way"):
         chains.step(1)
     assert chains.num_rungs > 4
     found = chains.log_partition()
@@ -245,9 +244,9 @@ def test_a_jump_of_the_weights_is_followed_with_a_warning():
 
 
 def test_a_machine_out_of_reach_is_an_error_that_leaves_the_chains(monkeypatch):
-    monkeypatch.setattr(trajectory, "MAX_RUNGS", 2)
+    monkeypatch.setattr(trajectory, "MAX_SNAPSHOTS", 2)
     chains = TrajectoryTempering(random_rbm(6, 6, 4.0, seed=2), 50, seed=1)
-    with pytest.raises(InvalidInputError, match="energy must be within reach over 2 rungs"):
+    with pytest.raises(InvalidInputError, match="^energy"):
         chains.step(1)
 
 

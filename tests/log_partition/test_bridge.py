@@ -1,16 +1,23 @@
-"""Bridge sampling over parallel tempering against enumeration, far modes included."""
+"""Bridge sampling against enumeration, far modes included; Bennett's ratio, works, the gradient of log Z."""
 
 import math
-import warnings
 
 import pytest
 import torch
 
-from discrete_vae import RBM, FactorialBernoulli, bennett_log_partition, exact_log_partition
-from discrete_vae.errors import InvalidInputError
+from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, bennett_log_partition, exact_log_partition
 from discrete_vae.log_partition import bridge
 from discrete_vae.log_partition.annealed import annealed_log_partition
-from discrete_vae.log_partition.bridge import LogPartitionWarning
+from discrete_vae.log_partition.bridge import (
+    LogPartitionWarning,
+    bridge_term,
+    log_partition_surrogate,
+    solve_gaps,
+    tempered_work,
+    weighted_ratio,
+)
+from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode
 
 
@@ -148,34 +155,122 @@ def test_the_seed_decides_and_progress_is_reported():
     assert seen[-1] == (first.num_sweeps, first.value)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"std_error": 0.0}, "std_error must be a finite number above 0"),
-        ({"num_chains": 5}, "num_chains must be at least 20; received 5"),
-        ({"max_sweeps": 0}, "max_sweeps must be a positive integer"),
-        ({"seed": -1}, "seed must be an integer"),
-    ],
-)
-def test_errors(settings, message):
-    with pytest.raises(InvalidInputError, match=message):
-        bennett_log_partition(random_rbm(2, 2), **settings)
+def gaussian_works(number, *, answer, spread, seed=0):
+    """Works with log Z_1 - log Z_0 = answer: those of machine 0 are normal, those of 1 the same less their variance."""
+    noise = torch.randn(2, number, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    middle = -answer + spread**2 / 2
+    return middle + spread * noise[0], middle - spread**2 + spread * noise[1]
 
 
-def test_a_machine_that_is_not_finite():
-    rbm = random_rbm(2, 2)
+def deviations(solve, num_runs=60):
+    """Deviations from the answer in standard errors."""
+    scores = []
+    for seed in range(num_runs):
+        up, down = gaussian_works(2000, answer=3.0, spread=1.2, seed=seed)
+        value, error = solve(up, down)
+        scores.append((value - 3.0) / error)
+    return torch.tensor(scores)[:, None]
+
+
+def ratio_and_error(up, down, weights, *, num_down):
+    """Of independent states."""
+    value, influence, error = weighted_ratio(up, down, weights, num_up=len(up), num_down=num_down)
+    return value, math.hypot(float(influence.std()) / math.sqrt(len(up)), error)
+
+
+def unweighted(up, down):
+    return ratio_and_error(up, down[:500], torch.full((500,), 1 / 500).double(), num_down=500)
+
+
+def test_the_answer_is_found_within_its_error_with_unequal_numbers():
+    scores = deviations(unweighted)
+    check_mean(scores, torch.zeros(1))
+    assert 0.7 < float(scores.std()) < 1.4
+
+
+def test_states_swapped_for_each_other_s_are_a_fault_that_is_caught():
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(deviations(lambda up, down: unweighted(down, up)), torch.zeros(1))
+
+
+def test_weights_bring_states_of_another_law_to_that_of_machine_1():
+    """States of machine 0 with weights exp(-w) are such states."""
+    up, _ = gaussian_works(200_000, answer=1.0, spread=0.8)
+    weights = (-up[100_000:]).softmax(0)
+    value, error = ratio_and_error(
+        up[:100_000], up[100_000:], weights, num_down=1 / float(weights.square().sum())
+    )
+    assert abs(value - 1.0) < 5 * error < 0.05
+
+
+def test_gaps_are_the_same_for_any_guess_and_their_influences_sum_to_the_deviation():
+    up, down = (works.view(1000, 2) for works in gaussian_works(2000, answer=0.5, spread=0.6))
+    for guess in (torch.tensor([0.5, 0.5]).double(), torch.tensor([0.2, 0.9]).double()):
+        gaps, influence = solve_gaps(*bridge_term(up, down, guess), guess)
+        error = float(influence.std()) / math.sqrt(1000)
+        assert abs(float(gaps.sum()) - 1.0) < 5 * error < 0.3
+        assert float(influence.mean()) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (70, 130)])
+@pytest.mark.parametrize("block", [0, 1])
+def test_work_is_a_difference_of_free_energies(shape, block):
+    rbm = random_rbm(*shape)
+    generator = torch.Generator().manual_seed(1)
+    z = torch.bernoulli(torch.full((50, sum(shape)), 0.5), generator=generator)
+    below, here, above = torch.rand(3, 50, dtype=torch.float64, generator=generator).sort(0).values
     with torch.no_grad():
-        rbm.bias[0] = math.nan
-    with warnings.catch_warnings(), pytest.raises(InvalidInputError, match="energy"):
-        bennett_log_partition(rbm)
+        free = [rbm.free_energy(z.double(), block, t) for t in (below, here, above)]
+        for energies in (None, rbm.energy(z)):
+            down, up = tempered_work(rbm, z, block, (below, here, above), energies=energies)
+            torch.testing.assert_close(down, free[1] - free[0], rtol=0, atol=2e-4)
+            torch.testing.assert_close(up, free[2] - free[1], rtol=0, atol=2e-4)
 
 
-@pytest.mark.parametrize("scale", [1e10, 1e30])
-def test_weights_beyond_any_ladder(scale):
-    rbm = random_rbm(3, 3)
-    with torch.no_grad():
-        rbm.weight.mul_(scale)
-    with pytest.raises(
-        InvalidInputError, match=r"energy\.weight must be small enough .* received a largest absolute"
-    ):
-        bennett_log_partition(rbm, num_chains=40, max_sweeps=1000)
+def test_large_logits_stay_finite():
+    rbm = random_rbm(5, 5, 1000.0)
+    t = torch.ones(1)
+    down, up = tempered_work(rbm, torch.ones(1, 10), 1, (t / 2, t, t))
+    assert bool(down.isfinite().all())
+    assert up.item() == 0
+
+
+def gradients_from_chains(rbm, change=lambda z: z, num_chains=100):
+    """The gradient of log Z from each of 40 independent sets of chains."""
+    z = change(BlockGibbs(rbm, 40 * num_chains, seed=3).step(200))
+    rows = []
+    for chains in z.split(num_chains):
+        value = log_partition_surrogate(rbm, chains, 1.5)
+        assert value.item() == 1.5
+        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(value, list(rbm.parameters()))]))
+    return torch.stack(rows)
+
+
+def exact_gradient(rbm):
+    machine = enumerate_machine(rbm)
+    return torch.cat(
+        [g.flatten() for g in torch.autograd.grad(machine.log_partition, list(rbm.parameters()))]
+    )
+
+
+def test_the_negative_phase_agrees_with_enumeration():
+    rbm = random_rbm(6, 5, 0.7)
+    check_mean(gradients_from_chains(rbm), exact_gradient(rbm), resolution=0.02)
+
+
+def test_it_is_rao_blackwellized():
+    rbm = random_rbm(6, 5, 0.7)
+    z = BlockGibbs(rbm, 4000, seed=3).step(200)
+    both = [log_partition_surrogate(rbm, z), -rbm.energy(z).mean()]
+    errors = [
+        (torch.autograd.grad(v, rbm.weight)[0] - exact_gradient(rbm)[:30].reshape(6, 5)).square().mean()
+        for v in both
+    ]
+    assert errors[0] < errors[1]
+
+
+def test_chains_with_swapped_sides_are_rejected():
+    rbm = random_rbm(5, 5, 0.7)
+    rows = gradients_from_chains(rbm, lambda z: torch.cat([z[:, 5:], z[:, :5]], -1))
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(rows, exact_gradient(rbm))

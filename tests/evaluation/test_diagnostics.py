@@ -1,0 +1,190 @@
+"""The health of chains, and the modes of priors whose modes are known."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann, ParallelTempering
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.diagnostics import (
+    ChainHealthWarning,
+    chain_health,
+    communities,
+    find_prior_modes,
+)
+from tests.log_partition.machines import random_rbm
+
+
+def autoregression(chains, draws, factor, seed=0):
+    """Stationary AR(1), whose autocorrelation time is (1 + factor) / (1 - factor)."""
+    noise = torch.randn(chains, draws, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    series = [noise[:, 0]]
+    for step in range(1, draws):
+        series.append(factor * series[-1] + (1 - factor**2) ** 0.5 * noise[:, step])
+    return torch.stack(series, 1)
+
+
+class Series:
+    """Chains whose energies are a given series."""
+
+    def __init__(self, series):
+        self.draws = iter(series.T)
+        self.energy = SimpleNamespace(energy=lambda z: z)
+
+    def step(self, num_sweeps):
+        assert num_sweeps == 1
+        return next(self.draws)
+
+
+def health_of(series):
+    return chain_health(Series(series), num_sweeps=series.shape[1])
+
+
+@pytest.mark.parametrize(("factor", "tolerance"), [(0.0, 0.05), (0.5, 0.06), (0.9, 0.12)])
+def test_effective_samples_of_autoregressions(factor, tolerance):
+    series = autoregression(50, 2000, factor)
+    health = health_of(series)
+    assert health.effective_samples == pytest.approx(
+        series.numel() * (1 - factor) / (1 + factor), rel=tolerance
+    )
+    assert health.autocorrelation_time == pytest.approx((1 + factor) / (1 - factor), rel=tolerance)
+    assert health.r_hat == pytest.approx(1.0, abs=0.02)
+
+
+def test_chains_with_different_means():
+    series = autoregression(10, 500, 0.0)
+    for wrong, least in (
+        (series + torch.arange(10.0)[:, None], 2.0),
+        (series + torch.linspace(0, 4, 500), 1.2),
+    ):
+        with pytest.warns(ChainHealthWarning):
+            health = health_of(wrong)
+        assert health.r_hat > least
+        assert health.effective_samples < 100
+
+
+def test_one_chain_is_compared_with_itself_and_chains_that_stand_still_are_no_error():
+    assert health_of(autoregression(1, 400, 0.0)).r_hat == pytest.approx(1.0, abs=0.02)
+    still = health_of(torch.ones(3, 20))
+    assert (still.r_hat, still.effective_samples, still.autocorrelation_time) == (1.0, 60.0, 1.0)
+
+
+@pytest.mark.parametrize("make", [BlockGibbs, ParallelTempering])
+def test_chains_that_mix(make):
+    chains = make(random_rbm(5, 5, 0.5), 50, seed=0)
+    chains.step(100)
+    health = chain_health(chains, num_sweeps=200)
+    assert health.r_hat < 1.02
+    assert 0.5 < health.autocorrelation_time < 5
+    assert (health.num_chains, health.num_sweeps) == (50, 200)
+
+
+def test_chains_that_are_stuck_are_reported():
+    rbm = RBM(10, 10)
+    with torch.no_grad():
+        rbm.weight.fill_(4.0)
+        rbm.bias.fill_(-19.0)  # the modes differ by 20 nats of energy, and chains do not cross
+    chains = BlockGibbs(rbm, 40, seed=0)
+    with pytest.warns(ChainHealthWarning, match="R-hat"):
+        assert chain_health(chains, num_sweeps=50).r_hat > 1.1
+    with pytest.raises(InvalidInputError, match="^num_sweeps "):
+        chain_health(chains, num_sweeps=5)
+
+
+def wells(share=0.5):
+    """An RBM of 6 + 6 units: all on or all off, and what its chains look like."""
+    rbm = RBM(6, 6)
+    with torch.no_grad():
+        rbm.weight.fill_(2.0)
+        rbm.bias.fill_(-6.0)
+    start = torch.zeros(200, 12)
+    start[: int(200 * share)] = 1.0
+    return rbm, start
+
+
+def test_two_wells_are_two_modes_with_the_shares_of_their_chains():
+    rbm, start = wells(0.7)
+    modes = find_prior_modes(rbm, start)
+    assert len(modes) == 2
+    assert modes.share.tolist() == pytest.approx([0.7, 0.3], abs=0.02)
+    assert modes.share_std_error.tolist() == pytest.approx([(0.21 / 200) ** 0.5] * 2, rel=0.1)
+    assert bool((modes.stay > 0.99).all())
+    assert modes.num_states == 200 * 41
+    noisy = torch.tensor([[1.0] * 11 + [0.0], [0.0] * 11 + [1.0]])
+    assert modes.assign(noisy).tolist() == [0, 1]
+
+
+def test_maxima_are_local_maxima():
+    rbm, start = wells()
+    modes = find_prior_modes(rbm, start)
+    for flipped in range(12):
+        other = modes.maxima.clone()
+        other[:, flipped] = 1 - other[:, flipped]
+        assert bool((rbm.energy(other) >= rbm.energy(modes.maxima)).all())
+
+
+def test_a_prior_without_couplings_has_one_mode():
+    prior = FactorialBernoulli(5)
+    with torch.no_grad():
+        prior.bias.copy_(torch.tensor([1.0, -1.0, 0.5, -0.5, 2.0]))
+    modes = find_prior_modes(prior, torch.bernoulli(torch.full((50, 5), 0.5)), num_sweeps=5)
+    assert len(modes) == 1
+    assert modes.maxima.tolist() == [[1.0, 0.0, 1.0, 0.0, 1.0]]
+    assert modes.share.tolist() == [1.0]
+
+
+def test_a_graph_and_one_chain_do():
+    machine = GraphBoltzmann(3, [(0, 1), (1, 2), (0, 2)])
+    modes = find_prior_modes(machine, torch.zeros(1, 3), num_sweeps=3)
+    assert float(modes.share.sum()) == pytest.approx(1.0)
+    assert bool(modes.share_std_error.isnan().all())
+
+
+def test_more_maxima_than_are_grouped_belong_to_the_nearest(monkeypatch):
+    monkeypatch.setattr("discrete_vae.evaluation.diagnostics._MAX_MAXIMA", 1)
+    rbm, start = wells(0.7)
+    modes = find_prior_modes(rbm, start)
+    assert len(modes) == 1
+    assert modes.num_visited >= 2
+    assert modes.share.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("start", [torch.zeros(3, 11), torch.full((3, 12), 0.5)])
+def test_wrong_states_are_refused(start):
+    with pytest.raises(InvalidInputError, match="^start "):
+        find_prior_modes(wells()[0], start)
+
+
+def test_groups_that_nothing_joins_stay_apart_whatever_their_sizes():
+    counts = np.zeros((9, 9))
+    for members in ([0, 3, 6], [1, 4], [2, 5, 7, 8]):
+        counts[np.ix_(members, members)] = 5.0
+    groups, modularity = communities(counts)
+    assert groups.tolist() == [1, 2, 0, 1, 2, 0, 1, 0, 0]
+    share = np.array([9, 4, 16]) / 29
+    assert np.isclose(modularity, 1 - (share**2).sum())
+
+
+def test_what_moves_freely_is_one_group():
+    groups, modularity = communities(np.ones((6, 6)))
+    assert groups.tolist() == [0] * 6
+    assert abs(modularity) < 1e-12
+
+
+def test_modularity_is_that_of_the_groups():
+    random = np.random.default_rng(0)
+    counts = random.poisson(1.0, (12, 12)) + 20.0 * np.kron(np.eye(3), np.ones((4, 4)))
+    groups, modularity = communities(counts)
+    flow = (counts + counts.T) / (2 * counts.sum())
+    visits = flow.sum(1)
+    same = groups[:, None] == groups
+    assert np.isclose(modularity, (flow - np.outer(visits, visits))[same].sum())
+    assert len(set(groups.tolist())) == 3
+
+
+def test_one_state_is_one_group():
+    groups, modularity = communities(np.array([[4.0]]))
+    assert groups.tolist() == [0]
+    assert modularity == 0.0
