@@ -399,7 +399,7 @@ def width() -> int:
     return max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns)
 
 
-def hanging(text: str, first: str = "", *, indent: int | None = None) -> str:
+def wrapped(text: str, first: str = "", *, indent: int | None = None) -> str:
     """A text that starts after its first words and whose further lines are indented; words stay whole.
 
     Args:
@@ -408,7 +408,7 @@ def hanging(text: str, first: str = "", *, indent: int | None = None) -> str:
         indent: Columns that further lines start after; None means as many as `first` takes.
 
     Examples:
-        >>> print(hanging("one two three four " * 4, "Numbers  "))
+        >>> print(wrapped("one two three four " * 4, "Numbers  "))
         Numbers  one two three four one two three four one two three four one two three
                  four
     """

@@ -16,13 +16,13 @@ import click
 from discrete_vae.cli.options import (
     data_dir_option,
     examples_progress,
-    hanging,
     not_one_of,
     number,
     one_of,
     option,
     verb,
     whole_number,
+    wrapped,
 )
 from discrete_vae.cli.trained import EXPLAINED, OPTIONS, AskedRun, ask_runs, keep, open_run, takes_run
 from discrete_vae.config import ExperimentConfig
@@ -223,7 +223,7 @@ def print_figures() -> None:
         takes = {0: "", 1: " RUN"}.get(entry.min_runs, " RUN RUN") + (
             " ..." if entry.max_runs is None else ""
         )
-        print(hanging(entry.about, f"  {name + takes:29} "))
+        print(wrapped(entry.about, f"  {name + takes:29} "))
 
 
 def _check_runs(name: str, entry: FigureEntry, runs: tuple[str, ...]) -> None:
@@ -301,8 +301,8 @@ def run_log_partition(
         loaded.chains, settings, repeats=repeats, health_sweeps=health_sweeps, report=report
     )
     repeated = found.repeated
-    print(hanging(_ladder(repeated.estimates[-1]), "tempering: "))
-    print(hanging(str(found.chains), "training chains: ", indent=11))
+    print(wrapped(_ladder(repeated.estimates[-1]), "tempering: "))
+    print(wrapped(str(found.chains), "training chains: ", indent=11))
     if repeats > 1:
         print(
             f"mean {repeated.mean:.4f}, spread {repeated.std:.4f} nats over {repeats} repeats "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from discrete_vae.cli.options import computing_on, hanging
+from discrete_vae.cli.options import computing_on, wrapped
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.runs.run_directory import RunDirectory
 
@@ -142,9 +142,9 @@ def evaluation_table(result: Evaluation) -> str:
         f"the last doubling brought {likelihood.doubling_gain:.2f} nats. Errors are over examples"
         + ("." if prior.best.std_error == 0 else "; that of log Z comes on top and shifts both bounds alike.")
     )
-    lines += ["", hanging(notes, "  ")]
+    lines += ["", wrapped(notes, "  ")]
     if baseline is not None and (warning := below_baseline("log-likelihood", likelihood.value, baseline)):
-        lines += ["", hanging(warning, "  ")]
+        lines += ["", wrapped(warning, "  ")]
     return "\n".join(lines)
 
 
