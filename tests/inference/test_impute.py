@@ -321,7 +321,7 @@ def test_few_effective_samples_are_said():
     ("kind", "given", "words"),
     [
         ("categorical", {"filling": "mean"}, "filling must be 'mode'"),
-        ("gaussian", {"filling": "mode"}, "filling must be 'mean'"),
+        ("gaussian", {"filling": "mode"}, "filling must be left out"),
         ("bernoulli", {"filling": "median"}, "filling must be one of"),
         ("bernoulli", {"method": "magic"}, "method must be one of importance, chains"),
         ("bernoulli", {"num_draws": -1}, "num_draws must be"),

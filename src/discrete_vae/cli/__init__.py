@@ -266,7 +266,7 @@ def _run(words: list[str]) -> int:
         return 2
     try:
         with dvae.make_context("dvae", list(words)) as context:
-            return dvae.invoke(context)
+            return dvae.invoke(context) or 0
     except click.exceptions.Exit as stop:  # click has printed help or the version
         return stop.exit_code
 

@@ -176,22 +176,14 @@ class ImputationSettings:
             raise InvalidInputError("num_rounds", rule, self.num_rounds, repair)
 
 
-def filling_for(likelihood: Likelihood, settings: ImputationSettings) -> Filling:
-    """What gaps are filled with.
-
-    Args:
-        likelihood: The model's.
-        settings: What is asked for.
-
-    Raises:
-        InvalidInputError: If the likelihood has no such filling.
-    """
+def _filling(likelihood: Likelihood, settings: ImputationSettings) -> Filling:
+    """What gaps are filled with."""
     codes = isinstance(likelihood, CategoricalLikelihood)
     if codes and settings.filling == "mean":
         rule = "must be 'mode' or draws for codes, which have no mean"
         raise InvalidInputError("filling", rule, "'mean'", "Leave it out.")
     if settings.filling == "mode" and not codes and likelihood.domain(exact=True) != BINARY:
-        rule = "must be 'mean' for values that are neither bits nor codes"
+        rule = "must be left out for values that are neither bits nor codes"
         raise InvalidInputError("filling", rule, "'mode'", "Leave it out, or take draws.")
     return settings.filling or ("mode" if codes else "mean")
 
@@ -514,7 +506,7 @@ def impute(
     """
     settings = ImputationSettings() if settings is None else settings
     likelihood = model.likelihood
-    filling = filling_for(likelihood, settings)
+    filling = _filling(likelihood, settings)
     x, mask = open_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
     x = x.to(torch.promote_types(model.dtype, torch.float32))
     gapped = x if mask is None else x.masked_fill(~mask, torch.nan)

@@ -18,7 +18,6 @@ from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batc
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.objectives.importance import Batch, bound_parts
-from discrete_vae.records import with_error
 
 # How probable the model finds each example: log p(x) or the ELBO, and p-values of either.
 
@@ -263,34 +262,7 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
 # How far guesses are from the truth, per observed value.
 
 
-@dataclass(frozen=True)
-class GuessError:
-    """A mean error over examples.
-
-    Attributes:
-        value: The share of wrong values; or the root mean square error, in standard deviations of each feature.
-        std_error: Its standard error over examples; NaN for one.
-        is_share: Whether it is a share of wrong values.
-    """
-
-    value: float
-    std_error: float
-    is_share: bool
-
-    def __str__(self) -> str:
-        """For the output of verbs.
-
-        Examples:
-            >>> str(GuessError(0.1, 0.002, True))
-            '10.00 % +- 0.20 % of the values are wrong'
-        """
-        if self.is_share:
-            return f"{with_error(100 * self.value, 100 * self.std_error, 2, ' %')} of the values are wrong"
-        found = with_error(self.value, self.std_error, 4)
-        return f"{found} standard deviations of a feature (root mean square)"
-
-
-def guess_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> GuessError:
+def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple[float, float]:
     """Compare guesses with what was observed.
 
     Args:
@@ -298,11 +270,12 @@ def guess_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> Gues
         guess: Of as many values.
         is_share: Whether values are names, such as bits, which are right or wrong: means of bits are rounded.
 
-    Raises:
-        InvalidInputError: If there are not as many guesses as values, or no value is observed.
+    Returns:
+        The share of wrong values, or the root mean square error in standard deviations of each feature; and its
+        standard error over examples, NaN for one.
 
     Examples:
-        >>> guess_error(np.array([[0.0, 1.0], [1.0, np.nan]]), np.array([[0.2, 0.3], [0.9, 0.0]]), is_share=True).value
+        >>> mean_error(np.array([[0.0, 1.0], [1.0, np.nan]]), np.array([[0.2, 0.3], [0.9, 0.0]]), is_share=True)[0]
         0.3333333333333333
     """
     if truth.shape[:1] != guess.shape[:1] or truth.size != guess.size or np.isnan(truth).all():
@@ -325,6 +298,6 @@ def guess_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> Gues
     error = math.sqrt(((per_row - value * weights) ** 2).sum() / max(rows - 1, 1) * rows) / weights.sum()
     error = error if rows > 1 else math.nan
     if is_share:
-        return GuessError(float(value), float(error), True)
+        return float(value), float(error)
     root = math.sqrt(value)
-    return GuessError(root, float(error / (2 * root)) if root > 0 else 0.0, False)
+    return root, float(error / (2 * root)) if root > 0 else 0.0
