@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
+from discrete_vae import figures
 from discrete_vae.cli import main
 from tests.training.tiny import start_run, train_quietly
 
@@ -50,13 +51,13 @@ def test_the_same_seed_gives_the_same_file(trained, tmp_path):
 
 
 def test_chains_start_at_given_states(trained, tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        "discrete_vae.figures.run.evolution_table",
-        lambda model, chains, **_: seen.append(chains.state_dict()["z"]),
-    )
-    monkeypatch.setattr("discrete_vae.figures.run.draw_evolution", lambda *_, **__: None)
-    monkeypatch.setattr("discrete_vae.figures.save_figure", lambda *_, **__: None)
+    draw, seen = figures.evolution_table, []
+
+    def record(model, chains, **sizes):
+        seen.append(chains.state_dict()["z"])
+        return draw(model, chains, **sizes)
+
+    monkeypatch.setattr("discrete_vae.figures.run.evolution_table", record)
     states = np.random.default_rng(0).integers(0, 2, (3, 9))
     np.save(tmp_path / "states.npy", states)
     words = ["--start", str(tmp_path / "states.npy"), "--out", str(tmp_path / "x.png")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +34,9 @@ if TYPE_CHECKING:
     from discrete_vae.data.rows import Rows
     from discrete_vae.inference.interpolate import LatentPath, PathKind
     from discrete_vae.inference.score import Scores
-    from discrete_vae.model import Statistic
 
-_PARTS = ("train", "valid", "test")
 RowOptions = Mapping[str, Any]
-"""What the options of `takes_rows` say, by the keywords of `rows_of_run`."""
+"""Values of the options of `takes_rows`, by the keywords of `rows_of_run`."""
 
 
 # dvae encode: codes of examples.
@@ -83,10 +82,7 @@ def run_encode(
         rule = "must be an array of this run, which has no layers"
         raise InvalidInputError("--what", rule, what, "Take zeta.")
     examples = run.rows(rows)
-    with run.progress(len(examples), "encoding") as report:
-        codes = encode_rows(
-            run.loaded.model, examples.x, draw=draw, seed=seed, numbers=examples.index, report=report
-        )
+    codes = run.compute(encode_rows, examples, "encoding", draw=draw, seed=seed)
     if rank() > 0:
         return
     print(run.headline(examples))
@@ -140,7 +136,7 @@ def run_score(
     from discrete_vae.distributed import rank
     from discrete_vae.figures.results import draw_scores
     from discrete_vae.inference.evaluate_run import log_partition_of_run
-    from discrete_vae.inference.score import elbo_rows, p_values, reference_numbers, score_rows
+    from discrete_vae.inference.score import elbo_rows, p_values, score_rows
 
     output = run.output(out, {"--data": rows["data"], "--threshold-from": threshold_from})
     drawing = picture_path(picture)
@@ -149,15 +145,10 @@ def run_score(
     run.say_device()
     log_z = log_partition_of_run(run.directory, run.loaded, seed=seed)
     score, count = (elbo_rows, _ELBO_DRAWS) if elbo else (score_rows, _SAMPLES)
-
-    def scores_of(some: Rows, numbers: np.ndarray, what: str) -> Scores:
-        settings = {"log_partition": log_z.value, "num_samples": num_samples or count, "seed": seed}
-        with run.progress(len(some), what) as report:
-            return score(run.loaded.model, some.x, **settings, numbers=numbers, report=report)
-
-    scores, reference = scores_of(examples, examples.index, "scores"), None
+    settings = {"log_partition": log_z.value, "num_samples": num_samples or count, "seed": seed}
+    scores, reference = run.compute(score, examples, "scores", **settings), None
     if familiar is not None:
-        reference = scores_of(familiar, reference_numbers(familiar.index), "reference")
+        reference = run.compute(score, familiar, "reference", **settings)
     if rank() > 0:
         return
     columns = {scores.name: scores.value, "std_error": scores.std_error}
@@ -176,10 +167,18 @@ def run_score(
 
 
 def _reference(run: TrainedRun, rows: RowOptions, word: str) -> Rows:
-    """The reference's examples: at most as many as are scored."""
-    if word in _PARTS:
-        return run.rows(rows, data=None, part=word, label_column=None, at_most=True)
-    return run.rows(rows, data=word, part=None, at_most=True, argument="--threshold-from")
+    """The reference's examples, at most as many as are scored, under numbers that give them noise of their own."""
+    from discrete_vae.inference.score import reference_numbers
+
+    found = run.rows(rows, **_source(word), at_most=True, argument="--threshold-from")
+    return replace(found, index=reference_numbers(found.index))
+
+
+def _source(word: str) -> dict[str, Any]:
+    """Keywords of `rows_of_run` for the examples that an option names: a part of the run's own data, or a file."""
+    if word in ("train", "valid", "test"):
+        return {"data": None, "part": word, "label_column": None}
+    return {"data": word, "part": None}
 
 
 def _summary(scores: Scores) -> str:
@@ -231,14 +230,7 @@ def _comparison(p_value: np.ndarray, scores: Scores, reference: Scores, familiar
 @option("--code", "from the most probable code, as dvae encode gives it, and not from draws")
 @option("--picture FILE", "examples and their reconstructions: .png, .pdf or .svg")
 def run_reconstruct(
-    run: TrainedRun,
-    rows: RowOptions,
-    seed: int,
-    out: str | None,
-    statistic: Statistic,
-    num_draws: int,
-    code: bool,
-    picture: str | None,
+    run: TrainedRun, rows: RowOptions, seed: int, out: str | None, picture: str | None, **settings: Any
 ) -> None:
     """Reconstruct examples."""
     import torch
@@ -249,25 +241,21 @@ def run_reconstruct(
     from discrete_vae.inference.encode import reconstruct_rows
 
     output, drawing = run.output(out, {"--data": rows["data"]}), picture_path(picture)
-    examples, model = run.rows(rows), run.loaded.model
-    settings: dict[str, Any] = {"statistic": statistic, "num_draws": num_draws, "code": code, "seed": seed}
-    with run.progress(len(examples), "reconstructing") as report:
-        x = reconstruct_rows(model, examples.x, **settings, numbers=examples.index, report=report)
+    examples = run.rows(rows)
+    x = run.compute(reconstruct_rows, examples, "reconstructing", seed=seed, **settings)
     if rank() > 0:
         return
     print(run.headline(examples))
     kind = run.loaded.config.model.likelihood.kind
-    if not bool(examples.x.isnan().all()) and (kind, statistic) != (
-        "categorical",
-        "mean",
-    ):  # names have no mean
+    has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
+    if has_mean and not bool(examples.x.isnan().all()):
         print(f"Error: {_error(examples.x, x, is_share=kind in ('bernoulli', 'categorical'))}")
     write_rows(output, examples, {"x": x}, x)
     if drawing is not None:
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
         table = ReconstructionTable(examples.x[shown], means, torch.from_numpy(shown))
-        run.save_picture(draw_reconstructions(table, picture_shape(model.event_shape)), drawing)
+        run.save_picture(draw_reconstructions(table, picture_shape(run.loaded.model.event_shape)), drawing)
 
 
 def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
@@ -314,13 +302,12 @@ def run_denoise(
         repair = "For example: --noise 0.1, which flips bits of the run's own test part."
         raise InvalidInputError("--data", "or --noise must be given", "neither", repair)
     output, drawing = run.output(out, {"--data": rows["data"]}), picture_path(picture)
-    examples, model = run.rows(rows), run.loaded.model
+    examples = run.rows(rows)
     clean, noisy = (examples.x, examples.x) if rows["data"] is None else (None, examples.x)
     if clean is not None:
         noisy = flip_bits(clean, noise or 0.0, seed=seed, numbers=examples.index.tolist())
-    settings: dict[str, Any] = {"noise": noise, "num_draws": num_draws, "seed": seed}
-    with run.progress(len(examples), "denoising") as report:
-        x = denoise_rows(model, noisy, **settings, numbers=examples.index, report=report)
+    settings = {"noise": noise, "num_draws": num_draws, "seed": seed}
+    x = run.compute(denoise_rows, examples, "denoising", x=noisy, **settings)
     if rank() > 0:
         return
     print(run.headline(examples))
@@ -329,7 +316,7 @@ def run_denoise(
         print(f"After: {_error(clean, x, is_share=True)}")
     write_rows(output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x)
     if drawing is not None:
-        run.save_picture(draw_denoised(clean, noisy, x, model.event_shape), drawing)
+        run.save_picture(draw_denoised(clean, noisy, x, run.loaded.model.event_shape), drawing)
 
 
 # dvae impute: gaps in examples filled.
@@ -411,10 +398,7 @@ def run_impute(
     if not gaps.any():
         repair = "Give a file with NaN or empty cells, or say where: --mask FILE."
         raise InvalidInputError("--data", "must hold gaps to be filled", "none", repair)
-    with run.progress(len(examples), "imputing") as report:
-        imputed = impute(
-            model, x.to(run.device), settings=how, seed=seed, numbers=examples.index, report=report
-        )
+    imputed = run.compute(impute, examples, "imputing", x=x.to(run.device), settings=how, seed=seed)
     if rank() > 0:
         return
     print(run.headline(examples))
@@ -447,7 +431,7 @@ def _one_per_draw(path: Path, draws: int) -> list[str]:
 
 
 def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
-    """Where the mask's gaps are, (row, feature) bool, of the rows that were chosen."""
+    """Gaps that the mask makes in the examples, (row, feature) bool."""
     import torch
 
     from discrete_vae.data.arrays import read_npy
@@ -553,8 +537,7 @@ def run_generate(
     if label is not None:
         examples, names = _labeled(run, rows, labels)
         _places(label, np.unique(names))
-        with run.progress(len(examples), "encoding labeled examples") as report:
-            classes = fit_classes(model, examples.x, names, seed=seed, numbers=examples.index, report=report)
+        classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=seed)
         wanted = _places(label, classes.classes)
     if rank() > 0:
         return
@@ -821,23 +804,17 @@ def run_neighbors(
     from discrete_vae.inference.neighbors import nearest_codes
 
     output, drawing = run.output(out, {"--data": rows["data"], "--among": among}), picture_path(picture)
-    searched: dict[str, Any] = {"data": among, "part": None}
-    if among in _PARTS:
-        searched = {"data": None, "part": among, "label_column": None}
     queries = run.rows(rows)
-    pool = run.rows(rows, **searched, num_examples=None, argument="--among")
+    pool = run.rows(rows, **_source(among), num_examples=None, argument="--among")
     most = len(pool) - others
     if k > most:
         raise InvalidInputError("-k", f"must be at most {most}, the examples searched", k, "Ask for fewer.")
-    codes = []
-    for examples, what in ((queries, "encoding"), (pool, "encoding those searched")):
-        with run.progress(len(examples), what) as report:
-            found = encode_rows(run.loaded.model, examples.x, numbers=examples.index, report=report)
-        codes.append(found.packed)
+    own = run.compute(encode_rows, queries, "encoding").packed
+    codes = run.compute(encode_rows, pool, "encoding those searched").packed
     if rank() > 0:
         return
     with run.progress(len(pool), "searching") as report:
-        nearest = nearest_codes(*codes, k, excluded=queries.index if others else None, report=report)
+        nearest = nearest_codes(own, codes, k, excluded=queries.index if others else None, report=report)
     print(run.headline(queries))
     print(
         f"searched: {pool.name.rstrip(',')}, {len(pool)} examples; units that differ from the nearest: "
@@ -856,7 +833,7 @@ def run_neighbors(
 def _same_labels(
     own: np.ndarray | None, of_pool: np.ndarray | None, neighbors: np.ndarray
 ) -> np.ndarray | None:
-    """Which neighbors have their example's label, (row, neighbor); None where labels cannot be compared."""
+    """True for neighbors with the label of their example, (row, neighbor); None if labels cannot be compared."""
     if own is None or of_pool is None or own.ndim != 1 or of_pool.ndim != 1:
         return None
     if (own.dtype.kind == "U") != (of_pool.dtype.kind == "U"):  # words, and numbers

@@ -29,28 +29,19 @@ VERBS = {
     "train": ("train:run_train", "train an experiment, or a model of your own data"),
     "refit": ("runs:run_refit", "fit the posterior of a trained model anew, as a run of its own"),
     "release": ("runs:run_release", "a trained run made small enough to pass on, in half the bytes"),
-    "evaluate": (
-        "runs:run_evaluate",
-        "log-likelihood, ELBO and log Z on test data, with standard errors",
-    ),
+    "evaluate": ("runs:run_evaluate", "log-likelihood, ELBO and log Z on test data, with standard errors"),
     "log-partition": (
         "runs:run_log_partition",
         "log Z of a trained prior by bridge sampling, repeated, with the health of the chains",
     ),
-    "sample": (
-        "runs:run_sample",
-        "pictures: samples along the chains, reconstructions, course of training",
-    ),
+    "sample": ("runs:run_sample", "pictures: samples along the chains, reconstructions, course of training"),
     "encode": ("apply:run_encode", "codes of examples: bits, probabilities, continuous layers"),
     "score": ("apply:run_score", "log-likelihood or ELBO of each example, and p-values: an anomaly score"),
     "reconstruct": ("apply:run_reconstruct", "examples as the model gives them back"),
     "denoise": ("apply:run_denoise", "examples freed of noise"),
     "interpolate": ("apply:run_interpolate", "a path of codes between examples, a bit at a time"),
     "impute": ("apply:run_impute", "gaps in examples filled by what the model makes of the rest"),
-    "generate": (
-        "apply:run_generate",
-        "new examples: of the prior, with units or fields set, or of classes",
-    ),
+    "generate": ("apply:run_generate", "new examples: of the prior, with units or fields set, or of classes"),
     "neighbors": ("apply:run_neighbors", "examples whose codes are nearest, by Hamming distance"),
     "figure": ("runs:run_figure", "one figure by name, with a table of its numbers"),
     "reproduce": (
@@ -60,7 +51,7 @@ VERBS = {
     "cite": ("runs:run_cite", "BibTeX of the papers behind a run or an experiment"),
     "report": ("runs:run_report", "one page about a run, in a file of its own that any browser opens"),
 }
-"""Where a verb's function is, with its options beside it, and what the verb gives."""
+"""For each verb the place of its function, and a line of help."""
 
 
 class _Command(click.Command):

@@ -1,4 +1,4 @@
-"""What dvae train says before it starts, and what an evaluation prints."""
+"""Text that dvae train prints before it starts, and dvae evaluate at the end."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from discrete_vae.data.splits import DataSplits
     from discrete_vae.evaluation.evaluate import Evaluation, IndependentFeatures
     from discrete_vae.training.step import Precision
-
-
-# What dvae train says before it starts.
 
 
 def headline(
@@ -73,7 +70,7 @@ def headline(
 
 
 def _long_tails(dataset: DataSplits) -> str:
-    """Which features are read on another scale."""
+    """The features that are read on another scale."""
     from discrete_vae.likelihoods.base import long_tails
 
     found = long_tails(dataset.train).nonzero()[:, 0].tolist()
@@ -84,7 +81,7 @@ def _long_tails(dataset: DataSplits) -> str:
 
 
 def _constant(dataset: DataSplits, config: ExperimentConfig) -> list[str]:
-    """Which features have one value in the examples to train on, if any."""
+    """The features that have one value in the examples to train on, if any."""
     from discrete_vae.data.splits import chosen_examples
     from discrete_vae.likelihoods.scaling import Standardizer
 
@@ -105,9 +102,6 @@ def _named(dataset: DataSplits, places: list[int]) -> str:
     return (
         f" ({', '.join(names[place] for place in places[:3])}{', ...' * (len(places) > 3)})" if names else ""
     )
-
-
-# What dvae evaluate prints of an evaluation.
 
 
 def evaluation_table(result: Evaluation) -> str:
@@ -149,7 +143,7 @@ def evaluation_table(result: Evaluation) -> str:
 
 
 def below_baseline(name: str, value: float, baseline: IndependentFeatures) -> str:
-    """What to say of a model that explains less than independent features; empty for a better one."""
+    """A warning about a model that explains less than independent features; empty for a better one."""
     if value >= baseline.value:
         return ""
     return (

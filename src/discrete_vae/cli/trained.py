@@ -1,4 +1,4 @@
-"""What the verbs for a trained run share: the run, the examples that it is used on, and where results go."""
+"""A trained run on the command line, the examples that it is used on, and the files of results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from discrete_vae.runs.output import OutputFile
     from discrete_vae.runs.results import KeptResults, ResultFile
     from discrete_vae.runs.run_directory import RunDirectory
+
+_Result = TypeVar("_Result")
 
 # Options that name a trained run.
 
@@ -91,12 +93,12 @@ class TrainedRun:
 
     @property
     def name(self) -> str:
-        """What output calls it."""
+        """Its name in what is printed."""
         return self.pretrained or str(self.directory.path)
 
     @property
     def words(self) -> str:
-        """What names it on the command line."""
+        """The words that name it on the command line."""
         return str(self.directory.path) if self.pretrained is None else f"--pretrained {self.pretrained}"
 
     @property
@@ -144,6 +146,19 @@ class TrainedRun:
             what += "\nValues between 0 and 1 are read as probabilities: bits were drawn with them, once."
         return what
 
+    def compute(self, function: Callable[..., _Result], rows: Rows, what: str, **settings: Any) -> _Result:
+        """Apply a function of `discrete_vae.inference` to examples, with a bar; `x` takes the place of their values.
+
+        Args:
+            function: Takes the model, x, the numbers of the examples, what reports progress, and the settings.
+            rows: The examples.
+            what: What is done with them, for the bar.
+            settings: Further keywords.
+        """
+        x = settings.pop("x", rows.x)
+        with self.progress(len(rows), what) as report:
+            return function(self.loaded.model, x, numbers=rows.index, report=report, **settings)
+
     @contextmanager
     def progress(self, total: int, what: str) -> Iterator[Callable[..., None]]:
         """A bar on a terminal, elsewhere a line that says how long it takes; of the first process of torchrun alone.
@@ -179,7 +194,7 @@ class TrainedRun:
     # Where results go, checked before the work that they take.
 
     def place(self, path: Path) -> Path:
-        """Where a result goes if the user names no place.
+        """The place of a result for which the user names none.
 
         Args:
             path: In the folder of a run, where a link of that name is removed: what it leads to is not the run's; that
@@ -190,7 +205,7 @@ class TrainedRun:
         return path if self.pretrained is None else Path(f"{self.pretrained}-{path.name}")
 
     def figure_path(self, name: str) -> Path:
-        """Where a picture goes if the user names no place."""
+        """The place of a picture for which the user names none."""
         return self.place(self.directory.figures_path / name)
 
     def results(

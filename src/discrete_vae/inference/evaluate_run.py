@@ -168,7 +168,7 @@ def _kept_or_new(run: RunDirectory, loaded: LoadedRun, seed: int) -> LogPartitio
 
 
 def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[LogPartition]:
-    """What the run keeps of a checkpoint's prior."""
+    """Estimates of a checkpoint's prior that the run keeps."""
     sources = kept_evaluations(run), kept_log_partitions(run)
     for kept, fields in ((kept, kept.fullest()) for kept in sources):
         if fields is None or "changed_config" in fields or not is_of(fields, loaded.step, loaded.sums):

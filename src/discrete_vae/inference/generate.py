@@ -78,9 +78,8 @@ class PriorStates:
         units = torch.tensor(sorted(clamped), dtype=torch.long, device=pool.device)
         values = torch.tensor([float(clamped[unit]) for unit in sorted(clamped)], device=pool.device)
         missed = (pool[:, units] != values).sum(1)
-        log_weights = (pool.double() @ fields.double().to(pool.device)).masked_fill(
-            missed > missed.min(), -torch.inf
-        )
+        log_weights = pool.double() @ fields.double().to(pool.device)
+        log_weights = log_weights.masked_fill(missed > missed.min(), -torch.inf)
         noise = keyed_generator(seed, _STREAM, device=pool.device)
         picked = torch.softmax(log_weights, 0).multinomial(num_chains, replacement=True, generator=noise)
         start = pool[picked].clone()
@@ -141,11 +140,7 @@ class ClassModel(ShowsShapes):
     accuracy: float
 
     def probabilities(self, latents: Tensor) -> Tensor:
-        """p(class | latents), (row, class).
-
-        Args:
-            latents: (row, latent).
-        """
+        """p(class | latents), (row, class), of (row, latent)."""
         weight, bias = self.weight.to(latents), self.bias.to(latents)
         return torch.softmax(latents @ weight.T + bias, 1)
 
@@ -306,36 +301,28 @@ def generate(
                 places = (drawn == group).nonzero().flatten()[: count - found[group]]
                 if len(places):
                     decoded = model.decode(zeta[places], h[places], statistic=statistic, generator=noise)
-                    kept[group].append(
-                        (decoded.float().cpu().numpy(), block[places].cpu().numpy().astype(np.uint8))
-                    )
+                    codes = block[places].cpu().numpy().astype(np.uint8)
+                    kept[group].append((decoded.float().cpu().numpy(), codes))
                     found[group] += len(places)
         if report is not None:
             report(sum(found.values()))
         if all(number_found == count for number_found in found.values()):
             break
-    short = [group for group in groups if found[group] < count]
-    if short:
-        assert classes is not None or looked_at  # without classes every state is kept
-        name = "" if classes is None else f" of class {classes.classes[short[0]]}"
-        rule, repair = (
-            f"must come up among {looked_at:,} states{name}",
-            "Ask for fewer, or for another class.",
-        )
-        raise InvalidInputError("count", rule, f"{found[short[0]]} of {count}", repair)
+    for group in groups:
+        if found[group] < count:
+            name = "" if classes is None else f" of class {classes.classes[group]}"
+            rule, repair = (
+                f"must come up among {looked_at:,} states{name}",
+                "Ask for fewer, or for another class.",
+            )
+            raise InvalidInputError("count", rule, f"{found[group]} of {count}", repair)
     x, codes = (np.concatenate([part[i] for group in groups for part in kept[group]]) for i in (0, 1))
     places = None if classes is None else np.repeat(np.array(groups), count)
     return Generated(x, codes, places, looked_at)
 
 
 def latents_of_classes(z: Tensor, h: Tensor, classes: ClassModel | None = None) -> Tensor:
-    """What classes are read off: z, and h behind it unless the class model reads z alone, (row, latent).
-
-    Args:
-        z: (row, unit).
-        h: (row, layer, unit).
-        classes: The class model; None takes both.
-    """
+    """Latents that classes are read off, (row, latent): z and h side by side, or z alone as the class model says."""
     if classes is not None and classes.weight.shape[1] == z.shape[1]:
         return z
     return torch.cat([z, h.flatten(1).to(z.dtype)], 1)

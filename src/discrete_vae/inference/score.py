@@ -1,4 +1,4 @@
-"""How probable a trained model finds each example, and how well that tells anomalies."""
+"""The log-likelihood or ELBO of each example as an anomaly score."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.objectives.importance import Batch, bound_parts
 
-# How probable the model finds each example: log p(x) or the ELBO, and p-values of either.
-
-
 _STREAM = 0x73636F72
 _REPAIR = "Give log Z in nats, from estimate_log_partition."
-_REFERENCE = 1 << 48  # the numbers of reference rows, so that their noise is not that of the rows they judge
+_REFERENCE = (
+    1 << 48
+)  # added to the numbers of reference rows, so that their noise is not that of the rows they judge
+
+
+# log p(x) or the ELBO of each example, and p-values of either.
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,7 @@ class Scores:
 
     @property
     def name(self) -> str:
-        """What value is called in files."""
+        """The name of value in files."""
         return "elbo" if self.is_bound else "log_likelihood"
 
     @property
@@ -167,7 +169,7 @@ def elbo_rows(
 
 
 def p_values(scores: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """How often an example like the reference has as low a score: (1 + #{reference <= score}) / (1 + #reference).
+    """P-values of scores under those of a reference: (1 + #{reference <= score}) / (1 + #reference).
 
     Where an example is exchangeable with those of the reference, its p-value is at most a with a probability of at
     most a, for every a: flagging those of at most 0.01 raises a false alarm for one in a hundred at most. The reference
@@ -189,20 +191,20 @@ def p_values(scores: np.ndarray, reference: np.ndarray) -> np.ndarray:
         >>> p_values(np.array([-5.0, -1.0, 0.0]), np.array([-3.0, -2.0, -1.0]))
         array([0.25, 1.  , 1.  ])
     """
-    known = np.sort(_checked("reference", reference))
-    if len(known) == 0:
-        raise InvalidInputError("reference", "must hold a score", "none", "Score some examples for it.")
+    known = np.sort(_checked("reference", reference, at_least=1))
     return (1 + np.searchsorted(known, _checked("scores", scores), side="right")) / (1 + len(known))
 
 
-def _checked(name: str, values: np.ndarray) -> np.ndarray:
+def _checked(name: str, values: np.ndarray, *, at_least: int = 0) -> np.ndarray:
+    """Scores as float64."""
     try:
         found = np.asarray(values, np.float64)
     except (TypeError, ValueError, RuntimeError):
         found = np.zeros(())
-    if found.ndim != 1 or np.isnan(found).any():
+    if found.ndim != 1 or len(found) < at_least or np.isnan(found).any():
         received, repair = f"{values!r}"[:80].replace("\n", " "), "Give the values of score_rows."
-        raise InvalidInputError(name, "must be (row,) numbers, none of them NaN", received, repair)
+        rule = f"must be (row,) numbers, none of them NaN{', of at least one example' * at_least}"
+        raise InvalidInputError(name, rule, received, repair)
     return found
 
 
@@ -244,10 +246,7 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
         >>> roc_area(np.array([-1.0, -2.0, -3.0]), np.array([-2.5, -4.0])).value
         0.8333333333333334
     """
-    for name, scores in (("familiar", familiar), ("strange", strange)):
-        if np.ndim(scores) != 1 or len(scores) == 0 or np.isnan(scores).any():
-            rule = "must be (row,) numbers of at least one example, none of them NaN"
-            raise InvalidInputError(name, rule, f"shape {np.shape(scores)}", "Score some examples for it.")
+    familiar, strange = _checked("familiar", familiar, at_least=1), _checked("strange", strange, at_least=1)
     many, few = len(familiar), len(strange)
     both = rankdata(np.concatenate([familiar, strange]))
     # of each example, the share of the other kind that it is told apart from
