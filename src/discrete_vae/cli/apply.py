@@ -416,7 +416,7 @@ def run_impute(
     whole = bool(are_values) and model.likelihood.domain(exact=True).whole
     for output, table in zip(outputs, tables, strict=True):
         if is_csv and output is not None:
-            text = _filled_csv(Path(data), examples, gaps, table, whole=whole)
+            text = _filled_csv(Path(str(data)), examples, gaps, table, whole=whole)
             say_written(output.write_text(text))
         else:
             write_rows(output, examples, arrays, table)
@@ -569,8 +569,7 @@ def run_generate(
 
 def _check_no_examples(rows: RowOptions, labels: str | None) -> None:
     """Refuse options that say which examples are labeled, and how, where no class is asked for."""
-    for name in ("data", "part", "label_column", "num_examples", "labels"):
-        value = (rows | {"labels": labels})[name]
+    for name, value in {**rows, "data_dir": None, "labels": labels}.items():
         if value is not None:
             repair = "Add --label all, or leave it out: new examples of the prior read no others."
             raise InvalidInputError(name, "needs --label", repr(value)[:80], repair)

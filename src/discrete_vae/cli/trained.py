@@ -137,7 +137,7 @@ class TrainedRun:
         """Read examples; for the arguments see `discrete_vae.inference.rows.rows_of_run`."""
         from discrete_vae.inference.rows import rows_of_run
 
-        return rows_of_run(self.directory, self.loaded, **options | more)
+        return rows_of_run(self.directory, self.loaded, **{**options, **more})
 
     def headline(self, rows: Rows) -> str:
         """The run, its checkpoint and the examples, for the first line that a verb prints."""
