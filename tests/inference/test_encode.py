@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.encode import encode_rows
-from discrete_vae.posterior import Posterior
 from discrete_vae.testing.enumeration import all_states
 from tests.inference.models import small_model, some_bits
 
@@ -85,11 +83,3 @@ def test_draws_have_the_frequencies_of_the_posterior():
     assert len(np.unique(many.packed, axis=0)) > 1
     again = encode_rows(model, x.expand(3, -1), draw=True, seed=3, numbers=[5, 17, 2500])
     np.testing.assert_array_equal(again.bits, many.bits[[5, 17, 2500]])
-
-
-def test_a_posterior_without_bits_is_refused_by_name(monkeypatch):
-    model = small_model()
-    monkeypatch.setattr(type(model.posterior), "sample_discretely", Posterior.sample_discretely)
-    with pytest.raises(InvalidInputError, match="model.posterior must have sample_discretely"):
-        encode_rows(model, some_bits(2))
-    assert encode_rows(model, some_bits(2), draw=True).bits.shape == (2, 5)

@@ -73,7 +73,6 @@ def run_encode(
     run: TrainedRun, rows: RowOptions, seed: int, out: str, what: str, draw: bool, picture: str | None
 ) -> None:
     """Write the codes of examples."""
-    from discrete_vae.distributed import rank
     from discrete_vae.figures.results import draw_codes
     from discrete_vae.inference.encode import encode_rows
 
@@ -83,7 +82,7 @@ def run_encode(
         raise InvalidInputError("--what", rule, what, "Take zeta.")
     examples = run.rows(rows)
     codes = run.compute(encode_rows, examples, "encoding", draw=draw, seed=seed)
-    if rank() > 0:
+    if not run.is_first_process:
         return
     print(run.headline(examples))
     distinct = len(np.unique(codes.packed, axis=0))
@@ -133,7 +132,6 @@ def run_score(
     picture: str | None,
 ) -> None:
     """Score examples."""
-    from discrete_vae.distributed import rank
     from discrete_vae.figures.results import draw_scores
     from discrete_vae.inference.evaluate_run import log_partition_of_run
     from discrete_vae.inference.score import elbo_rows, p_values, score_rows
@@ -149,7 +147,7 @@ def run_score(
     scores, reference = run.compute(score, examples, "scores", **settings), None
     if familiar is not None:
         reference = run.compute(score, familiar, "reference", **settings)
-    if rank() > 0:
+    if not run.is_first_process:
         return
     columns = {scores.name: scores.value, "std_error": scores.std_error}
     if scores.ess is not None:
@@ -235,15 +233,13 @@ def run_reconstruct(
     """Reconstruct examples."""
     import torch
 
-    from discrete_vae.data.splits import picture_shape
-    from discrete_vae.distributed import rank
     from discrete_vae.figures.run import ReconstructionTable, draw_reconstructions
     from discrete_vae.inference.encode import reconstruct_rows
 
     output, drawing = run.output(out, {"--data": rows["data"]}), picture_path(picture)
     examples = run.rows(rows)
     x = run.compute(reconstruct_rows, examples, "reconstructing", seed=seed, **settings)
-    if rank() > 0:
+    if not run.is_first_process:
         return
     print(run.headline(examples))
     kind = run.loaded.config.model.likelihood.kind
@@ -255,7 +251,7 @@ def run_reconstruct(
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
         table = ReconstructionTable(examples.x[shown], means, torch.from_numpy(shown))
-        run.save_picture(draw_reconstructions(table, picture_shape(run.loaded.model.event_shape)), drawing)
+        run.save_picture(draw_reconstructions(table, run.image_shape), drawing)
 
 
 def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
@@ -294,7 +290,6 @@ def run_denoise(
     picture: str | None,
 ) -> None:
     """Denoise examples."""
-    from discrete_vae.distributed import rank
     from discrete_vae.figures.results import draw_denoised
     from discrete_vae.inference.encode import denoise_rows, flip_bits
 
@@ -308,7 +303,7 @@ def run_denoise(
         noisy = flip_bits(clean, noise or 0.0, seed=seed, numbers=examples.index.tolist())
     settings = {"noise": noise, "num_draws": num_draws, "seed": seed}
     x = run.compute(denoise_rows, examples, "denoising", x=noisy, **settings)
-    if rank() > 0:
+    if not run.is_first_process:
         return
     print(run.headline(examples))
     if clean is not None:
@@ -375,8 +370,6 @@ def run_impute(
     **settings: Any,
 ) -> None:
     """Fill gaps."""
-    from discrete_vae.data.splits import picture_shape
-    from discrete_vae.distributed import rank
     from discrete_vae.figures.results import draw_imputed
     from discrete_vae.inference.impute import ImputationSettings, impute
 
@@ -399,7 +392,7 @@ def run_impute(
         repair = "Give a file with NaN or empty cells, or say where: --mask FILE."
         raise InvalidInputError("--data", "must hold gaps to be filled", "none", repair)
     imputed = run.compute(impute, examples, "imputing", x=x.to(run.device), settings=how, seed=seed)
-    if rank() > 0:
+    if not run.is_first_process:
         return
     print(run.headline(examples))
     ess = imputed.effective_samples[~np.isnan(imputed.effective_samples)]
@@ -422,7 +415,7 @@ def run_impute(
             write_rows(output, examples, arrays, table)
     write_rows(errors, examples, {"std_error": imputed.std_error}, imputed.std_error)
     if drawing is not None:
-        run.save_picture(draw_imputed(x, imputed, picture_shape(model.event_shape)), drawing)
+        run.save_picture(draw_imputed(x, imputed, run.image_shape), drawing)
 
 
 def _one_per_draw(path: Path, draws: int) -> list[str]:
@@ -516,8 +509,6 @@ def run_generate(
     **settings: Any,
 ) -> None:
     """Write new examples."""
-    from discrete_vae.data.splits import picture_shape
-    from discrete_vae.distributed import rank
     from discrete_vae.figures.results import draw_new_examples
     from discrete_vae.inference.generate import PriorStates, fit_classes, generate
     from discrete_vae.inference.rows import known_columns
@@ -539,7 +530,7 @@ def run_generate(
         _places(label, np.unique(names))
         classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=seed)
         wanted = _places(label, classes.classes)
-    if rank() > 0:
+    if not run.is_first_process:
         return
     num_chains = _MOST_CHAINS if classes is not None else min(n, _MOST_CHAINS)
     start = chains.to(model.prior.bias.device)
@@ -562,8 +553,8 @@ def run_generate(
         columns |= feature_columns(made.x, known_columns(run.directory))
         say_written(output.write({"x": made.x, "z": made.z} | classes_of, array=made.x, columns=columns))
     if drawing is not None:
-        shape = picture_shape(model.event_shape)
-        figure = draw_new_examples(made.x, classes_of.get("labels"), shape, settings["statistic"])
+        names = classes_of.get("labels")
+        figure = draw_new_examples(made.x, names, run.image_shape, settings["statistic"])
         run.save_picture(figure, drawing)
 
 
@@ -796,8 +787,6 @@ def run_neighbors(
     picture: str | None,
 ) -> None:
     """Find neighbors."""
-    from discrete_vae.data.splits import picture_shape
-    from discrete_vae.distributed import rank
     from discrete_vae.figures.results import draw_neighbors
     from discrete_vae.inference.encode import encode_rows
     from discrete_vae.inference.neighbors import nearest_codes
@@ -810,7 +799,7 @@ def run_neighbors(
         raise InvalidInputError("-k", f"must be at most {most}, the examples searched", k, "Ask for fewer.")
     own = run.compute(encode_rows, queries, "encoding").packed
     codes = run.compute(encode_rows, pool, "encoding those searched").packed
-    if rank() > 0:
+    if not run.is_first_process:
         return
     with run.progress(len(pool), "searching") as report:
         nearest = nearest_codes(own, codes, k, excluded=queries.index if others else None, report=report)
@@ -825,8 +814,7 @@ def run_neighbors(
     columns = numbered("neighbor", nearest.indices) | numbered("distance", nearest.distances)
     write_rows(output, queries, arrays, nearest.indices, columns)
     if drawing is not None:
-        shape = picture_shape(run.loaded.model.event_shape)
-        run.save_picture(draw_neighbors(queries.x, pool.x, nearest, shape), drawing)
+        run.save_picture(draw_neighbors(queries.x, pool.x, nearest, run.image_shape), drawing)
 
 
 def _same_labels(

@@ -96,7 +96,7 @@ def run_evaluate(
     from discrete_vae.cli.summaries import evaluation_table
     from discrete_vae.config import EvaluationConfig
     from discrete_vae.data.splits import chosen_test_examples
-    from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
+    from discrete_vae.distributed import compute_on_rank_zero, world_size
     from discrete_vae.inference.evaluate_run import evaluate_run
     from discrete_vae.runs.results import kept_evaluations
 
@@ -119,7 +119,7 @@ def run_evaluate(
             parts_folder=parts_folder,
             report=lambda done, mean: progress(done, f"{mean:.2f} nats"),
         )
-    if rank() > 0:
+    if not run.is_first_process:
         return
     print(f"{run.title}, {dataset.name}: {len(indices)} test examples")
     print(evaluation_table(found.result), flush=True)

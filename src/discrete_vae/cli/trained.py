@@ -124,6 +124,20 @@ class TrainedRun:
         changed = self.accept_changed_config
         return load_run(self.directory, self.checkpoint, device=self.device, accept_changed_config=changed)
 
+    @property
+    def image_shape(self) -> tuple[int, int] | None:
+        """(height, width) of the picture of an example; None for a row of a table."""
+        from discrete_vae.data.splits import picture_shape
+
+        return picture_shape(self.loaded.model.event_shape)
+
+    @property
+    def is_first_process(self) -> bool:
+        """False in those processes of torchrun that print and write nothing."""
+        from discrete_vae.distributed import rank
+
+        return rank() == 0
+
     def dataset(self, data_dir: str | None) -> DataSplits:
         """The run's own data; warns if they are not those that it was trained on."""
         from discrete_vae.config import instantiate
@@ -171,10 +185,9 @@ class TrainedRun:
             What is called with the number of examples done, and a few words to stand beside it. The first call says
             where it computes: by then all that is wrong has been found.
         """
-        from discrete_vae.distributed import rank
         from discrete_vae.training.logging import TrainingProgress
 
-        if rank() > 0:
+        if not self.is_first_process:
             yield lambda done, status=None: None
             return
         with TrainingProgress(0, total, what=what, unit="examples", transient=True) as shown:

@@ -69,7 +69,7 @@ def evaluate_run(
         InvalidInputError: If the config asks for more examples than there are.
 
     Warns:
-        UserWarning: As `discrete_vae.evaluation.evaluate.evaluate_model`.
+        UserWarning: If few importance samples carry the log-likelihood, or estimates of log Z are poor.
 
     Examples:
         >>> from discrete_vae import load_dataset, load_pretrained
