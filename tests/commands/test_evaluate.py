@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from discrete_vae.cli.summaries import below_baseline
+from discrete_vae.config import instantiate
 from discrete_vae.evaluation.evaluate import IndependentFeatures
+from discrete_vae.inference.evaluate_run import evaluate_run
 from discrete_vae.load import load_run
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.runs.run_directory import RunDirectory
@@ -106,6 +108,15 @@ def test_every_option_reaches_the_evaluation(cli, trained):
     assert f"{trained / 'evaluation.json'} keeps a fuller one" in out
     assert evaluation(trained)["step"] == best
     assert set(kept(trained)) == {(4, 7, 3, 5), (best, 20, None, 0), (6, 20, None, 0)}
+
+
+def test_the_verb_gives_what_the_function_does(cli, trained):
+    loaded = load_run(trained)
+    found = evaluate_run(loaded, instantiate(loaded.config.data))
+    assert cli("evaluate", trained)[0] == 0
+    kept_values = evaluation(trained)
+    assert found.fields["log_likelihood"] == kept_values["log_likelihood"]
+    assert found.fields["elbo"] == kept_values["elbo"]
 
 
 def test_the_same_seed_gives_the_same_figures(cli, trained):

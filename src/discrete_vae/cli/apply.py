@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from discrete_vae.data.rows import Rows
+    from discrete_vae.inference.impute import Imputed
     from discrete_vae.inference.interpolate import LatentPath, PathKind
     from discrete_vae.inference.score import Scores
 
@@ -399,23 +400,26 @@ def run_impute(
     print(
         f"{gaps.sum():,} gaps in {len(ess)} examples; effective samples per example: median {np.median(ess):.1f}"
     )
-    arrays = {"filled": imputed.filled, "gaps": gaps.reshape(imputed.filled.shape)}
-    arrays |= {"std_error": imputed.std_error, "effective_samples": imputed.effective_samples}
-    tables = [imputed.filled]
-    if imputed.draws is not None:
-        arrays["draws"] = imputed.draws
-        tables = tables if names == [out] else np.moveaxis(imputed.draws, 1, 0)
     are_values = mode or draws or run.loaded.config.model.likelihood.kind == "categorical"
     whole = bool(are_values) and model.likelihood.domain(exact=True).whole
+    drawn = None if names == [out] else imputed.draws
+    tables = [imputed.filled] if drawn is None else np.moveaxis(drawn, 1, 0)
     for output, table in zip(outputs, tables, strict=True):
         if is_csv and output is not None:
             text = _filled_csv(Path(str(data)), examples, gaps, table, whole=whole)
             say_written(output.write_text(text))
         else:
-            write_rows(output, examples, arrays, table)
+            write_rows(output, examples, _imputed_arrays(imputed, gaps), table)
     write_rows(errors, examples, {"std_error": imputed.std_error}, imputed.std_error)
     if drawing is not None:
         run.save_picture(draw_imputed(x, imputed, run.image_shape), drawing)
+
+
+def _imputed_arrays(imputed: Imputed, gaps: np.ndarray) -> dict[str, np.ndarray]:
+    """The content of a .npz file."""
+    arrays = {"filled": imputed.filled, "gaps": gaps.reshape(imputed.filled.shape)}
+    arrays |= {"std_error": imputed.std_error, "effective_samples": imputed.effective_samples}
+    return arrays if imputed.draws is None else arrays | {"draws": imputed.draws}
 
 
 def _one_per_draw(path: Path, draws: int) -> list[str]:
