@@ -7,7 +7,6 @@ and writes files. What cannot be written is refused before the work.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     from discrete_vae.inference.impute import Imputed
     from discrete_vae.inference.interpolate import LatentPath, PathKind
     from discrete_vae.inference.score import Scores
-
-RowOptions = Mapping[str, Any]
-"""Values of the options of `takes_rows`, by the keywords of `rows_of_run`."""
 
 
 # dvae encode: codes of examples.
@@ -70,19 +66,17 @@ _ARRAYS = {
 @option(
     "--picture FILE", "a picture of what the units say of each label, or of each example: .png, .pdf or .svg"
 )
-def run_encode(
-    run: TrainedRun, rows: RowOptions, seed: int, out: str, what: str, draw: bool, picture: str | None
-) -> None:
+def run_encode(run: TrainedRun, out: str, what: str, draw: bool, picture: str | None) -> None:
     """Write the codes of examples."""
     from discrete_vae.figures.results import draw_codes
     from discrete_vae.inference.encode import encode_rows
 
-    output, drawing = run.output(out, {"--data": rows["data"]}), picture_path(picture)
+    output, drawing = run.output(out), picture_path(picture)
     if what == "continuous" and run.loaded.model.hierarchy.num_layers == 0:
         rule = "must be an array of this run, which has no layers"
         raise InvalidInputError("--what", rule, what, "Take zeta.")
-    examples = run.rows(rows)
-    codes = run.compute(encode_rows, examples, "encoding", draw=draw, seed=seed)
+    examples = run.rows()
+    codes = run.compute(encode_rows, examples, "encoding", draw=draw, seed=run.seed)
     if not run.is_first_process:
         return
     print(run.headline(examples))
@@ -124,8 +118,6 @@ _SAMPLES, _ELBO_DRAWS = 100, 10
 @option("--picture FILE", "histograms of the scores: .png, .pdf or .svg")
 def run_score(
     run: TrainedRun,
-    rows: RowOptions,
-    seed: int,
     out: str | None,
     num_samples: int | None,
     elbo: bool,
@@ -137,14 +129,14 @@ def run_score(
     from discrete_vae.inference.evaluate_run import log_partition_of_run
     from discrete_vae.inference.score import elbo_rows, p_values, score_rows
 
-    output = run.output(out, {"--data": rows["data"], "--threshold-from": threshold_from})
+    output = run.output(out, {"--threshold-from": threshold_from})
     drawing = picture_path(picture)
-    examples = run.rows(rows)
-    familiar = None if threshold_from is None else _reference(run, rows, threshold_from)
+    examples = run.rows()
+    familiar = None if threshold_from is None else _reference(run, threshold_from)
     run.say_device()
-    log_z = log_partition_of_run(run.directory, run.loaded, seed=seed)
+    log_z = log_partition_of_run(run.directory, run.loaded, seed=run.seed)
     score, count = (elbo_rows, _ELBO_DRAWS) if elbo else (score_rows, _SAMPLES)
-    settings = {"log_partition": log_z.value, "num_samples": num_samples or count, "seed": seed}
+    settings = {"log_partition": log_z.value, "num_samples": num_samples or count, "seed": run.seed}
     scores, reference = run.compute(score, examples, "scores", **settings), None
     if familiar is not None:
         reference = run.compute(score, familiar, "reference", **settings)
@@ -165,11 +157,11 @@ def run_score(
         run.save_picture(draw_scores(scores, reference), drawing)
 
 
-def _reference(run: TrainedRun, rows: RowOptions, word: str) -> Rows:
+def _reference(run: TrainedRun, word: str) -> Rows:
     """The reference's examples, at most as many as are scored, under numbers that give them noise of their own."""
     from discrete_vae.inference.score import reference_numbers
 
-    found = run.rows(rows, **_source(word), at_most=True, argument="--threshold-from")
+    found = run.rows(**_source(word), at_most=True, argument="--threshold-from")
     return replace(found, index=reference_numbers(found.index))
 
 
@@ -228,18 +220,16 @@ def _comparison(p_value: np.ndarray, scores: Scores, reference: Scores, familiar
 )
 @option("--code", "from the most probable code, as dvae encode gives it, and not from draws")
 @option("--picture FILE", "examples and their reconstructions: .png, .pdf or .svg")
-def run_reconstruct(
-    run: TrainedRun, rows: RowOptions, seed: int, out: str | None, picture: str | None, **settings: Any
-) -> None:
+def run_reconstruct(run: TrainedRun, out: str | None, picture: str | None, **settings: Any) -> None:
     """Reconstruct examples."""
     import torch
 
     from discrete_vae.figures.run import ReconstructionTable, draw_reconstructions
     from discrete_vae.inference.encode import reconstruct_rows
 
-    output, drawing = run.output(out, {"--data": rows["data"]}), picture_path(picture)
-    examples = run.rows(rows)
-    x = run.compute(reconstruct_rows, examples, "reconstructing", seed=seed, **settings)
+    output, drawing = run.output(out), picture_path(picture)
+    examples = run.rows()
+    x = run.compute(reconstruct_rows, examples, "reconstructing", seed=run.seed, **settings)
     if not run.is_first_process:
         return
     print(run.headline(examples))
@@ -282,27 +272,21 @@ def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
 )
 @option("--picture FILE", "examples before and after: .png, .pdf or .svg")
 def run_denoise(
-    run: TrainedRun,
-    rows: RowOptions,
-    seed: int,
-    noise: float | None,
-    num_draws: int,
-    out: str | None,
-    picture: str | None,
+    run: TrainedRun, noise: float | None, num_draws: int, out: str | None, picture: str | None
 ) -> None:
     """Denoise examples."""
     from discrete_vae.figures.results import draw_denoised
     from discrete_vae.inference.encode import denoise_rows, flip_bits
 
-    if noise is None and rows["data"] is None:
+    if noise is None and run.row_options["data"] is None:
         repair = "For example: --noise 0.1, which flips bits of the run's own test part."
         raise InvalidInputError("--data", "or --noise must be given", "neither", repair)
-    output, drawing = run.output(out, {"--data": rows["data"]}), picture_path(picture)
-    examples = run.rows(rows)
-    clean, noisy = (examples.x, examples.x) if rows["data"] is None else (None, examples.x)
+    output, drawing = run.output(out), picture_path(picture)
+    examples = run.rows()
+    clean, noisy = (examples.x, examples.x) if run.row_options["data"] is None else (None, examples.x)
     if clean is not None:
-        noisy = flip_bits(clean, noise or 0.0, seed=seed, numbers=examples.index.tolist())
-    settings = {"noise": noise, "num_draws": num_draws, "seed": seed}
+        noisy = flip_bits(clean, noise or 0.0, seed=run.seed, numbers=examples.index.tolist())
+    settings = {"noise": noise, "num_draws": num_draws, "seed": run.seed}
     x = run.compute(denoise_rows, examples, "denoising", x=noisy, **settings)
     if not run.is_first_process:
         return
@@ -360,8 +344,6 @@ def run_denoise(
 @option("--picture FILE", "a picture of the first examples with gaps, filled: .png, .pdf or .svg")
 def run_impute(
     run: TrainedRun,
-    rows: RowOptions,
-    seed: int,
     out: str,
     mask: str | None,
     mode: bool,
@@ -374,25 +356,27 @@ def run_impute(
     from discrete_vae.figures.results import draw_imputed
     from discrete_vae.inference.impute import ImputationSettings, impute
 
-    data = rows["data"]
+    data = run.row_options["data"]
     files = {"--data": data, "--mask": mask}
     names = [out] if not draws or out.lower().endswith(".npz") else _one_per_draw(Path(out), draws)
     outputs = [run.output(name, files | {"--std-errors": std_errors}) for name in names]
     errors, drawing = run.output(std_errors, files, argument="--std-errors"), picture_path(picture)
     is_csv = data is not None and data.lower().endswith(".csv") and out.lower().endswith(".csv")
-    if is_csv and rows["num_examples"] is not None:
+    if is_csv and run.row_options["num_examples"] is not None:
         rule, repair = "must be left out where a .csv file is filled", "Write a .npz file for a few examples."
-        raise InvalidInputError("--num-examples", rule, rows["num_examples"], repair)
+        raise InvalidInputError("--num-examples", rule, run.row_options["num_examples"], repair)
     how = ImputationSettings(filling="mode" if mode else None, num_draws=draws or 0, **settings)
-    examples, model = run.rows(rows, missing=True), run.loaded.model
+    examples, model = run.rows(missing=True), run.loaded.model
     x = examples.x
     if mask is not None:
-        x = x.masked_fill(_read_mask(mask, examples, is_choice=rows["num_examples"] is not None), np.nan)
+        x = x.masked_fill(
+            _read_mask(mask, examples, is_choice=run.row_options["num_examples"] is not None), np.nan
+        )
     gaps = x.isnan().numpy()
     if not gaps.any():
         repair = "Give a file with NaN or empty cells, or say where: --mask FILE."
         raise InvalidInputError("--data", "must hold gaps to be filled", "none", repair)
-    imputed = run.compute(impute, examples, "imputing", x=x.to(run.device), settings=how, seed=seed)
+    imputed = run.compute(impute, examples, "imputing", x=x.to(run.device), settings=how, seed=run.seed)
     if not run.is_first_process:
         return
     print(run.headline(examples))
@@ -501,8 +485,6 @@ _NUMBER = r"[+-]?(?:\d{1,9}\.?\d{0,20}|\.\d{1,20})(?:[eE][+-]?\d)?"
 @option("--picture FILE", "a picture of the first examples, a row per class: .png, .pdf or .svg")
 def run_generate(
     run: TrainedRun,
-    rows: RowOptions,
-    seed: int,
     n: int,
     out: str | None,
     clamp: str | None,
@@ -522,27 +504,27 @@ def run_generate(
             "--out", "or --picture must be given", "neither", "For example --out new.npz."
         )
     if label is None:
-        _check_no_examples(rows, labels)
-    output = run.output(out, {"--data": rows["data"], "--labels": labels, "--bias": bias})
+        _check_no_examples(run, labels)
+    output = run.output(out, {"--labels": labels, "--bias": bias})
     drawing = picture_path(picture)
     clamped = {unit: int(bit) for unit, bit in _pairs("--clamp", clamp, "UNIT=BIT", "[01]").items()}
     model, chains = run.loaded.model, run.loaded.chains.z
     field = _field(bias, model.prior.num_units)
     classes, wanted = None, []
     if label is not None:
-        examples, names = _labeled(run, rows, labels)
+        examples, names = _labeled(run, labels)
         _places(label, np.unique(names))
-        classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=seed)
+        classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=run.seed)
         wanted = _places(label, classes.classes)
     if not run.is_first_process:
         return
     num_chains = _MOST_CHAINS if classes is not None else min(n, _MOST_CHAINS)
     start = chains.to(model.prior.bias.device)
-    states = PriorStates(model.prior, start, clamped, field, num_chains=num_chains, seed=seed)
+    states = PriorStates(model.prior, start, clamped, field, num_chains=num_chains, seed=run.seed)
     total = n * max(1, len(wanted))
     with run.progress(total, "generating") as report:
         made = generate(
-            model, states, n, classes=classes, wanted=wanted, seed=seed, report=report, **settings
+            model, states, n, classes=classes, wanted=wanted, seed=run.seed, report=report, **settings
         )
     print(f"{run.title}: {total} new examples")
     classes_of = {}
@@ -562,9 +544,9 @@ def run_generate(
         run.save_picture(figure, drawing)
 
 
-def _check_no_examples(rows: RowOptions, labels: str | None) -> None:
+def _check_no_examples(run: TrainedRun, labels: str | None) -> None:
     """Refuse options that say which examples are labeled, and how, where no class is asked for."""
-    for name, value in {**rows, "data_dir": None, "labels": labels}.items():
+    for name, value in (run.row_options | {"data_dir": None, "labels": labels}).items():
         if value is not None:
             repair = "Add --label all, or leave it out: new examples of the prior read no others."
             raise InvalidInputError(name, "needs --label", repr(value)[:80], repair)
@@ -607,10 +589,10 @@ def _field(word: str | None, num_units: int) -> Tensor | None:
     return field
 
 
-def _labeled(run: TrainedRun, rows: RowOptions, labels: str | None) -> tuple[Rows, np.ndarray]:
+def _labeled(run: TrainedRun, labels: str | None) -> tuple[Rows, np.ndarray]:
     """Examples and their labels."""
-    part = rows["part"] or ("train" if rows["data"] is None else None)
-    found = run.rows(rows, part=part, labels=labels)
+    part = run.row_options["part"] or ("train" if run.row_options["data"] is None else None)
+    found = run.rows(part=part, labels=labels)
     if found.labels is None or found.labels.ndim != 1:
         rule, repair = "needs a label per example", "Give --labels FILE, or a file with labels: --data FILE."
         raise InvalidInputError("--label", rule, f"none for {found.name.rstrip(',')}", repair)
@@ -658,8 +640,6 @@ _STREAM = 0x70616972
 @option("--picture FILE", "the paths, of a run of images: .png, .pdf or .svg")
 def run_interpolate(
     run: TrainedRun,
-    rows: RowOptions,
-    seed: int,
     to: int | None,
     num_pairs: int | None,
     path: PathKind,
@@ -677,13 +657,13 @@ def run_interpolate(
         received = f"{start}, {to} and {num_pairs}".replace("None", "nothing")
         rule = "and --to must be given together, and without --num-pairs"
         raise InvalidInputError("--from", rule, received, "Give both, or neither.")
-    output, drawing = run.output(out, {"--data": rows["data"]}), picture_path(picture)
+    output, drawing = run.output(out), picture_path(picture)
     model = run.loaded.model
     if drawing is not None and len(model.event_shape) != 3:
         rule, repair = "needs a run of images", "Write a table: --out FILE.csv."
         raise InvalidInputError("--picture", rule, "one of a table", repair)
-    examples = run.rows(rows)
-    pairs = _pairs_of_examples(examples, start, to, num_pairs or 8, seed)
+    examples = run.rows()
+    pairs = _pairs_of_examples(examples, start, to, num_pairs or 8, run.seed)
     paths = []
     with run.progress(len(pairs), "interpolating") as report:
         for done, (first, last) in enumerate(pairs, start=1):
@@ -780,24 +760,15 @@ def _steps(
     required=True,
 )
 @option("--picture FILE", "the first examples beside their neighbors: .png, .pdf or .svg")
-def run_neighbors(
-    run: TrainedRun,
-    rows: RowOptions,
-    seed: int,
-    among: str,
-    k: int,
-    others: bool,
-    out: str,
-    picture: str | None,
-) -> None:
+def run_neighbors(run: TrainedRun, among: str, k: int, others: bool, out: str, picture: str | None) -> None:
     """Find neighbors."""
     from discrete_vae.figures.results import draw_neighbors
     from discrete_vae.inference.encode import encode_rows
     from discrete_vae.inference.neighbors import nearest_codes
 
-    output, drawing = run.output(out, {"--data": rows["data"], "--among": among}), picture_path(picture)
-    queries = run.rows(rows)
-    pool = run.rows(rows, **_source(among), num_examples=None, argument="--among")
+    output, drawing = run.output(out, {"--among": among}), picture_path(picture)
+    queries = run.rows()
+    pool = run.rows(**_source(among), num_examples=None, argument="--among")
     most = len(pool) - others
     if k > most:
         raise InvalidInputError("-k", f"must be at most {most}, the examples searched", k, "Ask for fewer.")

@@ -103,8 +103,9 @@ def run_evaluate(
     # what cannot be written is found before the hours that it would cost
     results = run.results(out, kept_evaluations)
     compute_on_rank_zero(results.check)
-    rows = run.output(per_example, {}, argument="--per-example", endings=(".csv", ".npz"))
+    rows = run.output(per_example, argument="--per-example", endings=(".csv", ".npz"))
     given = {name: value for name, value in settings.items() if value is not None}
+    given |= {} if run.given_seed is None else {"seed": run.given_seed}
     config = EvaluationConfig(**run.loaded.config.evaluation.model_dump() | given)
     dataset = run.dataset(data_dir)
     indices = chosen_test_examples(len(dataset.test), config.num_examples, argument="--num-examples")
@@ -163,7 +164,6 @@ def run_figure(
     runs: tuple[str, ...],
     out: str | None,
     size: Any,
-    seed: int | None,
     data_dir: str | None,
     pretrained: str | None,
     **named: Any,
@@ -202,7 +202,7 @@ def run_figure(
     sources = tuple(
         FigureRun(each.directory, lambda run=each: run.loaded, data_dir=data_dir) for each in trained
     )
-    drawing = entry.make(FigureRequest(sources, size or "short", seed or 0, table))
+    drawing = entry.make(FigureRequest(sources, size or "short", named["seed"] or 0, table))
     if table is not None:
         print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")
@@ -248,12 +248,7 @@ def _check_runs(name: str, entry: FigureEntry, runs: tuple[str, ...]) -> None:
     "the run stays as it is then, as --pretrained asks for",
 )
 def run_log_partition(
-    run: TrainedRun,
-    seed: int | None,
-    repeats: int,
-    std_error: float | None,
-    health_sweeps: int,
-    out: str | None,
+    run: TrainedRun, repeats: int, std_error: float | None, health_sweeps: int, out: str | None
 ) -> None:
     """Estimate log Z by bridge sampling as often as asked for."""
     from discrete_vae.checks import check_number
@@ -273,7 +268,7 @@ def run_log_partition(
     if not to_json:
         picture = picture_file(out or run.figure_path("log-partition.png"), argument="--out").path
     settings = run.loaded.config.evaluation
-    given = {"seed": seed or 0, "log_partition_std_error": std_error or settings.log_partition_std_error}
+    given = {"seed": run.seed, "log_partition_std_error": std_error or settings.log_partition_std_error}
     settings = settings.model_copy(update=given)
     run.say_device()
     print(f"{run.title}: prior of {run.loaded.model.prior.num_units} units", flush=True)
@@ -332,9 +327,7 @@ _REFIT_MORE = (
 @option("--model-share S", "share of them that the model draws, 0 to 1; default: 0.5", number)
 @option("--learning-rate R", "largest step size, which falls to a hundredth; default: 0.0003", number)
 @data_dir_option
-def run_refit(
-    run: TrainedRun, out: str | None, num_steps: int, data_dir: str | None, seed: int | None, **given: Any
-) -> None:
+def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | None, **given: Any) -> None:
     """Fit encoder and posteriors on training examples and draws of the model."""
     from discrete_vae.training.logging import TrainingProgress
     from discrete_vae.training.preflight import training_threads
@@ -343,7 +336,7 @@ def run_refit(
     dataset = run.dataset(data_dir)
     settings = {name: value for name, value in given.items() if value is not None}
     out = out or str(_beside(run))
-    refit = RunRefit(run.directory, run.loaded, dataset, out, num_steps=num_steps, seed=seed or 0, **settings)
+    refit = RunRefit(run.directory, run.loaded, dataset, out, num_steps=num_steps, seed=run.seed, **settings)
     run.say_device()
     with training_threads(run.loaded.config, {}), TrainingProgress(0, num_steps, what="refitting") as shown:
         losses: list[float] = []
@@ -412,13 +405,11 @@ _RELEASE_MORE = (
 )
 @option("--num-samples K", "draws of the posterior for each; default: 10", whole_number(), default="10")
 @data_dir_option
-def run_release(
-    run: TrainedRun, seed: int | None, out: str, num_examples: int, data_dir: str | None, **settings: Any
-) -> None:
+def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | None, **settings: Any) -> None:
     """Write the released run."""
     from discrete_vae.interop.release import check_release, release_run
 
-    settings |= {"num_examples": num_examples, "seed": seed or 0}
+    settings |= {"num_examples": num_examples, "seed": run.seed}
     folder, made = check_release(run.directory, run.loaded, out, **settings)
     dataset = run.dataset(data_dir)
     run.say_device()
@@ -454,7 +445,7 @@ def run_release(
     default="2000",
 )
 @data_dir_option
-def run_report(run: TrainedRun, seed: int | None, out: str | None, **settings: Any) -> None:
+def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
     """Write the page about a run."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -473,7 +464,7 @@ def run_report(run: TrainedRun, seed: int | None, out: str | None, **settings: A
             run.say_device()  # what is wrong has been found by then
             bar.update(task, description=name, completed=number - 1, total=count)
 
-        text = make_report(run.directory, seed=seed or 0, load=lambda: run.loaded, report=report, **settings)
+        text = make_report(run.directory, seed=run.seed, load=lambda: run.loaded, report=report, **settings)
     print(f"Report: {page.write_text(text)} ({len(text.encode()) / 2**20:.1f} MiB)")
 
 
@@ -516,9 +507,7 @@ def _start(name: str, word: str) -> str:
 @option("--num-chains N", "chains side by side; default: 5", whole_number())
 @option("--num-draws N", "images per state; default: 5", whole_number(), default="5")
 @data_dir_option
-def run_sample(
-    run: TrainedRun, out: str | None, data_dir: str | None, seed: int | None, **sizes: Any
-) -> None:
+def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: Any) -> None:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
     from discrete_vae.figures import FigureRequest, FigureRun
     from discrete_vae.figures.curves import make_training_curves
@@ -530,7 +519,7 @@ def run_sample(
     if place is None and run.pretrained is not None:
         place = run.figure_path(_PICTURES[0])
     source = FigureRun(directory, lambda: run.loaded, data_dir=data_dir)
-    request = FigureRequest(runs=(source,), seed=seed or 0)
+    request = FigureRequest(runs=(source,), seed=run.seed)
     is_table = source.recorded.image_shape is None
     if place is None or is_table:  # what is missing, or damaged, is found before all drawing
         try:

@@ -82,6 +82,8 @@ class TrainedRun:
         device: Where to compute.
         accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
         pretrained: Its name, if it is a model that comes with the library, into whose folder nothing may be written.
+        given_seed: The seed, if one was given.
+        row_options: Values of the options of `takes_rows`, by the keywords of `rows_of_run`.
     """
 
     directory: RunDirectory
@@ -89,12 +91,19 @@ class TrainedRun:
     device: torch.device
     accept_changed_config: bool
     pretrained: str | None = None
+    given_seed: int | None = None
+    row_options: dict[str, Any] = field(default_factory=dict)
     _is_device_said: bool = field(default=False, init=False)
 
     @property
     def name(self) -> str:
         """Its name in what is printed."""
         return self.pretrained or str(self.directory.path)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the noise."""
+        return self.given_seed or 0
 
     @property
     def words(self) -> str:
@@ -147,11 +156,11 @@ class TrainedRun:
         warn_of_other_data(self.directory, dataset)
         return dataset
 
-    def rows(self, options: Mapping[str, Any], **more: Any) -> Rows:
-        """Read examples; for the arguments see `discrete_vae.inference.rows.rows_of_run`."""
+    def rows(self, **more: Any) -> Rows:
+        """Read the examples; for other keywords see `discrete_vae.inference.rows.rows_of_run`."""
         from discrete_vae.inference.rows import rows_of_run
 
-        return rows_of_run(self.directory, self.loaded, **{**options, **more})
+        return rows_of_run(self.directory, self.loaded, **self.row_options | more)
 
     def headline(self, rows: Rows) -> str:
         """The run, its checkpoint and the examples, for the first line that a verb prints."""
@@ -254,7 +263,7 @@ class TrainedRun:
     def output(
         self,
         out: str | None,
-        others: Mapping[str, str | None],
+        others: Mapping[str, str | None] | None = None,
         *,
         argument: str = "--out",
         endings: Sequence[str] | None = None,
@@ -263,7 +272,7 @@ class TrainedRun:
 
         Args:
             out: The file.
-            others: Files that the verb reads or writes besides, by option; none of them may be replaced.
+            others: Files that the verb reads or writes besides --data, by option; none of them may be replaced.
             argument: What messages call it.
             endings: Those that it may have; None takes all of `OutputFile`.
         """
@@ -272,7 +281,8 @@ class TrainedRun:
 
         if out is None:
             return None
-        paths = self.sources + [user_path(name, word) for name, word in others.items() if word is not None]
+        named = {"--data": self.row_options.get("data"), **(others or {})}
+        paths = self.sources + [user_path(name, word) for name, word in named.items() if word is not None]
         rules: dict[str, Any] = {"argument": argument, "endings": endings or ENDINGS, "others": paths}
         return compute_on_rank_zero(lambda: OutputFile(out, **rules))
 
@@ -284,14 +294,14 @@ class TrainedRun:
 
 
 def takes_run(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Give a verb the options that name a trained run, as its first argument `run`, and --seed."""
+    """Give a verb the options of a trained run, as its first argument `run`."""
 
     @wraps(function)
     def call(run: str | None, **given: Any) -> int | None:
         if run is None and given["pretrained"] is None:
             see = f"See {click.get_current_context().command_path} --help."
             raise InvalidInputError("RUN", "must be given", "nothing", see)
-        named = ("pretrained", "checkpoint", "device", "accept_changed_config")
+        named = ("pretrained", "checkpoint", "device", "accept_changed_config", "seed")
         words = [] if run is None else [run]
         (trained,) = trained_runs(words, **{name: given.pop(name) for name in named})
         return function(trained, **given)
@@ -300,23 +310,28 @@ def takes_run(function: Callable[..., int | None]) -> Callable[..., int | None]:
 
 
 def trained_runs(
-    words: Sequence[str], pretrained: str | None, checkpoint: Any, device: str, accept_changed_config: bool
+    words: Sequence[str],
+    pretrained: str | None,
+    checkpoint: Any,
+    device: str,
+    accept_changed_config: bool,
+    seed: int | None,
 ) -> list[TrainedRun]:
     """The runs that words name, or the model that comes with the library, with what `RUN_OPTIONS` say of them."""
     if pretrained is not None and words:
         received, repair = f"it beside {words[0]!r}"[:80], "Leave one of them out."
         raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
-    settings = checkpoint, choose_device(device), accept_changed_config
+    where = choose_device(device)
     from discrete_vae.runs.hub import pretrained_names, shipped_folder  # here, since it imports torch
     from discrete_vae.runs.run_directory import RunDirectory
 
     if pretrained is not None:
-        folder = shipped_folder(pretrained, argument="--pretrained")
-        return [TrainedRun(RunDirectory.open(folder), *settings, pretrained)]
-    shipped = pretrained_names()
+        folders = [RunDirectory.open(shipped_folder(pretrained, argument="--pretrained"))]
+    else:
+        shipped = pretrained_names()
+        folders = [open_run(word, [f"--pretrained {word}"] if word in shipped else []) for word in words]
     return [
-        TrainedRun(open_run(word, [f"--pretrained {word}"] if word in shipped else []), *settings)
-        for word in words
+        TrainedRun(folder, checkpoint, where, accept_changed_config, pretrained, seed) for folder in folders
     ]
 
 
@@ -366,13 +381,13 @@ _ROW_OPTIONS = together(
 
 
 def takes_rows(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Give a verb a trained run, as its argument `run`, the options of examples by name, as `rows`, and a `seed`."""
+    """Give a verb a trained run with the options of examples for it, as its first argument `run`."""
 
     @wraps(function)
-    def call(run: TrainedRun, seed: int | None, **given: Any) -> int | None:
+    def call(run: TrainedRun, **given: Any) -> int | None:
         named = ("data", "part", "label_column", "num_examples", "data_dir")
-        rows = {name: given.pop(name) for name in named}
-        return function(run, rows, seed or 0, **given)
+        run.row_options = {name: given.pop(name) for name in named}
+        return function(run, **given)
 
     return takes_run(_ROW_OPTIONS(call))
 
