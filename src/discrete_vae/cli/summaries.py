@@ -26,23 +26,13 @@ def headline(
     device: torch.device,
     precision: Precision,
 ) -> str:
-    """Data, steps, folder, how values are read, and where it computes.
-
-    Args:
-        config: The experiment.
-        dataset: Its data set, whole.
-        run: Where the results go.
-        done: Steps done already.
-        num_steps: Steps of the whole run.
-        device: Where it computes.
-        precision: In which precision.
-    """
-    chosen = config.training.num_examples
-    count = f"{len(dataset.train)}" if chosen is None else f"{chosen} of {len(dataset.train)}"
+    """Lines about data, steps, folder, how values are read, and where it computes."""
+    num_examples = config.training.num_examples
+    count = f"{len(dataset.train)}" if num_examples is None else f"{num_examples} of {len(dataset.train)}"
     what = f"{dataset.name}: {count} training examples of {dataset.num_features} features"
     start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
     lines = [f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"]
-    if chosen is not None:
+    if num_examples is not None:
         lines.append(
             "A fixed random choice of the examples is used; --training.num-examples none takes all of them."
         )
