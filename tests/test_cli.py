@@ -57,41 +57,6 @@ def test_torch_is_imported_only_when_a_verb_needs_it(words):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("frobnicate", "VERB must be one of list, validate, "),
-        ("trian digits", "received 'trian'. Did you mean train?"),
-        ("evaluate", "RUN must be given; received nothing. See dvae evaluate --help."),
-        ("evaluate RUN --num-samples", "--num-samples must be followed by a value; received nothing."),
-        ("evaluate RUN --num-samples 0", "--num-samples must be a whole number of at least 1; received '0'."),
-        (
-            "evaluate RUN --num-examples 1e3",
-            "--num-examples must be a whole number of at least 1; received '1e3'.",
-        ),
-        ("evaluate RUN --seed -1", "--seed must be a whole number of at least 0; received '-1'."),
-        (
-            "evaluate RUN --num-sample 3",
-            "must be an option of dvae evaluate; received an unknown name. Did you mean --num-samples?",
-        ),
-        ("evaluate RUN other", "dvae evaluate takes no more arguments; received 'other'."),
-        ("evaluate RUN --model.smoothing ramps", "--model.smoothing must be an option of dvae evaluate;"),
-        ("train digits --size huge", "--size must be one of smoke, short, cpu, paper; received 'huge'."),
-        ("train digits --size smok", "Did you mean smoke?"),
-        ("train digits --num-epochs 3", "Did you mean --training.num-epochs?"),
-        ("train digits --qqq 3", "Add --settings to list them all."),
-        ("train digits --resume=yes", "--resume takes no value; received 'yes'."),
-    ],
-)
-def test_usage_errors_are_one_line_in_the_houses_form(words, message, capsys):
-    assert cli.main(words.split()) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("error: ")
-    assert message in err
-    assert len(err.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
     ("error", "status", "message"),
     [
         (InvalidInputError("x", "must be y", "z", "Do it."), 2, "error: x must be y; received z. Do it."),
@@ -336,10 +301,3 @@ def test_the_help_names_every_exit_status(capsys):
     assert all(
         f"{status} " in text.partition("Exit status:")[2] for status in ("0;", "1", "2", "70", "130", "143")
     )
-
-
-@pytest.mark.parametrize("words", [["sample", "run", "--seed=--"], ["evaluate", "run", "--device=--"]])
-def test_two_dashes_are_no_value(words, capsys):
-    assert cli.main(words) == 2
-    option = words[-1].removesuffix("=--")
-    assert capsys.readouterr().err.startswith(f"error: {option} must be followed by a value; received '--'.")

@@ -53,24 +53,25 @@ def test_the_device_of_each_word(machine, monkeypatch, count, text, local_rank, 
 
 
 @pytest.mark.parametrize(
-    ("count", "text", "local_rank", "message"),
+    ("count", "text", "local_rank", "argument"),
     [
-        (0, "cuda", None, "--device must be available; received cuda, where torch .* sees no CUDA devices"),
-        (1, "cuda:1", None, "received cuda:1, where torch .* sees 1 CUDA device. Check the driver"),
-        (2, "auto", "2", "and torch sees 2; received process 2. Start 2 processes at most"),
-        (1, "cuda", "1", "Start 1 process at most, or compute on cpu."),
-        (2, "cuda", "first", "LOCAL_RANK must be a process's number; received 'first'."),
-        (2, "gpu", None, "--device must be auto, cpu, cuda or cuda:N; received 'gpu'."),
-        (2, "cuda:-1", None, "--device must be auto, cpu, cuda or cuda:N"),
-        (2, "", None, "--device must be auto, cpu, cuda or cuda:N; received ''."),
+        (0, "cuda", None, "--device"),
+        (1, "cuda:1", None, "--device"),
+        (2, "auto", "2", "--device"),
+        (1, "cuda", "1", "--device"),
+        (2, "cuda", "first", "LOCAL_RANK"),
+        (2, "gpu", None, "--device"),
+        (2, "cuda:-1", None, "--device"),
+        (2, "", None, "--device"),
     ],
 )
-def test_what_is_not_there_is_refused(machine, monkeypatch, count, text, local_rank, message):
+def test_what_is_not_there_is_refused(machine, monkeypatch, count, text, local_rank, argument):
     machine(count)
     if local_rank is not None:
         monkeypatch.setenv("LOCAL_RANK", local_rank)
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError) as caught:
         choose_device(text)
+    assert caught.value.argument == argument
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "log-partition", "sample"])

@@ -41,34 +41,34 @@ def trained_on_images(tmp_path_factory, data_file):
 
 @pytest.mark.parametrize("verb", ["train", "validate"])
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "argument"),
     [
-        ("--training.batch-size 1", "--training.batch-size must be at least 2; received '1'."),
-        ("--evaluation.num-annealed-chains 1", "--evaluation.num-annealed-chains must be at least 2"),
-        ("--evaluation.num-examples 251", "--evaluation.num-examples must be at most the 250 test examples"),
-        (f"--evaluation.seed {2**64}", f"--evaluation.seed must be at most {2**64 - 1}"),
-        (f"--seed {2**64}", f"--seed must be a whole number of at most {2**64 - 1}"),
-        ("--training.beta-bound.start 1e300", "--training.beta-bound.start must be at most 1e+30"),
-        (f"--training.num-sweeps {2**63 - 1}", "--training.num-sweeps must be at most 1000000000"),
-        (f"--training.num-epochs {'9' * 400}", "--training.num-epochs must be at most 1000000000"),
-        (f"--training.num-epochs {'9' * 5000}", "must be a whole number of fewer digits; received '99"),
-        ("--evaluation.max-memory 1e308", "--evaluation.max-memory must be at most 1e+30"),
+        ("--training.batch-size 1", "--training.batch-size"),
+        ("--evaluation.num-annealed-chains 1", "--evaluation.num-annealed-chains"),
+        ("--evaluation.num-examples 251", "--evaluation.num-examples"),
+        (f"--evaluation.seed {2**64}", "--evaluation.seed"),
+        (f"--seed {2**64}", "--seed"),
+        ("--training.beta-bound.start 1e300", "--training.beta-bound.start"),
+        (f"--training.num-sweeps {2**63 - 1}", "--training.num-sweeps"),
+        (f"--training.num-epochs {'9' * 400}", "--training.num-epochs"),
+        (f"--training.num-epochs {'9' * 5000}", "--training.num-epochs"),
+        ("--evaluation.max-memory 1e308", "--evaluation.max-memory"),
         (
             "--training.sampler parallel-tempering --training.sampler.inverse-temperatures 0.5 0.2",
-            "--training.sampler.inverse-temperatures must rise strictly",
+            "--training.sampler.inverse-temperatures",
         ),
-        ("--training.sampler.num-chains 3000000000", "--training.sampler.num-chains must fit this machine's memory"),
-        ("--evaluation.num-annealed-chains 3000000000", "--evaluation.num-annealed-chains must fit"),
-        ("--model.prior.num-left 3000000000", "model.prior must fit this machine's memory; received a need of"),
-        ("--model.posterior.hidden 3000000000", "model.posterior must fit this machine's memory"),
-        ("--model.posterior.hidden 3000000000 3000000000", "model must fit this machine's memory"),
-        ("--model.prior graph --model.prior.num-units 9999999 --model.prior.edges complete", "model.prior must fit"),
+        ("--training.sampler.num-chains 3000000000", "--training.sampler.num-chains"),
+        ("--evaluation.num-annealed-chains 3000000000", "--evaluation.num-annealed-chains"),
+        ("--model.prior.num-left 3000000000", "model.prior"),
+        ("--model.posterior.hidden 3000000000", "model.posterior"),
+        ("--model.posterior.hidden 3000000000 3000000000", "model"),
+        ("--model.prior graph --model.prior.num-units 9999999 --model.prior.edges complete", "--model.prior"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_work_are_refused_at_the_start(refused, tmp_path, verb, words, message):
+def test_settings_that_cannot_work_are_refused_at_the_start(refused, tmp_path, verb, words, argument):
     run_dir = ["--run-dir", tmp_path / "run"] if verb == "train" else []
     error = refused(verb, "digits", "--size", "smoke", *run_dir, *words.split())
-    assert message in error
+    assert error.startswith(f"error: {argument} ")
     assert len(error) < 500
 
 
@@ -120,24 +120,18 @@ def test_a_run_whose_config_asks_for_absurd_sizes_is_refused(trained_on_images, 
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "argument"),
     [
-        (
-            "--start fresh --num-chains 99999999999999999",
-            "images must make a picture of at most 50000 pixels",
-        ),
-        (
-            "--start fresh --num-chains 9 --num-rows 99999",
-            "images must make a picture of at most 50000 pixels",
-        ),
-        ("--num-draws 100000", "must make a picture of at most 50000 pixels per side; received "),
-        (f"--checkpoint {'9' * 5000}", "--checkpoint must be best, last or a step; received '999"),
-        ("--start ~nouser/states.npy", "--start must name a user with a home directory after ~"),
-        ("--out ~nouser/grid.png", "--out must name a user with a home directory after ~"),
+        ("--start fresh --num-chains 99999999999999999", "images"),
+        ("--start fresh --num-chains 9 --num-rows 99999", "images"),
+        ("--num-draws 100000", "images"),
+        (f"--checkpoint {'9' * 5000}", "--checkpoint"),
+        ("--start ~nouser/states.npy", "--start"),
+        ("--out ~nouser/grid.png", "--out"),
     ],
 )
-def test_pictures_that_cannot_be_are_refused(refused, trained_on_images, words, message):
-    assert message in refused("sample", trained_on_images, *words.split())
+def test_pictures_that_cannot_be_are_refused(refused, trained_on_images, words, argument):
+    assert refused("sample", trained_on_images, *words.split()).startswith(f"error: {argument} ")
 
 
 def test_chains_that_do_not_fit_are_refused(refused, trained, monkeypatch):
@@ -173,8 +167,7 @@ def test_chains_that_do_not_fit_are_refused(refused, trained, monkeypatch):
 )
 def test_start_states_that_are_none_are_refused(refused, trained, tmp_path, states):
     np.save(tmp_path / "states.npy", states)
-    error = refused("sample", trained, "--start", tmp_path / "states.npy")
-    assert "--start must hold states of the prior, (chain, 5 units) in {0,1}; received " in error
+    assert refused("sample", trained, "--start", tmp_path / "states.npy").startswith("error: --start ")
 
 
 @pytest.mark.parametrize("dtype", [">f8", ">i2", "g", bool])
@@ -196,25 +189,18 @@ def test_start_states_of_any_width_and_byte_order_are_taken(cli, trained_on_imag
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
 def test_a_standard_error_that_is_none_is_refused(refused, trained, value):
-    error = refused("log-partition", trained, "--std-error", value)
-    assert "--std-error must be a finite number of at least 1e-06; received " in error
+    assert refused("log-partition", trained, "--std-error", value).startswith("error: --std-error ")
+
+
+@pytest.mark.parametrize("run_dir", ["~nouser/x", "", "runs/\udcff", "a\0b"])
+def test_run_dirs_that_are_none_are_refused(refused, data_file, run_dir):
+    assert refused("train", "--data", data_file, "--run-dir", run_dir, *TINY).startswith("error: --run-dir ")
 
 
 @pytest.mark.parametrize(
-    ("run_dir", "message"),
-    [
-        ("~nouser/x", "--run-dir must name a user with a home directory after ~; received '~nouser/x'."),
-        ("", "--run-dir must be a path; received ''."),
-        ("runs/\udcff", r"--run-dir must be text in UTF-8; received 'runs/\udcff'."),
-        ("a\0b", r"--run-dir must be a path; received 'a\x00b'."),
-    ],
+    "words",
+    [("train", "--data", "bad\udcff.npy", "--run-dir", "run"), ("validate", "--data", "~nouser/x.npy")],
 )
-def test_run_dirs_that_are_none_are_refused(refused, data_file, run_dir, message):
-    assert message in refused("train", "--data", data_file, "--run-dir", run_dir, *TINY)
-
-
-def test_a_data_path_that_config_json_could_not_hold_is_refused(refused, tmp_path):
-    error = refused("train", "--data", f"{tmp_path}/bad\udcff.npy", "--run-dir", tmp_path / "run", *TINY)
-    assert "--data must be text in UTF-8; received " in error
-    error = refused("validate", "--data", "~nouser/x.npy")
-    assert "--data must name a user with a home directory after ~; received '~nouser/x.npy'." in error
+def test_a_data_path_that_config_json_could_not_hold_is_refused(refused, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    assert refused(*words, *TINY).startswith("error: --data ")

@@ -3,10 +3,13 @@
 import re
 
 import pytest
+import torch
 
+from discrete_vae import DiscreteVAE
 from discrete_vae.figures.registry import FIGURES
 from discrete_vae.overrides import slots
-from discrete_vae.presets import experiment_names
+from discrete_vae.presets import experiment_names, load_experiment
+from discrete_vae.training.describe import parameter_rows
 
 
 def too_long(out, columns=80):
@@ -68,3 +71,21 @@ def test_a_wide_terminal_shows_a_setting_per_line(cli, monkeypatch):
 def test_one_of_a_thing_is_no_plural(cli):
     out = cli("validate", "digits", "--size", "smoke", "--training.num-epochs", "1")[1]
     assert "in 1 epoch, batches" in out
+
+
+def test_every_parameter_is_counted_once():
+    for name in experiment_names():
+        with torch.device("meta"):
+            model = DiscreteVAE.from_config(load_experiment(name, "smoke").model)
+        rows = parameter_rows(model)
+        assert sum(row.count for row in rows) == sum(parameter.numel() for parameter in model.parameters())
+        assert len({row.name for row in rows}) == len(rows)
+
+
+def test_validate_shows_parts_memory_and_pace(cli):
+    layers = ["--model.hierarchy", "gaussian", "--model.hierarchy.num-layers", "2"]
+    widths = ["--model.hierarchy.posterior-hidden", "8", "--model.hierarchy.prior-hidden", "8"]
+    status, shown, _ = cli("validate", "digits", "--size", "smoke", *layers, *widths)
+    assert status == 0
+    for text in ("64 + 32 -> 8 -> 32", "hierarchy.prior", "2 continuous layers of 16 units", "ms per step"):
+        assert text in shown

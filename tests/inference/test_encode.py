@@ -1,12 +1,13 @@
-"""Codes: the greedy ones by enumeration of the posterior, draws by their frequencies."""
+"""Codes, reconstructions and denoised examples: against enumeration of the latents."""
 
 import numpy as np
 import pytest
 import torch
 
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference.encode import encode_rows
-from discrete_vae.posterior import Posterior
+from discrete_vae import DiscreteVAE, exact_log_partition
+from discrete_vae.config import LikelihoodConfig, ModelConfig, RBMConfig, members
+from discrete_vae.inference.encode import denoise_rows, encode_rows, flip_bits, reconstruct_rows
+from discrete_vae.inference.score import mean_error
 from discrete_vae.testing.enumeration import all_states
 from tests.inference.models import small_model, some_bits
 
@@ -87,9 +88,107 @@ def test_draws_have_the_frequencies_of_the_posterior():
     np.testing.assert_array_equal(again.bits, many.bits[[5, 17, 2500]])
 
 
-def test_a_posterior_without_bits_is_refused_by_name(monkeypatch):
-    model = small_model()
-    monkeypatch.setattr(type(model.posterior), "sample_discretely", Posterior.sample_discretely)
-    with pytest.raises(InvalidInputError, match="model.posterior must have sample_discretely"):
-        encode_rows(model, some_bits(2))
-    assert encode_rows(model, some_bits(2), draw=True).bits.shape == (2, 5)
+def test_means_agree_with_the_models_own_reconstructions():
+    model, x = small_model(layers=2), some_bits(5)
+    found = reconstruct_rows(model, x, num_draws=120, batch_size=5)
+    own = torch.stack([model.reconstruct(x, seed=seed) for seed in range(120)]).double().numpy()
+    assert (np.abs(found - own.mean(0)) < 6 * own.std(0) * (2 / 120) ** 0.5 + 1e-5).all()
+    one = reconstruct_rows(model, x, seed=4)
+    np.testing.assert_array_equal(reconstruct_rows(model, x[2:3], seed=4, numbers=[2]), one[2:3])
+
+
+def test_from_the_code_it_is_what_decode_makes_of_it():
+    model, x = small_model(layers=2), some_bits(5)
+    codes = encode_rows(model, x)
+    decoded = model.decode(torch.from_numpy(codes.zeta), torch.from_numpy(codes.continuous))
+    np.testing.assert_allclose(reconstruct_rows(model, x, code=True), decoded, atol=1e-6)
+
+
+def test_modes_and_samples_are_bits():
+    model, x = small_model(), some_bits(400, seed=2)
+    mean, mode, sample = (reconstruct_rows(model, x, statistic=name) for name in ("mean", "mode", "sample"))
+    np.testing.assert_array_equal(mode, mean > 0.5)
+    assert set(np.unique(sample)) == {0.0, 1.0}
+    error = np.sqrt((mean * (1 - mean)).mean() / mean.size)
+    assert abs(sample.mean() - mean.mean()) < 5 * error
+    alone = reconstruct_rows(model, x[7:8], statistic="sample", numbers=[7])
+    np.testing.assert_array_equal(alone, sample[7:8])
+
+
+def exact_clean(model, y, flips):
+    """E[x | y] of a model with zeta = z, by a sum over all codes and Bayes' rule for each bit."""
+    z = all_states(model.prior.num_units).float()
+    with torch.no_grad():
+        means = model.likelihood.mean(model.parameters_of(z)).double()
+        log_prior = -model.prior.energy(z).double() - exact_log_partition(model.prior).value
+    found = []
+    for row in y.double():
+        keep = torch.where(row == 1, 1 - flips, flips)
+        of_bit = means * keep + (1 - means) * (1 - keep)
+        weights = (log_prior + of_bit.log().sum(1)).softmax(0)
+        found.append((weights[:, None] * means * keep / of_bit).sum(0))
+    return torch.stack(found).numpy()
+
+
+def test_denoising_converges_to_bayes_rule():
+    model, y = small_model(scale=0.3).discretized(), some_bits(6)
+    exact = exact_clean(model, y, 0.2)
+    np.testing.assert_allclose(
+        denoise_rows(model, y, noise=0.2, num_draws=1500, batch_size=6), exact, atol=0.03
+    )
+    plain = denoise_rows(
+        model, y, num_draws=100, batch_size=6
+    )  # a planted fault: without the weights and what was seen
+    assert np.abs(plain - exact).max() > 0.1
+    np.testing.assert_allclose(
+        denoise_rows(model, y[2:3], noise=0.2, num_draws=5, numbers=[2]),
+        denoise_rows(model, y, noise=0.2, num_draws=5)[2:3],
+        rtol=0,
+        atol=0,
+    )
+
+
+def test_gaps_are_filled_and_do_not_count():
+    model = small_model(missing=True)
+    y = some_bits(4)
+    y[0, 1] = torch.nan
+    found = denoise_rows(model, y, noise=0.1)
+    assert np.isfinite(found).all()
+
+
+def test_bits_are_flipped_with_the_probability_and_by_row():
+    x = torch.zeros(4000, 6)
+    flipped = flip_bits(x, 0.1, seed=1)
+    assert abs(float(flipped.mean()) - 0.1) < 5 * (0.09 / 24_000) ** 0.5
+    assert torch.equal(flip_bits(x[:2], 0.1, seed=1, numbers=[7, 9]), flipped[[7, 9]])
+
+
+def test_errors_are_counted_over_observed_values():
+    truth = np.array([[0.0, 1.0, np.nan], [1.0, 1.0, 1.0]])
+    found, _ = mean_error(truth, np.array([[0.9, 0.9, 0.0], [0.2, 0.6, 0.7]]), is_share=True)
+    assert found == pytest.approx(2 / 5)
+    random = np.random.default_rng(0)
+    values = random.normal(size=(3000, 4)) * [1, 10, 100, 0.1]
+    noise = random.normal(size=values.shape) * [1, 10, 100, 0.1]
+    found, std_error = mean_error(values, values + 0.5 * noise, is_share=False)
+    assert abs(found - 0.5) < 5 * std_error < 0.05
+    shares = [
+        mean_error(wrong := random.random((60, 5)) < 0.3, np.zeros(wrong.shape), is_share=True)
+        for _ in range(400)
+    ]
+    found, std_error = np.array(shares).T
+    assert std_error.mean() == pytest.approx(found.std(), rel=0.15)
+
+
+@pytest.mark.parametrize("config", members(LikelihoodConfig))
+def test_samples_are_drawn_with_a_copy_on_the_cpu(config, monkeypatch):
+    """Statistics of the data, which some likelihoods keep beside what the decoder gives, must come along."""
+    fields = {"num_features": 6, "prior": RBMConfig(num_left=2, num_right=2), "likelihood": config()}
+    model = DiscreteVAE.from_config(ModelConfig(**fields)).eval()
+    kind, used = type(model.likelihood), []
+    original = kind.sample
+    monkeypatch.setattr(kind, "sample", lambda self, *a, **k: used.append(self) or original(self, *a, **k))
+    reconstruct_rows(model, torch.zeros(3, 6), statistic="sample", batch_size=3)
+    assert len(used) == 3
+    assert model.likelihood not in used
+    assert {value.device.type for value in used[0].state_dict().values()} <= {"cpu"}

@@ -16,7 +16,6 @@ from discrete_vae import (
     NoSharing,
     SpikeExponential,
 )
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference import impute as impute_module
 from discrete_vae.inference.impute import (
     GappedRow,
@@ -315,31 +314,6 @@ def test_few_effective_samples_are_said():
             numbers=[71],
             settings=ImputationSettings(method="chains", num_samples=8, num_rounds=2, num_steps=1),
         )
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "words"),
-    [
-        ("categorical", {"filling": "mean"}, "filling must be 'mode'"),
-        ("gaussian", {"filling": "mode"}, "filling must be 'mean'"),
-        ("bernoulli", {"filling": "median"}, "filling must be one of"),
-        ("bernoulli", {"method": "magic"}, "method must be one of importance, chains"),
-        ("bernoulli", {"num_draws": -1}, "num_draws must be"),
-        ("bernoulli", {"num_candidates": 1}, "num_candidates must be at least 2"),
-        ("bernoulli", {"method": "chains", "truncated": True}, "truncated must be left out"),
-        ("bernoulli", {"num_samples": 3, "num_rounds": 4}, "num_rounds must be at most num_samples, 3"),
-    ],
-)
-def test_wrong_settings_are_refused(kind, given, words):
-    model, x = build(kind)
-    with pytest.raises(InvalidInputError, match=words):
-        impute(model, x, settings=ImputationSettings(**given))
-
-
-def test_values_outside_the_domain_are_refused():
-    model, x = build()
-    with pytest.raises(InvalidInputError, match="x must"):
-        impute(model, x + 0.5)
 
 
 def test_moments_in_chunks_are_those_of_all():

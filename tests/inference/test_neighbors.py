@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference import neighbors
 from discrete_vae.inference.neighbors import nearest_codes
 
@@ -48,17 +47,3 @@ def test_threads_change_nothing(threads_of_torch):
     alone = nearest_codes(queries, among, 5)
     threads_of_torch(2)
     assert (nearest_codes(queries, among, 5).indices == alone.indices).all()
-
-
-@pytest.mark.parametrize(
-    ("queries", "k", "words"),
-    [
-        (np.zeros((2, 3), np.uint8), 1, "queries must hold packed codes"),
-        (np.zeros((2, 2)), 1, "queries must hold packed codes"),
-        (np.zeros((2, 2), np.uint8), 6, "num_neighbors must be at most 5"),
-        (np.zeros((2, 2), np.uint8), 0, "num_neighbors must be"),
-    ],
-)
-def test_wrong_arguments_are_refused(queries, k, words):
-    with pytest.raises(InvalidInputError, match=words):
-        nearest_codes(queries, np.zeros((5, 2), np.uint8), k)

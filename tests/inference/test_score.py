@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from discrete_vae import exact_log_partition
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_likelihood import _STREAM
 from discrete_vae.inference.score import elbo_rows, p_values, reference_numbers, roc_area, score_rows
 from discrete_vae.rng import key_to_seed
@@ -34,13 +33,6 @@ def test_scores_are_those_of_log_likelihood_bit_for_bit(layers):
     np.testing.assert_array_equal(some.value, found.value[[7, 2]])
     other = score_rows(model, x, log_partition=1.5, num_samples=30, seed=1)
     assert (other.value != found.value).all()
-
-
-def test_keys_are_checked():
-    model, x = small_model(), some_bits(3)
-    for wrong in ({"keys": [1, 2]}, {"keys": [1, 2, 3], "generator": torch.Generator()}):
-        with pytest.raises(InvalidInputError, match="keys must be one for each of the 3 examples"):
-            model.log_likelihood(x, 5, log_partition=0.0, **wrong)
 
 
 def test_scores_are_those_of_the_enumerated_model():
@@ -83,9 +75,6 @@ def test_p_values_count_what_is_as_low():
     np.testing.assert_array_equal(p_values(scores, reference), by_counting(scores, reference))
     assert p_values(np.array([-99.0]), reference)[0] == 1 / 51
     assert p_values(np.array([99.0]), reference)[0] == 1
-    for wrong in (np.array([]), np.array([np.nan]), np.zeros((2, 2))):
-        with pytest.raises(InvalidInputError, match="reference must"):
-            p_values(scores, wrong)
 
 
 def false_alarms(make_p_values, level=0.25, num_references=4, repeats=6000):
@@ -125,5 +114,3 @@ def test_the_area_counts_pairs_and_its_error_is_that_of_samples():
     spread = np.std([each.value for each in many])
     assert np.sqrt(np.mean([each.std_error**2 for each in many])) == pytest.approx(spread, rel=0.2)
     assert np.isnan(roc_area(familiar, strange[:1]).std_error)
-    with pytest.raises(InvalidInputError, match="strange must be"):
-        roc_area(familiar, strange[:0])

@@ -38,7 +38,7 @@ def contents(kept):
     return {path.name: without_sum(read_json(path)) for path in sorted(kept.folder.iterdir())}
 
 
-def test_no_order_of_adding_loses_a_result_or_hides_the_fullest(tmp_path):
+def test_no_order_of_adding_loses_a_result_or_hides_the_most_complete(tmp_path):
     for number, order in enumerate(itertools.permutations([result(1), result(5), result(3)])):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -66,7 +66,7 @@ def test_the_same_settings_replace_their_own_file_alone(kept):
     assert without_sum(kept.most_complete()) == result(5, value=3.0)
 
 
-def test_of_equals_the_one_kept_last_stays_the_fullest(kept):
+def test_of_equals_the_one_kept_last_stays_the_most_complete(kept):
     for by in (2, 0, 1):
         kept.add(result(5, by=by))
     assert without_sum(kept.most_complete()) == result(5, by=1)

@@ -23,179 +23,12 @@ from discrete_vae.cli.options import Verbs
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, printable
 from discrete_vae.system import is_allocation_failure, out_of_memory, torch_is_loading, yielding_threads
 
-# What a user sees of a fault of dvae itself: one line, and a file to report it with.
 
-
-_LONGEST = 300
-
-
-def report_crash(words: Sequence[str], error: Exception) -> str:
-    """Write what is known about an unexpected error to a file for temporary files.
-
-    Args:
-        words: The command line.
-        error: The error, with its traceback.
-
-    Returns:
-        One sentence that says what happened and names the file.
-    """
-    short = " ".join(f"{type(error).__name__}: {error}".split())
-    short = short if len(short) <= _LONGEST else f"{short[:_LONGEST]}..."
-    lines = [
-        f"dvae {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        f"command line: {list(words)!r}",
-        "",
-        *traceback.format_exception(error),
-    ]
-    try:
-        descriptor, path = tempfile.mkstemp(prefix="dvae-error-", suffix=".txt")
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write("\n".join(lines))
-    except OSError:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"this line ({last.filename}, line {last.lineno})"
-    else:
-        where = f"the file {path}"
-    verb = words[0] if words else ""
-    return (
-        f"dvae {verb} must not end like this; received {short}. This is a fault of dvae, not yours: please report it "
-        f"with {where}. What was saved before is intact."
-    )
-
-
-# Ctrl-C and SIGTERM: either ends a command with all that cleans up; while a run trains the first asks to
-# stop.
-
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_ASKED = b"\nStopping after the step in progress; once more ends at once.\n"
-
-
-class StopRequest:
-    """Whether a signal has asked to stop; calling it says so.
-
-    Attributes:
-        signal: Number of the signal; None before one.
-    """
-
-    def __init__(self) -> None:
-        self.signal: int | None = None
-
-    def __call__(self) -> bool:
-        """Whether to stop."""
-        return self.signal is not None
-
-    @property
-    def status(self) -> int:
-        """The exit status that tells the shell of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
-        return 128 + (self.signal or signal.SIGINT)
-
-    def receive(self, number: int, frame: FrameType | None = None) -> None:
-        """Take note of a signal; a second one raises.
-
-        Raises:
-            KeyboardInterrupt: If a signal came before.
-        """
-        repeated, self.signal = self.signal is not None, number
-        if repeated:
-            raise KeyboardInterrupt
-        with suppress(OSError):  # not print: a handler may have interrupted another print
-            os.write(2, _ASKED)
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM, which takes the way of Ctrl-C."""
-
-
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM raise `Terminated` inside the block, so that nothing half-written stays; a second one kills.
-
-    Where somebody else handles it, or in another thread than the main one, nothing is changed.
-
-    Examples:
-        >>> import os
-        >>> try:
-        ...     with ended_by_sigterm():
-        ...         os.kill(os.getpid(), signal.SIGTERM)
-        ... except Terminated:
-        ...     print("ended")
-        ended
-    """
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        _end_if_torch_loads(number, b"Ended by SIGTERM.\n")
-        raise Terminated
-
-    is_ours = threading.current_thread() is threading.main_thread()
-    is_ours = is_ours and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    if is_ours:
-        signal.signal(signal.SIGTERM, receive)
-    try:
-        yield
-    finally:
-        if is_ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-@contextmanager
-def ended_by_interrupts() -> Iterator[None]:
-    """Let Ctrl-C inside the block end a process that is still importing torch, and else raise as ever.
-
-    For a process that is a command. An exception that comes up inside that import can meet C++ that cannot pass it on,
-    which aborts the process. Nothing has been written by then.
-    """
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        _end_if_torch_loads(number, b"Interrupted.\n")
-        raise KeyboardInterrupt
-
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_ours:
-        signal.signal(signal.SIGINT, receive)
-    try:
-        yield
-    finally:
-        if is_ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _end_if_torch_loads(number: int, words: bytes) -> None:
-    if torch_is_loading():
-        with suppress(OSError):
-            os.write(2, words)
-        os._exit(128 + number)
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[StopRequest]:
-    """Let signals ask to stop inside the block, and put back afterwards what was there before.
-
-    Python delivers signals to its main thread alone: in another one nothing is changed.
-
-    Examples:
-        >>> with stop_on_signals() as stop:
-        ...     stop()
-        False
-    """
-    request = StopRequest()
-    before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
-    if threading.current_thread() is threading.main_thread():
-        for each in _SIGNALS:
-            if signal.getsignal(each) != signal.SIG_IGN:  # as nohup and background jobs of a shell ask
-                before[each] = signal.signal(each, request.receive)
-    try:
-        yield request
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, signal.SIG_DFL if handler is None else handler)
-
-
-# The command line: from words to a verb, and from errors to one line and an exit status.
-
-
-_KEPT = "\n\t\N{NO-BREAK SPACE}"
+def entry_point() -> None:
+    """Run the command line of this process; beside other programs its threads give way."""
+    with ended_by_interrupts(), yielding_threads():
+        status = main()
+    sys.exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -210,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    with warnings.catch_warnings(), _any_text_can_be_printed(), _nothing_moves_the_terminal():
+    with warnings.catch_warnings(), _safe_output():
         warnings.showwarning = _show_warning
         try:
             with ended_by_sigterm():
@@ -238,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except Exception as error:
             if is_allocation_failure(error):
                 return _fail(str(out_of_memory()), 2)
-            return _fail(report_crash(words, error), 70)
+            return _fail(_report_fault(words, error), 70)
 
 
 @click.version_option(__version__, message="dvae %(version)s")
@@ -266,9 +99,16 @@ def _run(words: list[str]) -> int:
         return 2
     try:
         with dvae.make_context("dvae", list(words)) as context:
-            return dvae.invoke(context)
+            return dvae.invoke(context) or 0
     except click.exceptions.Exit as stop:  # click has printed help or the version
         return stop.exit_code
+
+
+# What is printed besides the results: errors, warnings, faults of dvae itself.
+
+
+_KEPT = "\n\t\N{NO-BREAK SPACE}"
+_LONGEST = 300  # characters of an unexpected error
 
 
 def _fail(message: str, status: int) -> int:
@@ -282,6 +122,38 @@ def _say(text: str) -> None:
         print(text, file=sys.stderr)
 
 
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    # the processes of torchrun all do the same; the first one speaks for them
+    if os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0":
+        _say(f"warning: {printable(str(message), keep=_KEPT)}")  # a bar of rich may stand before the stream
+
+
+def _report_fault(words: Sequence[str], error: Exception) -> str:
+    """Write what is known about an unexpected error to a file; returns a sentence that names the file."""
+    short = " ".join(f"{type(error).__name__}: {error}".split())
+    short = short if len(short) <= _LONGEST else f"{short[:_LONGEST]}..."
+    lines = [
+        f"dvae {__version__}, Python {platform.python_version()}, {platform.platform()}",
+        f"command line: {list(words)!r}",
+        "",
+        *traceback.format_exception(error),
+    ]
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="dvae-error-", suffix=".txt")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write("\n".join(lines))
+    except OSError:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"this line ({last.filename}, line {last.lineno})"
+    else:
+        where = f"the file {path}"
+    verb = words[0] if words else ""
+    return (
+        f"dvae {verb} must not end like this; received {short}. This is a fault of dvae, not yours: please report it "
+        f"with {where}. What was saved before is intact."
+    )
+
+
 def _discard_output() -> None:
     """Let what is left of the output go nowhere, so that the interpreter does not try it again at its end."""
     with suppress(OSError):  # where it arrives after all
@@ -289,21 +161,6 @@ def _discard_output() -> None:
         return
     with suppress(OSError):  # a stream that is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-@contextmanager
-def _any_text_can_be_printed() -> Iterator[None]:
-    """Let output escape what its encoding lacks, ASCII say, rather than fail after hours of work."""
-    streams = [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, io.TextIOWrapper)]
-    before = [stream.errors for stream in streams]
-    for stream in streams:
-        stream.reconfigure(errors="backslashreplace")
-    try:
-        yield
-    finally:
-        for stream, errors in zip(streams, before, strict=True):
-            with suppress(OSError):
-                stream.reconfigure(errors=errors)
 
 
 class _Printable:
@@ -320,24 +177,141 @@ class _Printable:
 
 
 @contextmanager
-def _nothing_moves_the_terminal() -> Iterator[None]:
-    """Let nothing that a file or a label is called reach the terminal as a command to it."""
+def _safe_output() -> Iterator[None]:
+    """Let nothing that a file or a label is called fail, for want of a letter, or command the terminal."""
     before = sys.stdout, sys.stderr
+    encoded = {stream: stream.errors for stream in before if isinstance(stream, io.TextIOWrapper)}
+    for stream in encoded:
+        stream.reconfigure(errors="backslashreplace")
     sys.stdout, sys.stderr = (stream if stream is None else _Printable(stream) for stream in before)
     try:
         yield
     finally:
         sys.stdout, sys.stderr = before
+        for stream, errors in encoded.items():
+            with suppress(OSError):
+                stream.reconfigure(errors=errors)
 
 
-def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    # the processes of torchrun all do the same; the first one speaks for them
-    if os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0":
-        _say(f"warning: {printable(str(message), keep=_KEPT)}")  # a bar of rich may stand before the stream
+# Ctrl-C and SIGTERM: either ends a command with all that cleans up; while a run trains the first asks to stop.
 
 
-def entry_point() -> None:
-    """What the installed command calls; beside other programs its threads give way."""
-    with ended_by_interrupts(), yielding_threads():
-        status = main()
-    sys.exit(status)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STOPPING = b"\nStopping after the step in progress; once more ends at once.\n"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which takes the way of Ctrl-C."""
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM raise `Terminated` inside the block, so that nothing half-written stays; a second one kills.
+
+    Where somebody else handles it, or in another thread than the main one, nothing is changed.
+
+    Examples:
+        >>> import os
+        >>> try:
+        ...     with ended_by_sigterm():
+        ...         os.kill(os.getpid(), signal.SIGTERM)
+        ... except Terminated:
+        ...     print("ended")
+        ended
+    """
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        _end_if_torch_loads(number, b"Ended by SIGTERM.\n")
+        raise Terminated
+
+    with _handled(signal.SIGTERM, receive, instead_of=signal.SIG_DFL):
+        yield
+
+
+@contextmanager
+def ended_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C inside the block end a process that is still importing torch, and else raise as ever.
+
+    For a process that is a command. An exception that comes up inside that import can meet C++ that cannot pass it on,
+    which aborts the process. Nothing has been written by then.
+    """
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        _end_if_torch_loads(number, b"Interrupted.\n")
+        raise KeyboardInterrupt
+
+    with _handled(signal.SIGINT, receive, instead_of=signal.default_int_handler):
+        yield
+
+
+@contextmanager
+def _handled(number: int, receive: Callable[..., None], *, instead_of: Any) -> Iterator[None]:
+    """Let a signal be received inside the block, if what handled it before was this, in the main thread."""
+    is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(number) == instead_of
+    if is_ours:
+        signal.signal(number, receive)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(number, instead_of)
+
+
+def _end_if_torch_loads(number: int, words: bytes) -> None:
+    if torch_is_loading():
+        with suppress(OSError):
+            os.write(2, words)
+        os._exit(128 + number)
+
+
+class StopRequest:
+    """A call that tells if a signal has asked to stop.
+
+    Attributes:
+        signal: Number of the signal; None before one.
+    """
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __call__(self) -> bool:
+        """True after a signal."""
+        return self.signal is not None
+
+    @property
+    def status(self) -> int:
+        """The exit status that tells the shell of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
+        return 128 + (self.signal or signal.SIGINT)
+
+    def receive(self, number: int, frame: FrameType | None = None) -> None:
+        """Take note of a signal; a second one raises KeyboardInterrupt."""
+        repeated, self.signal = self.signal is not None, number
+        if repeated:
+            raise KeyboardInterrupt
+        with suppress(OSError):  # not print: a handler may have interrupted another print
+            os.write(2, _STOPPING)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """Let signals ask to stop inside the block, and put back afterwards what was there before.
+
+    Python delivers signals to its main thread alone: in another one nothing is changed.
+
+    Examples:
+        >>> with stop_on_signals() as stop:
+        ...     stop()
+        False
+    """
+    request = StopRequest()
+    before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
+    if threading.current_thread() is threading.main_thread():
+        for each in _SIGNALS:
+            if signal.getsignal(each) != signal.SIG_IGN:  # as nohup and background jobs of a shell ask
+                before[each] = signal.signal(each, request.receive)
+    try:
+        yield request
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)

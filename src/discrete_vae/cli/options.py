@@ -1,4 +1,4 @@
-"""How verbs and their options are declared, read and shown."""
+"""The table of verbs, how a verb and its options are declared, and what mistakes in the command line say."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import reduce
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,12 +21,6 @@ from discrete_vae.system import check_device, computing_on, user_path
 
 if TYPE_CHECKING:
     import torch
-    from matplotlib.figure import Figure
-
-    from discrete_vae.load import LoadedRun
-
-
-# The verbs as click commands, and click's errors in this house's one-line form.
 
 
 VERBS = {
@@ -37,28 +29,19 @@ VERBS = {
     "train": ("train:run_train", "train an experiment, or a model of your own data"),
     "refit": ("runs:run_refit", "fit the posterior of a trained model anew, as a run of its own"),
     "release": ("runs:run_release", "a trained run made small enough to pass on, in half the bytes"),
-    "evaluate": (
-        "runs:run_evaluate",
-        "log-likelihood, ELBO and log Z on test data, with standard errors",
-    ),
+    "evaluate": ("runs:run_evaluate", "log-likelihood, ELBO and log Z on test data, with standard errors"),
     "log-partition": (
         "runs:run_log_partition",
         "log Z of a trained prior by bridge sampling, repeated, with the health of the chains",
     ),
-    "sample": (
-        "runs:run_sample",
-        "pictures: samples along the chains, reconstructions, course of training",
-    ),
+    "sample": ("runs:run_sample", "pictures: samples along the chains, reconstructions, course of training"),
     "encode": ("apply:run_encode", "codes of examples: bits, probabilities, continuous layers"),
     "score": ("apply:run_score", "log-likelihood or ELBO of each example, and p-values: an anomaly score"),
     "reconstruct": ("apply:run_reconstruct", "examples as the model gives them back"),
     "denoise": ("apply:run_denoise", "examples freed of noise"),
     "interpolate": ("apply:run_interpolate", "a path of codes between examples, a bit at a time"),
     "impute": ("apply:run_impute", "gaps in examples filled by what the model makes of the rest"),
-    "generate": (
-        "apply:run_generate",
-        "new examples: of the prior, with units or fields set, or of classes",
-    ),
+    "generate": ("apply:run_generate", "new examples: of the prior, with units or fields set, or of classes"),
     "neighbors": ("apply:run_neighbors", "examples whose codes are nearest, by Hamming distance"),
     "figure": ("runs:run_figure", "one figure by name, with a table of its numbers"),
     "reproduce": (
@@ -68,26 +51,22 @@ VERBS = {
     "cite": ("runs:run_cite", "BibTeX of the papers behind a run or an experiment"),
     "report": ("runs:run_report", "one page about a run, in a file of its own that any browser opens"),
 }
-"""Where a verb's function is, with its options beside it, and what the verb gives."""
+"""For each verb the place of its function, and a line of help."""
 
 
-class _Parsed(click.Command):
+class _Command(click.Command):
     """A command whose mistakes in the command line are reported as `InvalidInputError`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words.
-
-        Raises:
-            InvalidInputError: If they do not have the form that the command asks for.
-        """
+        """Parse the words."""
         words = list(args)  # click takes them out of the list
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            raise _in_house_form(error, ctx, words) from None
+            raise _friendly_error(error, ctx, words) from None
 
 
-class Verb(_Parsed):
+class Verb(_Command):
     """One verb.
 
     Args:
@@ -112,11 +91,7 @@ class Verb(_Parsed):
         self.allow_extra_args = True  # refused below, with the word
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words after the verb.
-
-        Raises:
-            InvalidInputError: If they do not have the form that the verb asks for.
-        """
+        """Parse the words after the verb."""
         overrides: list[tuple[str, list[str]]] = []
         if self.takes_settings and any("." in word.partition("=")[0] for word in args if word[:2] == "--"):
             from discrete_vae.overrides import split_overrides  # here, since it loads the configs
@@ -136,11 +111,7 @@ class Verb(_Parsed):
         return ctx.args
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; among the processes of torchrun with the others, or in the first one alone.
-
-        Raises:
-            InvalidInputError: That of the library, with what the user typed in place of the arguments of functions.
-        """
+        """Run the verb; among the processes of torchrun with the others, or in the first one alone."""
         try:
             if os.environ.get("WORLD_SIZE", "1") == "1":
                 return super().invoke(ctx)
@@ -153,18 +124,16 @@ class Verb(_Parsed):
             if rank > 0:
                 return 0
             if number > 1:
-                print(
-                    f"{ctx.command_path} is for one process: the first of {number} does it.", file=sys.stderr
-                )
+                alone = f"{ctx.command_path} is for one process: the first of {number} does it."
+                print(alone, file=sys.stderr)
             return super().invoke(ctx)
         except InvalidInputError as error:
-            if error.is_said:
-                raise
-            self._say_as_typed(error, ctx.params.get("overrides", []))
+            if not error.is_said:
+                self._name_options(error, ctx.params.get("overrides", []))
             raise
 
-    def _say_as_typed(self, error: InvalidInputError, overrides: Sequence[tuple[str, Any]]) -> None:
-        """Put the user's words in place of an argument: an option, a setting that was given, or a word."""
+    def _name_options(self, error: InvalidInputError, overrides: Sequence[tuple[str, Any]]) -> None:
+        """Put what the user typed in place of arguments of the library: an option, a setting, or a word."""
         typed = dict(self.typed)
         for parameter in self.params:
             is_option = isinstance(parameter, click.Option)
@@ -179,7 +148,7 @@ class Verb(_Parsed):
         )
 
 
-class Verbs(_Parsed, click.Group):
+class Verbs(_Command, click.Group):
     """All verbs; the file of one is loaded when it runs, so that help comes at once."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -187,11 +156,7 @@ class Verbs(_Parsed, click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """Load a verb.
-
-        Raises:
-            InvalidInputError: If there is no such verb.
-        """
+        """Load a verb."""
         if cmd_name not in VERBS:
             raise not_one_of("VERB", list(VERBS), cmd_name)
         module, _, function = VERBS[cmd_name][0].partition(":")
@@ -203,8 +168,8 @@ class Verbs(_Parsed, click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
-def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[..., int]], Verb]:
-    """Make a function a verb.
+def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[..., int | None]], Verb]:
+    """Make a function a verb; what it returns is the exit status, None for 0.
 
     Args:
         name: The verb.
@@ -213,6 +178,9 @@ def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[...
     """
     text = VERBS[name][1]
     return click.command(name, cls=Verb, help=f"{text[:1].upper()}{text[1:]}. {more}", **attributes)
+
+
+# Mistakes in the command line, in the form of the library's errors.
 
 
 def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInputError:
@@ -227,7 +195,7 @@ def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInp
     return InvalidInputError(argument, f"must be one of {', '.join(names)}", repr(received), repair)
 
 
-def _takes_value(parameter: click.Parameter) -> bool:
+def _takes_value(parameter: click.Parameter | None) -> bool:
     return isinstance(parameter, click.Option) and not parameter.is_flag
 
 
@@ -236,26 +204,27 @@ def _no_value(option: str, received: str, ctx: click.Context) -> InvalidInputErr
     return InvalidInputError(option, "must be followed by a value", received, repair)
 
 
-def _in_house_form(error: click.UsageError, ctx: click.Context, words: Sequence[str]) -> InvalidInputError:
+def _friendly_error(error: click.UsageError, ctx: click.Context, words: Sequence[str]) -> InvalidInputError:
     see = f"See {ctx.command_path} --help."
     if isinstance(error, click.MissingParameter) and error.param is not None:
-        option = isinstance(error.param, click.Option)
-        name = error.param.opts[-1] if option else error.param.make_metavar(ctx)
+        is_option = isinstance(error.param, click.Option)
+        name = error.param.opts[-1] if is_option else error.param.make_metavar(ctx)
         return InvalidInputError(name, "must be given", "nothing", see)
     if isinstance(error, click.NoSuchOption):
-        return _no_such_option(error, ctx)
+        return _no_such_option(error.option_name, ctx)
     if isinstance(error, click.BadOptionUsage):
-        option = next((o for o in ctx.command.params if error.option_name in o.opts), None)
+        name = error.option_name
+        option = next((each for each in ctx.command.params if name in each.opts), None)
         if option is None or _takes_value(option):
-            return _no_value(error.option_name, "nothing", ctx)
-        given = next(word.partition("=")[2] for word in words if word.startswith(f"{error.option_name}="))
-        return InvalidInputError(error.option_name, "takes no value", repr(given), "Leave the value out.")
+            return _no_value(name, "nothing", ctx)
+        given = next(word.partition("=")[2] for word in words if word.startswith(f"{name}="))
+        return InvalidInputError(name, "takes no value", repr(given), "Leave the value out.")
     return InvalidInputError(ctx.command_path, "must be used as its help says", error.format_message(), see)
 
 
-def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> InvalidInputError:
+def _no_such_option(word: str, ctx: click.Context) -> InvalidInputError:
     """An unknown option; for verbs with settings, a word that is no near miss may be part of a setting's name."""
-    word, settings = error.option_name, isinstance(ctx.command, Verb) and ctx.command.takes_settings
+    settings = isinstance(ctx.command, Verb) and ctx.command.takes_settings
     known = [name for option in ctx.command.get_params(ctx) for name in option.opts if name.startswith("-")]
     longer = [name for name in known if name.startswith(word) and len(word) > 3]
     close = longer or get_close_matches(word, known, n=1, cutoff=0.75 if settings else 0.6)
@@ -273,17 +242,15 @@ def _no_such_option(error: click.NoSuchOption, ctx: click.Context) -> InvalidInp
 
 def _verbs_with(option: str, ctx: click.Context) -> list[str]:
     """The verbs that have an option, by its whole name."""
-    group = ctx.parent.command if ctx.parent is not None else None
-    if not isinstance(group, Verbs) or ctx.parent is None:
+    if ctx.parent is None or not isinstance(group := ctx.parent.command, Verbs):
         return []
     commands = [group.get_command(ctx.parent, name) for name in VERBS]
     return [str(each.name) for each in commands if any(option in one.opts for one in each.params)]
 
 
-# How options are declared and read, and the options that several verbs share.
+# How options are declared and read, and those that several verbs share.
 
 
-Function = Callable[..., int]
 Reader = Callable[[str, str], Any]
 """Reads a word, given the option's name, and refuses what is wrong."""
 
@@ -304,7 +271,7 @@ def option(declared: str, meaning: str, read: Reader | None = None, **attributes
     return click.option(name, help=meaning, **kind, **attributes)
 
 
-def together(*decorators: Any) -> Callable[[Function], Function]:
+def together(*decorators: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Several options as one decorator, in the order of the help."""
     return lambda function: reduce(lambda made, each: each(made), reversed(decorators), function)
 
@@ -332,11 +299,7 @@ def whole_number(at_least: int = 1, at_most: int = 10**18) -> Reader:
 
 
 def number(name: str, word: str) -> float:
-    """Read a number with a fraction.
-
-    Raises:
-        InvalidInputError: If it is none.
-    """
+    """Read a number with a fraction."""
     try:
         return float(word)
     except ValueError:
@@ -344,13 +307,7 @@ def number(name: str, word: str) -> float:
 
 
 def one_of(*words: str) -> Reader:
-    """A reader of one of some words.
-
-    Examples:
-        >>> one_of("smoke", "short")("--size", "smok")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: --size must be one of smoke, short; received 'smok'. ...
-    """
+    """A reader of one of some words."""
 
     def read(name: str, word: str) -> str:
         if word not in words:
@@ -360,12 +317,8 @@ def one_of(*words: str) -> Reader:
     return read
 
 
-def path(name: str, word: str) -> str:
-    """Read a path; whether there is such a file or folder is asked where it is used.
-
-    Raises:
-        InvalidInputError: If it is none.
-    """
+def _path(name: str, word: str) -> str:
+    """Read a path; whether there is such a file or folder is asked where it is used."""
     user_path(name, word)
     return word
 
@@ -380,7 +333,7 @@ device_option = option(
 data_dir_option = option(
     "--data-dir DIR",
     "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else the user's cache",
-    path,
+    _path,
 )
 accept_changed_config_option = option(
     "--accept-changed-config",
@@ -388,46 +341,10 @@ accept_changed_config_option = option(
 )
 
 
-# Text that fits the terminal.
-
-
-_NARROWEST = 60
-
-
-def width() -> int:
-    """Columns of the terminal, 80 where there is none, from 60."""
-    return max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns)
-
-
-def hanging(text: str, first: str = "", *, indent: int | None = None) -> str:
-    """A text that starts after its first words and whose further lines are indented; words stay whole.
-
-    Args:
-        text: What may be broken.
-        first: What stands before it on the first line.
-        indent: Columns that further lines start after; None means as many as `first` takes.
-
-    Examples:
-        >>> print(hanging("one two three four " * 4, "Numbers  "))
-        Numbers  one two three four one two three four one two three four one two three
-                 four
-    """
-    further = " " * (len(first) if indent is None else indent)
-    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-    lines = textwrap.wrap(text, width(), initial_indent=first, subsequent_indent=further, **whole)
-    return "\n".join(lines) or first.rstrip()
-
-
-# The option --device.
-
-
 def choose_device(text: str) -> torch.device:
     """The device that a user asks for; it becomes the process's current one.
 
     A CUDA device without a number is that of the process among those of torchrun (``LOCAL_RANK``), else the first.
-
-    Raises:
-        InvalidInputError: If it is no such name, or this machine or this build of torch does not have it.
 
     Examples:
         >>> choose_device("cpu")
@@ -452,73 +369,39 @@ def choose_device(text: str) -> torch.device:
     return device
 
 
+# What verbs print.
+
+
+_NARROWEST = 60
+
+
+def width() -> int:
+    """Columns of the terminal, 80 where there is none, from 60."""
+    return max(_NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+
+
+def wrapped(text: str, first: str = "", *, indent: int | None = None) -> str:
+    """A text that starts after its first words and whose further lines are indented; words stay whole.
+
+    Args:
+        text: What may be broken.
+        first: What stands before it on the first line.
+        indent: Columns that further lines start after; None means as many as `first` takes.
+
+    Examples:
+        >>> print(wrapped("one two three four " * 4, "Numbers  "))
+        Numbers  one two three four one two three four one two three four one two three
+                 four
+    """
+    further = " " * (len(first) if indent is None else indent)
+    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    lines = textwrap.wrap(text, width(), initial_indent=first, subsequent_indent=further, **whole)
+    return "\n".join(lines) or first.rstrip()
+
+
 def say_device(device: torch.device) -> None:
     """Say on standard error where the first process computes."""
     from discrete_vae.distributed import rank
 
     if rank() == 0:
         print(computing_on(device), file=sys.stderr)
-
-
-# How far a verb has come with its examples.
-
-
-class Report(Protocol):
-    """What moves the bar."""
-
-    def __call__(self, done: int, status: str | None = None, /) -> None:
-        """Show how many examples are done, and a few words beside it."""
-        ...
-
-
-@contextmanager
-def examples_progress(total: int, what: str) -> Iterator[Report]:
-    """A bar on a terminal, elsewhere a line that says how long it takes; of the first process of torchrun alone.
-
-    Args:
-        total: Examples.
-        what: What is done with them.
-    """
-    from discrete_vae.distributed import rank
-    from discrete_vae.training.logging import TrainingProgress
-
-    if rank() > 0:
-        yield lambda done, status=None, /: None
-        return
-    with TrainingProgress(0, total, what=what, unit="examples", transient=True) as shown:
-        yield shown.advance
-
-
-# A picture that a verb draws beside its result, if one is asked for.
-
-
-class PictureFile:
-    """Where the picture goes, checked before the work.
-
-    Args:
-        path: As `discrete_vae.figures.style.picture_file` takes it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @classmethod
-    def of(cls, word: str | None) -> Self | None:
-        """The file that --picture names; None for none.
-
-        Raises:
-            InvalidInputError: If it cannot be written.
-        """
-        from discrete_vae.figures.style import picture_file
-
-        return None if word is None else cls(picture_file(word, argument="--picture").path)
-
-    def save(self, figure: Figure, loaded: LoadedRun) -> None:
-        """Write the picture and say where it is.
-
-        Raises:
-            InvalidInputError: If it cannot be written.
-        """
-        from discrete_vae.figures.style import save_figure
-
-        print(f"Picture: {save_figure(figure, self.path, note=loaded.note)}")

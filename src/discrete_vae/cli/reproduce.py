@@ -10,7 +10,6 @@ import click
 from discrete_vae.cli.options import (
     data_dir_option,
     device_option,
-    hanging,
     not_one_of,
     number,
     option,
@@ -18,6 +17,7 @@ from discrete_vae.cli.options import (
     verb,
     whole_number,
     width,
+    wrapped,
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.reproduction.registry import REPRODUCTIONS, ReproductionEntry
@@ -110,7 +110,7 @@ def run_reproduce(
     if result.table is not None:
         print(result.table.terminal(width()))
     for note in result.notes:
-        print(hanging(note))
+        print(wrapped(note))
     for written in done.paths:
         print(f"Written to {written}")
     return 0
@@ -148,4 +148,4 @@ def _print_list() -> None:
     print("Tables and figures of the paper: dvae reproduce NAME, and what is trained for each")
     for name, entry in REPRODUCTIONS.items():
         needs = f" ({entry.needs})" if entry.needs else " (no run)"
-        print(hanging(entry.about + needs, f"  {name:18} "))
+        print(wrapped(entry.about + needs, f"  {name:18} "))

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,17 +11,23 @@ import click
 
 from discrete_vae.cli.options import (
     data_dir_option,
-    examples_progress,
-    hanging,
     not_one_of,
     number,
     one_of,
     option,
     verb,
     whole_number,
+    wrapped,
 )
-from discrete_vae.cli.trained import EXPLAINED, OPTIONS, AskedRun, ask_runs, keep, open_run, takes_run
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.cli.trained import (
+    EXPLAINED,
+    RUN_OPTIONS,
+    TrainedRun,
+    open_run,
+    say_written,
+    takes_run,
+    trained_runs,
+)
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.figures.registry import FIGURES, FigureEntry
 from discrete_vae.presets import cite, experiment_names, load_experiment
@@ -34,8 +36,7 @@ from discrete_vae.system import allocating, check_memory, in_words, user_path
 
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.base import LogPartition
-    from discrete_vae.figures import Drawing, FigureRequest, FigureRun
-    from discrete_vae.load import LoadedRun
+    from discrete_vae.figures import Drawing, FigureRequest
     from discrete_vae.samplers.gibbs import Sampler
     from discrete_vae.training.refit import Refit
 
@@ -49,19 +50,16 @@ if TYPE_CHECKING:
     typed={"run_dir": "NAME"},
 )
 @click.argument("name", required=False)
-def run_cite(name: str | None) -> int:
+def run_cite(name: str | None) -> None:
     """Print BibTeX of the library and of the papers whose parts are in use."""
-    print(cite(None if name is None else _config_of(name)))
-    return 0
-
-
-def _config_of(name: str) -> ExperimentConfig:
-    """The config of a run where there is such a folder, else of an experiment."""
-    if Path(name).expanduser().exists():
-        return open_run(name).read_experiment()
-    if name not in experiment_names():
+    if name is None:
+        print(cite(None))
+    elif Path(name).expanduser().exists():
+        print(cite(open_run(name).read_experiment()))
+    elif name in experiment_names():
+        print(cite(load_experiment(name)))
+    else:
         raise not_one_of("NAME", ["the folder of a run", *experiment_names()], name)
-    return load_experiment(name)
 
 
 # dvae evaluate: log-likelihood, ELBO and log Z of a trained model.
@@ -84,7 +82,7 @@ def _config_of(name: str) -> ExperimentConfig:
 @option(
     "--out FILE.json",
     "write the result there and leave the run as it is, as --pretrained asks for; default: RUN/evaluations, and the "
-    "fullest result also to RUN/evaluation.json",
+    "most_complete result also to RUN/evaluation.json",
 )
 @option(
     "--per-example FILE",
@@ -92,68 +90,61 @@ def _config_of(name: str) -> ExperimentConfig:
 )
 @data_dir_option
 def run_evaluate(
-    asked: AskedRun, out: str | None, per_example: str | None, data_dir: str | None, **settings: Any
-) -> int:
-    """Evaluate a run on its test data; returns the exit status."""
-    from discrete_vae.cli.options import say_device
+    run: TrainedRun, out: str | None, per_example: str | None, data_dir: str | None, **settings: Any
+) -> None:
+    """Evaluate a run on its test data."""
     from discrete_vae.cli.summaries import evaluation_table
-    from discrete_vae.config import EvaluationConfig, instantiate
+    from discrete_vae.config import EvaluationConfig
     from discrete_vae.data.splits import chosen_test_examples
-    from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
+    from discrete_vae.distributed import compute_on_rank_zero, world_size
     from discrete_vae.inference.evaluate_run import evaluate_run
-    from discrete_vae.runs.output import COLUMN_ENDINGS, OutputFile, write_columns
     from discrete_vae.runs.results import evaluation_store
-    from discrete_vae.training.run import warn_of_other_data
 
-    run = asked.directory
     # what cannot be written is found before the hours that it would cost
-    results = asked.results(out, evaluation_store)
+    results = run.results(out, evaluation_store)
     compute_on_rank_zero(results.check)
-    if per_example is not None:
-        columns = {"argument": "--per-example", "endings": COLUMN_ENDINGS, "others": asked.sources}
-        compute_on_rank_zero(lambda: OutputFile(per_example, **columns))
-    loaded = asked.load()
+    rows = run.output(per_example, argument="--per-example", endings=(".csv", ".npz"))
     given = {name: value for name, value in settings.items() if value is not None}
-    config = EvaluationConfig(**loaded.config.evaluation.model_dump() | given)
-    dataset = instantiate(loaded.config.data, data_dir=data_dir)
-    warn_of_other_data(run, dataset)
+    given |= {} if run.given_seed is None else {"seed": run.given_seed}
+    config = EvaluationConfig(**run.loaded.config.evaluation.model_dump() | given)
+    dataset = run.dataset(data_dir)
     indices = chosen_test_examples(len(dataset.test), config.num_examples, argument="--num-examples")
-    say_device(asked.device)
-    with examples_progress(len(indices), "log-likelihood") as progress:
+    parts_folder = run.directory.evaluation_parts_path if out is None and world_size() == 1 else None
+    run.say_device()
+    with run.progress(len(indices), "log-likelihood") as progress:
         found = evaluate_run(
-            loaded,
+            run.loaded,
             dataset,
             config,
             indices,
-            device=asked.device,
-            parts_folder=asked.directory.evaluation_parts_path if out is None and world_size() == 1 else None,
+            parts_folder=parts_folder,
             report=lambda done, mean: progress(done, f"{mean:.2f} nats"),
         )
-    if rank() > 0:
-        return 0
-    print(f"{asked.name}, checkpoint of step {loaded.step}, {dataset.name}: {len(indices)} test examples")
+    if not run.is_first_process:
+        return
+    print(f"{run.title}, {dataset.name}: {len(indices)} test examples")
     print(evaluation_table(found.result), flush=True)
     try:
-        keep(results, loaded, found.fields)
+        run.keep(results, found.fields)
         if found.parts is not None:
             found.parts.discard()
     finally:  # one file that cannot be written leaves the other
-        if per_example is not None:
-            path = write_columns(per_example, found.result.columns(), argument="--per-example")
-            print(f"Written to {path}")
-    print(f"Next: dvae sample {asked.words}")
-    return 0
+        if rows is not None:
+            say_written(rows.write(found.result.columns()))
+    print(f"Next: dvae sample {run.words}")
 
 
 # dvae figure: one figure by name, with the table of its numbers beside it.
 
 
-_FOLDER = "figures"
 _REPAIR = "Give another place: --out FILE.png."
-_MORE = "NAME is one of those that it lists without one; RUN is the folder of a run, for figures that are drawn of one."
+_FIGURE_MORE = (
+    "NAME is one of those that it lists without one; RUN is the folder of a run, for figures that are drawn of "
+    "one."
+)
 
 
-@verb("figure", _MORE)
+@verb("figure", _FIGURE_MORE)
 @click.argument("name", required=False)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @option(
@@ -166,65 +157,63 @@ _MORE = "NAME is one of those that it lists without one; RUN is the folder of a 
     "how much is computed, for figures that have sizes; default: short",
     one_of("smoke", "short", "paper"),
 )
-@OPTIONS
+@RUN_OPTIONS
 @data_dir_option
 def run_figure(
     name: str | None,
     runs: tuple[str, ...],
     out: str | None,
-    size: str | None,
-    seed: int | None,
+    size: Any,
     data_dir: str | None,
     pretrained: str | None,
     **named: Any,
-) -> int:
-    """Draw a figure and write its table; returns the exit status."""
+) -> None:
+    """Draw a figure and write its table."""
     if name is None:
         print_figures()
-        return 0
+        return
     if name not in FIGURES:
         raise not_one_of("NAME", list(FIGURES), name)
     entry = FIGURES[name]
     _check_runs(name, entry, runs or (() if pretrained is None else (pretrained,)))
     if size is not None and not entry.has_sizes:
-        repair = "Leave it out."
-        raise InvalidInputError("--size", f"must not be given for {name}, which has one size", size, repair)
-    asked = ask_runs(runs, pretrained, **named)
+        rule = f"must not be given for {name}, which has one size"
+        raise InvalidInputError("--size", rule, size, "Leave it out.")
+    trained = trained_runs(runs, pretrained, **named)
 
     from discrete_vae.figures import FigureRequest, FigureRun, save_figure, save_table
     from discrete_vae.figures.style import picture_file
 
+    of_one = trained[0] if len(trained) == 1 else None
     if out is not None:
         picture = picture_file(out, argument="--out").path
     else:
         file = f"{name}-{size or 'short'}.png" if entry.has_sizes else f"{name}.png"
-        (one,) = asked if len(asked) == 1 else (None,)
-        place = Path(_FOLDER) / file if one is None else one.place(one.directory.figures_path / file)
-        picture = user_path("--out", place)
+        place = Path("figures", file)
+        picture = user_path("--out", place if of_one is None else of_one.figure_path(file))
     check_writable(picture, repair=_REPAIR)
     table = None if is_stream(picture) else picture.with_suffix(".csv")
     if table is not None:
-        if out is None and len(asked) == 1 and pretrained is None:
-            table = asked[0].place(table)
+        if out is None and of_one is not None and pretrained is None:
+            table = of_one.place(table)
         check_writable(table, repair=_REPAIR)
-        for each in asked:
+        for each in trained:
             check_replaces_none(table, each.sources, argument=f"--out {picture}, whose table is {table},")
-    sources = tuple(FigureRun(each.directory, each.load, data_dir=data_dir) for each in asked)
-    drawing = entry.make(FigureRequest(sources, size or "short", seed or 0, table))  # pyright: ignore[reportArgumentType]
+    sources = tuple(
+        FigureRun(each.directory, lambda run=each: run.loaded, data_dir=data_dir) for each in trained
+    )
+    drawing = entry.make(FigureRequest(sources, size or "short", named["seed"] or 0, table))
     if table is not None:
         print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")
-    return 0
 
 
 def print_figures() -> None:
     """Print every figure with what it shows."""
     print("Figures: dvae figure NAME, and the folder of a run where RUN stands behind it")
     for name, entry in FIGURES.items():
-        takes = {0: "", 1: " RUN"}.get(entry.min_runs, " RUN RUN") + (
-            " ..." if entry.max_runs is None else ""
-        )
-        print(hanging(entry.about, f"  {name + takes:29} "))
+        takes = " RUN" * min(entry.min_runs, 2) + " ..." * (entry.max_runs is None)
+        print(wrapped(entry.about, f"  {name + takes:29} "))
 
 
 def _check_runs(name: str, entry: FigureEntry, runs: tuple[str, ...]) -> None:
@@ -259,51 +248,39 @@ def _check_runs(name: str, entry: FigureEntry, runs: tuple[str, ...]) -> None:
     "the run stays as it is then, as --pretrained asks for",
 )
 def run_log_partition(
-    asked: AskedRun,
-    seed: int | None,
-    repeats: int,
-    std_error: float | None,
-    health_sweeps: int,
-    out: str | None,
-) -> int:
-    """Estimate log Z by bridge sampling as often as asked for; returns the exit status."""
+    run: TrainedRun, repeats: int, std_error: float | None, health_sweeps: int, out: str | None
+) -> None:
+    """Estimate log Z by bridge sampling as often as asked for."""
     from discrete_vae.checks import check_number
-    from discrete_vae.cli.options import say_device
     from discrete_vae.evaluation.evaluate import evaluate_prior
-    from discrete_vae.figures import draw_log_partition_histogram, save_figure
+    from discrete_vae.figures import draw_log_partition_histogram
     from discrete_vae.figures.curves import histogram_of_result
     from discrete_vae.figures.style import picture_file
-    from discrete_vae.runs.io import is_stream
     from discrete_vae.runs.results import log_partition_store
 
     # what cannot be written is found before the work
     to_json = out is not None and (Path(out).suffix.lower() == ".json" or is_stream(Path(out)))
     if std_error is not None:
         check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
-    kept_in_run = not to_json and asked.pretrained is None
-    results = asked.results(None if kept_in_run else out, log_partition_store)
+    results = run.results(out if to_json or run.pretrained else None, log_partition_store)
     results.check()
-    drawn = out or asked.place(asked.directory.figures_path / "log-partition.png")
-    place = None if to_json else picture_file(drawn, argument="--out").path
-    loaded = asked.load()
-    settings = loaded.config.evaluation
-    given = {"seed": seed or 0, "log_partition_std_error": std_error or settings.log_partition_std_error}
+    picture = None
+    if not to_json:
+        picture = picture_file(out or run.figure_path("log-partition.png"), argument="--out").path
+    settings = run.loaded.config.evaluation
+    given = {"seed": run.seed, "log_partition_std_error": std_error or settings.log_partition_std_error}
     settings = settings.model_copy(update=given)
-    say_device(asked.device)
-    print(
-        f"{asked.name}, checkpoint of step {loaded.step}: prior of {loaded.model.prior.num_units} units",
-        flush=True,
-    )
+    run.say_device()
+    print(f"{run.title}: prior of {run.loaded.model.prior.num_units} units", flush=True)
 
     def report(number: int, found: LogPartition) -> None:
         print(f"{number}/{repeats}  {found}, {in_words(found.seconds or 0)}" if number else found, flush=True)
 
-    found = evaluate_prior(
-        loaded.chains, settings, repeats=repeats, health_sweeps=health_sweeps, report=report
-    )
+    chains = run.loaded.chains
+    found = evaluate_prior(chains, settings, repeats=repeats, health_sweeps=health_sweeps, report=report)
     repeated = found.repeated
-    print(hanging(_ladder(repeated.estimates[-1]), "tempering: "))
-    print(hanging(str(found.chains), "training chains: ", indent=11))
+    print(wrapped(_ladder(repeated.estimates[-1]), "tempering: "))
+    print(wrapped(str(found.chains), "training chains: ", indent=11))
     if repeats > 1:
         print(
             f"mean {repeated.mean:.4f}, spread {repeated.std:.4f} nats over {repeats} repeats "
@@ -312,13 +289,11 @@ def run_log_partition(
     config = {"std_error": settings.log_partition_std_error, "seed": settings.seed}
     config |= {"max_sweeps": settings.max_tempered_sweeps, "num_chain_sweeps": settings.num_chain_sweeps}
     try:
-        keep(results, loaded, {"config": config | {"health_sweeps": health_sweeps}} | found.to_json())
+        run.keep(results, {"config": config | {"health_sweeps": health_sweeps}} | found.to_json())
     finally:  # one file that cannot be written leaves the other
-        if place is not None:
+        if picture is not None:
             table = histogram_of_result(found.to_json())
-            figure = draw_log_partition_histogram(table, name=loaded.config.name)
-            print(f"Picture: {save_figure(figure, place, note=loaded.note)}")
-    return 0
+            run.save_picture(draw_log_partition_histogram(table, name=run.loaded.config.name), picture)
 
 
 def _ladder(found: LogPartition) -> str:
@@ -352,26 +327,18 @@ _REFIT_MORE = (
 @option("--model-share S", "share of them that the model draws, 0 to 1; default: 0.5", number)
 @option("--learning-rate R", "largest step size, which falls to a hundredth; default: 0.0003", number)
 @data_dir_option
-def run_refit(
-    asked: AskedRun, out: str | None, num_steps: int, data_dir: str | None, seed: int | None, **given: Any
-) -> int:
-    """Fit encoder and posteriors on training examples and draws of the model; returns the exit status."""
-    from discrete_vae.cli.options import say_device
-    from discrete_vae.config import instantiate
+def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | None, **given: Any) -> None:
+    """Fit encoder and posteriors on training examples and draws of the model."""
     from discrete_vae.training.logging import TrainingProgress
     from discrete_vae.training.preflight import training_threads
     from discrete_vae.training.refit import RunRefit
-    from discrete_vae.training.run import warn_of_other_data
 
-    run = asked.directory
-    loaded = asked.load()
-    dataset = instantiate(loaded.config.data, data_dir=data_dir)
-    warn_of_other_data(run, dataset)
+    dataset = run.dataset(data_dir)
     settings = {name: value for name, value in given.items() if value is not None}
-    out = out or str(_beside(asked))
-    refit = RunRefit(run, loaded, dataset, out, num_steps=num_steps, seed=seed or 0, **settings)
-    say_device(asked.device)
-    with training_threads(loaded.config, {}), TrainingProgress(0, num_steps, what="refitting") as shown:
+    out = out or str(_beside(run))
+    refit = RunRefit(run.directory, run.loaded, dataset, out, num_steps=num_steps, seed=run.seed, **settings)
+    run.say_device()
+    with training_threads(run.loaded.config, {}), TrainingProgress(0, num_steps, what="refitting") as shown:
         losses: list[float] = []
 
         def report(step: int, loss: float) -> None:
@@ -384,17 +351,16 @@ def run_refit(
         try:
             found = refit.run(report)
         except NonFiniteLossError as error:
-            raise NonFiniteLossError(error.step, error.term, error.value, loaded.step) from None
-    print(f"{asked.name}, checkpoint of step {loaded.step}, {num_steps} steps")
+            raise NonFiniteLossError(error.step, error.term, error.value, run.loaded.step) from None
+    print(f"{run.title}, {num_steps} steps")
     print(_outcome(found))
     print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
     print(f"Next: dvae evaluate {refit.folder}")
-    return 0
 
 
-def _beside(asked: AskedRun) -> Path:
+def _beside(run: TrainedRun) -> Path:
     """RUN-refit, or that of a model that comes with the library here."""
-    path = asked.directory.path if asked.pretrained is None else Path(asked.pretrained)
+    path = run.directory.path if run.pretrained is None else Path(run.pretrained)
     named = path if path.name not in ("", "..") else path.resolve()
     return named.with_name(f"{named.name}-refit")
 
@@ -439,44 +405,23 @@ _RELEASE_MORE = (
 )
 @option("--num-samples K", "draws of the posterior for each; default: 10", whole_number(), default="10")
 @data_dir_option
-def run_release(
-    asked: AskedRun,
-    seed: int | None,
-    out: str,
-    license: str,
-    precision: Any,
-    num_examples: int,
-    num_samples: int,
-    data_dir: str | None,
-) -> int:
-    """Write the released run; returns the exit status."""
-    from discrete_vae.cli.options import say_device
-    from discrete_vae.config import instantiate
+def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | None, **settings: Any) -> None:
+    """Write the released run."""
     from discrete_vae.interop.release import check_release, release_run
-    from discrete_vae.training.run import warn_of_other_data
 
-    loaded = asked.load()
-    settings = {
-        "license": license,
-        "precision": precision,
-        "num_examples": num_examples,
-        "num_samples": num_samples,
-        "seed": seed or 0,
-    }
-    folder, made = check_release(asked.directory, loaded, out, **settings)
-    dataset = instantiate(loaded.config.data, data_dir=data_dir)
-    warn_of_other_data(asked.directory, dataset)
-    say_device(asked.device)
-    with examples_progress(2 * min(num_examples, len(dataset.valid)), "ELBO before and after") as progress:
-        found = release_run(asked.directory, loaded, dataset, folder, **settings, report=progress)
+    settings |= {"num_examples": num_examples, "seed": run.seed}
+    folder, made = check_release(run.directory, run.loaded, out, **settings)
+    dataset = run.dataset(data_dir)
+    run.say_device()
+    with run.progress(2 * min(num_examples, len(dataset.valid)), "ELBO before and after") as report:
+        found = release_run(run.directory, run.loaded, dataset, folder, **settings, report=report)
     sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     weights = sum(size for path, size in sizes.items() if path.suffix == ".safetensors")
-    print(f"{asked.name}, checkpoint of step {found.step}, in {precision}")
+    print(f"{run.name}, checkpoint of step {found.step}, in {settings['precision']}")
     print(found)
     where = f"{'Written to' if made is None else 'It was there:'} {folder}"
     print(f"{where}: {sum(sizes.values()):,} bytes, {weights:,} of them weights and chains")
     print(f"Next: dvae sample {folder}")
-    return 0
 
 
 # dvae report: one self-contained page about a run.
@@ -500,54 +445,27 @@ def run_release(
     default="2000",
 )
 @data_dir_option
-def run_report(
-    asked: AskedRun,
-    seed: int | None,
-    out: str | None,
-    labels: str | None,
-    num_examples: int,
-    data_dir: str | None,
-) -> int:
-    """Write the page about a run; returns the exit status."""
-    from discrete_vae.cli.options import say_device
-    from discrete_vae.report import make_report
-    from discrete_vae.runs.output import OutputFile
-
-    place = asked.place(asked.directory.path / "report.html") if out is None else out
-    page = OutputFile(place, endings=(".html", ".htm"))
-    with _progress() as shown:
-
-        def report(name: str, number: int, count: int) -> None:
-            if number == 1:  # what is wrong has been found by then
-                say_device(asked.device)
-            shown(name, number, count)
-
-        text = make_report(
-            asked.directory,
-            labels=labels,
-            num_examples=num_examples,
-            seed=seed or 0,
-            data_dir=data_dir,
-            load=asked.load,
-            report=report,
-        )
-    print(f"Report: {page.write_text(text)} ({len(text.encode()) / 2**20:.1f} MiB)")
-    return 0
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on a terminal, and what moves it."""
-    from rich.console import Console
+def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
+    """Write the page about a run."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    console = Console(file=sys.stderr)
+    from discrete_vae.report import make_report
+    from discrete_vae.runs.output import OutputFile
+    from discrete_vae.training.logging import progress_console
+
+    place = run.place(run.directory.path / "report.html") if out is None else out
+    page = OutputFile(place, endings=(".html", ".htm"))
+    console = progress_console()
     columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("loading")
-        yield lambda name, number, count: bar.update(
-            task, description=name, completed=number - 1, total=count
-        )
+
+        def report(name: str, number: int, count: int) -> None:
+            run.say_device()  # what is wrong has been found by then
+            bar.update(task, description=name, completed=number - 1, total=count)
+
+        text = make_report(run.directory, seed=run.seed, load=lambda: run.loaded, report=report, **settings)
+    print(f"Report: {page.write_text(text)} ({len(text.encode()) / 2**20:.1f} MiB)")
 
 
 # dvae sample: pictures of what a trained model generates.
@@ -559,25 +477,8 @@ _FRESH_TABLE_CHAINS, _FRESH_SWEEPS = 200, 10_000
 _BYTES = 16  # per unit, while chains are made
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What is to be shown; the options say what each field is, and None is what suits the data."""
-
-    start: str
-    burn_in: int | None
-    num_rows: int
-    num_sweeps: int
-    num_chains: int | None
-    num_draws: int
-    seed: int
-
-
 def _start(name: str, word: str) -> str:
-    """Read where chains start; what is neither a word nor a file may be a word misspelt.
-
-    Raises:
-        InvalidInputError: If it is none of them.
-    """
+    """Read where chains start; what is neither a word nor a file may be a word misspelt."""
     if word in _STARTS or word.endswith(".npy") or user_path(name, word).exists():
         return word
     close = get_close_matches(word, _STARTS, n=1)
@@ -606,67 +507,59 @@ def _start(name: str, word: str) -> str:
 @option("--num-chains N", "chains side by side; default: 5", whole_number())
 @option("--num-draws N", "images per state; default: 5", whole_number(), default="5")
 @data_dir_option
-def run_sample(
-    asked: AskedRun, out: str | None, data_dir: str | None, seed: int | None, **numbers: Any
-) -> int:
+def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: Any) -> None:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
-    from discrete_vae import figures
+    from discrete_vae.figures import FigureRequest, FigureRun
     from discrete_vae.figures.curves import make_training_curves
     from discrete_vae.figures.run import make_reconstructions
     from discrete_vae.figures.style import picture_file
 
-    run, shown = asked.directory, Shown(seed=seed or 0, **numbers)
+    directory = run.directory
     place = None if out is None else picture_file(out, argument="--out").path
-    if place is None and asked.pretrained is not None:
-        place = asked.place(run.figures_path / _PICTURES[0])
-    source = figures.FigureRun(run, asked.load, data_dir=data_dir)
-    request = figures.FigureRequest(runs=(source,), seed=shown.seed)
+    if place is None and run.pretrained is not None:
+        place = run.figure_path(_PICTURES[0])
+    source = FigureRun(directory, lambda: run.loaded, data_dir=data_dir)
+    request = FigureRequest(runs=(source,), seed=run.seed)
     is_table = source.recorded.image_shape is None
     if place is None or is_table:  # what is missing, or damaged, is found before all drawing
-        _read_data(source, is_table)
-    records = run.metrics().read() if place is None else []
-    samples, pairs, curves = (
-        asked.place(run.figures_path / name) if place is None else place for name in _PICTURES
-    )
-    drawing = _samples(asked, request, [samples, pairs, curves], shown)
-
-    def save(what: str, drawing: Drawing, path: Path) -> None:
-        print(f"{what} {figures.save_figure(drawing.picture, path, note=request.run.loaded.note)}")
-
-    save("Samples against the data:" if is_table else "Samples along the chains:", drawing, samples)
-    if place is not None:
-        return 0
-    save("Reconstructions:         ", make_reconstructions(request), pairs)
-    if any("elbo" in record for record in records):
-        save("Course of training:      ", make_training_curves(request), curves)
-    else:
-        warnings.warn(
-            f"{run.metrics_path} holds no training ELBO: the course of training is not drawn.", stacklevel=2
-        )
-    return 0
-
-
-def _read_data(source: FigureRun, is_table: bool) -> None:
-    """Read what samples of a table are compared with, and what is reconstructed.
-
-    Raises:
-        InvalidInputError: If the data are missing or damaged; says what takes none.
-    """
-    try:
-        source.dataset  # noqa: B018 (kept there)
-    except InvalidInputError as error:
-        if is_table:
+        try:
+            source.dataset  # noqa: B018 (kept there)
+        except InvalidInputError as error:
+            if not is_table:
+                error.repair += " Samples alone take no data: --out FILE.png."
             raise
-        repair = f"{error.repair} Samples alone take no data: --out FILE.png."
-        raise InvalidInputError(error.argument, error.rule, error.received, repair) from None
+    records = directory.metrics().read() if place is None else []
+    paths = [run.figure_path(name) for name in _PICTURES] if place is None else [place]
+    for path in paths:
+        check_writable(path, repair="Give another place for the samples: --out FILE.png.")
+    drawing = _samples(run, request, **sizes)
+    what = "Samples against the data:" if is_table else "Samples along the chains:"
+    run.save_picture(drawing.picture, paths[0], what)
+    if place is not None:
+        return
+    run.save_picture(make_reconstructions(request).picture, paths[1], "Reconstructions:         ")
+    if any("elbo" in record for record in records):
+        run.save_picture(make_training_curves(request).picture, paths[2], "Course of training:      ")
+    else:
+        text = f"{directory.metrics_path} holds no training ELBO: the course of training is not drawn."
+        warnings.warn(text, stacklevel=2)
 
 
-def _samples(asked: AskedRun, request: FigureRequest, paths: list[Path], shown: Shown) -> Drawing:
+def _samples(
+    run: TrainedRun,
+    request: FigureRequest,
+    *,
+    start: str,
+    burn_in: int | None,
+    num_rows: int,
+    num_sweeps: int,
+    num_chains: int | None,
+    num_draws: int,
+) -> Drawing:
     """Images along a few chains; of a table draws of x, of as many chains as there are and memory holds.
 
-    What cannot be written, or does not fit the memory, is found before the chains move.
+    What does not fit the memory is found before the chains move.
     """
-    from discrete_vae.cli.options import say_device
     from discrete_vae.figures.run import (
         DEFAULT_CHAINS,
         make_evolution,
@@ -675,46 +568,42 @@ def _samples(asked: AskedRun, request: FigureRequest, paths: list[Path], shown: 
     )
     from discrete_vae.figures.style import check_grid
 
-    loaded, recorded = request.run.loaded, request.run.recorded
-    num_rows, num_features, num_chains = shown.num_rows, recorded.num_features, shown.num_chains
-    if recorded.image_shape is None:
-        chains = _chains(loaded, shown, _FRESH_TABLE_CHAINS)
+    recorded = request.run.recorded
+    num_features, image_shape = recorded.num_features, recorded.image_shape
+    if image_shape is not None:
+        check_grid((num_rows, num_chains or DEFAULT_CHAINS, num_draws, num_features), image_shape)
+    num_fresh = _FRESH_TABLE_CHAINS if image_shape is None else DEFAULT_CHAINS
+    chains = _chains(run, start, num_chains or num_fresh, request.seed)
+    if image_shape is None:
         num_chains = num_chains or num_chains_that_fit(chains.num_chains, num_features, num_rows)
         check_memory("--num-rows", 4 * num_rows * num_chains * num_features, "Ask for fewer rows or chains.")
-    else:
-        shape = (num_rows, num_chains or DEFAULT_CHAINS, shown.num_draws, num_features)
-        check_grid(shape, recorded.image_shape)
-        chains = _chains(loaded, shown, DEFAULT_CHAINS)
     if num_chains is not None and num_chains > chains.num_chains:
         rule = f"must be at most {chains.num_chains}, the number of chains"
         raise InvalidInputError("--num-chains", rule, num_chains, "Leave it out, or add --start fresh.")
-    for path in paths:
-        check_writable(path, repair="Give another place for the samples: --out FILE.png.")
-    say_device(asked.device)
-    burn_in = shown.burn_in
+    run.say_device()
     if burn_in is None:
-        burn_in = _FRESH_SWEEPS if shown.start == "fresh" else 0
+        burn_in = _FRESH_SWEEPS if start == "fresh" else 0
     if burn_in:
         chains.step(burn_in)
-    sizes: dict[str, Any] = {"num_rows": num_rows, "num_sweeps": shown.num_sweeps, "num_chains": num_chains}
-    if recorded.image_shape is None:
+    sizes: dict[str, Any] = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": num_chains}
+    if image_shape is None:
         return make_feature_statistics(request, chains, **sizes)
-    return make_evolution(request, chains, num_draws=shown.num_draws, **sizes)
+    return make_evolution(request, chains, num_draws=num_draws, **sizes)
 
 
-def _chains(loaded: LoadedRun, shown: Shown, num_fresh: int) -> Sampler:
+def _chains(run: TrainedRun, start: str, count: int, seed: int) -> Sampler:
     """The chains of training, as many fresh ones, or those that start at the states of a file."""
     from discrete_vae.data.arrays import read_states
     from discrete_vae.samplers.gibbs import BlockGibbs
 
-    if shown.start == "training":
-        return loaded.chains
-    prior, states = loaded.model.prior, None
-    option, count, repair = "--num-chains", shown.num_chains or num_fresh, "Use fewer chains."
-    if shown.start != "fresh":
-        option, repair = "--start", "Give fewer chains."
-        states = read_states(user_path(option, shown.start), prior.num_units, argument=option)
+    if start == "training":
+        return run.loaded.chains
+    prior, states = run.loaded.model.prior, None
+    argument, repair = "--num-chains", "Use fewer chains."
+    if start != "fresh":
+        argument, repair = "--start", "Give fewer chains."
+        states = read_states(user_path(argument, start), prior.num_units, argument=argument)
         count = len(states)
-    check_memory(option, count * prior.num_units * _BYTES, repair)
-    with allocating(option, repair):
-        return BlockGibbs(prior, count, seed=shown.seed, start=states)
+    check_memory(argument, count * prior.num_units * _BYTES, repair)
+    with allocating(argument, repair):
+        return BlockGibbs(prior, count, seed=seed, start=states)

@@ -1,11 +1,11 @@
-"""What dvae train says before it starts, and what an evaluation prints."""
+"""Text that dvae train prints before it starts, and dvae evaluate at the end."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from discrete_vae.cli.options import computing_on, hanging
+from discrete_vae.cli.options import computing_on, wrapped
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.runs.run_directory import RunDirectory
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from discrete_vae.training.step import Precision
 
 
-# What dvae train says before it starts.
-
-
 def headline(
     config: ExperimentConfig,
     dataset: DataSplits,
@@ -29,23 +26,13 @@ def headline(
     device: torch.device,
     precision: Precision,
 ) -> str:
-    """Data, steps, folder, how values are read, and where it computes.
-
-    Args:
-        config: The experiment.
-        dataset: Its data set, whole.
-        run: Where the results go.
-        done: Steps done already.
-        num_steps: Steps of the whole run.
-        device: Where it computes.
-        precision: In which precision.
-    """
-    chosen = config.training.num_examples
-    count = f"{len(dataset.train)}" if chosen is None else f"{chosen} of {len(dataset.train)}"
+    """Lines about data, steps, folder, how values are read, and where it computes."""
+    num_examples = config.training.num_examples
+    count = f"{len(dataset.train)}" if num_examples is None else f"{num_examples} of {len(dataset.train)}"
     what = f"{dataset.name}: {count} training examples of {dataset.num_features} features"
     start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
     lines = [f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"]
-    if chosen is not None:
+    if num_examples is not None:
         lines.append(
             "A fixed random choice of the examples is used; --training.num-examples none takes all of them."
         )
@@ -73,7 +60,7 @@ def headline(
 
 
 def _long_tails(dataset: DataSplits) -> str:
-    """Which features are read on another scale."""
+    """The features that are read on another scale."""
     from discrete_vae.likelihoods.scaling import long_tails
 
     found = long_tails(dataset.train).nonzero()[:, 0].tolist()
@@ -84,7 +71,7 @@ def _long_tails(dataset: DataSplits) -> str:
 
 
 def _constant(dataset: DataSplits, config: ExperimentConfig) -> list[str]:
-    """Which features have one value in the examples to train on, if any."""
+    """The features that have one value in the examples to train on, if any."""
     from discrete_vae.data.splits import chosen_examples
     from discrete_vae.likelihoods.scaling import Standardizer
 
@@ -105,9 +92,6 @@ def _named(dataset: DataSplits, places: list[int]) -> str:
     return (
         f" ({', '.join(names[place] for place in places[:3])}{', ...' * (len(places) > 3)})" if names else ""
     )
-
-
-# What dvae evaluate prints of an evaluation.
 
 
 def evaluation_table(result: Evaluation) -> str:
@@ -142,14 +126,14 @@ def evaluation_table(result: Evaluation) -> str:
         f"the last doubling brought {likelihood.doubling_gain:.2f} nats. Errors are over examples"
         + ("." if prior.best.std_error == 0 else "; that of log Z comes on top and shifts both bounds alike.")
     )
-    lines += ["", hanging(notes, "  ")]
+    lines += ["", wrapped(notes, "  ")]
     if baseline is not None and (warning := below_baseline("log-likelihood", likelihood.value, baseline)):
-        lines += ["", hanging(warning, "  ")]
+        lines += ["", wrapped(warning, "  ")]
     return "\n".join(lines)
 
 
 def below_baseline(name: str, value: float, baseline: IndependentFeatures) -> str:
-    """What to say of a model that explains less than independent features; empty for a better one."""
+    """A warning about a model that explains less than independent features; empty for a better one."""
     if value >= baseline.value:
         return ""
     return (

@@ -19,7 +19,6 @@ from discrete_vae.cli.options import (
     accept_changed_config_option,
     data_dir_option,
     device_option,
-    hanging,
     one_of,
     option,
     seed,
@@ -28,6 +27,7 @@ from discrete_vae.cli.options import (
     verb,
     whole_number,
     width,
+    wrapped,
 )
 from discrete_vae.cli.runs import print_figures
 from discrete_vae.config import ExperimentConfig
@@ -300,14 +300,14 @@ def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
 
 def _print_baseline(dataset: DataSplits, config: ExperimentConfig, elbo: float) -> None:
     """What independent features reach, and whether the model has learned more."""
-    from discrete_vae.cli.options import hanging
+    from discrete_vae.cli.options import wrapped
     from discrete_vae.cli.summaries import below_baseline
     from discrete_vae.training.run import validation_baseline
 
     baseline = validation_baseline(config, dataset)
     print(f"Independent features: {baseline.value:.2f} nats (validation).")
     if warning := below_baseline("validation ELBO", elbo, baseline):
-        print(hanging(f"{warning} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
+        print(wrapped(f"{warning} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
 
 
 def _interrupted(run: RunDirectory, status: int) -> int:
@@ -419,7 +419,7 @@ def run_validate(request: Request, device: str) -> int:
 
 
 def _print(name: str, text: str) -> None:
-    print(hanging(text, f"{name:10} "))
+    print(wrapped(text, f"{name:10} "))
 
 
 def _counted(number: int, name: str) -> str:
@@ -511,11 +511,11 @@ def print_settings(config: ExperimentConfig) -> None:
 def _print_setting(path: str, value: str, meaning: str | None) -> None:
     option = f"  --{path:34} {value:18} "
     if width() >= _MEANING + _MIN_ROOM:
-        print(hanging(meaning or "", option, indent=_MEANING))
+        print(wrapped(meaning or "", option, indent=_MEANING))
     else:
         print(option.rstrip())
         if meaning:
-            print(hanging(meaning, " " * 6))
+            print(wrapped(meaning, " " * 6))
 
 
 def _shown(value: object) -> str:
@@ -536,4 +536,4 @@ def _about(described: Any) -> str:
 
 
 def _print_row(name: str, text: str) -> None:
-    print(hanging(text, f"  {name:{_INDENT - 3}} "))
+    print(wrapped(text, f"  {name:{_INDENT - 3}} "))

@@ -1,4 +1,4 @@
-"""What people do with a trained model and their own rows: codes, scores, gaps filled, new rows, neighbors."""
+"""A trained model in use on rows of data: codes, scores, gaps filled, new rows, neighbors, its evaluation."""
 
 import lazy_loader
 

@@ -22,10 +22,11 @@ from discrete_vae.posterior import Posterior
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform
 
-# Latents of examples: the most probable code, or draws with noise of each example's own.
+_SAMPLE_STREAM, _ENCODE_STREAM, _RECONSTRUCT_STREAM = 0x736D706C, 0x656E636F, 0x72656373
+_DENOISE_STREAM, _FLIP_STREAM = 0x64656E6F, 0x666C6970
 
 
-_SAMPLE_STREAM = 0x736D706C
+# Latents of a batch: the most probable code, or draws with noise of each example's own.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,45 +54,26 @@ class Latents(ShowsShapes):
 
 
 def most_probable(model: DiscreteVAE, features: Tensor) -> Latents:
-    """The most probable code, group after group.
+    """The most probable code of a batch, group after group, given what `DiscreteVAE.read` makes of x.
 
     Each group's bits are the most probable ones given x and the groups before it, whose zeta are the medians of
     r(zeta|z) at their bits; among all codes this one need not be the most probable. Each Gaussian layer is the mean of
     q(h_m | h_<m, zeta, x) at the means before it.
-
-    Args:
-        model: In evaluation mode.
-        features: What `DiscreteVAE.read` makes of x.
-
-    Raises:
-        InvalidInputError: If the posterior cannot draw bits, or a logit is not finite.
     """
     posterior = model.posterior
     if type(posterior).sample_discretely is Posterior.sample_discretely:
-        repair = "Give it that method, or take draws."
+        rule = "must have sample_discretely for a most probable code"
         received = type(posterior).__name__
-        raise InvalidInputError(
-            "model.posterior", "must have sample_discretely for a most probable code", received, repair
-        )
+        raise InvalidInputError("model.posterior", rule, received, "Give it that method, or take draws.")
     halves = features.new_full((1, len(features), posterior.num_units), 0.5)
     central: Any = CentralNoise()
     sample = posterior.sample_discretely(features, halves, generator=central)
-    return _with_layers(
-        model, features, (sample.z[0], sample.zeta[0], sample.logits[0], sample.log_prob()[0]), central
-    )
+    binary = sample.z[0], sample.zeta[0], sample.logits[0], sample.log_prob()[0]
+    return _with_layers(model, features, binary, central)
 
 
 def drawn(model: DiscreteVAE, features: Tensor, noise: NoiseSource) -> Latents:
-    """A draw of all latents from the posterior.
-
-    Args:
-        model: In evaluation mode.
-        features: What `DiscreteVAE.read` makes of x.
-        noise: Of the batch.
-
-    Raises:
-        InvalidInputError: If a logit is not finite.
-    """
+    """A draw of all latents of a batch from the posterior."""
     source: Any = noise
     sample = model.posterior.rsample(features, generator=source)
     return _with_layers(model, features, (sample.z, sample.zeta, sample.logits, sample.log_prob()), source)
@@ -107,21 +89,10 @@ def _with_layers(
     return Latents(z, zeta, logits, h, below.decoder_input, below.prior, below.log_ratio() - log_prob)
 
 
-def read_out(
-    model: DiscreteVAE, parameters: Tensor, statistic: Statistic, numbers: list[int], seed: int
+def _statistic_of(
+    model: DiscreteVAE, parameters: Tensor, statistic: Statistic, numbers: Sequence[int], seed: int
 ) -> Tensor:
-    """A statistic of p(x | zeta, h) for each example, (batch, *event).
-
-    Args:
-        model: The model.
-        parameters: What the decoder gives, (batch, *parameter_shape).
-        statistic: "mean", "mode" or "sample".
-        numbers: Numbers of the examples, which key the noise of samples.
-        seed: Its seed.
-
-    Raises:
-        InvalidInputError: If the result is not finite.
-    """
+    """A statistic of p(x | zeta, h) for each example, (batch, *event); their numbers key the noise of samples."""
     likelihood = model.likelihood
     if statistic == "mean":
         found = likelihood.mean(parameters)
@@ -129,19 +100,13 @@ def read_out(
         found = likelihood.mode(parameters)
     else:  # on the CPU, so that it is the same on every device
         likelihood, rows = deepcopy(likelihood).cpu(), parameters.cpu().split(1)
-        found = torch.cat(
-            [
-                likelihood.sample(row, generator=keyed_generator(seed, _SAMPLE_STREAM, number))
-                for row, number in zip(rows, numbers, strict=True)
-            ]
-        ).to(parameters.device)
+        noise = (keyed_generator(seed, _SAMPLE_STREAM, number) for number in numbers)
+        drawn = [likelihood.sample(row, generator=each) for row, each in zip(rows, noise, strict=True)]
+        found = torch.cat(drawn).to(parameters.device)
     return model._finite(f"the decoder's {statistic}", found)
 
 
 # Codes of examples.
-
-
-_STREAM = 0x656E636F
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -213,11 +178,8 @@ def encode_rows(
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
             features = model.read(*model._open(batch, None))
-            found = (
-                drawn(model, features, RowNoise(rows, seed, _STREAM))
-                if draw
-                else most_probable(model, features)
-            )
+            noise = RowNoise(rows, seed, _ENCODE_STREAM)
+            found = drawn(model, features, noise) if draw else most_probable(model, features)
             return {
                 "probabilities": torch.sigmoid(found.logits.float()),
                 "bits": found.z.to(torch.uint8),
@@ -230,9 +192,6 @@ def encode_rows(
 
 
 # Examples as the model gives them back.
-
-
-_RECONSTRUCT_STREAM = 0x72656373
 
 
 def reconstruct_rows(
@@ -273,7 +232,10 @@ def reconstruct_rows(
         >>> reconstruct_rows(model, torch.eye(6), num_draws=3).shape
         (6, 6)
     """
-    check_reconstruction(statistic, num_draws, code)
+    check_statistic(statistic)
+    if check_positive_int("num_draws", num_draws) > 1 and (statistic != "mean" or code):
+        what = "a code, which is not drawn" if code else f"a {statistic}: those of several draws have no mean"
+        raise InvalidInputError("num_draws", f"must be 1 for {what}", num_draws, "Leave it out.")
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
@@ -283,30 +245,15 @@ def reconstruct_rows(
                 noise = RowNoise(rows, seed, _RECONSTRUCT_STREAM, number)
                 latents = most_probable(model, features) if code else drawn(model, features, noise)
                 parameters = model.parameters_of(latents.decoder_input)
-                total = total + read_out(model, parameters, statistic, list(rows), seed).float()
+                total = total + _statistic_of(model, parameters, statistic, rows, seed).float()
             return {"x": total / num_draws}
 
         return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
 
 
-def check_reconstruction(
-    statistic: object, num_draws: int, code: bool, *, argument: str = "num_draws"
-) -> None:
-    """Check what of `reconstruct_rows` can be checked without a model.
-
-    Raises:
-        InvalidInputError: If there is no such statistic, or what is not a mean of draws is to be averaged.
-    """
-    check_statistic(statistic)
-    if check_positive_int(argument, num_draws) > 1 and (statistic != "mean" or code):
-        what = "a code, which is not drawn" if code else f"a {statistic}: those of several draws have no mean"
-        raise InvalidInputError(argument, f"must be 1 for {what}", num_draws, "Leave it out.")
-
-
 # Examples freed of noise.
 
 
-_DENOISE_STREAM, _FLIPS = 0x64656E6F, 0x666C6970
 _REPAIR = "Give the share of bits that are flipped, 0.1 say."
 
 
@@ -328,7 +275,7 @@ def flip_bits(x: Tensor, share: float, *, seed: int = 0, numbers: Sequence[int] 
     """
     check_number("share", share, at_least=0.0, at_most=0.5, repair=_REPAIR)
     rows = range(len(x)) if numbers is None else [int(number) for number in numbers]
-    noise = RowNoise(rows, seed, _FLIPS)
+    noise = RowNoise(rows, seed, _FLIP_STREAM)
     flipped = open_uniform(x, generator=noise) < share  # pyright: ignore[reportArgumentType]
     return torch.where(flipped, 1 - x, x)
 
@@ -378,7 +325,10 @@ def denoise_rows(
     """
     check_positive_int("num_draws", num_draws)
     if noise is not None:
-        check_flips(model, noise)
+        check_number("noise", noise, above=0.0, at_most=0.5, repair=_REPAIR)
+        if not isinstance(model.likelihood, BernoulliLikelihood):
+            rule = "must be left out for a model of other values than bits"
+            raise InvalidInputError("noise", rule, f"{noise:g}", "Give noisy examples alone.")
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
@@ -400,18 +350,6 @@ def denoise_rows(
             return {"x": (shares * torch.stack(means)).sum(0)}
 
         return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
-
-
-def check_flips(model: DiscreteVAE, share: float, *, argument: str = "noise") -> None:
-    """Check the probability of flips for a model.
-
-    Raises:
-        InvalidInputError: If it is none, or the model is one of other values than bits.
-    """
-    check_number(argument, share, above=0.0, at_most=0.5, repair=_REPAIR)
-    if not isinstance(model.likelihood, BernoulliLikelihood):
-        rule = "must be left out for a model of other values than bits"
-        raise InvalidInputError(argument, rule, f"{share:g}", "Give noisy examples alone.")
 
 
 def _clean(mean: Tensor, y: Tensor, observed: Tensor | None, flips: float) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The evaluation of a run, and its log Z, with what is kept between processes."""
+"""The evaluation of a trained run, and its log Z, with what is kept between processes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import EvaluationConfig
-from discrete_vae.data.splits import DataSplits
+from discrete_vae.data.splits import DataSplits, chosen_test_examples
 from discrete_vae.distributed import compute_on_rank_zero
 from discrete_vae.evaluation.evaluate import Evaluation, KeptParts, evaluate_model
 from discrete_vae.load import LoadedRun
@@ -23,8 +24,6 @@ from discrete_vae.nets.precision import precision_for
 from discrete_vae.runs.io import to_json
 from discrete_vae.runs.results import evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
-
-# The evaluation of a trained run, as `dvae evaluate` makes and keeps it.
 
 
 @dataclass(frozen=True)
@@ -47,35 +46,51 @@ class RunEvaluation:
 def evaluate_run(
     loaded: LoadedRun,
     dataset: DataSplits,
-    config: EvaluationConfig,
-    indices: np.ndarray,
+    config: EvaluationConfig | None = None,
+    indices: np.ndarray | None = None,
     *,
-    device: torch.device | str = "cpu",
     parts_folder: Path | None = None,
     report: Callable[[int, float], None] | None = None,
 ) -> RunEvaluation:
-    """Estimate log Z, the log-likelihood and the ELBO of a trained model on test examples.
+    """Estimate log Z, the log-likelihood and the ELBO of a trained model on test examples, as `dvae evaluate` does.
+
+    Under torchrun the examples are divided among the processes, and every process has the whole result.
 
     Args:
         loaded: The model with its chains, which this call advances.
-        dataset: The data.
-        config: Numbers of samples, chains and temperatures, and the seed.
-        indices: Numbers of the test examples to take.
-        device: Where the model is.
+        dataset: The run's data.
+        config: Numbers of samples, chains and temperatures, and the seed; None takes those of the run's experiment.
+        indices: Numbers of the test examples to take; None chooses as many as the config says.
         parts_folder: Where parts that are finished are kept, those of each evaluation in a folder of its own, so that
             one that was killed goes on when it is asked for again; not under torchrun. None keeps nothing.
         report: Called with the number of examples done and the running mean log-likelihood.
+
+    Raises:
+        InvalidInputError: If the config asks for more examples than there are.
+
+    Warns:
+        UserWarning: If few importance samples carry the log-likelihood, or estimates of log Z are poor.
+
+    Examples:
+        >>> from discrete_vae import load_dataset, load_pretrained
+        >>> digits = load_pretrained("digits")
+        >>> found = evaluate_run(digits, load_dataset("digits"), digits.config.evaluation, np.arange(3))
+        >>> found.result.log_likelihood.num_examples
+        3
     """
-    precision = precision_for(loaded.model, config.precision, torch.device(device), rows=config.num_samples)
+    config = loaded.config.evaluation if config is None else config
+    if indices is None:
+        indices = chosen_test_examples(len(dataset.test), config.num_examples)
+    device = loaded.model.prior.bias.device
+    precision = precision_for(loaded.model, config.precision, device, rows=config.num_samples)
     config = config.model_copy(update={"precision": precision})
     about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
     x, chains = dataset.test[indices], loaded.chains.step(config.num_chain_sweeps)
     parts = None
     if parts_folder is not None:
-        trained = loaded.config.model_dump(mode="json", exclude={"evaluation"})
         tensors = *loaded.model.state_dict().values(), chains, x, torch.from_numpy(indices)
         key = about | {
-            "trained": trained,
+            "trained": loaded.config.model_dump(mode="json", exclude={"evaluation"}),
             "tensors": _digest(tensors),
             "code": _code(),
             "torch": torch.__version__,
@@ -114,29 +129,7 @@ def _code() -> str:
     return total.hexdigest()
 
 
-# log Z for scores: what a run keeps of its prior, or a new estimate.
-
-
-@dataclass(frozen=True)
-class KnownLogPartition:
-    """log Z, and where it is from.
-
-    Attributes:
-        value: log Z, nats.
-        std_error: Its standard error, nats; 0 if it is exact.
-        origin: Where it is from, in words.
-    """
-
-    value: float
-    std_error: float
-    origin: str
-
-    def __str__(self) -> str:
-        error = "exact" if self.std_error == 0 else f"+- {self.std_error:.4f}"
-        return f"{self.value:.4f} ({error}; {self.origin})"
-
-
-def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0) -> KnownLogPartition:
+def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0) -> LogPartition:
     """The best estimate that the run keeps of this checkpoint's prior; without one a new estimate.
 
     `dvae evaluate` and `dvae log-partition` keep estimates. A new one goes for the standard error of the run's
@@ -147,13 +140,16 @@ def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0)
         loaded: What `discrete_vae.load_run` made of it; a new estimate advances its chains.
         seed: Seed of a new estimate.
 
+    Returns:
+        The estimate, whose method says where it is from.
+
     Raises:
         InvalidInputError: If a result that the run keeps is damaged.
     """
-    return compute_on_rank_zero(lambda: _known(run, loaded, seed))
+    return compute_on_rank_zero(lambda: _kept_or_new(run, loaded, seed))
 
 
-def _known(run: RunDirectory, loaded: LoadedRun, seed: int) -> KnownLogPartition:
+def _kept_or_new(run: RunDirectory, loaded: LoadedRun, seed: int) -> LogPartition:
     # with another config than that of training a kept result may be of another prior
     kept = [] if loaded.changed_config is not None else list(_kept(run, loaded))
     if kept:
@@ -168,17 +164,16 @@ def _known(run: RunDirectory, loaded: LoadedRun, seed: int) -> KnownLogPartition
         num_temperatures=config.num_temperatures,
         seed=seed,
     ).best
-    return KnownLogPartition(found.value, found.std_error, f"{found.method}, now")
+    return replace(found, method=f"{found.method}, now")
 
 
-def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[KnownLogPartition]:
-    """What the run keeps of a checkpoint's prior."""
+def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[LogPartition]:
+    """Estimates of a checkpoint's prior that the run keeps."""
     sources = evaluation_store(run), log_partition_store(run)
     for kept, fields in ((kept, kept.most_complete()) for kept in sources):
         if fields is None or "changed_config" in fields or not is_of(fields, loaded.step, loaded.sums):
             continue
         estimates = fields["estimates"] if "estimates" in fields else [fields["log_partition"]["best"]]
+        method = f"kept in {kept.most_complete_path.name}"
         for each in estimates:
-            yield KnownLogPartition(
-                each["value"], each["std_error"], f"kept in {kept.most_complete_path.name}"
-            )
+            yield LogPartition(each["value"], each["std_error"], method, each.get("num_samples", 0))

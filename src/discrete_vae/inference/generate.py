@@ -13,7 +13,9 @@ from torch import Tensor
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.model import GenerativeModel, Statistic, check_statistic
+from discrete_vae.inference.encode import encode_rows
+from discrete_vae.inference.rows import Report
+from discrete_vae.model import DiscreteVAE, GenerativeModel, Statistic, check_statistic
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
@@ -65,7 +67,7 @@ class PriorStates:
         clamped = {} if clamped is None else clamped
         check_states("pool", pool, ("state", prior.num_units))
         check_positive_int("num_chains", num_chains)
-        check_clamps(clamped, prior.num_units)
+        _check_clamped(clamped, prior.num_units)
         machine = prior
         fields = prior.bias.new_zeros(prior.num_units)
         if field is not None:
@@ -76,9 +78,8 @@ class PriorStates:
         units = torch.tensor(sorted(clamped), dtype=torch.long, device=pool.device)
         values = torch.tensor([float(clamped[unit]) for unit in sorted(clamped)], device=pool.device)
         missed = (pool[:, units] != values).sum(1)
-        log_weights = (pool.double() @ fields.double().to(pool.device)).masked_fill(
-            missed > missed.min(), -torch.inf
-        )
+        log_weights = pool.double() @ fields.double().to(pool.device)
+        log_weights = log_weights.masked_fill(missed > missed.min(), -torch.inf)
         noise = keyed_generator(seed, _STREAM, device=pool.device)
         picked = torch.softmax(log_weights, 0).multinomial(num_chains, replacement=True, generator=noise)
         start = pool[picked].clone()
@@ -102,28 +103,17 @@ class PriorStates:
         return self.chains.step(num_sweeps)
 
 
-def check_clamps(clamped: Mapping[int, int], num_units: int, *, argument: str = "clamped") -> None:
-    """Check values of units.
-
-    Args:
-        clamped: Values by unit.
-        num_units: Units that there are.
-        argument: What messages call them.
-
-    Raises:
-        InvalidInputError: If a unit does not exist, all are set, or a value is neither 0 nor 1.
-    """
+def _check_clamped(clamped: Mapping[int, int], num_units: int) -> None:
     for unit, value in clamped.items():
         if not 0 <= unit < num_units:
             rule = f"must name units from 0 to {num_units - 1}"
-            raise InvalidInputError(argument, rule, unit, "Give another unit.")
+            raise InvalidInputError("clamped", rule, unit, "Give another unit.")
         if value not in (0, 1):
-            raise InvalidInputError(
-                argument, "must set units to 0 or 1", f"{value} for unit {unit}", "Give 0 or 1."
-            )
+            received = f"{value} for unit {unit}"
+            raise InvalidInputError("clamped", "must set units to 0 or 1", received, "Give 0 or 1.")
     if len(clamped) == num_units:
         rule, repair = "must leave at least one unit free", "Set fewer, or decode the state itself."
-        raise InvalidInputError(argument, rule, f"all {num_units} units", repair)
+        raise InvalidInputError("clamped", rule, f"all {num_units} units", repair)
 
 
 # What class an example is of, read off its latents.
@@ -150,31 +140,9 @@ class ClassModel(ShowsShapes):
     accuracy: float
 
     def probabilities(self, latents: Tensor) -> Tensor:
-        """p(class | latents), (row, class).
-
-        Args:
-            latents: (row, latent).
-        """
+        """p(class | latents), (row, class), of (row, latent)."""
         weight, bias = self.weight.to(latents), self.bias.to(latents)
         return torch.softmax(latents @ weight.T + bias, 1)
-
-
-def place_of(label: str, classes: np.ndarray) -> int:
-    """The place of a class among all.
-
-    Args:
-        label: As a command line has it, "3".
-        classes: Labels, each once.
-
-    Raises:
-        InvalidInputError: If there is no such class.
-    """
-    words = [str(name) for name in classes]
-    if label not in words:
-        shown = ", ".join(words[:20]) + ", ..." * (len(words) > 20)
-        rule = f"must be among the labels, {shown}"
-        raise InvalidInputError("--label", rule, repr(label)[:80], "Give one.")
-    return words.index(label)
 
 
 def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -> ClassModel:
@@ -215,6 +183,33 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
     tensors = (torch.from_numpy(values.astype(np.float32)) for values in (weight, bias))
     return ClassModel(model.classes_, *tensors, accuracy=float(accuracy))
+
+
+def fit_classes(
+    model: DiscreteVAE,
+    x: Tensor,
+    labels: np.ndarray,
+    *,
+    seed: int = 0,
+    numbers: Sequence[int] | np.ndarray | None = None,
+    report: Report | None = None,
+) -> ClassModel:
+    """Fit classes to the latents of labeled examples, a draw of each from its posterior.
+
+    Args:
+        model: The model.
+        x: As in `discrete_vae.encode_rows`.
+        labels: (row,) numbers or words.
+        seed: Seed of the draws, and of the examples that are held out.
+        numbers: As in `discrete_vae.inference.rows.in_batches`.
+        report: Likewise.
+
+    Raises:
+        InvalidInputError: As `discrete_vae.encode_rows` and `fit_class_model`.
+    """
+    codes = encode_rows(model, x, draw=True, seed=seed, numbers=numbers, report=report)
+    latents = latents_of_classes(torch.from_numpy(codes.bits).float(), torch.from_numpy(codes.continuous))
+    return fit_class_model(latents.numpy(), labels, seed=seed)
 
 
 # New examples of a trained model.
@@ -306,36 +301,28 @@ def generate(
                 places = (drawn == group).nonzero().flatten()[: count - found[group]]
                 if len(places):
                     decoded = model.decode(zeta[places], h[places], statistic=statistic, generator=noise)
-                    kept[group].append(
-                        (decoded.float().cpu().numpy(), block[places].cpu().numpy().astype(np.uint8))
-                    )
+                    codes = block[places].cpu().numpy().astype(np.uint8)
+                    kept[group].append((decoded.float().cpu().numpy(), codes))
                     found[group] += len(places)
         if report is not None:
             report(sum(found.values()))
         if all(number_found == count for number_found in found.values()):
             break
-    short = [group for group in groups if found[group] < count]
-    if short:
-        assert classes is not None or looked_at  # without classes every state is kept
-        name = "" if classes is None else f" of class {classes.classes[short[0]]}"
-        rule, repair = (
-            f"must come up among {looked_at:,} states{name}",
-            "Ask for fewer, or for another class.",
-        )
-        raise InvalidInputError("count", rule, f"{found[short[0]]} of {count}", repair)
+    for group in groups:
+        if found[group] < count:
+            name = "" if classes is None else f" of class {classes.classes[group]}"
+            rule, repair = (
+                f"must come up among {looked_at:,} states{name}",
+                "Ask for fewer, or for another class.",
+            )
+            raise InvalidInputError("count", rule, f"{found[group]} of {count}", repair)
     x, codes = (np.concatenate([part[i] for group in groups for part in kept[group]]) for i in (0, 1))
     places = None if classes is None else np.repeat(np.array(groups), count)
     return Generated(x, codes, places, looked_at)
 
 
 def latents_of_classes(z: Tensor, h: Tensor, classes: ClassModel | None = None) -> Tensor:
-    """What classes are read off: z, and h behind it unless the class model reads z alone, (row, latent).
-
-    Args:
-        z: (row, unit).
-        h: (row, layer, unit).
-        classes: The class model; None takes both.
-    """
+    """Latents that classes are read off, (row, latent): z and h side by side, or z alone as the class model says."""
     if classes is not None and classes.weight.shape[1] == z.shape[1]:
         return z
     return torch.cat([z, h.flatten(1).to(z.dtype)], 1)

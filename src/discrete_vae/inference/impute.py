@@ -24,99 +24,10 @@ from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
 
-# Self-normalized means of weighted draws that come in chunks.
-
-
-def truncated(log_weights: Tensor) -> Tensor:
-    """Weights no larger than the root of their number times their mean, which lets no few of them decide alone.
-
-    What is lost is some of the largest weights' share, a bias that goes to zero as draws grow; what is gained is a
-    variance that is finite whatever the law of the weights.
-
-    Source: Ionides 2008, "Truncated importance sampling".
-
-    Args:
-        log_weights: (draw,), nats.
-
-    Examples:
-        >>> truncated(torch.tensor([0.0, 0.0, 0.0, 9.0])).exp().round().tolist()  # mean 2026.5, root 2
-        [1.0, 1.0, 1.0, 4053.0]
-    """
-    mean = torch.logsumexp(log_weights, 0) - math.log(len(log_weights))
-    return log_weights.minimum(mean + math.log(len(log_weights)) / 2)
-
-
-class WeightedMoments:
-    """sum_k w_k f_k / sum_k w_k with its standard error, in one pass, in float64.
-
-    Weights are known up to a common factor; the largest log-weight so far is their unit.
-
-    Examples:
-        >>> moments = WeightedMoments()
-        >>> moments.add(torch.tensor([0.0, 0.0]), torch.tensor([[1.0], [3.0]]))
-        >>> moments.mean.item(), moments.effective_samples
-        (2.0, 2.0)
-    """
-
-    def __init__(self) -> None:
-        self._unit = -math.inf
-        self._sums = torch.zeros(2, dtype=torch.float64)
-        self._products: Tensor | None = None
-        self._about: Tensor | None = None
-
-    def add(self, log_weights: Tensor, values: Tensor) -> None:
-        """Take more draws.
-
-        Args:
-            log_weights: (draw,), finite, nats.
-            values: f, (draw, ...).
-        """
-        values = values.double()
-        if self._about is None or self._products is None:
-            self._about = values[0]  # sums about a value that occurs lose no digits
-            self._products = values.new_zeros(3, values[0].numel())
-            self._sums = self._sums.to(values.device)
-        log_weights = log_weights.double()
-        unit = max(self._unit, float(log_weights.max()))
-        weights = torch.exp(log_weights - unit)
-        old = math.exp(self._unit - unit)
-        away = (values - self._about).flatten(1)
-        squares = weights.square()
-        self._sums = self._sums * self._sums.new_tensor([old, old**2])
-        self._sums += torch.stack([weights.sum(), squares.sum()])
-        scale = self._products.new_tensor([[old], [old**2], [old**2]])
-        new = torch.stack([weights @ away, squares @ away, squares @ away.square()])
-        self._products = self._products * scale + new
-        self._unit = unit
-
-    @property
-    def mean(self) -> Tensor:
-        """The self-normalized mean, (...), consistent, with a bias of the order of 1 / effective_samples."""
-        assert self._about is not None
-        assert self._products is not None
-        return self._about + (self._products[0] / self._sums[0]).reshape(self._about.shape)
-
-    @property
-    def std_error(self) -> Tensor:
-        """sqrt(sum_k w_k^2 (f_k - mean)^2) / sum_k w_k, (...), by the delta method; too small where samples are few.
-
-        Source: Owen 2013, "Monte Carlo theory, methods and examples", section 9.2.
-        """
-        assert self._about is not None
-        assert self._products is not None
-        away = self._products[0] / self._sums[0]
-        spread = self._products[2] - 2 * away * self._products[1] + away.square() * self._sums[1]
-        return (spread.clamp_min(0).sqrt() / self._sums[0]).reshape(self._about.shape)
-
-    @property
-    def effective_samples(self) -> float:
-        """(sum w)^2 / sum w^2, between 1 and the number of draws."""
-        total, squares = self._sums.tolist()
-        return total**2 / squares
-
-
-# How gaps are filled.
-
+_STREAM = 0x696D70
+_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _DRAWS, _VALUES = 0, 1, 2, 3, 4, 10, 11  # keys of a row's noise
+_MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
+_FEWEST_CHAINS, _FEW = 4, 10.0
 
 Method: TypeAlias = Literal["importance", "chains"]
 Filling: TypeAlias = Literal["mean", "mode"]
@@ -124,7 +35,7 @@ Filling: TypeAlias = Literal["mean", "mode"]
 
 @dataclass(frozen=True)
 class ImputationSettings:
-    """How gaps are filled.
+    """Settings of `impute`.
 
     Attributes:
         method: "importance" weighs draws of the latents, and is exact as num_samples grows; "chains" moves chains by
@@ -154,11 +65,9 @@ class ImputationSettings:
 
     def __post_init__(self) -> None:
         for name, words in (("method", get_args(Method)), ("filling", (None, *get_args(Filling)))):
-            if getattr(self, name) not in words:
+            if (given := getattr(self, name)) not in words:
                 rule = f"must be one of {', '.join(map(str, words))}"
-                raise InvalidInputError(
-                    name, rule, repr(getattr(self, name))[:80], "Leave it out for the default."
-                )
+                raise InvalidInputError(name, rule, repr(given)[:80], "Leave it out for the default.")
         for name in ("num_samples", "num_rounds", "num_fills", "num_steps", "num_candidates"):
             check_positive_int(name, getattr(self, name))
         if self.num_draws != 0:
@@ -169,281 +78,9 @@ class ImputationSettings:
         if self.num_candidates < 2:
             raise InvalidInputError("num_candidates", "must be at least 2", self.num_candidates, "Give 20.")
         if self.num_rounds > self.num_samples:
-            rule, repair = (
-                f"must be at most num_samples, {self.num_samples}",
-                "Give more samples, or fewer rounds.",
-            )
+            rule = f"must be at most num_samples, {self.num_samples}"
+            repair = "Give more samples, or fewer rounds."
             raise InvalidInputError("num_rounds", rule, self.num_rounds, repair)
-
-
-def filling_for(likelihood: Likelihood, settings: ImputationSettings) -> Filling:
-    """What gaps are filled with.
-
-    Args:
-        likelihood: The model's.
-        settings: What is asked for.
-
-    Raises:
-        InvalidInputError: If the likelihood has no such filling.
-    """
-    codes = isinstance(likelihood, CategoricalLikelihood)
-    if codes and settings.filling == "mean":
-        rule = "must be 'mode' or draws for codes, which have no mean"
-        raise InvalidInputError("filling", rule, "'mean'", "Leave it out.")
-    if settings.filling == "mode" and not codes and likelihood.domain(exact=True) != BINARY:
-        rule = "must be 'mean' for values that are neither bits nor codes"
-        raise InvalidInputError("filling", rule, "'mode'", "Leave it out, or take draws.")
-    return settings.filling or ("mode" if codes else "mean")
-
-
-# Draws from weighted draws that come in chunks, without keeping them.
-
-
-def gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Standard Gumbel noise, float64, on the generator's device.
-
-    Args:
-        shape: Of the noise.
-        generator: Its source.
-    """
-    noise = torch.empty(shape, dtype=torch.float64, device=generator.device)
-    return -noise.exponential_(generator=generator).log()
-
-
-class Resampled:
-    """Independent picks among weighted draws, each draw with a probability proportional to its weight.
-
-    The largest of log-weight plus Gumbel noise is such a pick, and a running maximum needs no weight of the past.
-
-    Source: Efraimidis & Spirakis 2006, "Weighted random sampling with a reservoir"; Gumbel 1954 (the maximum).
-
-    Args:
-        num_picks: How many picks.
-        generator: Source of the noise.
-
-    Examples:
-        >>> picks = Resampled(2, torch.Generator().manual_seed(0))
-        >>> picks.add(torch.tensor([0.0, -900.0]), torch.tensor([[1.0], [5.0]]))
-        >>> picks.values.flatten().tolist()
-        [1.0, 1.0]
-    """
-
-    def __init__(self, num_picks: int, generator: torch.Generator) -> None:
-        self._generator = generator
-        self._best = torch.full((num_picks,), -torch.inf, dtype=torch.float64, device=generator.device)
-        self._values: Tensor | None = None
-
-    def add(self, log_weights: Tensor, values: Tensor) -> None:
-        """Take more draws.
-
-        Args:
-            log_weights: (draw,), finite, nats.
-            values: What to pick from, (draw, ...).
-        """
-        noise = gumbel((len(log_weights), len(self._best)), self._generator)
-        best, index = (log_weights.double()[:, None] + noise).max(0)
-        picked = values[index]
-        if self._values is not None:
-            shape = (-1, *[1] * (values.dim() - 1))
-            picked = torch.where((best > self._best).reshape(shape), picked, self._values)
-        self._best, self._values = self._best.maximum(best), picked
-
-    @property
-    def values(self) -> Tensor:
-        """The picks, (pick, ...)."""
-        assert self._values is not None
-        return self._values
-
-
-# Weighted draws of the latents given the entries of a row that are observed.
-
-
-_ROUNDS, _PICKS, _FILLS = 0, 1, 2
-
-Chunk: TypeAlias = tuple[Tensor, Tensor]
-"""Log-weights, (draw,), nats, and what the decoder makes of the draws, (draw, *parameter_shape)."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GappedRow(ShowsShapes):
-    """A row with gaps, as the estimators take it.
-
-    Attributes:
-        x: (1, *event), checked.
-        observed: (1, *event), bool.
-        seed: Key of all noise of the row, from `discrete_vae.rng.key_to_seed`.
-    """
-
-    x: Tensor
-    observed: Tensor
-    seed: int
-
-    def generator(self, *key: int) -> torch.Generator:
-        """A source of noise of its own."""
-        return keyed_generator(self.seed, *key, device=self.x.device)
-
-
-class Proposals:
-    """q(. | the observed entries), from which the latents of a row are proposed, round after round.
-
-    What the posterior reads in the gaps is, in the first round, what it reads there in training: nothing but the mask,
-    or the training mean where the model knows no gaps. That is far from any example, so the draws are poor. In each
-    later round the posterior reads the row filled in several ways: each a draw of p(x_gaps | latents), the latents
-    picked among all draws so far by their weights. A draw's weight is p(x_observed, latents) / q(latents | the row as
-    it was read), whatever was read: its expectation is p(x_observed) in every round, given all earlier ones, and so
-    rounds are pooled.
-
-    Source: Rubin 1987 (importance resampling); Cappe, Guillin, Marin & Robert 2004 (population Monte Carlo).
-
-    Args:
-        model: The model.
-        weigher: Of that model, open.
-        row: The row.
-        num_rounds: Rounds, at least 1.
-        num_fills: Ways in which the row is filled in a later round.
-    """
-
-    def __init__(
-        self, model: DiscreteVAE, weigher: Weigher, row: GappedRow, *, num_rounds: int, num_fills: int
-    ) -> None:
-        self._model, self._weigher, self._row = model, weigher, row
-        self._num_rounds, self._num_fills = num_rounds, num_fills
-        self._picks = Resampled(num_fills, row.generator(_PICKS))
-        self.features = model.read(row.x, row.observed)
-
-    def draw(self, num_samples: int, chunk_size: int) -> Iterator[Chunk]:
-        """The draws of all rounds together; `features` is then what the last round read.
-
-        Args:
-            num_samples: Draws, divided among the rounds and there among the fills, rounded up.
-            chunk_size: Draws that are in memory at a time.
-        """
-        per_round = -(-num_samples // self._num_rounds)
-        for number in range(self._num_rounds):
-            if number:
-                self._fill(number)
-            count = -(-per_round // len(self.features))
-            for drawn in self.propose((_ROUNDS, number), self.features, count, chunk_size):
-                chunk = drawn.log_weights.flatten(), drawn.parameters.flatten(0, 1)
-                self._picks.add(*chunk)
-                yield chunk
-
-    def propose(
-        self, key: tuple[int, ...], features: Tensor, count: int, chunk_size: int
-    ) -> Iterator[WeightedDraws]:
-        """Weighted draws from the posterior.
-
-        Args:
-            key: Of the noise.
-            features: What it reads, (proposal, feature), such as rows of `features`.
-            count: Draws from each.
-            chunk_size: Draws that are in memory at a time.
-
-        Yields:
-            Log-weights (draw, proposal) and the decoder's output.
-        """
-        row, width = self._row, len(features)
-        keys = [key_to_seed(row.seed, *key, place) for place in range(width)]
-        size = (width, *row.x.shape[1:])
-        x, observed = row.x.expand(size), row.observed.expand(size)
-        return self._weigher.draws(features, x, observed, count, max(1, chunk_size // width), keys=keys)
-
-    def _fill(self, key: int) -> None:
-        """Let the posterior read the row with its gaps drawn anew."""
-        row = self._row
-        drawn = self._model.likelihood.sample(self._picks.values, generator=row.generator(_FILLS, key))
-        filled = torch.where(row.observed, row.x, drawn.to(row.x.dtype))
-        self.features = self._model.read(filled, None)
-
-
-# Markov chains over the latents of a row whose stationary law is exactly that given its observed entries.
-
-
-_MOVES, _NOISE = 3, 4
-
-
-class IteratedResampling:
-    """Chains that are moved by iterated importance resampling.
-
-    A chain's state is one of K draws, each from a proposal of its own that stands still: q(latents | the row as filled
-    in the k-th way). A step draws the other K - 1 anew, then picks one of the K with a probability proportional to its
-    weight w_k = p(x_observed, latents_k) / q_k(latents_k). That is block Gibbs on (k, all draws) under the law
-
-        (1 / K) p(latents_k | x_observed) prod_{j != k} q_j(latents_j),
-
-    in which the picked draw has the law p(latents | x_observed) whatever the q_j are: it needs no more samples to be
-    exact, only more steps. Where the largest weight is that of the state for long, the chain stands still.
-
-    Source: Tjelmeland 2004 ("Using all Metropolis-Hastings proposals to estimate mean values"); Andrieu, Lee & Vihola
-    2018, "Uniform ergodicity of the iterated conditional SMC"; here the proposals differ from draw to draw.
-
-    Args:
-        proposals: Of the row, after its rounds (`Proposals.draw`); what it reads is not changed any more.
-        row: The row.
-        num_chains: Chains. The first step picks their first states among K draws.
-        num_candidates: K, at least 2.
-        chunk_size: Draws that the networks compute at a time.
-
-    Attributes:
-        num_steps: Steps so far.
-        num_moves: How often a chain has left its state, of all chains and steps.
-    """
-
-    def __init__(
-        self,
-        proposals: Proposals,
-        row: GappedRow,
-        *,
-        num_chains: int,
-        num_candidates: int,
-        chunk_size: int,
-    ) -> None:
-        self._proposals, self._num_chains, self._chunk_size = proposals, num_chains, chunk_size
-        fills = torch.arange(num_candidates, device=row.x.device) % len(proposals.features)
-        self._features = proposals.features[fills]
-        self._noise = row.generator(_NOISE)
-        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
-        self.num_steps = self.num_moves = 0
-
-    @property
-    def parameters(self) -> Tensor:
-        """What the decoder makes of the states, (chain, *parameter_shape)."""
-        assert self._kept is not None
-        return self._kept[2]
-
-    def step(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Move all chains once.
-
-        Returns:
-            The log-weights of the candidates that each chain picked among, (chain, candidate), and what the decoder
-            makes of them, (chain, candidate, *parameter_shape). Given these the next state is one of them with
-            probabilities proportional to the weights, so weighted means over them have its expectation and less noise.
-            Last, which of them were drawn anew, (chain, candidate) bool.
-        """
-        key = (_MOVES, self.num_steps)
-        drawn = list(self._proposals.propose(key, self._features, self._num_chains, self._chunk_size))
-        log_weights = torch.cat([part.log_weights for part in drawn])
-        parameters = torch.cat([part.parameters for part in drawn])
-        chains = torch.arange(self._num_chains, device=log_weights.device)
-        fresh = torch.ones_like(log_weights, dtype=torch.bool)
-        if self._kept is not None:
-            slots, of_state, state = self._kept
-            log_weights[chains, slots], parameters[chains, slots] = of_state, state
-            fresh[chains, slots] = False
-        picked = (log_weights + gumbel(tuple(log_weights.shape), self._noise)).argmax(1)
-        if self._kept is not None:
-            self.num_moves += int((picked != self._kept[0]).sum())
-        self._kept = picked, log_weights[chains, picked], parameters[chains, picked]
-        self.num_steps += 1
-        return log_weights, parameters, fresh
-
-
-# Gaps in examples filled by a trained model.
-
-
-_STREAM, _IMPUTE_PICKS, _VALUES = 0x696D70, 10, 11
-_MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
-_FEWEST_CHAINS, _FEW = 4, 10.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -514,7 +151,7 @@ def impute(
     """
     settings = ImputationSettings() if settings is None else settings
     likelihood = model.likelihood
-    filling = filling_for(likelihood, settings)
+    filling = _filling(likelihood, settings)
     x, mask = open_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
     x = x.to(torch.promote_types(model.dtype, torch.float32))
     gapped = x if mask is None else x.masked_fill(~mask, torch.nan)
@@ -523,14 +160,14 @@ def impute(
 
         def compute(row: Tensor, number: Sequence[int]) -> Mapping[str, Tensor]:
             one = GappedRow(row, ~row.isnan(), key_to_seed(seed, _STREAM, number[0]))
-            return _fill(model, weigher, one, settings, filling, chunk_size)
+            return _fill_row(model, weigher, one, settings, filling, chunk_size)
 
         found = in_batches(model, gapped, compute, numbers=numbers, batch_size=1, report=report)
     _warn_if_few(found["effective_samples"], settings, numbers)
     return Imputed(**found)
 
 
-def _fill(
+def _fill_row(
     model: DiscreteVAE,
     weigher: Weigher,
     row: GappedRow,
@@ -569,7 +206,7 @@ def _by_importance(
     model: DiscreteVAE, proposals: Proposals, row: GappedRow, settings: ImputationSettings, chunk_size: int
 ) -> _Estimate:
     moments, wanted = WeightedMoments(), settings.num_draws
-    picks = Resampled(wanted, row.generator(_IMPUTE_PICKS)) if wanted else None
+    picks = Resampled(wanted, row.generator(_DRAWS)) if wanted else None
     draws = proposals.draw(settings.num_samples, chunk_size)
     for log_weights, parameters in _truncated(draws) if settings.truncated else draws:
         moments.add(log_weights, _summary(model.likelihood, parameters))
@@ -581,11 +218,9 @@ def _by_importance(
 
 def _truncated(draws: Iterable[Chunk]) -> Iterator[Chunk]:
     """All draws together, with truncated weights."""
-    chunks = list(draws)
-    log_weights = truncated(torch.cat([chunk[0] for chunk in chunks]))
-    return zip(
-        log_weights.split([len(chunk[0]) for chunk in chunks]), (chunk[1] for chunk in chunks), strict=True
-    )
+    log_weights, parameters = zip(*draws, strict=True)
+    shorter = truncated(torch.cat(log_weights)).split([len(each) for each in log_weights])
+    return zip(shorter, parameters, strict=True)
 
 
 def _by_chains(
@@ -594,13 +229,8 @@ def _by_chains(
     for _ in proposals.draw(settings.num_samples, chunk_size):
         pass  # the proposals learn
     num_chains = max(_FEWEST_CHAINS, settings.num_draws)
-    chains = IteratedResampling(
-        proposals,
-        row,
-        num_chains=num_chains,
-        num_candidates=settings.num_candidates,
-        chunk_size=chunk_size,
-    )
+    sizes = {"num_candidates": settings.num_candidates, "chunk_size": chunk_size}
+    chains = IteratedResampling(proposals, row, num_chains=num_chains, **sizes)
     left_out, sums, pooled = settings.num_steps // 5, 0.0, WeightedMoments()
     for step in range(settings.num_steps):
         log_weights, parameters, fresh = chains.step()
@@ -621,7 +251,7 @@ def _by_chains(
 
 
 def _summary(likelihood: Likelihood, parameters: Tensor) -> Tensor:
-    """What is averaged: the mean of p(x | latents), or of codes the probability of each, (draw, [code,] *event)."""
+    """The mean of p(x | latents), or of codes the probability of each, (draw, [code,] *event)."""
     if isinstance(likelihood, CategoricalLikelihood):
         return likelihood.probabilities(parameters)
     return likelihood.mean(parameters)
@@ -644,14 +274,301 @@ def _warn_if_few(
         return
     worst = few[effective[few].argmin()]
     number = worst if numbers is None else numbers[worst]
-    more = (
-        f"num_samples={4 * settings.num_samples}"
-        if settings.method == "importance"
-        else f"num_steps={4 * settings.num_steps}"
-    )
+    name = "num_samples" if settings.method == "importance" else "num_steps"
     warnings.warn(
         f"{len(few)} of {int(np.isfinite(effective).sum())} examples with gaps have fewer than {_FEW:g} effective "
         f"samples (example {number}: {effective[worst]:.1f}): their means are rough and their standard errors too "
-        f"small. More draws help: {more}.",
+        f"small. More draws help: {name}={4 * getattr(settings, name)}.",
         stacklevel=3,
     )
+
+
+def _filling(likelihood: Likelihood, settings: ImputationSettings) -> Filling:
+    """The statistic that fills gaps."""
+    codes = isinstance(likelihood, CategoricalLikelihood)
+    if codes and settings.filling == "mean":
+        rule = "must be 'mode' or draws for codes, which have no mean"
+        raise InvalidInputError("filling", rule, "'mean'", "Leave it out.")
+    if settings.filling == "mode" and not codes and likelihood.domain(exact=True) != BINARY:
+        rule = "must be left out for values that are neither bits nor codes"
+        raise InvalidInputError("filling", rule, "'mode'", "Leave it out, or take draws.")
+    return settings.filling or ("mode" if codes else "mean")
+
+
+# Proposals of the latents of a row, given its observed entries, and what weighs them.
+
+
+Chunk: TypeAlias = tuple[Tensor, Tensor]
+"""Log-weights, (draw,), nats, and what the decoder makes of the draws, (draw, *parameter_shape)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GappedRow(ShowsShapes):
+    """A row with gaps, as the estimators take it.
+
+    Attributes:
+        x: (1, *event), checked.
+        observed: (1, *event), bool.
+        seed: Key of all noise of the row, from `discrete_vae.rng.key_to_seed`.
+    """
+
+    x: Tensor
+    observed: Tensor
+    seed: int
+
+    def generator(self, *key: int) -> torch.Generator:
+        """A source of noise of its own."""
+        return keyed_generator(self.seed, *key, device=self.x.device)
+
+
+class Proposals:
+    """q(. | the observed entries), from which the latents of a row are proposed, round after round.
+
+    What the posterior reads in the gaps is, in the first round, what it reads there in training: nothing but the mask,
+    or the training mean where the model knows no gaps. That is far from any example, so the draws are poor. In each
+    later round the posterior reads the row filled in several ways: each a draw of p(x_gaps | latents), the latents
+    picked among all draws so far by their weights. A draw's weight is p(x_observed, latents) / q(latents | the row as
+    it was read), whatever was read: its expectation is p(x_observed) in every round, given all earlier ones, and so
+    rounds are pooled.
+
+    Source: Rubin 1987 (importance resampling); Cappe, Guillin, Marin & Robert 2004 (population Monte Carlo).
+
+    Args:
+        model: The model.
+        weigher: Of that model, open.
+        row: The row.
+        num_rounds: Rounds.
+        num_fills: Ways in which the row is filled in a later round.
+    """
+
+    def __init__(
+        self, model: DiscreteVAE, weigher: Weigher, row: GappedRow, *, num_rounds: int, num_fills: int
+    ) -> None:
+        self._model, self._weigher, self._row = model, weigher, row
+        self._num_rounds, self._num_fills = num_rounds, num_fills
+        self._picks = Resampled(num_fills, row.generator(_PICKS))
+        self.features = model.read(row.x, row.observed)
+
+    def draw(self, num_samples: int, chunk_size: int) -> Iterator[Chunk]:
+        """The draws of all rounds, of which chunks are in memory; `features` is then what the last round read."""
+        per_round = -(-num_samples // self._num_rounds)
+        for number in range(self._num_rounds):
+            if number:
+                self._fill(number)
+            count = -(-per_round // len(self.features))
+            for drawn in self.propose((_ROUNDS, number), self.features, count, chunk_size):
+                chunk = drawn.log_weights.flatten(), drawn.parameters.flatten(0, 1)
+                self._picks.add(*chunk)
+                yield chunk
+
+    def propose(
+        self, key: tuple[int, ...], features: Tensor, count: int, chunk_size: int
+    ) -> Iterator[WeightedDraws]:
+        """Weighted draws, (draw, proposal), from the posteriors that read (proposal, feature)."""
+        row, width = self._row, len(features)
+        keys = [key_to_seed(row.seed, *key, place) for place in range(width)]
+        size = (width, *row.x.shape[1:])
+        x, observed = row.x.expand(size), row.observed.expand(size)
+        return self._weigher.draws(features, x, observed, count, max(1, chunk_size // width), keys=keys)
+
+    def _fill(self, key: int) -> None:
+        """Let the posterior read the row with its gaps drawn anew."""
+        row = self._row
+        drawn = self._model.likelihood.sample(self._picks.values, generator=row.generator(_FILLS, key))
+        filled = torch.where(row.observed, row.x, drawn.to(row.x.dtype))
+        self.features = self._model.read(filled, None)
+
+
+class IteratedResampling:
+    """Chains that are moved by iterated importance resampling.
+
+    A chain's state is one of K draws, each from a proposal of its own that stands still: q(latents | the row as filled
+    in the k-th way). A step draws the other K - 1 anew, then picks one of the K with a probability proportional to its
+    weight w_k = p(x_observed, latents_k) / q_k(latents_k). That is block Gibbs on (k, all draws) under the law
+
+        (1 / K) p(latents_k | x_observed) prod_{j != k} q_j(latents_j),
+
+    in which the picked draw has the law p(latents | x_observed) whatever the q_j are: it needs no more samples to be
+    exact, only more steps. Where the largest weight is that of the state for long, the chain stands still.
+
+    Source: Tjelmeland 2004 ("Using all Metropolis-Hastings proposals to estimate mean values"); Andrieu, Lee & Vihola
+    2018, "Uniform ergodicity of the iterated conditional SMC"; here the proposals differ from draw to draw.
+
+    Args:
+        proposals: Of the row, after its rounds (`Proposals.draw`); what it reads is not changed any more.
+        row: The row.
+        num_chains: Chains. The first step picks their first states among K draws.
+        num_candidates: K.
+        chunk_size: Draws that the networks compute at a time.
+
+    Attributes:
+        num_steps: Steps so far.
+        num_moves: How often a chain has left its state, of all chains and steps.
+    """
+
+    def __init__(
+        self, proposals: Proposals, row: GappedRow, *, num_chains: int, num_candidates: int, chunk_size: int
+    ) -> None:
+        self._proposals, self._num_chains, self._chunk_size = proposals, num_chains, chunk_size
+        fills = torch.arange(num_candidates, device=row.x.device) % len(proposals.features)
+        self._features = proposals.features[fills]
+        self._noise = row.generator(_NOISE)
+        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
+        self.num_steps = self.num_moves = 0
+
+    @property
+    def parameters(self) -> Tensor:
+        """Output of the decoder at the states, (chain, *parameter_shape)."""
+        assert self._kept is not None
+        return self._kept[2]
+
+    def step(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Move all chains once.
+
+        Returns:
+            The log-weights of the candidates that each chain picked among, (chain, candidate), what the decoder makes
+            of them, (chain, candidate, *parameter_shape), and which of them were drawn anew. Given these the next state
+            is one of them with probabilities proportional to the weights, so weighted means over them have its
+            expectation and less noise.
+        """
+        key = (_MOVES, self.num_steps)
+        drawn = list(self._proposals.propose(key, self._features, self._num_chains, self._chunk_size))
+        log_weights = torch.cat([part.log_weights for part in drawn])
+        parameters = torch.cat([part.parameters for part in drawn])
+        chains = torch.arange(self._num_chains, device=log_weights.device)
+        fresh = torch.ones_like(log_weights, dtype=torch.bool)
+        if self._kept is not None:
+            slots, of_state, state = self._kept
+            log_weights[chains, slots], parameters[chains, slots] = of_state, state
+            fresh[chains, slots] = False
+        picked = (log_weights + _gumbel(tuple(log_weights.shape), self._noise)).argmax(1)
+        if self._kept is not None:
+            self.num_moves += int((picked != self._kept[0]).sum())
+        self._kept = picked, log_weights[chains, picked], parameters[chains, picked]
+        self.num_steps += 1
+        return log_weights, parameters, fresh
+
+
+# Means and picks of weighted draws that come in chunks, without keeping them.
+
+
+def _gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Standard Gumbel noise, float64, on the generator's device."""
+    noise = torch.empty(shape, dtype=torch.float64, device=generator.device)
+    return -noise.exponential_(generator=generator).log()
+
+
+class Resampled:
+    """Independent picks among weighted draws, each draw with a probability proportional to its weight.
+
+    The largest of log-weight plus Gumbel noise is such a pick, and a running maximum needs no weight of the past.
+
+    Source: Efraimidis & Spirakis 2006, "Weighted random sampling with a reservoir"; Gumbel 1954 (the maximum).
+
+    Examples:
+        >>> picks = Resampled(2, torch.Generator().manual_seed(0))
+        >>> picks.add(torch.tensor([0.0, -900.0]), torch.tensor([[1.0], [5.0]]))
+        >>> picks.values.flatten().tolist()
+        [1.0, 1.0]
+    """
+
+    def __init__(self, num_picks: int, generator: torch.Generator) -> None:
+        self._generator = generator
+        self._best = torch.full((num_picks,), -torch.inf, dtype=torch.float64, device=generator.device)
+        self._values: Tensor | None = None
+
+    def add(self, log_weights: Tensor, values: Tensor) -> None:
+        """Take more draws: finite log-weights (draw,), nats, and what to pick from, (draw, ...)."""
+        noise = _gumbel((len(log_weights), len(self._best)), self._generator)
+        best, index = (log_weights.double()[:, None] + noise).max(0)
+        picked = values[index]
+        if self._values is not None:
+            shape = (-1, *[1] * (values.dim() - 1))
+            picked = torch.where((best > self._best).reshape(shape), picked, self._values)
+        self._best, self._values = self._best.maximum(best), picked
+
+    @property
+    def values(self) -> Tensor:
+        """The picks, (pick, ...)."""
+        assert self._values is not None
+        return self._values
+
+
+def truncated(log_weights: Tensor) -> Tensor:
+    """Weights no larger than the root of their number times their mean, which lets no few of them decide alone.
+
+    What is lost is some of the largest weights' share, a bias that goes to zero as draws grow; what is gained is a
+    variance that is finite whatever the law of the weights.
+
+    Source: Ionides 2008, "Truncated importance sampling".
+
+    Examples:
+        >>> truncated(torch.tensor([0.0, 0.0, 0.0, 9.0])).exp().round().tolist()  # mean 2026.5, root 2
+        [1.0, 1.0, 1.0, 4053.0]
+    """
+    mean = torch.logsumexp(log_weights, 0) - math.log(len(log_weights))
+    return log_weights.minimum(mean + math.log(len(log_weights)) / 2)
+
+
+class WeightedMoments:
+    """sum_k w_k f_k / sum_k w_k with its standard error, in one pass, in float64.
+
+    Weights are known up to a common factor; the largest log-weight so far is their unit.
+
+    Examples:
+        >>> moments = WeightedMoments()
+        >>> moments.add(torch.tensor([0.0, 0.0]), torch.tensor([[1.0], [3.0]]))
+        >>> moments.mean.item(), moments.effective_samples
+        (2.0, 2.0)
+    """
+
+    def __init__(self) -> None:
+        self._unit = -math.inf
+        self._sums = torch.zeros(2, dtype=torch.float64)
+        self._products: Tensor | None = None
+        self._about: Tensor | None = None
+
+    def add(self, log_weights: Tensor, values: Tensor) -> None:
+        """Take more draws: finite log-weights (draw,), nats, and f, (draw, ...)."""
+        values = values.double()
+        if self._about is None or self._products is None:
+            self._about = values[0]  # sums about a value that occurs lose no digits
+            self._products = values.new_zeros(3, values[0].numel())
+            self._sums = self._sums.to(values.device)
+        log_weights = log_weights.double()
+        unit = max(self._unit, float(log_weights.max()))
+        weights = torch.exp(log_weights - unit)
+        old = math.exp(self._unit - unit)
+        away = (values - self._about).flatten(1)
+        squares = weights.square()
+        self._sums = self._sums * self._sums.new_tensor([old, old**2])
+        self._sums += torch.stack([weights.sum(), squares.sum()])
+        scale = self._products.new_tensor([[old], [old**2], [old**2]])
+        new = torch.stack([weights @ away, squares @ away, squares @ away.square()])
+        self._products = self._products * scale + new
+        self._unit = unit
+
+    @property
+    def mean(self) -> Tensor:
+        """The self-normalized mean, (...), consistent, with a bias of the order of 1 / effective_samples."""
+        assert self._about is not None
+        assert self._products is not None
+        return self._about + (self._products[0] / self._sums[0]).reshape(self._about.shape)
+
+    @property
+    def std_error(self) -> Tensor:
+        """sqrt(sum_k w_k^2 (f_k - mean)^2) / sum_k w_k, (...), by the delta method; too small where samples are few.
+
+        Source: Owen 2013, "Monte Carlo theory, methods and examples", section 9.2.
+        """
+        assert self._about is not None
+        assert self._products is not None
+        away = self._products[0] / self._sums[0]
+        spread = self._products[2] - 2 * away * self._products[1] + away.square() * self._sums[1]
+        return (spread.clamp_min(0).sqrt() / self._sums[0]).reshape(self._about.shape)
+
+    @property
+    def effective_samples(self) -> float:
+        """(sum w)^2 / sum w^2, between 1 and the number of draws."""
+        total, squares = self._sums.tolist()
+        return total**2 / squares

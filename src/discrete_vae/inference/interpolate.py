@@ -56,11 +56,10 @@ def order_of_flips(
         ([1, 2, 0], array([ 0. , -2. , -2.5, -1.5]))
     """
     check_positive_int("width", width)
-    both = [
-        check_states(name, z[None], ("state", machine.num_units))[0]
+    first, last = (
+        check_states(name, z[None], ("state", machine.num_units))[0].to(machine.bias.dtype)
         for name, z in (("start", start), ("end", end))
-    ]
-    first, last = (z.to(machine.bias.dtype) for z in both)
+    )
     units = (first != last).nonzero().flatten()
     masks = np.zeros((1, len(units)), bool)  # (set, bit that differs): which are flipped
     begin = machine.compute_energy(first[None]).double().cpu().numpy()
@@ -159,19 +158,9 @@ def interpolate(
     if check_positive_int("num_steps", num_steps) < 2:
         raise InvalidInputError("num_steps", "must be at least 2", num_steps, "Both ends are steps.")
     with eval_mode(model) as model:
-        ends = [_ends(model, name, x) for name, x in (("start", start), ("end", end))]
-        if path == "flips":
-            order, _ = order_of_flips(model.prior, *(each.z[0] for each in ends))
-            steps = len(order) + 1 if order else num_steps
-            bits, zeta = _along(model, ends, order, steps)
-            flipped = np.array([-1, *order] if order else [-1] * steps)
-        else:
-            at = torch.linspace(0, 1, num_steps, dtype=ends[0].zeta.dtype, device=ends[0].zeta.device)[
-                :, None
-            ]
-            zeta = ends[0].zeta + at * (ends[1].zeta - ends[0].zeta)
-            bits = torch.where(at < 0.5, ends[0].z, ends[1].z)
-            flipped = np.full(num_steps, -1)
+        ends = first, last = _end(model, "start", start), _end(model, "end", end)
+        order = order_of_flips(model.prior, first.z[0], last.z[0])[0] if path == "flips" else []
+        bits, zeta = _codes(first, last, order, num_steps)
         h = _layers(model, ends, zeta)
         mean = model.likelihood.mean(model.parameters_of(model.hierarchy.decoder_input(zeta, h)))
         energy = model.prior.compute_energy(bits.to(model.prior.bias.dtype)).double()
@@ -181,12 +170,13 @@ def interpolate(
         zeta=zeta.float().cpu().numpy(),
         continuous=h.float().cpu().numpy(),
         bits=bits.to(torch.uint8).cpu().numpy(),
-        flipped=flipped.astype(np.int64),
+        flipped=np.array([-1, *order] if order else [-1] * num_steps, np.int64),
         energy=energy.cpu().numpy(),
     )
 
 
-def _ends(model: DiscreteVAE, name: str, x: Tensor) -> Latents:
+def _end(model: DiscreteVAE, name: str, x: Tensor) -> Latents:
+    """The most probable code of the one example."""
     examples = check_examples(name, x)
     opened, observed = model._open(examples.to(model.prior.bias.device), None)
     if len(opened) != 1:
@@ -194,20 +184,22 @@ def _ends(model: DiscreteVAE, name: str, x: Tensor) -> Latents:
     return most_probable(model, model.read(opened, observed))
 
 
-def _along(
-    model: DiscreteVAE, ends: Sequence[Latents], order: Sequence[int], steps: int
-) -> tuple[Tensor, Tensor]:
-    """Codes along the flips, and their zeta, (step, unit): a unit's zeta is that of the end whose bit it has."""
-    first, last = ends
-    behind = torch.zeros(steps, model.prior.num_units, dtype=torch.bool, device=first.z.device)
-    for step, unit in enumerate(order, start=1):
-        behind[step:, unit] = True
-    same = (first.z == last.z)[0]
-    # what does not flip goes evenly, for transformations whose r(zeta|z) depends on x
+def _codes(first: Latents, last: Latents, order: Sequence[int], num_steps: int) -> tuple[Tensor, Tensor]:
+    """Codes, and their zeta, (step, unit): those of flips in an order, or evenly from end to end where there is none.
+
+    A unit that flips has the zeta of the end whose bit it has.
+    """
+    steps = len(order) + 1 if order else num_steps
     at = torch.linspace(0, 1, steps, dtype=first.zeta.dtype, device=first.zeta.device)[:, None]
     even = first.zeta + at * (last.zeta - first.zeta)
-    zeta = torch.where(same, even, torch.where(behind, last.zeta, first.zeta))
-    return torch.where(behind, last.z, first.z), zeta
+    if not order:
+        return torch.where(at < 0.5, first.z, last.z), even
+    flipped = torch.zeros(steps, first.z.shape[1], dtype=torch.bool, device=first.z.device)
+    for step, unit in enumerate(order, start=1):
+        flipped[step:, unit] = True
+    # what does not flip goes evenly too, for transformations whose r(zeta|z) depends on x
+    zeta = torch.where(first.z == last.z, even, torch.where(flipped, last.zeta, first.zeta))
+    return torch.where(flipped, last.z, first.z), zeta
 
 
 def _layers(model: DiscreteVAE, ends: Sequence[Latents], zeta: Tensor) -> Tensor:

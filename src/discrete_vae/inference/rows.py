@@ -1,4 +1,4 @@
-"""Examples of a run, in batches, each with noise of its own."""
+"""Examples that a trained model is used on, in batches, each with noise of its own."""
 
 from __future__ import annotations
 
@@ -52,18 +52,11 @@ class RowNoise(NoiseSource):
         self._generators = [keyed_generator(seed, *key, number) for number in numbers]
 
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """See `NoiseSource.take`; the first axis is the batch.
-
-        Raises:
-            InvalidInputError: If that axis has another length.
-        """
+        """See `NoiseSource.take`; the first axis is the batch."""
         first, *rest = shape
         if first != len(self._generators):
-            received = f"a request for {tuple(shape)}"
-            repair = f"Give one number for each of the {first} examples."
-            raise InvalidInputError(
-                "numbers", "must be as many as the examples of the batch", received, repair
-            )
+            rule, repair = "must be as many as the examples of the batch", "Give one number for each."
+            raise InvalidInputError("numbers", rule, f"a request for {tuple(shape)}", repair)
         host = torch.empty(0, dtype=like.dtype, device="cpu")
         rows = [draw(host, shape=rest, generator=generator) for generator in self._generators]
         return torch.stack(rows).to(like.device)
@@ -135,7 +128,10 @@ def in_batches(
     """
     x = check_examples("x", x)
     own_numbers = check_numbers(numbers, len(x))
-    size = batch_size_for(model) if batch_size is None else check_positive_int("batch_size", batch_size)
+    if batch_size is None:
+        size = min(_LARGEST_BATCH, samples_in_memory(model, _MAX_MEMORY))
+    else:
+        size = check_positive_int("batch_size", batch_size)
     device = model.prior.bias.device
     whole: dict[str, Tensor] = {}
     firsts = range(0, len(x), size)
@@ -156,11 +152,7 @@ def in_batches(
 
 
 def check_numbers(numbers: Sequence[int] | np.ndarray | None, num_rows: int) -> list[int]:
-    """The numbers of examples, which key their noise; None means from 0.
-
-    Raises:
-        InvalidInputError: If they are not one whole number per row.
-    """
+    """The numbers of examples, one each; None means from 0."""
     if numbers is None:
         return list(range(num_rows))
     try:
@@ -169,32 +161,28 @@ def check_numbers(numbers: Sequence[int] | np.ndarray | None, num_rows: int) -> 
         found = None
     if found is None or len(found) != num_rows:
         received = f"{numbers!r}"[:80] if found is None else f"{len(found)} numbers"
-        repair = "Give one per row of x, or leave them out."
-        raise InvalidInputError(
-            "numbers", f"must be a whole number for each of {num_rows} rows", received, repair
+        rule, repair = (
+            f"must be a whole number for each of {num_rows} rows",
+            "Give one per row of x, or none.",
         )
+        raise InvalidInputError("numbers", rule, received, repair)
     return found
 
 
-def batch_size_for(model: DiscreteVAE) -> int:
-    """Examples of a batch: up to 256, as many as the memory for intermediate values has room for."""
-    return min(_LARGEST_BATCH, samples_in_memory(model, _MAX_MEMORY))
-
-
 def _room_for(found: Mapping[str, Tensor], num_rows: int) -> dict[str, Tensor]:
-    """Zeros for the results of all examples."""
-    shapes = {name: (num_rows, *values.shape[1:]) for name, values in found.items()}
+    """Zeros for the results of all examples, of the form that one batch gave."""
     needed = sum(values[0].numel() * values.element_size() * num_rows for values in found.values())
     check_memory("x", needed, "Give fewer rows at a time.", what="for the results")
     return {
-        name: torch.zeros(shapes[name], dtype=values.dtype, device="cpu") for name, values in found.items()
+        name: torch.zeros((num_rows, *values.shape[1:]), dtype=values.dtype, device="cpu")
+        for name, values in found.items()
     }
 
 
-# The examples that a run's model is to be used on: its own test part, or a file.
+# The examples that a run's model is used on: its own test part, or a file.
 
 
-_LABEL_REPAIR = "Give one label per example, in their order."
+_LABELS = "--labels"
 
 
 def rows_of_run(
@@ -210,7 +198,6 @@ def rows_of_run(
     data_dir: str | Path | None = None,
     argument: str = "--data",
     labels: str | Path | None = None,
-    labels_argument: str = "--labels",
 ) -> Rows:
     """Read examples as the run's training read its own.
 
@@ -227,7 +214,6 @@ def rows_of_run(
         argument: What messages call the file.
         labels: A file of their labels in place of those that they have, see `read_label_file`: one per row of the file,
             or per example of the part; where the run's own file was cut into parts, one per row of it will do too.
-        labels_argument: What messages call that file.
 
     Raises:
         InvalidInputError: If they cannot be read, or the model cannot read them; if there are fewer than asked for; if
@@ -237,7 +223,7 @@ def rows_of_run(
         UserWarning: If the run's own data are not those that it was trained on.
     """
     of_run = loaded.config.data
-    given = None if labels is None else read_label_file(labels, argument=labels_argument)
+    given = None if labels is None else read_label_file(labels, argument=_LABELS)
     if data is None:
         if label_column is not None:
             repair = "Leave it out: the run's config names that of its own data."
@@ -250,7 +236,7 @@ def rows_of_run(
         warn_of_other_data(run, dataset)
         rows = rows_of_part(dataset, part or "test")
         if given is not None:
-            given = labels_of_part(given, dataset, of_run, part or "test", argument=labels_argument)
+            given = labels_of_part(given, dataset, of_run, part or "test", argument=_LABELS)
     else:
         rows = read_rows(
             data,
@@ -263,8 +249,9 @@ def rows_of_run(
             argument=argument,
         )
         if given is not None and len(given) != len(rows):
-            rule, repair = f"must be as many as the {len(rows)} examples of {rows.name}", _LABEL_REPAIR
-            raise InvalidInputError(labels_argument, rule, len(given), repair)
+            rule = f"must be as many as the {len(rows)} examples of {rows.name}"
+            repair = "Give one label per example, in their order."
+            raise InvalidInputError(_LABELS, rule, len(given), repair)
     if given is not None:
         rows = replace(rows, labels=given)
     if num_examples is None or (at_most and num_examples > len(rows)):
@@ -274,11 +261,12 @@ def rows_of_run(
 
 def _no_features(of_run: DataConfig, label_column: str | None) -> NoFeatures:
     """Columns of a file that are no features: those of the run's own, where the file has them too."""
-    known = of_run if isinstance(of_run, FileDataConfig) else None
-    of_known = () if known is None else known.ignored_columns
-    label = label_column if label_column is not None or known is None else known.label_column
-    optional = {*of_known, *([] if label is None else [label])} - {label_column}
-    return NoFeatures(label, of_known, frozenset(name for name in optional if name is not None))
+    ignored: tuple[str, ...] = ()
+    label = label_column
+    if isinstance(of_run, FileDataConfig):
+        ignored, label = of_run.ignored_columns, of_run.label_column if label is None else label
+    optional = {*ignored, label} - {label_column, None}
+    return NoFeatures(label, ignored, frozenset(name for name in optional if name is not None))
 
 
 def known_columns(run: RunDirectory) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How probable a trained model finds each example, and how well that tells anomalies."""
+"""The log-likelihood or ELBO of each example as an anomaly score."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batc
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.objectives.importance import Batch, bound_parts
-from discrete_vae.records import with_error
-
-# How probable the model finds each example: log p(x) or the ELBO, and p-values of either.
-
 
 _STREAM = 0x73636F72
 _REPAIR = "Give log Z in nats, from estimate_log_partition."
-_REFERENCE = 1 << 48  # the numbers of reference rows, so that their noise is not that of the rows they judge
+_REFERENCE = (
+    1 << 48
+)  # added to the numbers of reference rows, so that their noise is not that of the rows they judge
+
+
+# log p(x) or the ELBO of each example, and p-values of either.
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class Scores:
 
     @property
     def name(self) -> str:
-        """What value is called in files."""
+        """The name of value in files."""
         return "elbo" if self.is_bound else "log_likelihood"
 
     @property
@@ -168,7 +169,7 @@ def elbo_rows(
 
 
 def p_values(scores: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """How often an example like the reference has as low a score: (1 + #{reference <= score}) / (1 + #reference).
+    """P-values of scores under those of a reference: (1 + #{reference <= score}) / (1 + #reference).
 
     Where an example is exchangeable with those of the reference, its p-value is at most a with a probability of at
     most a, for every a: flagging those of at most 0.01 raises a false alarm for one in a hundred at most. The reference
@@ -190,20 +191,20 @@ def p_values(scores: np.ndarray, reference: np.ndarray) -> np.ndarray:
         >>> p_values(np.array([-5.0, -1.0, 0.0]), np.array([-3.0, -2.0, -1.0]))
         array([0.25, 1.  , 1.  ])
     """
-    known = np.sort(_checked("reference", reference))
-    if len(known) == 0:
-        raise InvalidInputError("reference", "must hold a score", "none", "Score some examples for it.")
+    known = np.sort(_checked("reference", reference, at_least=1))
     return (1 + np.searchsorted(known, _checked("scores", scores), side="right")) / (1 + len(known))
 
 
-def _checked(name: str, values: np.ndarray) -> np.ndarray:
+def _checked(name: str, values: np.ndarray, *, at_least: int = 0) -> np.ndarray:
+    """Scores as float64."""
     try:
         found = np.asarray(values, np.float64)
     except (TypeError, ValueError, RuntimeError):
         found = np.zeros(())
-    if found.ndim != 1 or np.isnan(found).any():
+    if found.ndim != 1 or len(found) < at_least or np.isnan(found).any():
         received, repair = f"{values!r}"[:80].replace("\n", " "), "Give the values of score_rows."
-        raise InvalidInputError(name, "must be (row,) numbers, none of them NaN", received, repair)
+        rule = f"must be (row,) numbers, none of them NaN{', of at least one example' * at_least}"
+        raise InvalidInputError(name, rule, received, repair)
     return found
 
 
@@ -245,10 +246,7 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
         >>> roc_area(np.array([-1.0, -2.0, -3.0]), np.array([-2.5, -4.0])).value
         0.8333333333333334
     """
-    for name, scores in (("familiar", familiar), ("strange", strange)):
-        if np.ndim(scores) != 1 or len(scores) == 0 or np.isnan(scores).any():
-            rule = "must be (row,) numbers of at least one example, none of them NaN"
-            raise InvalidInputError(name, rule, f"shape {np.shape(scores)}", "Score some examples for it.")
+    familiar, strange = _checked("familiar", familiar, at_least=1), _checked("strange", strange, at_least=1)
     many, few = len(familiar), len(strange)
     both = rankdata(np.concatenate([familiar, strange]))
     # of each example, the share of the other kind that it is told apart from
@@ -263,34 +261,7 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
 # How far guesses are from the truth, per observed value.
 
 
-@dataclass(frozen=True)
-class GuessError:
-    """A mean error over examples.
-
-    Attributes:
-        value: The share of wrong values; or the root mean square error, in standard deviations of each feature.
-        std_error: Its standard error over examples; NaN for one.
-        is_share: Whether it is a share of wrong values.
-    """
-
-    value: float
-    std_error: float
-    is_share: bool
-
-    def __str__(self) -> str:
-        """For the output of verbs.
-
-        Examples:
-            >>> str(GuessError(0.1, 0.002, True))
-            '10.00 % +- 0.20 % of the values are wrong'
-        """
-        if self.is_share:
-            return f"{with_error(100 * self.value, 100 * self.std_error, 2, ' %')} of the values are wrong"
-        found = with_error(self.value, self.std_error, 4)
-        return f"{found} standard deviations of a feature (root mean square)"
-
-
-def guess_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> GuessError:
+def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple[float, float]:
     """Compare guesses with what was observed.
 
     Args:
@@ -298,11 +269,12 @@ def guess_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> Gues
         guess: Of as many values.
         is_share: Whether values are names, such as bits, which are right or wrong: means of bits are rounded.
 
-    Raises:
-        InvalidInputError: If there are not as many guesses as values, or no value is observed.
+    Returns:
+        The share of wrong values, or the root mean square error in standard deviations of each feature; and its
+        standard error over examples, NaN for one.
 
     Examples:
-        >>> guess_error(np.array([[0.0, 1.0], [1.0, np.nan]]), np.array([[0.2, 0.3], [0.9, 0.0]]), is_share=True).value
+        >>> mean_error(np.array([[0.0, 1.0], [1.0, np.nan]]), np.array([[0.2, 0.3], [0.9, 0.0]]), is_share=True)[0]
         0.3333333333333333
     """
     if truth.shape[:1] != guess.shape[:1] or truth.size != guess.size or np.isnan(truth).all():
@@ -325,6 +297,6 @@ def guess_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> Gues
     error = math.sqrt(((per_row - value * weights) ** 2).sum() / max(rows - 1, 1) * rows) / weights.sum()
     error = error if rows > 1 else math.nan
     if is_share:
-        return GuessError(float(value), float(error), True)
+        return float(value), float(error)
     root = math.sqrt(value)
-    return GuessError(root, float(error / (2 * root)) if root > 0 else 0.0, False)
+    return root, float(error / (2 * root)) if root > 0 else 0.0

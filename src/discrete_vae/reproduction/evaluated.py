@@ -55,7 +55,6 @@ def evaluate_and_record(
             dataset,
             config,
             indices,
-            device=device,
             parts_folder=run.evaluation_parts_path,
             report=report,
         )
