@@ -470,7 +470,7 @@ def test_a_disk_that_refuses_leaves_nothing(cli, trained, tmp_path, monkeypatch)
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("discrete_vae.training.refit.write_checkpoint", full)
+    monkeypatch.setattr("discrete_vae.runs.run_directory.write_checkpoint", full)
     status, _, err = cli("refit", trained, "--out", tmp_path / "new", *QUICK)
     assert status == 2
     assert "must be writable; received No space left on device. Free space or check permissions" in err

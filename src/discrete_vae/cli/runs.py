@@ -82,7 +82,7 @@ def run_cite(name: str | None) -> None:
 @option(
     "--out FILE.json",
     "write the result there and leave the run as it is, as --pretrained asks for; default: RUN/evaluations, and the "
-    "most_complete result also to RUN/evaluation.json",
+    "most complete result also to RUN/evaluation.json",
 )
 @option(
     "--per-example FILE",

@@ -258,7 +258,7 @@ class TrainedRun:
             say_written(path)
         most_complete = getattr(results, "most_complete_path", None)
         if most_complete is not None and most_complete not in paths:
-            print(f"{most_complete} keeps a fuller one")
+            print(f"{most_complete} keeps a more complete one")
 
     def output(
         self,

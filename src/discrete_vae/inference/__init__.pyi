@@ -3,10 +3,13 @@ from .encode import denoise_rows as denoise_rows
 from .encode import encode_rows as encode_rows
 from .encode import flip_bits as flip_bits
 from .encode import reconstruct_rows as reconstruct_rows
+from .evaluate_run import RunEvaluation as RunEvaluation
+from .evaluate_run import evaluate_run as evaluate_run
 from .generate import ClassModel as ClassModel
 from .generate import Generated as Generated
 from .generate import PriorStates as PriorStates
 from .generate import fit_class_model as fit_class_model
+from .generate import fit_classes as fit_classes
 from .generate import generate as generate
 from .impute import ImputationSettings as ImputationSettings
 from .impute import Imputed as Imputed
