@@ -105,7 +105,7 @@ def test_every_option_reaches_the_evaluation(cli, trained):
     assert (found["step"], found["log_likelihood"]["num_examples"]) == (best, 6)
     status, out, _ = cli("evaluate", trained, "--checkpoint", "last")
     assert status == 0
-    assert f"{trained / 'evaluation.json'} keeps a fuller one" in out
+    assert f"{trained / 'evaluation.json'} keeps a more complete one" in out
     assert evaluation(trained)["step"] == best
     assert set(kept(trained)) == {(4, 7, 3, 5), (best, 20, None, 0), (6, 20, None, 0)}
 
@@ -218,7 +218,7 @@ def test_a_smaller_evaluation_hides_none_and_loses_none(cli, trained):
     whole = evaluation(trained)
     for words in (["--num-examples", 2], ["--num-samples", 5], ["--checkpoint", "4"]):
         _, out, _ = cli("evaluate", trained, *words)
-        assert f"{trained / 'evaluation.json'} keeps a fuller one" in out
+        assert f"{trained / 'evaluation.json'} keeps a more complete one" in out
         assert evaluation(trained) == whole
     assert set(kept(trained)) == {(best, 20, None, 0), (best, 20, 2, 0), (best, 5, None, 0), (4, 20, None, 0)}
     names = sorted(path.name.rpartition("-")[0] for path in (trained / "evaluations").iterdir())
@@ -246,7 +246,7 @@ def test_an_evaluation_with_a_changed_config_displaces_none(cli, trained):
     for words in (["--num-examples", 2], []):
         status, out, _ = cli("evaluate", trained, "--accept-changed-config", *words)
         assert status == 0
-        assert f"{trained / 'evaluation.json'} keeps a fuller one" in out
+        assert f"{trained / 'evaluation.json'} keeps a more complete one" in out
     assert evaluation(trained) == before
     assert len(list((trained / "evaluations").iterdir())) == 3
 
