@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +19,10 @@ from discrete_vae.config.model import BaseLikelihoodConfig
 from discrete_vae.data.arrays import as_float32, check_is_file, read_npy
 from discrete_vae.data.download import check_data_dir
 from discrete_vae.data.splits import (
+    BIT_KEYS,
     PARTS,
     DatasetDescription,
     DataSplits,
-    evaluation_part,
     fixed_bits,
     fixed_permutation,
     summarize,
@@ -291,7 +291,6 @@ def _read_csv(file: Path, argument: str) -> np.ndarray:
 # Examples that a trained model is to be used on: a part of its data set, or a file that it has not seen.
 
 
-_BITS_KEY = 2  # that of the test part: a file of the test examples alone gives the same bits
 _REPAIR = "Give fewer examples, or use a machine with more memory."
 
 
@@ -484,10 +483,8 @@ def _check_values(model: ModelConfig, x: Tensor, name: str, *, missing: bool) ->
 
 
 def _bits(x: Tensor, seed: int) -> Tensor:
-    """Bits drawn once from probabilities; missing values stay missing."""
-    values = x.numpy()
-    bits = fixed_bits(values, seed, _BITS_KEY)
-    return torch.from_numpy(np.where(np.isnan(values), np.float32(np.nan), bits))
+    """Bits drawn once from probabilities, the same for a file of the test examples alone as for a test part."""
+    return torch.from_numpy(fixed_bits(x.numpy(), seed, BIT_KEYS["test"]))
 
 
 # Probabilities of bits, read from a file, as a data set of bits.
@@ -511,17 +508,11 @@ def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
     others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
     return replace(
         dataset,
-        valid=_drawn(dataset.valid, "valid", seed),
-        test=_drawn(dataset.test, "test", seed),
+        valid=torch.from_numpy(fixed_bits(dataset.valid.numpy(), seed, BIT_KEYS["valid"])),
+        test=torch.from_numpy(fixed_bits(dataset.test.numpy(), seed, BIT_KEYS["test"])),
         dynamic=not of_bits["train"],
         description=replace(dataset.description, values=f"train {train}, valid and test {others}"),
     )
-
-
-def _drawn(x: Tensor, part: Literal["valid", "test"], seed: int) -> Tensor:
-    values = x.numpy()
-    bits = evaluation_part(values, part, binarization_seed=seed, shuffled=False).numpy()
-    return torch.from_numpy(np.where(np.isnan(values), np.float32(np.nan), bits))
 
 
 # Whether a model can read a data set, and which likelihoods could.

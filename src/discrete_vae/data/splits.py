@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -154,6 +154,10 @@ def picture_shape(event_shape: tuple[int, ...]) -> tuple[int, int] | None:
 # top of it or torch's generators.
 
 
+BIT_KEYS = {"train": 0, "valid": 1, "test": 2}
+"""Keys of `fixed_bits` by part."""
+
+
 def fixed_permutation(length: int, seed: int, *key: int) -> np.ndarray:
     """A permutation that depends on its arguments alone.
 
@@ -180,12 +184,12 @@ def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
     """Binarize once and for all: each value becomes 1 with the probability that it states.
 
     Args:
-        probabilities: Any shape, in [0, 1]; 0 always gives 0 and 1 always gives 1.
+        probabilities: Any shape, in [0, 1]; 0 always gives 0, 1 always gives 1, and NaN, a missing value, stays.
         seed: Integer from 0 to 2^64 - 1.
-        key: Further integers, for example the part of the data set.
+        key: Further integers, for example `BIT_KEYS` of the part.
 
     Returns:
-        Array of the same shape, float32 in {0, 1}.
+        Array of the same shape, float32 in {0, 1} or NaN.
 
     Raises:
         InvalidInputError: If the seed or the key is out of range.
@@ -195,105 +199,12 @@ def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
         [0.0, 0.0, 1.0, 1.0]
     """
     uniform = (_words(probabilities.size, seed, *key) >> np.uint64(11)) * 2.0**-53
-    return (uniform.reshape(probabilities.shape) < probabilities).astype(np.float32)
+    bits = (uniform.reshape(probabilities.shape) < probabilities).astype(np.float32)
+    return np.where(np.isnan(probabilities), np.float32(np.nan), bits)
 
 
 def _words(count: int, seed: int, *key: int) -> np.ndarray:
     return np.random.Philox(key=key_to_seed(seed, *key)).random_raw(count)
-
-
-# From arrays to the three parts of a data set.
-
-
-_PART_KEYS = {"valid": 1, "test": 2}
-_ORDER_SEED = 0
-
-
-def as_rows(images: np.ndarray) -> np.ndarray:
-    """Flatten 8-bit images row by row and divide by 255.
-
-    Args:
-        images: (example, ...) uint8.
-
-    Returns:
-        (example, feature) float32 in [0, 1].
-
-    Examples:
-        >>> as_rows(np.array([[[0, 255], [51, 0]]], dtype=np.uint8)).tolist()
-        [[0.0, 1.0, 0.20000000298023224, 0.0]]
-    """
-    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
-
-
-def evaluation_part(
-    rows: np.ndarray, part: Literal["valid", "test"], *, binarization_seed: int | None, shuffled: bool = True
-) -> Tensor:
-    """Make a validation or test part: binarized once, in a fixed random order.
-
-    Published files are often sorted by class or by writer, so their first rows are no fair subset; after the
-    shuffle (seed 0, whatever the other seeds) they are.
-
-    Args:
-        rows: (example, feature) in [0, 1].
-        part: Which part; the two draw different bits.
-        binarization_seed: Seed of the bits; None if the rows hold bits already.
-        shuffled: Whether to shuffle; a user's own order is kept.
-
-    Returns:
-        (example, feature) float32 in {0, 1}.
-
-    Examples:
-        >>> evaluation_part(np.array([[0.0, 1.0], [1.0, 1.0]]), "test", binarization_seed=0).tolist()
-        [[1.0, 1.0], [0.0, 1.0]]
-    """
-    key = _PART_KEYS[part]
-    bits = rows if binarization_seed is None else fixed_bits(rows, binarization_seed, key)
-    if shuffled:
-        bits = of_part(part, bits)
-    return torch.from_numpy(np.ascontiguousarray(bits, dtype=np.float32))
-
-
-def of_part(part: str, rows: np.ndarray) -> np.ndarray:
-    """Bring what belongs to the examples of a part, labels for example, into the order that the part stands in.
-
-    Args:
-        part: "train", whose order is kept, "valid" or "test".
-        rows: (example, ...).
-    """
-    key = _PART_KEYS.get(part)
-    return rows if key is None else rows[fixed_permutation(len(rows), _ORDER_SEED, key)]
-
-
-def training_part(rows: np.ndarray) -> Tensor:
-    """Make a training part of rows in [0, 1]: (example, feature) float32, in the order given.
-
-    Examples:
-        >>> training_part(np.array([[0.5, 1.0]]))
-        tensor([[0.5000, 1.0000]])
-    """
-    return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
-
-
-def check_leaves_examples(name: str, held_out: int, available: int) -> None:
-    """Refuse to hold out so many examples that none is left to train on.
-
-    Args:
-        name: Name of the setting.
-        held_out: How many it holds out, with all others.
-        available: How many there are.
-
-    Raises:
-        InvalidInputError: If none is left.
-
-    Examples:
-        >>> check_leaves_examples("num_valid", 10, 10)
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: num_valid must leave examples to train on; received 10 held out
-        of 10...
-    """
-    if held_out >= available:
-        received = f"{held_out} held out of {available}"
-        raise InvalidInputError(name, "must leave examples to train on", received, "Hold out fewer.")
 
 
 # A fixed random choice of the examples that a run trains on and validates with.
