@@ -382,8 +382,18 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
         >>> changed.model.smoothing
         SpikeSlabConfig(kind='spike-slab')
     """
-    known_slots, known_settings = slots(), settings()
     fields = config.model_dump()
+    override_fields(fields, overrides)
+    return _built(fields, {path for path, _ in overrides})
+
+
+def override_fields(fields: dict[str, Any], overrides: Sequence[Override]) -> None:
+    """Change an experiment's fields, or those parts of them that there are, as the command line says.
+
+    Raises:
+        InvalidInputError: If a path or a component's name is unknown, or a value breaks its rule.
+    """
+    known_slots, known_settings = slots(), settings()
     for path, _ in overrides:
         check_known(path)
 
@@ -400,7 +410,6 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
         if setting is None or place is None:
             raise _foreign(fields, known_settings[path])
         place[last] = setting.read(values)
-    return _built(fields, {path for path, _ in overrides})
 
 
 def _built(fields: dict[str, Any], asked: set[str]) -> ExperimentConfig:

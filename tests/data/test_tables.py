@@ -7,12 +7,11 @@ import types
 import numpy as np
 import pytest
 
-from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig, instantiate
+from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig
 from discrete_vae.data import tables
 from discrete_vae.data.rows import load_file, read_label_file, read_rows
 from discrete_vae.data.tables import NoFeatures, check_columns, filled_csv, read_csv, read_parquet
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.own_data import own_experiment
 from discrete_vae.runs.output import OutputFile
 
 
@@ -298,22 +297,6 @@ def test_columns_that_are_ignored_are_not_read(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((30, 2)))
     with pytest.raises(InvalidInputError, match="ignored_columns needs a .csv or .parquet file"):
         load_file(path=tmp_path / "x.npy", ignored_columns=("id",))
-
-
-def test_an_own_experiment_keeps_its_ignored_columns_and_warns_of_an_index(tmp_path):
-    path = write(tmp_path, "\n".join(["id,name,a", *(f"{row + 7},n{row},{row % 3}" for row in range(40))]))
-    with pytest.warns(UserWarning, match="column 'id' of x.csv counts the rows.*--data.ignored-columns id"):
-        config = own_experiment(path, ignored_columns=["name"], likelihood="gaussian", size="smoke")
-    assert (config.data.ignored_columns, config.model.shape) == (("name",), (2,))
-    config = own_experiment(path, ignored_columns=("name", "id"), likelihood="gaussian", size="smoke")
-    assert instantiate(config.data, data_dir=None).description.columns == ("a",)
-
-
-def test_an_own_experiment_keeps_its_column_of_labels(tmp_path):
-    path = write(tmp_path, "\n".join(["a,kind,b", *(f"{row % 2},red,1" for row in range(40))]))
-    config = own_experiment(path, label_column="kind", size="smoke")
-    assert (config.data.label_column, config.model.shape) == ("kind", (2,))
-    assert instantiate(config.data, data_dir=None).labels["test"].tolist() == ["red"] * 4
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.splits import DataSplits, chosen_examples, describe_data
-from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero
+from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, rank
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import RunDirectory, describe_environment, sole_writer
 from discrete_vae.system import check_device, unicode_path
-from discrete_vae.training.logging import MetricsLogger, TrainingProgress
+from discrete_vae.training.logging import MetricsLogger, StepTrace, TrainingProgress
 from discrete_vae.training.loop import TrainingResult, run_steps
 from discrete_vae.training.preflight import check_experiment
 from discrete_vae.training.step import KEY, choose_precision
@@ -32,6 +32,8 @@ def train(
     stop: Callable[[], bool] | None = None,
     accept_changed_config: bool = False,
     logger: MetricsLogger | None = None,
+    trace: StepTrace | None = None,
+    on_start: Callable[[int], object] | None = None,
 ) -> TrainingResult:
     """Train a model as `dvae train` does, or go on with a run of the same config; `load_run` gives the model.
 
@@ -49,6 +51,9 @@ def train(
             last checkpoint was trained with.
         logger: Where the lines of metrics.jsonl go beside it, for example
             `discrete_vae.interop.tensorboard.TensorBoardLogger`; closed however training ends.
+        trace: Records single steps, `discrete_vae.training.logging.StepTrace`; None records none.
+        on_start: Called by the first process with the number of steps of the whole run, when all has been checked and
+            the folder is there.
 
     Returns:
         How far it came and which checkpoint is the best.
@@ -74,10 +79,12 @@ def train(
             received, repair = f"a {type(given).__name__}", "load_experiment and load_dataset make them."
             raise InvalidInputError(name, f"must be of type {wanted.__name__}", received, repair)
     device = check_device(device)
-    check_experiment(config, dataset)
+    num_steps = check_experiment(config, dataset)
     run = compute_on_rank_zero(lambda: _folder(run_dir))
     with held_by_rank_zero(sole_writer(run.path)):
-        compute_on_rank_zero(lambda: prepare_run(run, config, dataset, device=device))
+        compute_on_rank_zero(lambda: _prepare(run, config, dataset, device=device))
+        if on_start is not None and rank() == 0:
+            on_start(num_steps)
         return run_steps(
             config,
             dataset,
@@ -86,25 +93,21 @@ def train(
             progress=progress,
             stop=stop,
             accept_changed_config=accept_changed_config,
+            trace=trace,
             logger=logger,
         )
 
 
-def prepare_run(
-    run: RunDirectory, config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str
+def _folder(run_dir: str | Path | RunDirectory) -> RunDirectory:
+    """Open a run to go on with, or make the folder of a new one."""
+    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(unicode_path("run_dir", run_dir))
+    return RunDirectory.open(run.path) if run.config_path.exists() else RunDirectory.create(run.path)
+
+
+def _prepare(
+    run: RunDirectory, config: ExperimentConfig, dataset: DataSplits, *, device: torch.device
 ) -> None:
-    """Write what a run's folder says of it, unless it says so already; the caller is the folder's sole writer.
-
-    Args:
-        run: The run; its folder exists.
-        config: The experiment.
-        dataset: Its data.
-        device: Where it computes.
-
-    Raises:
-        InvalidInputError: If the folder is another config's or other data's run; nothing is changed.
-        OSError: If something cannot be written.
-    """
+    """Write what a run's folder says of it, unless it says so already; the caller is the folder's sole writer."""
     if run.refit_path.exists():
         received = f"{run.path}, whose posterior dvae refit has fitted anew"
         repair = f"Go on with the run that it was made of, which {run.refit_path.name} names."
@@ -115,7 +118,7 @@ def prepare_run(
         raise InvalidInputError("run_dir", "must be a run that training left", received, repair)
     if run.config_path.exists():
         _check_same_config(run, config)
-        check_same_data(run, dataset)
+        _check_same_data(run, dataset)
     run.remove_temporaries()
     if not run.config_path.exists():
         run.write_config(config.model_dump_json(indent=2) + "\n")
@@ -123,39 +126,6 @@ def prepare_run(
         environment = describe_environment(seed=config.seed, device=device)
         precision = choose_precision(config, device=device).name
         write_json(run.environment_path, environment | {"data": describe_data(dataset), KEY: precision})
-
-
-def check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
-    """Check that the data are those that a run began with.
-
-    Raises:
-        InvalidInputError: If their sum is another one.
-    """
-    before = run.read_environment().get("data", {}).get("sha256")
-    if before is not None and before != dataset.description.sha256:
-        received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
-        repair = "Bring the file back, or start a new run in another --run-dir."
-        raise InvalidInputError(
-            "data", f"must be those that {run.environment_path} names, SHA-256 {before}", received, repair
-        )
-
-
-def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> IndependentFeatures:
-    """What independent features, fitted to the examples that a run trains on, reach on those it validates with."""
-    chosen = chosen_examples(dataset, config.training)
-    likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
-    return independent_features(likelihood, chosen.train, chosen.valid)
-
-
-def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
-    """Warn where data are not those that a run was trained on."""
-    trained = run.read_environment().get("data", {}).get("sha256")
-    if trained is not None and trained != dataset.description.sha256:
-        warnings.warn(
-            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
-            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
-            stacklevel=2,
-        )
 
 
 def _check_same_config(run: RunDirectory, config: ExperimentConfig) -> None:
@@ -167,7 +137,34 @@ def _check_same_config(run: RunDirectory, config: ExperimentConfig) -> None:
         raise InvalidInputError("config", f"must be that of the run in {run.path}", received, repair)
 
 
-def _folder(run_dir: str | Path | RunDirectory) -> RunDirectory:
-    """Open a run to go on with, or make the folder of a new one."""
-    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(unicode_path("run_dir", run_dir))
-    return RunDirectory.open(run.path) if run.config_path.exists() else RunDirectory.create(run.path)
+def _check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
+    before = _data_sum(run)
+    if before is not None and before != dataset.description.sha256:
+        received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
+        repair = "Bring the file back, or start a new run in another --run-dir."
+        raise InvalidInputError(
+            "data", f"must be those that {run.environment_path} names, SHA-256 {before}", received, repair
+        )
+
+
+def _data_sum(run: RunDirectory) -> str | None:
+    """SHA-256 of the file that a run was trained on, if that is known."""
+    return run.read_environment().get("data", {}).get("sha256")
+
+
+def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> IndependentFeatures:
+    """Log-likelihood of independent features on a run's validation examples, fitted to those it trains on."""
+    chosen = chosen_examples(dataset, config.training)
+    likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
+    return independent_features(likelihood, chosen.train, chosen.valid)
+
+
+def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
+    """Warn where data are not those that a run was trained on."""
+    trained = _data_sum(run)
+    if trained is not None and trained != dataset.description.sha256:
+        warnings.warn(
+            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
+            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
+            stacklevel=2,
+        )
