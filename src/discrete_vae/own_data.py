@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 
 from discrete_vae.config import ExperimentConfig, FileDataConfig, GaussianLikelihoodConfig, instantiate
-from discrete_vae.data.rows import binarized, check_kind
+from discrete_vae.data.compatibility import likelihood_for
+from discrete_vae.data.rows import binarized
 from discrete_vae.data.splits import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import long_tails
@@ -123,7 +124,7 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
     Raises:
         InvalidInputError: If the values cannot be read by this likelihood.
     """
-    config = check_kind(likelihood, dataset)
+    config = likelihood_for(likelihood, dataset)
     if isinstance(config, GaussianLikelihoodConfig):
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
     exact = config.domain(exact=True)

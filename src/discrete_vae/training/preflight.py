@@ -20,7 +20,7 @@ from discrete_vae.config import (
     instantiate,
 )
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.rows import check_readable
+from discrete_vae.data.compatibility import check_compatible
 from discrete_vae.data.splits import DataSplits, chosen_examples
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import check_model_memory, count_weights
@@ -174,7 +174,7 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
         repair = "Leave it out, or use the data that the model was made for."
         name = "model.num_features" if config.model.event_shape is None else "model.event_shape"
         raise InvalidInputError(name, rule, config.model.num_values, repair)
-    check_readable(config.model, dataset)
+    check_compatible(config.model, dataset)
     check_feasible(config, dataset)
     check_divisible(config)
     chosen = chosen_examples(dataset, config.training)
