@@ -36,7 +36,7 @@ def test_out_takes_another_place_and_replaces_what_is_there(cli, trained, tmp_pa
         (["--out", "taken.html"], "taken.html must be writable; received a folder of that name"),
         (["--labels", "few.npy"], "--labels must be as many as the 48 training examples or the 60 rows of"),
         (["--labels", "wide.npy"], "--labels must hold one number or word per example"),
-        (["--labels", "two.csv"], "--labels must hold one column under its name"),
+        (["--labels", "two.csv"], "--labels must hold one label in each line; received 2 in line 1 of"),
         (["--labels", "none.npy"], "none.npy"),
         (["--labels", "labels.txt"], "--labels must name a .npy or .csv file"),
         (["--num-examples", "0"], "--num-examples must be a whole number of at least 1"),

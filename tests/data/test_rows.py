@@ -275,7 +275,7 @@ def test_words_and_numbers_are_read(tmp_path):
 )
 def test_a_line_without_one_label_is_refused_by_its_number(tmp_path, text, line):
     (tmp_path / "kinds.csv").write_text(text)
-    with pytest.raises(InvalidInputError, match=f"kinds.csv, line {line}, "):
+    with pytest.raises(InvalidInputError, match=rf"labels .* in line {line} of .*kinds\.csv"):
         read_label_file(tmp_path / "kinds.csv")
 
 
@@ -289,7 +289,7 @@ def test_a_pipe_is_refused_instead_of_waited_for(tmp_path, ending):
 
 def test_a_file_of_text_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "kinds.csv").write_bytes(b"kind\n\xff\n")
-    with pytest.raises(InvalidInputError, match="kinds.csv must be a readable CSV file"):
+    with pytest.raises(InvalidInputError, match="labels must be a readable CSV file"):
         read_label_file(tmp_path / "kinds.csv")
 
 

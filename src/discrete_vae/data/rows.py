@@ -355,7 +355,7 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
     if file.suffix.lower() not in (".npy", ".csv"):
         repair = "Save the labels with numpy.save, or as a .csv file of one column."
         raise InvalidInputError(argument, "must name a .npy or .csv file", str(file), repair)
-    labels = read_npy(file) if file.suffix.lower() == ".npy" else read_label_column(file)
+    labels = read_npy(file) if file.suffix.lower() == ".npy" else read_label_column(file, argument)
     if labels.ndim != 1 or labels.dtype.kind not in "biufU":
         rule, repair = "must hold one number or word per example", "Give an array of one axis."
         raise InvalidInputError(argument, rule, f"shape {labels.shape} of {labels.dtype} in {file}", repair)

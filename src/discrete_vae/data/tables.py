@@ -159,7 +159,7 @@ def read_csv(path: Path, without: NoFeatures | None = None) -> Table:
                [nan, 3. ]]), labels=None)
     """
     without = without or NoFeatures()
-    with _open_text(path) as file:
+    with _open_text(path, str(path)) as file:
         separator, header, num_lines = read_header(file)
         if all(map(_is_number, header)):
             rule, repair = (
@@ -190,7 +190,7 @@ def read_csv(path: Path, without: NoFeatures | None = None) -> Table:
 
 
 @contextmanager
-def _open_text(path: Path) -> Iterator[IO[str]]:
+def _open_text(path: Path, argument: str) -> Iterator[IO[str]]:
     """Open a table in text; faults that come up while it is read are those of the file."""
     check_is_file(path)  # a pipe would be waited for
     rule, repair = "must be a readable CSV file in UTF-8", "Save it as CSV in UTF-8, with a line per example."
@@ -198,9 +198,9 @@ def _open_text(path: Path) -> Iterator[IO[str]]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield file
     except UnicodeDecodeError:
-        raise InvalidInputError(str(path), rule, "other bytes", repair) from None
+        raise InvalidInputError(argument, rule, "other bytes", repair) from None
     except (csv.Error, OSError) as error:
-        raise InvalidInputError(str(path), rule, getattr(error, "strerror", None) or error, repair) from None
+        raise InvalidInputError(argument, rule, getattr(error, "strerror", None) or error, repair) from None
 
 
 def read_header(lines: Iterator[str]) -> tuple[str, list[str], int]:
@@ -255,28 +255,20 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def read_label_column(path: Path) -> np.ndarray:
-    """Read a table in text of one column, labels under its name; a blank line is no label.
-
-    Raises:
-        InvalidInputError: If the file cannot be read, has a blank line or another number of columns.
-    """
+def read_label_column(path: Path, argument: str) -> np.ndarray:
+    """Read a table in text of one column, labels under its name; a blank line is no label."""
     labels: list[str] = []
-    with _open_text(path) as file:
+    with _open_text(path, argument) as file:
         reader = csv.reader(file)
         for cells in reader:
             if len(cells) != 1:
-                rule, repair = (
-                    "must hold one label",
-                    'Write "" for an example without a label; remove other columns.',
-                )
-                raise InvalidInputError(
-                    f"{path}, line {reader.line_num},", rule, len(cells) or "nothing", repair
-                )
+                received = f"{len(cells) or 'nothing'} in line {reader.line_num} of {path}"
+                repair = 'Write "" for an example without a label, and remove other columns.'
+                raise InvalidInputError(argument, "must hold one label in each line", received, repair)
             labels.append(text_of_cell(cells[0].strip()))
     if len(labels) < 2:
         repair = "Name the column in the first line, and write one label per line below."
-        raise InvalidInputError(str(path), "must hold labels under the name of their column", "none", repair)
+        raise InvalidInputError(argument, "must hold labels under the name of their column", "none", repair)
     return read_labels(labels[1:])
 
 
