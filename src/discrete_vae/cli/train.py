@@ -287,7 +287,7 @@ def _interrupted(run: RunDirectory, status: int) -> int:
 
 
 def _run_dir(arguments: ExperimentArguments, resume: bool = False) -> str:
-    """Where a run is or will be that no folder is named for."""
+    """Folder of a run that none is named for."""
     from discrete_vae.presets import run_name
 
     if arguments.data is None and arguments.experiment is None and resume:
@@ -411,7 +411,7 @@ def _print_parameters(rows: Sequence[ParameterRow]) -> None:
     print(f"  {'total':{longest + room + 4}} {sum(row.count for row in rows):>13,}")
 
 
-# dvae list: what there is. dvae train EXPERIMENT --settings: every value of one experiment.
+# dvae list, and dvae train EXPERIMENT --settings.
 
 
 _INDENT = 26
@@ -448,7 +448,7 @@ def _print_pretrained() -> None:
 
 
 def _how_good(folder: Path) -> str:
-    """What a model that comes with the library is, and the figure of its card."""
+    """Data and log-likelihood of a model that comes with the library."""
     environment, evaluation = (read_json(folder / f"{name}.json") for name in ("environment", "evaluation"))
     found = evaluation["log_likelihood"]
     return (

@@ -16,7 +16,7 @@ _BINARIZATION_STREAM = 0x62696E617279
 
 
 def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> Tensor:
-    """Which examples a training step sees.
+    """Indices of the examples of a training step.
 
     Each epoch goes through the examples in an order of its own. Its last, incomplete batch is dropped, since
     batch normalization and the learning rate count on full ones; other examples are left out in each epoch.
@@ -110,19 +110,11 @@ class TrainingBatches:
         self._order = torch.empty(0, dtype=torch.int64)
 
     def epoch(self, step: int) -> int:
-        """Number of the epoch, from 0, that a step belongs to.
-
-        Raises:
-            InvalidInputError: If the step is negative.
-        """
+        """Number of the epoch, from 0, that a step belongs to."""
         return _check_step(step) // self.steps_per_epoch
 
     def indices(self, step: int) -> Tensor:
-        """Which examples a step sees, as `batch_indices` says, on the batches' device.
-
-        Raises:
-            InvalidInputError: If the step is negative.
-        """
+        """Indices of the examples of a step, as `batch_indices` gives them, on the batches' device."""
         epoch = self.epoch(step)
         if epoch != self._order_epoch:
             order = fixed_permutation(len(self._train), self.seed, _ORDER_STREAM, epoch)

@@ -74,7 +74,7 @@ def _check_part(likelihood: LikelihoodConfig, dataset: DataSplits, part: str, *,
 
 
 def _others(likelihood: LikelihoodConfig, dataset: DataSplits) -> str:
-    """Which other likelihoods can read the data, and what the rest needs."""
+    """A sentence: the other likelihoods that can read the data, and what the rest needs."""
     values = _all_values(dataset)
     can, cannot = [], []
     for kind, member in _members().items():
@@ -92,7 +92,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _scaling(values: ValueSummary) -> str:
-    """How values of some common kinds are repaired; empty for others."""
+    """Repair of values of some common kinds; empty for others."""
     if math.isinf(values.low) or math.isinf(values.high):
         return FINITE.repair(math.inf)
     if values.low >= 0 and 1 < values.high <= 255 and values.whole:
@@ -103,7 +103,6 @@ def _scaling(values: ValueSummary) -> str:
 
 
 def _members() -> dict[str, Any]:
-    """The config classes by name."""
     return {config.model_fields["kind"].default: config for config in members(LikelihoodConfig)}
 
 

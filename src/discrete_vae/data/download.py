@@ -240,7 +240,7 @@ def checksum_of(path: Path, algorithm: str) -> str:
 
 
 def _fault(path: Path, file: RemoteFile) -> str | None:
-    """What is wrong with a file; None if nothing is. The size comes first: a large file is not read."""
+    """Size or checksum of a file that has another than it should; None if it has neither."""
     size = path.stat().st_size
     if size > file.max_size:
         return f"a file of {size} bytes, which has {file.max_size} at most"

@@ -33,17 +33,18 @@ from discrete_vae.system import allocating, check_memory, user_path
 _REPAIR = "Give fewer examples or features, or use a machine with more memory."
 
 
-# What a user's file holds: examples in one piece or by part, their labels, and the names of their features.
+# Reading of a user's file, of whatever format.
 
 
 WHOLE = "whole"
 """Key of examples that are not divided into parts yet."""
 
-_NAMES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
-_LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _NAMES}
-_WHOLE_LABELS = ("y", "labels")
+_EXAMPLES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
+_LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _EXAMPLES} | {WHOLE: ("y", "labels")}
 _SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
-_PARTITIONS = ({"train", "valid", "test"}, {"train", "test"})
+_TABLES: Mapping[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_parquet}
+_ENDINGS = (".npy", ".npz", *_TABLES)
+_TEXTS = (".tsv", ".tab", ".txt", ".dat")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,68 +99,51 @@ def read_own_arrays(file: Path, without: NoFeatures | None = None) -> OwnArrays:
         InvalidInputError: If the file has another ending, cannot be read, holds other arrays than it may, or has no
             such column.
     """
-    if file.suffix.lower() not in _ENDINGS:
+    ending = file.suffix.lower()
+    if ending not in _ENDINGS:
         check_is_file(file)
         repair = "Save the array with numpy.save, or the table as CSV."
-        if file.suffix.lower() in _TEXTS:
+        if ending in _TEXTS:
             repair = f"A table in text is read by the name {file.with_suffix('.csv').name}."
         rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
         raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
-    if file.suffix.lower() in _TABLES:
-        table = _TABLES[file.suffix.lower()](file, without)
+    without = without or NoFeatures()
+    if ending in _TABLES:
+        table = _TABLES[ending](file, without)
         labels = {} if table.labels is None else {WHOLE: table.labels}
         return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, labels, table.columns)
-    without = without or NoFeatures()
-    named = {"label_column": [without.label], "ignored_columns": list(without.ignored)}
-    for argument, names in named.items():
+    for argument, names in (("label_column", (without.label,)), ("ignored_columns", without.ignored)):
         if any(name is not None and name not in without.optional for name in names):
             rule = f"needs a {' or '.join(_TABLES)} file"
             repair = "Leave it out; a .npz file has labels as y or y_train."
             raise InvalidInputError(argument, rule, str(file), repair)
-    return _ARRAYS[file.suffix.lower()](file)
-
-
-def _read_npy(file: Path) -> OwnArrays:
-    return OwnArrays({WHOLE: read_npy(file)}, {WHOLE: str(file)})
+    return OwnArrays({WHOLE: read_npy(file)}, {WHOLE: str(file)}) if ending == ".npy" else _read_npz(file)
 
 
 def _read_npz(file: Path) -> OwnArrays:
     arrays = read_npz(file)
-    keys = {part: next((key for key in names if key in arrays), None) for part, names in _NAMES.items()}
-    of_part = {part: key for part, key in keys.items() if key is not None}
-    if set(of_part) in _PARTITIONS:
-        labels = _LABELS
-    else:
-        whole = [key for key in arrays if key not in _WHOLE_LABELS] if len(arrays) > 1 else list(arrays)
-        of_part, labels = {WHOLE: whole[0]} if len(whole) == 1 else {}, {WHOLE: _WHOLE_LABELS}
-    found = {part: key for part in of_part for key in labels[part] if key in arrays and key != of_part[part]}
-    if not of_part or {*of_part.values(), *found.values()} != set(arrays):
+    keys = {part: key for part, names in _EXAMPLES.items() for key in reversed(names) if key in arrays}
+    if set(keys) not in ({"train", "valid", "test"}, {"train", "test"}):
+        whole = [key for key in arrays if len(arrays) == 1 or key not in _LABELS[WHOLE]]
+        keys = {WHOLE: whole[0]} if len(whole) == 1 else {}
+    labels = {
+        part: name for part, key in keys.items() for name in _LABELS[part] if name in arrays and name != key
+    }
+    if not keys or {*keys.values(), *labels.values()} != set(arrays):
         rule = "must hold train, valid and test, or train and test, or one array, and besides only labels"
         repair = "Call labels y_train, y_valid and y_test, or y; rename the other arrays, or save one of them alone."
         raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
-    named = {part: f"{file}, array {shown_key(key)}," for part, key in of_part.items()}
-    for part, key in found.items():
-        _check_labels(f"{file}, array {shown_key(key)},", arrays[key], arrays[of_part[part]])
+    for part, name in labels.items():
+        examples, found = arrays[keys[part]], arrays[name]
+        if found.ndim == 0 or examples.ndim == 0 or len(found) != len(examples):
+            rule = f"must hold a label for each of the {len(examples) if examples.ndim else 0} examples"
+            named = f"{file}, array {shown_key(name)},"
+            raise InvalidInputError(named, rule, f"shape {found.shape}", "Give one each.")
     return OwnArrays(
-        {part: arrays[key] for part, key in of_part.items()},
-        named,
-        {part: arrays[key] for part, key in found.items()},
+        {part: arrays[key] for part, key in keys.items()},
+        {part: f"{file}, array {shown_key(key)}," for part, key in keys.items()},
+        {part: arrays[name] for part, name in labels.items()},
     )
-
-
-def _check_labels(name: str, labels: np.ndarray, examples: np.ndarray) -> None:
-    if labels.ndim == 0 or examples.ndim == 0 or len(labels) != len(examples):
-        count = len(examples) if examples.ndim else 0
-        received = f"shape {labels.shape}"
-        raise InvalidInputError(
-            name, f"must hold a label for each of the {count} examples", received, "Give one each."
-        )
-
-
-_ARRAYS: Mapping[str, Callable[[Path], OwnArrays]] = {".npy": _read_npy, ".npz": _read_npz}
-_TABLES: Mapping[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_parquet}
-_ENDINGS = (*_ARRAYS, *_TABLES)
-_TEXTS = (".tsv", ".tab", ".txt", ".dat")
 
 
 # The user's own data as a data set.
@@ -256,7 +240,7 @@ def load_file(
 def _split(
     found: OwnArrays, valid_fraction: float, test_fraction: float, seed: int
 ) -> tuple[dict[str, tuple[str, np.ndarray | slice]], str]:
-    """For each part, the array that it comes from and its rows there; and how it was made, in words."""
+    """Array of the file and rows of it for each part, and the split in words."""
     sizes = {key: len(array) for key, array in found.examples.items()}
     places: dict[str, tuple[str, np.ndarray | slice]] = {part: (part, slice(None)) for part in PARTS}
     words = ", as in the file"
@@ -286,7 +270,7 @@ def _split(
 
 
 def shuffled_rows(num_examples: int, num_test: int, num_valid: int, seed: int) -> list[np.ndarray]:
-    """Which rows of an array that is cut are test, validation and training examples, in the order of these."""
+    """Rows of the test, the validation and the training examples of an array that is cut, in this order."""
     return np.split(fixed_permutation(num_examples, seed), [num_test, num_test + num_valid])
 
 
@@ -531,7 +515,6 @@ def read_rows(
 
 
 def _part(found: OwnArrays, part: str | None, name: str) -> str:
-    """Which of a file's arrays is meant."""
     if WHOLE in found.examples:
         if part is None:
             return WHOLE
@@ -558,7 +541,7 @@ def _check_shape(name: str, shape: tuple[int, ...], model: ModelConfig) -> None:
 
 
 def _places(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where a table has the columns that a model reads."""
+    """Places in a table of the columns that a model reads."""
     places, known = {column: place for place, column in enumerate(found)}, set(wanted)
     lacks = [column for column in wanted if column not in places]
     if lacks:

@@ -18,44 +18,13 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
 
-# What the values of data are, found in one pass over blocks of rows.
-
-
-_ROWS = 4096
-
-
-def summarize(x: Tensor) -> ValueSummary:
-    """Range of the observed values, whether all are whole numbers, and how many are missing.
-
-    Args:
-        x: (example, ...), floating-point; NaN marks missing values.
-
-    Examples:
-        >>> summarize(torch.tensor([[1.0, torch.nan], [3.0, 2.0]]))
-        ValueSummary(low=1.0, high=3.0, whole=True, num_missing=1, num_values=4)
-    """
-    total = ValueSummary(math.inf, -math.inf, True)
-    for rows in x.split(_ROWS):
-        missing = rows.isnan()
-        count = int(missing.sum())
-        seen = rows[~missing] if count else rows
-        if seen.numel():
-            low, high = (float(value) for value in torch.aminmax(seen))
-            whole = bool((seen == seen.trunc()).all()) and math.isfinite(high - low)
-            total += ValueSummary(low, high, whole)
-        total += ValueSummary(math.inf, -math.inf, True, count, rows.numel())
-    return total
-
-
-# The record of a data set.
-
-
 PARTS = ("train", "valid", "test")
+_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class DatasetDescription:
-    """Where a data set comes from and how it was cut, in words that a report can print.
+    """Source of a data set and its split, in words that a report can print.
 
     Attributes:
         source: Where the values come from.
@@ -127,12 +96,35 @@ class DataSplits(ShowsShapes):
 
     @cached_property
     def summaries(self) -> dict[str, ValueSummary]:
-        """What each part's values are; those to train on are the bits that are drawn, if the data set is dynamic."""
+        """Summary of each part's values; of the bits that are drawn to train on, if the data set is dynamic."""
         found = {part: summarize(getattr(self, part)) for part in PARTS}
         if self.dynamic:
             drawn = found["train"]
             found["train"] = ValueSummary(drawn.low, drawn.high, True, drawn.num_missing, drawn.num_values)
         return found
+
+
+def summarize(x: Tensor) -> ValueSummary:
+    """Range of the observed values, whether all are whole numbers, and how many are missing.
+
+    Args:
+        x: (example, ...), floating-point; NaN marks missing values.
+
+    Examples:
+        >>> summarize(torch.tensor([[1.0, torch.nan], [3.0, 2.0]]))
+        ValueSummary(low=1.0, high=3.0, whole=True, num_missing=1, num_values=4)
+    """
+    total = ValueSummary(math.inf, -math.inf, True)
+    for rows in x.split(_ROWS):
+        missing = rows.isnan()
+        count = int(missing.sum())
+        seen = rows[~missing] if count else rows
+        if seen.numel():
+            low, high = (float(value) for value in torch.aminmax(seen))
+            whole = bool((seen == seen.trunc()).all()) and math.isfinite(high - low)
+            total += ValueSummary(low, high, whole)
+        total += ValueSummary(math.inf, -math.inf, True, count, rows.numel())
+    return total
 
 
 def picture_shape(event_shape: tuple[int, ...]) -> tuple[int, int] | None:
@@ -278,15 +270,12 @@ def _chosen(part: Tensor, count: int | None, name: str) -> Tensor:
     return part[sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist())]
 
 
-# What a run keeps of its data, so that its pictures are drawn where the data are not.
-
-
 _KEY = "picture"
 
 
 @dataclass(frozen=True)
 class RecordedData:
-    """What pictures need of a data set.
+    """Facts of its data that a run keeps, so that its pictures are drawn where the data are not.
 
     Attributes:
         event_shape: Shape of an example, as `DataSplits` has it.
@@ -300,18 +289,14 @@ class RecordedData:
 
     @classmethod
     def of(cls, dataset: DataSplits) -> Self:
-        """What there is to keep of a data set."""
+        """Metadata of a data set."""
         test = dataset.summaries["test"]
         low, high = (test.low, test.high) if test.low <= test.high else (0.0, 1.0)
         return cls(dataset.event_shape, low, high)
 
     @classmethod
     def read(cls, environment: Mapping[str, Any]) -> Self | None:
-        """What a run's environment says of its data; None if it says nothing, as those of earlier versions.
-
-        Args:
-            environment: As `RunDirectory.read_environment` gives it.
-        """
+        """Metadata in a run's environment; None where there is none, as in runs of earlier versions."""
         fields = environment.get("data", {}).get(_KEY)
         if fields is None:
             return None
@@ -329,7 +314,7 @@ class RecordedData:
 
 
 def describe_data(dataset: DataSplits) -> dict[str, Any]:
-    """What ``environment.json`` says of a run's data, as JSON can express it.
+    """Entry of ``environment.json`` about a run's data, as JSON can express it.
 
     Examples:
         >>> from discrete_vae import load_dataset

@@ -28,7 +28,7 @@ NO_FEATURE_REPAIR = (
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """What a file with named columns holds.
+    """Values of a file with named columns.
 
     Attributes:
         columns: Names of the features.
@@ -43,7 +43,7 @@ class Table:
 
 @dataclass(frozen=True)
 class NoFeatures:
-    """Which columns of a table are no features.
+    """Columns of a table that are no features.
 
     Attributes:
         label: The column that holds labels, numbers or words; None means none does.
@@ -204,7 +204,7 @@ def _open_text(path: Path, argument: str) -> Iterator[IO[str]]:
 
 
 def read_header(lines: Iterator[str]) -> tuple[str, list[str], int]:
-    r"""What separates cells, the names of the columns, and how many lines these take; later lines are left.
+    r"""Read the separator of cells, the names of the columns, and how many lines these take; later lines are left.
 
     Args:
         lines: Of the file, in their order.

@@ -86,7 +86,7 @@ def with_length(
 
 
 class Costs(NamedTuple):
-    """What the parts of a run take, in seconds.
+    """Times of the parts of a run, in seconds.
 
     Attributes:
         step: A step before importance samples are taken.

@@ -1,4 +1,4 @@
-"""What an experiment takes: sizes, parameters, memory and the time of a step, without training it."""
+"""Sizes, parameters, memory and the time of a step of an experiment, without training it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,6 @@ from discrete_vae.training.state import TrainingState
 
 if TYPE_CHECKING:
     from torch import nn
-
-
-# The parameters of a model by part, one network per line.
 
 
 @dataclass(frozen=True)
@@ -71,16 +68,13 @@ def _part(name: str) -> str:
     return f"{first}.{second}" if first == "hierarchy" else first
 
 
-# What an experiment takes: sizes, parameters, memory and the time of a step, without training it.
-
-
 TIMED_STEPS = 3
 _WITH_ADAM = 16  # bytes per parameter: weight, gradient and two moments in float32
 
 
 @dataclass(frozen=True)
 class ExperimentDescription:
-    """What an experiment takes.
+    """Sizes, parameters, memory and pace of an experiment.
 
     Attributes:
         num_examples: Examples that training and validation see.
