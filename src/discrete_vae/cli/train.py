@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from discrete_vae.presets import Size
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.describe import ParameterRow
-    from discrete_vae.training.logging import MetricsLogger
 
 
 # The experiment of dvae train and dvae validate.
@@ -184,6 +183,7 @@ def run_train(
     from discrete_vae.cli.summaries import headline
     from discrete_vae.cli.trained import open_run
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
+    from discrete_vae.interop.tensorboard import TensorBoardLogger
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace
     from discrete_vae.training.preflight import training_threads
@@ -191,7 +191,6 @@ def run_train(
     from discrete_vae.training.step import choose_precision
 
     where = choose_device(device)
-    make_logger = None if logger is None else _tensorboard()
     if profile is not None and world_size() > 1:
         repair = "Profile a run of one process."
         raise InvalidInputError("--profile", "must not be given with several processes", profile, repair)
@@ -227,7 +226,7 @@ def run_train(
                 stop=stop,
                 accept_changed_config=accept_changed_config,
                 trace=None if profile is None else StepTrace(run.profile_path, profile),
-                logger=None if make_logger is None else make_logger(run.tensorboard_path),
+                logger=None if logger is None else TensorBoardLogger(run.tensorboard_path),
                 on_start=say_start,
             )
         except KeyboardInterrupt:  # the other processes, if there are any, are not waited for
@@ -246,14 +245,6 @@ def run_train(
     run.checkpoints().verify("best")
     print(f"Next: dvae evaluate {run.path}")
     return 0
-
-
-def _tensorboard() -> Callable[[Path], MetricsLogger]:
-    """The logger's class, if TensorBoard is there."""
-    from discrete_vae.interop.tensorboard import TensorBoardLogger, check_installed
-
-    check_installed()
-    return TensorBoardLogger
 
 
 def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
