@@ -11,7 +11,7 @@ from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.datasets import load_dataset, load_digits
 from discrete_vae.data.rows import labels_of_part, load_file, read_label_file, read_rows, rows_of_part
-from discrete_vae.data.tables import NoFeatures
+from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.errors import InvalidInputError
 
 
@@ -330,7 +330,7 @@ def test_parts_are_chosen_by_name(tmp_path):
 
 def test_columns_are_found_by_name(tmp_path):
     (tmp_path / "x.csv").write_text("c,kind,a,b,id\n3,cat,1,2,one\n6,dog,,5,two\n")
-    without = NoFeatures("kind", ("id",), optional=frozenset({"kind", "id"}))
+    without = ColumnRoles("kind", ("id",), optional=frozenset({"kind", "id"}))
     known = {"columns": ("a", "b", "c"), "without": without, "missing": True}
     rows = read_rows(tmp_path / "x.csv", REALS, **known)
     np.testing.assert_array_equal(rows.x, [[1, 2, 3], [np.nan, 5, 6]])
@@ -344,7 +344,7 @@ def test_columns_are_found_by_name(tmp_path):
         "b",
     )  # by place where no names are known
     with pytest.raises(InvalidInputError, match="label_column must be the name of a column"):
-        read_rows(tmp_path / "y.csv", REALS, without=NoFeatures("kind"))
+        read_rows(tmp_path / "y.csv", REALS, without=ColumnRoles("kind"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig
 from discrete_vae.data.rows import load_file, read_label_file, read_rows
-from discrete_vae.data.tables import NoFeatures, check_columns, filled_csv, read_csv, read_parquet
+from discrete_vae.data.tables import ColumnRoles, check_columns, filled_csv, read_csv, read_parquet
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.output import OutputFile
 
@@ -30,7 +30,7 @@ def test_no_name_or_label_is_computed_and_all_come_back(tmp_path):
     assert header == ["kind", *shown]
     assert [row[0] for row in rows] == ["'=cmd|' /C calc'!A1", "-", "+1e3", "a,=b", "''=c"]
     assert [row[1] for row in rows] == ["-1.5", "2.0", "-0.0", "1e-10", "-3e+20"]
-    found = read_csv(path, NoFeatures("kind"))
+    found = read_csv(path, ColumnRoles("kind"))
     assert found.columns == tuple(names)
     assert found.labels is not None
     assert found.labels.tolist() == labels.tolist()
@@ -186,7 +186,7 @@ def test_a_page_that_its_checksum_does_not_fit_is_refused(parquet):
 )
 def test_a_column_of_labels_is_no_feature(tmp_path, words, labels):
     path = write(tmp_path, f"a,kind,b\n1,{words[0]},2\n3,{words[1]},\n")
-    table = read_csv(path, NoFeatures("kind"))
+    table = read_csv(path, ColumnRoles("kind"))
     assert table.columns == ("a", "b")
     np.testing.assert_array_equal(table.values, [[1, 2], [3, np.nan]])
     assert table.labels.tolist() == labels
@@ -227,16 +227,16 @@ def test_a_table_of_labels_alone_is_refused(tmp_path):
 
 def test_columns_that_are_ignored_are_not_read(tmp_path):
     path = write(tmp_path, "id,a,day,kind,b\nx1,1,May 3,cat,2\nx2,3,,dog,\n")
-    table = read_csv(path, NoFeatures("kind", ("day", "id")))
+    table = read_csv(path, ColumnRoles("kind", ("day", "id")))
     assert table.columns == ("a", "b")
     np.testing.assert_array_equal(table.values, [[1, 2], [3, np.nan]])
     assert table.labels.tolist() == ["cat", "dog"]
     with pytest.raises(
         InvalidInputError, match="ignored_columns must name columns of .*received 'no'. Its columns"
     ):
-        read_csv(path, NoFeatures(ignored=("id", "no")))
+        read_csv(path, ColumnRoles(ignored=("id", "no")))
     with pytest.raises(InvalidInputError, match="column 'day', must hold numbers.*--data.ignored-columns"):
-        read_csv(path, NoFeatures("kind", ("id", "no"), optional=frozenset({"no"})))
+        read_csv(path, ColumnRoles("kind", ("id", "no"), optional=frozenset({"no"})))
     np.save(tmp_path / "x.npy", np.zeros((30, 2)))
     with pytest.raises(InvalidInputError, match="ignored_columns needs a .csv or .parquet file"):
         load_file(path=tmp_path / "x.npy", ignored_columns=("id",))
@@ -250,7 +250,7 @@ def pandas():
 def test_what_pandas_writes_as_csv_is_read(tmp_path, pandas):
     frame = pandas.DataFrame({"a": [1.5, None, 3.0], "b": [True, False, True], "kind": ["x", "y", "x"]})
     frame.to_csv(tmp_path / "x.csv", index=False)
-    table = read_csv(tmp_path / "x.csv", NoFeatures("kind"))
+    table = read_csv(tmp_path / "x.csv", ColumnRoles("kind"))
     np.testing.assert_array_equal(table.values, frame[["a", "b"]].to_numpy(float))
     assert table.labels.tolist() == ["x", "y", "x"]
 
@@ -260,7 +260,7 @@ def test_what_pandas_writes_as_parquet_is_read(tmp_path, pandas):
     frame = pandas.DataFrame({"a": [1.5, None, 3.0], "b": [True, None, False], "kind": ["x", None, "z"]})
     frame.index = [7, 3, 5]  # as of rows that were chosen; it has no name, and is no feature
     frame.to_parquet(tmp_path / "x.parquet")
-    table = read_parquet(tmp_path / "x.parquet", NoFeatures("kind"))
+    table = read_parquet(tmp_path / "x.parquet", ColumnRoles("kind"))
     np.testing.assert_array_equal(table.values, [[1.5, 1], [np.nan, np.nan], [3, 0]])
     assert table.labels.tolist() == ["x", "", "z"]
     pandas.DataFrame(np.eye(2), columns=["0", "1"]).to_parquet(tmp_path / "numbers.parquet")
@@ -286,7 +286,7 @@ def test_names_are_looked_up_in_linear_time(tmp_path, monkeypatch):
     monkeypatch.setattr(CountedName, "comparisons", 0)
     with pytest.raises(InvalidInputError, match="'g7'"):
         check_columns(path, (*names, CountedName("g7")))
-    assert NoFeatures(names[3], tuple(names[700:])).places(path, tuple(names))[0] == 3
+    assert ColumnRoles(names[3], tuple(names[700:])).places(path, tuple(names))[0] == 3
     assert read_rows(path, model, columns=names[::-1]).x.shape == (1, count)
     assert filled_csv(path, names, np.zeros((1, count), bool), np.full((1, count), "")) == path.read_text()
     assert CountedName.comparisons < 20 * count

@@ -24,7 +24,14 @@ from discrete_vae.data.splits import (
     fixed_permutation,
     summarize,
 )
-from discrete_vae.data.tables import NoFeatures, Table, read_csv, read_label_column, read_parquet, shown_names
+from discrete_vae.data.tables import (
+    ColumnRoles,
+    Table,
+    read_csv,
+    read_label_column,
+    read_parquet,
+    shown_names,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.runs.io import sha256_file
@@ -88,7 +95,7 @@ class OwnArrays:
         return (1, *shape) if len(shape) == 2 else shape
 
 
-def read_own_arrays(file: Path, without: NoFeatures | None = None) -> OwnArrays:
+def read_own_arrays(file: Path, without: ColumnRoles | None = None) -> OwnArrays:
     """Read a .npy, .npz, .csv or .parquet file.
 
     Args:
@@ -107,7 +114,7 @@ def read_own_arrays(file: Path, without: NoFeatures | None = None) -> OwnArrays:
             repair = f"A table in text is read by the name {file.with_suffix('.csv').name}."
         rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
         raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
-    without = without or NoFeatures()
+    without = without or ColumnRoles()
     if ending in _TABLES:
         table = _TABLES[ending](file, without)
         labels = {} if table.labels is None else {WHOLE: table.labels}
@@ -205,7 +212,7 @@ def load_file(
         check_number(setting, fraction, above=0.0, at_most=1.0, repair="Give a share such as 0.1.")
     file = user_path("path", path)
     with allocating(str(file), _REPAIR):
-        found = read_own_arrays(file, NoFeatures(label_column, tuple(ignored_columns)))
+        found = read_own_arrays(file, ColumnRoles(label_column, tuple(ignored_columns)))
         event_shape = found.event_shape
         # a float32 copy of all, and a second one where examples are shuffled
         needed = 4 * sum(array.size for array in found.examples.values()) * (1 + (len(found.examples) < 3))
@@ -376,7 +383,7 @@ def labels_of_part(
         return labels
     rule = f"must be as many as the {sizes[part]} {_WORDS[part]} examples"
     if isinstance(config, FileDataConfig):
-        found = read_own_arrays(Path(config.path), NoFeatures(config.label_column, config.ignored_columns))
+        found = read_own_arrays(Path(config.path), ColumnRoles(config.label_column, config.ignored_columns))
         if set(found.examples) == {WHOLE}:
             if len(labels) == total:
                 test, valid, train = shuffled_rows(total, sizes["test"], sizes["valid"], config.split_seed)
@@ -455,7 +462,7 @@ def read_rows(
     *,
     part: str | None = None,
     columns: Sequence[str] = (),
-    without: NoFeatures | None = None,
+    without: ColumnRoles | None = None,
     binarization_seed: int = 0,
     missing: bool | None = None,
     argument: str = "path",

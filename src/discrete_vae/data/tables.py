@@ -42,7 +42,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class NoFeatures:
+class ColumnRoles:
     """Columns of a table that are no features.
 
     Attributes:
@@ -66,7 +66,7 @@ class NoFeatures:
             InvalidInputError: If a column is not there although it must be, or all are left out.
 
         Examples:
-            >>> NoFeatures("kind", ("id",)).places(Path("x.csv"), ("id", "width", "kind"))
+            >>> ColumnRoles("kind", ("id",)).places(Path("x.csv"), ("id", "width", "kind"))
             (2, [1])
         """
         known, ignored = set(columns), set(self.ignored)
@@ -133,7 +133,7 @@ _TRUTH = {"true": 1.0, "false": 0.0}
 _SEPARATORS = ",;\t"
 
 
-def read_csv(path: Path, without: NoFeatures | None = None) -> Table:
+def read_csv(path: Path, without: ColumnRoles | None = None) -> Table:
     r"""Read a table of numbers.
 
     The first line names the columns. Cells are separated by commas, semicolons or tabs, whichever is most frequent in
@@ -158,7 +158,7 @@ def read_csv(path: Path, without: NoFeatures | None = None) -> Table:
         Table(columns=('width', 'height'), values=array([[1.5, 2. ],
                [nan, 3. ]]), labels=None)
     """
-    without = without or NoFeatures()
+    without = without or ColumnRoles()
     with _open_text(path, str(path)) as file:
         separator, header, num_lines = read_header(file)
         if all(map(_is_number, header)):
@@ -364,7 +364,7 @@ def _records(text: str, separator: str) -> Iterator[list[tuple[str, str]]]:
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
-def read_parquet(path: Path, without: NoFeatures | None = None) -> Table:
+def read_parquet(path: Path, without: ColumnRoles | None = None) -> Table:
     """Read a table of numbers; nulls and NaN are missing values.
 
     An index without a name that pandas wrote is not read.
@@ -393,7 +393,7 @@ def read_parquet(path: Path, without: NoFeatures | None = None) -> Table:
         repair = "The file is damaged or of another format: copy or write it again."
         raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
     columns = check_columns(path, tuple(name for name, _ in found))
-    label, places = (without or NoFeatures()).places(path, columns)
+    label, places = (without or ColumnRoles()).places(path, columns)
     labels = None if label is None else _labels(found[label][1])
     values = [_numbers(path, *found[place]) for place in places]
     stacked = np.stack(values, axis=1) if values else np.empty((0, 0))
