@@ -13,10 +13,10 @@ from discrete_vae.data.splits import (
     DatasetDescription,
     DataSplits,
     RecordedData,
-    chosen_examples,
     describe_data,
     fixed_bits,
     fixed_permutation,
+    training_subset,
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import EnvironmentSchema, check_fields
@@ -75,8 +75,8 @@ def numbered():
 
 
 def test_the_choice_is_fixed_in_order_without_repeats_and_spread_over_the_part(numbered):
-    few = chosen_examples(numbered, TrainingConfig(num_examples=100, num_validation_examples=7))
-    again = chosen_examples(numbered, TrainingConfig(num_examples=100, num_validation_examples=7))
+    few = training_subset(numbered, TrainingConfig(num_examples=100, num_validation_examples=7))
+    again = training_subset(numbered, TrainingConfig(num_examples=100, num_validation_examples=7))
     rows = few.train[:, 0]
     assert torch.equal(rows, again.train[:, 0])
     assert torch.equal(rows, rows.unique())  # sorted, each once
@@ -88,15 +88,15 @@ def test_the_choice_is_fixed_in_order_without_repeats_and_spread_over_the_part(n
 
 def test_choosing_again_changes_nothing(numbered):
     training = TrainingConfig(num_examples=100)
-    few = chosen_examples(numbered, training)
-    assert torch.equal(chosen_examples(few, training).train, few.train)
-    assert chosen_examples(numbered, TrainingConfig()).train is numbered.train
+    few = training_subset(numbered, training)
+    assert torch.equal(training_subset(few, training).train, few.train)
+    assert training_subset(numbered, TrainingConfig()).train is numbered.train
 
 
 def test_more_than_there_are_is_refused(numbered):
     message = "training.num_examples must be at most the 1000 examples that there are; received 1001"
     with pytest.raises(InvalidInputError, match=message):
-        chosen_examples(numbered, TrainingConfig(num_examples=1001))
+        training_subset(numbered, TrainingConfig(num_examples=1001))
 
 
 def dataset(test, shape=(4,)):

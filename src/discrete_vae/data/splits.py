@@ -206,7 +206,7 @@ _SEED, _STREAM = 0, 0x63686F73656E
 _TEST_KEY = 0
 
 
-def chosen_examples(dataset: DataSplits, training: TrainingConfig) -> DataSplits:
+def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits:
     """The data set with as many training and validation examples as a config asks for.
 
     The choice depends on the numbers alone, so a resumed run sees the same examples; their order is kept, and choosing
@@ -224,7 +224,7 @@ def chosen_examples(dataset: DataSplits, training: TrainingConfig) -> DataSplits
 
     Examples:
         >>> from discrete_vae.data.datasets import load_dataset
-        >>> few = chosen_examples(load_dataset("digits"), TrainingConfig(num_examples=200))
+        >>> few = training_subset(load_dataset("digits"), TrainingConfig(num_examples=200))
         >>> len(few.train), len(few.valid), len(few.test)
         (200, 250, 250)
     """

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
-from discrete_vae.data.splits import DataSplits, chosen_examples, describe_data
+from discrete_vae.data.splits import DataSplits, describe_data, training_subset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
@@ -262,7 +262,7 @@ def thinned(lines: Sequence[dict[str, Any]], most: int = _LINES) -> list[dict[st
 
 
 def _examples(loaded: LoadedRun, dataset: DataSplits, num_examples: int) -> Tensor:
-    return chosen_examples(dataset, loaded.config.training).valid[:num_examples]
+    return training_subset(dataset, loaded.config.training).valid[:num_examples]
 
 
 def _compared(

@@ -11,7 +11,7 @@ import torch
 
 from discrete_vae.config import ExperimentConfig, TrainingConfig, WarmUpConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.splits import DataSplits, chosen_examples
+from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.training.loop import training_step
@@ -123,7 +123,7 @@ def time_parts(config: ExperimentConfig, dataset: DataSplits, *, device: torch.d
         device: Where to compute.
     """
     state = TrainingState.initial(config, dataset.train, device=device)
-    valid = chosen_examples(dataset, config.training).valid.to(device)
+    valid = training_subset(dataset, config.training).valid.to(device)
     batches, counts = _batches(config, dataset, device=device), {1, config.training.num_importance_samples}
     # at progress 0 a step size that rises is 0, and a prior without couplings has no log Z to estimate
     step = late_step = _step_seconds(state, config, batches, 0.1 * config.training.optimizer.rise)
@@ -198,5 +198,5 @@ def _batches(
     config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu"
 ) -> TrainingBatches:
     settings = config.training
-    chosen = chosen_examples(dataset, settings)
+    chosen = training_subset(dataset, settings)
     return TrainingBatches(chosen, settings.batch_size, seed=config.seed, device=device)

@@ -12,7 +12,7 @@ import torch
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.splits import PARTS, DataSplits, chosen_examples
+from discrete_vae.data.splits import PARTS, DataSplits, training_subset
 from discrete_vae.system import check_device
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.preflight import check_experiment
@@ -124,7 +124,7 @@ def describe_experiment(
         InvalidInputError: If the experiment cannot be trained on the data, or the device is not there.
     """
     where, num_steps = check_device(device), check_experiment(config, dataset)
-    chosen = chosen_examples(dataset, config.training)
+    chosen = training_subset(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed, device=where)
     state = TrainingState.initial(config, chosen.train, device=where)
     model, parts = state.model, [getattr(dataset, part) for part in PARTS]

@@ -16,7 +16,7 @@ from torch import Tensor
 from discrete_vae.checks import check_number
 from discrete_vae.config import ExperimentConfig, TrainingConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.splits import DataSplits, chosen_examples
+from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
@@ -350,7 +350,7 @@ def run_steps(
         PeerLostError: If another process of the run has ended.
     """
     settings = config.training
-    dataset = chosen_examples(dataset, settings)
+    dataset = training_subset(dataset, settings)
     share = own_share(settings.batch_size)
     batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device, share=share)
     num_steps = settings.num_epochs * batches.steps_per_epoch

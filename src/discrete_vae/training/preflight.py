@@ -20,7 +20,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.compatibility import check_compatible
-from discrete_vae.data.splits import DataSplits, chosen_examples
+from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import check_model_memory, count_weights
 from discrete_vae.samplers.gibbs import UsesSolver
@@ -126,7 +126,7 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
         prior = instantiate(config.model.prior)
         instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
     check_divisible(config)
-    chosen = chosen_examples(dataset, config.training)
+    chosen = training_subset(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
     if config.training.compile:
         check_compiler()

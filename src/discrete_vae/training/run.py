@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.splits import DataSplits, chosen_examples, describe_data
+from discrete_vae.data.splits import DataSplits, describe_data, training_subset
 from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, rank
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
@@ -154,7 +154,7 @@ def _data_sum(run: RunDirectory) -> str | None:
 
 def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> IndependentFeatures:
     """Log-likelihood of independent features on a run's validation examples, fitted to those it trains on."""
-    chosen = chosen_examples(dataset, config.training)
+    chosen = training_subset(dataset, config.training)
     likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
     return independent_features(likelihood, chosen.train, chosen.valid)
 
