@@ -98,7 +98,7 @@ def run_evaluate(
     from discrete_vae.cli.options import say_device
     from discrete_vae.cli.summaries import evaluation_table
     from discrete_vae.config import EvaluationConfig, instantiate
-    from discrete_vae.data.splits import chosen_test_examples
+    from discrete_vae.data.splits import subset_indices
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.inference.evaluate_run import evaluate_run
     from discrete_vae.runs.output import check_columns_path, write_columns
@@ -116,7 +116,7 @@ def run_evaluate(
     config = EvaluationConfig(**loaded.config.evaluation.model_dump() | given)
     dataset = instantiate(loaded.config.data, data_dir=data_dir)
     warn_of_other_data(run, dataset)
-    indices = chosen_test_examples(len(dataset.test), config.num_examples, argument="--num-examples")
+    indices = subset_indices(len(dataset.test), config.num_examples, argument="--num-examples")
     say_device(asked.device)
     with examples_progress(len(indices), "log-likelihood") as progress:
         found = evaluate_run(

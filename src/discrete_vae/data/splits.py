@@ -235,7 +235,7 @@ def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits
     )
 
 
-def chosen_test_examples(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
+def subset_indices(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
     """The numbers of the test examples to look at: all, or a choice that no seed changes.
 
     So evaluations with other seeds differ in their noise alone. A smaller choice is part of every larger one.
@@ -252,7 +252,7 @@ def chosen_test_examples(length: int, number: int | None, *, argument: str = "nu
         InvalidInputError: If more are wanted than there are.
 
     Examples:
-        >>> chosen_test_examples(100, 3).tolist()
+        >>> subset_indices(100, 3).tolist()
         [30, 33, 45]
     """
     if number is not None and number > length:

@@ -15,7 +15,7 @@ from torch import Tensor
 from discrete_vae.checks import check_examples, check_positive_int
 from discrete_vae.config import DataConfig, FileDataConfig, instantiate
 from discrete_vae.data.rows import Rows, labels_of_part, read_label_file, read_rows, rows_of_part
-from discrete_vae.data.splits import chosen_test_examples
+from discrete_vae.data.splits import subset_indices
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
@@ -269,7 +269,7 @@ def rows_of_run(
         rows = replace(rows, labels=given)
     if num_examples is None or (at_most and num_examples > len(rows)):
         return rows
-    return rows.chosen(chosen_test_examples(len(rows), num_examples, argument="num_examples"))
+    return rows.chosen(subset_indices(len(rows), num_examples, argument="num_examples"))
 
 
 def _no_features(of_run: DataConfig, label_column: str | None) -> ColumnRoles:
