@@ -10,9 +10,9 @@ import torch
 from discrete_vae.config import TrainingConfig
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.data.splits import (
+    DataMetadata,
     DatasetDescription,
     DataSplits,
-    RecordedData,
     describe_data,
     fixed_bits,
     fixed_permutation,
@@ -112,20 +112,20 @@ def dataset(test, shape=(4,)):
     ],
 )
 def test_the_range_is_that_of_the_test_part(test, low, high):
-    assert RecordedData.of(dataset(test)) == RecordedData((4,), low, high)
+    assert DataMetadata.of(dataset(test)) == DataMetadata((4,), low, high)
 
 
 @pytest.mark.parametrize("data", [dataset(torch.ones(1, 4), (1, 2, 2)), load_dataset("digits")])
 def test_it_comes_back_from_json(data):
     environment = {"data": json.loads(json.dumps(describe_data(data)))}
-    found = RecordedData.read(environment)
-    assert found == RecordedData.of(data)
+    found = DataMetadata.read(environment)
+    assert found == DataMetadata.of(data)
     assert found is not None
     assert (found.image_shape, found.num_features) == (data.image_shape, data.num_features)
 
 
 def test_a_run_of_before_keeps_nothing():
-    assert RecordedData.read({}) is RecordedData.read({"data": {"name": "x"}}) is None
+    assert DataMetadata.read({}) is DataMetadata.read({"data": {"name": "x"}}) is None
 
 
 @pytest.mark.parametrize(

@@ -274,7 +274,7 @@ _KEY = "picture"
 
 
 @dataclass(frozen=True)
-class RecordedData:
+class DataMetadata:
     """Facts of its data that a run keeps, so that its pictures are drawn where the data are not.
 
     Attributes:
@@ -322,6 +322,6 @@ def describe_data(dataset: DataSplits) -> dict[str, Any]:
         >>> found["name"], found["picture"]
         ('digits', {'event_shape': [1, 8, 8], 'low': 0.0, 'high': 1.0})
     """
-    recorded = asdict(RecordedData.of(dataset))
+    recorded = asdict(DataMetadata.of(dataset))
     recorded["event_shape"] = list(dataset.event_shape)
     return {"name": dataset.name, **asdict(dataset.description), _KEY: recorded}
