@@ -313,7 +313,7 @@ def test_an_array_is_read_whole_and_in_order(tmp_path):
     np.testing.assert_array_equal(rows.index, range(20))
     np.testing.assert_array_equal(rows.labels, range(20))
     assert not rows.binarized
-    few = rows.chosen(np.array([3, 7]))
+    few = rows.subset(np.array([3, 7]))
     np.testing.assert_array_equal(few.x, x[[3, 7]])
     assert few.index.tolist() == few.labels.tolist() == [3, 7]
 

@@ -418,7 +418,7 @@ class Rows(ShowsShapes):
     def __len__(self) -> int:
         return len(self.x)
 
-    def chosen(self, places: np.ndarray) -> Rows:
+    def subset(self, places: np.ndarray) -> Rows:
         """Some of the rows.
 
         Args:

@@ -269,7 +269,7 @@ def rows_of_run(
         rows = replace(rows, labels=given)
     if num_examples is None or (at_most and num_examples > len(rows)):
         return rows
-    return rows.chosen(subset_indices(len(rows), num_examples, argument="num_examples"))
+    return rows.subset(subset_indices(len(rows), num_examples, argument="num_examples"))
 
 
 def _no_features(of_run: DataConfig, label_column: str | None) -> ColumnRoles:
