@@ -86,7 +86,7 @@ def load_digits(
     check_data_dir(data_dir)  # not read, but refused if it does not exist, as with every other data set
     check_positive_int("num_valid", num_valid)
     check_positive_int("num_test", num_test)
-    intensities, kinds = load_bundled_digits(return_X_y=True)
+    intensities, kinds = (np.asarray(array) for array in load_bundled_digits(return_X_y=True))
     _check_leaves_examples("num_valid + num_test", num_valid + num_test, len(intensities))
     order = np.split(fixed_permutation(len(intensities), split_seed), [num_test, num_test + num_valid])
     rows = dict(zip(("test", "valid", "train"), order, strict=True))
@@ -98,7 +98,7 @@ def load_digits(
         version=f"scikit-learn {sklearn.__version__}",
         split=f" after a shuffle with seed {split_seed}",
         binarization_seed=binarization_seed,
-        labels={part: np.asarray(kinds)[rows[part]] for part in PARTS},
+        labels={part: kinds[rows[part]] for part in PARTS},
     )
 
 
