@@ -73,12 +73,6 @@ def test_data_of_another_width_are_refused_and_touch_nothing(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_start_is_told_once_with_the_number_of_steps(tmp_path):
-    told = []
-    train(tmp_path / "run", stop=lambda: True, on_start=told.append)
-    assert told == [NUM_STEPS]
-
-
 def test_a_folder_that_is_in_use_is_refused(tmp_path):
     train(tmp_path, stop=stop_after(1))
     with sole_writer(tmp_path), pytest.raises(InvalidInputError, match="must not be in use"):

@@ -186,8 +186,9 @@ def run_train(
     from discrete_vae.interop.tensorboard import TensorBoardLogger
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace
+    from discrete_vae.training.loop import run_steps
     from discrete_vae.training.preflight import training_threads
-    from discrete_vae.training.run import train
+    from discrete_vae.training.run import prepared_run
     from discrete_vae.training.step import choose_precision
 
     where = choose_device(device)
@@ -198,7 +199,6 @@ def run_train(
         run = open_run(_run_dir(arguments, resume) if run_dir is None else run_dir)
         config = _resumed_config(run, arguments, accept_changed_config)
         dataset, begun = load_data(config, arguments.data_dir), run.read_environment()
-        done = max(run.checkpoints().steps(), default=0)
     else:
         if accept_changed_config:
             repair = "Leave it out: a new run writes its own config.json."
@@ -206,19 +206,23 @@ def run_train(
         config, load = resolve(arguments)
         folder = _run_dir(arguments) if run_dir is None else run_dir
         run = RunDirectory(compute_on_rank_zero(lambda: RunDirectory.check_new(folder)))
-        dataset, begun, done = load(), {}, 0
-
-    def say_start(num_steps: int) -> None:
-        if resume and done == 0:
-            print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
-        if done < num_steps:
-            _say_other_device(begun, where)
-            precision = choose_precision(config, device=where, begun=begun)
-            print(headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
-
-    with stop_on_signals() as stop, training_threads(config, begun):
+        dataset, begun = load(), {}
+    events = None if logger is None else TensorBoardLogger(run.tensorboard_path)
+    with (
+        stop_on_signals() as stop,
+        training_threads(config, begun),
+        prepared_run(config, dataset, run, device=where) as (run, num_steps),
+    ):
+        done = max(run.checkpoints().steps(), default=0)
+        if rank() == 0:
+            if resume and done == 0:
+                print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
+            if done < num_steps:
+                _say_other_device(begun, where)
+                precision = choose_precision(config, device=where, begun=begun)
+                print(headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
         try:
-            result = train(
+            result = run_steps(
                 config,
                 dataset,
                 run,
@@ -226,19 +230,18 @@ def run_train(
                 stop=stop,
                 accept_changed_config=accept_changed_config,
                 trace=None if profile is None else StepTrace(run.profile_path, profile),
-                logger=None if logger is None else TensorBoardLogger(run.tensorboard_path),
-                on_start=say_start,
+                logger=events,
             )
         except KeyboardInterrupt:  # the other processes, if there are any, are not waited for
             raise click.exceptions.Exit(_interrupted(run, stop.status)) from None
     if rank() > 0:
-        return 0 if result.step == result.num_steps else stop.status
-    if result.step < result.num_steps:
+        return 0 if result.step == num_steps else stop.status
+    if result.step < num_steps:
         return _interrupted(run, stop.status)
-    if done >= result.num_steps:
-        print(f"{run.path} has finished its {result.num_steps} steps; nothing is left to do.")
+    if done >= num_steps:
+        print(f"{run.path} has finished its {num_steps} steps; nothing is left to do.")
     else:
-        print(f"Trained {result.num_steps - done} steps in {in_words(result.seconds)}.")
+        print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     print(f"Best checkpoint: step {result.best_step}, validation ELBO {result.best_elbo:.2f} nats.")
     _print_baseline(dataset, config, result.best_elbo)

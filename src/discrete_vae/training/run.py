@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.splits import DataSplits, describe_data, training_subset
-from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, rank
+from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import RunDirectory, describe_environment, sole_writer
 from discrete_vae.system import check_device, unicode_path
-from discrete_vae.training.logging import MetricsLogger, StepTrace, TrainingProgress
+from discrete_vae.training.logging import MetricsLogger, TrainingProgress
 from discrete_vae.training.loop import TrainingResult, run_steps
 from discrete_vae.training.preflight import check_experiment
 from discrete_vae.training.step import KEY, choose_precision
@@ -32,8 +33,6 @@ def train(
     stop: Callable[[], bool] | None = None,
     accept_changed_config: bool = False,
     logger: MetricsLogger | None = None,
-    trace: StepTrace | None = None,
-    on_start: Callable[[int], object] | None = None,
 ) -> TrainingResult:
     """Train a model as `dvae train` does, or go on with a run of the same config; `load_run` gives the model.
 
@@ -51,9 +50,6 @@ def train(
             last checkpoint was trained with.
         logger: Where the lines of metrics.jsonl go beside it, for example
             `discrete_vae.interop.tensorboard.TensorBoardLogger`; closed however training ends.
-        trace: Records single steps, `discrete_vae.training.logging.StepTrace`; None records none.
-        on_start: Called by the first process with the number of steps of the whole run, when all has been checked and
-            the folder is there.
 
     Returns:
         How far it came and which checkpoint is the best.
@@ -79,12 +75,7 @@ def train(
             received, repair = f"a {type(given).__name__}", "load_experiment and load_dataset make them."
             raise InvalidInputError(name, f"must be of type {wanted.__name__}", received, repair)
     device = check_device(device)
-    num_steps = check_experiment(config, dataset)
-    run = compute_on_rank_zero(lambda: _folder(run_dir))
-    with held_by_rank_zero(sole_writer(run.path)):
-        compute_on_rank_zero(lambda: _prepare(run, config, dataset, device=device))
-        if on_start is not None and rank() == 0:
-            on_start(num_steps)
+    with prepared_run(config, dataset, run_dir, device=device) as (run, _):
         return run_steps(
             config,
             dataset,
@@ -93,9 +84,27 @@ def train(
             progress=progress,
             stop=stop,
             accept_changed_config=accept_changed_config,
-            trace=trace,
             logger=logger,
         )
+
+
+@contextmanager
+def prepared_run(
+    config: ExperimentConfig, dataset: DataSplits, run_dir: str | Path | RunDirectory, *, device: torch.device
+) -> Iterator[tuple[RunDirectory, int]]:
+    """Check an experiment, make or open the folder of its run, and hold it against other writers within the block.
+
+    Yields:
+        The run, and the number of its steps.
+
+    Raises:
+        InvalidInputError: As `train`; nothing is made of an experiment that cannot be run.
+    """
+    num_steps = check_experiment(config, dataset)
+    run = compute_on_rank_zero(lambda: _folder(run_dir))
+    with held_by_rank_zero(sole_writer(run.path)):
+        compute_on_rank_zero(lambda: _prepare(run, config, dataset, device=device))
+        yield run, num_steps
 
 
 def _folder(run_dir: str | Path | RunDirectory) -> RunDirectory:
