@@ -120,9 +120,6 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         path: The file.
         likelihood: How values are read.
         size: "smoke", "short", "cpu" or "paper".
-
-    Raises:
-        InvalidInputError: If the values cannot be read by this likelihood.
     """
     config = likelihood_for(likelihood, dataset)
     if isinstance(config, GaussianLikelihoodConfig):

@@ -82,11 +82,7 @@ class ExperimentArguments:
 
 
 def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[[], DataSplits]]:
-    """The config that is asked for, and what gives its data; a file of the user's is read once.
-
-    Raises:
-        InvalidInputError: If there is neither an experiment nor a file, or a value breaks its rule.
-    """
+    """The config that is asked for, and what gives its data; a file of the user's is read once."""
     from discrete_vae.overrides import apply_overrides
     from discrete_vae.presets import load_experiment
 

@@ -35,15 +35,7 @@ _SHOWN_KEYS, _SHOWN_LETTERS = 5, 40
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """Read the array of a .npy file.
-
-    Args:
-        path: The file.
-
-    Raises:
-        InvalidInputError: If the file is missing, cut short, altered, of another format, too large for the memory, or
-            holds Python objects.
-    """
+    """Read the array of a .npy file; one that is not whole and sound is refused."""
     size = check_is_file(path)
     with _friendly_errors(str(path)), path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
@@ -61,10 +53,6 @@ def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, np.nd
 
     Returns:
         The arrays by key, in the order of the file.
-
-    Raises:
-        InvalidInputError: If the file is missing, cut short, altered, of another format, or an array that is read
-            holds Python objects or is too large for the memory.
     """
     check_is_file(path)
     with _friendly_errors(str(path)):
@@ -154,11 +142,7 @@ def _check_gap(path: Path, file: IO[bytes], start: int, stop: int) -> None:
 
 
 def check_is_file(path: Path) -> int:
-    """Size of a plain file, in bytes.
-
-    Raises:
-        InvalidInputError: If there is none at the path.
-    """
+    """Size of a plain file, in bytes."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -345,9 +329,6 @@ def read_states(path: Path, num_units: int, *, argument: str = "path") -> Tensor
 
     Returns:
         (chain, unit) float32.
-
-    Raises:
-        InvalidInputError: If the file cannot be read, or holds something else.
 
     Examples:
         >>> import tempfile

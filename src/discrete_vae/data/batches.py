@@ -30,10 +30,6 @@ def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> T
     Returns:
         (batch,) int64, distinct indices.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer, the batch is larger than the training part, or
-            the step is negative.
-
     Examples:
         >>> batch_indices(5, 2, seed=0, step=0), batch_indices(5, 2, seed=0, step=2)
         (tensor([3, 4]), tensor([3, 1]))
@@ -79,9 +75,6 @@ class TrainingBatches:
 
     Attributes:
         steps_per_epoch: Full batches of an epoch.
-
-    Raises:
-        InvalidInputError: See `batch_indices`.
 
     Examples:
         >>> from discrete_vae.data.datasets import load_dataset
@@ -131,9 +124,6 @@ class TrainingBatches:
         Returns:
             (batch, feature) float32. The bits of a dynamic data set depend on (seed, step) and, as torch's streams do,
             on the kind of device.
-
-        Raises:
-            InvalidInputError: If the step is negative.
         """
         if not self._dynamic:
             return self._train[self.indices(step)[self._share]]

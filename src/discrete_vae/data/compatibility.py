@@ -19,9 +19,6 @@ def check_compatible(model: ModelConfig, dataset: DataSplits) -> None:
     Args:
         model: The model.
         dataset: The data.
-
-    Raises:
-        InvalidInputError: If it does not; the message names the likelihoods that can.
     """
     for part in PARTS:
         _check_part(model.likelihood, dataset, part)
@@ -40,9 +37,6 @@ def likelihood_for(kind: str, dataset: DataSplits) -> LikelihoodConfig:
     Args:
         kind: The likelihood's name.
         dataset: The data.
-
-    Raises:
-        InvalidInputError: If there is no such likelihood, or it cannot read the data.
     """
     known = _members()
     if not isinstance(kind, str) or kind not in known:

@@ -86,9 +86,6 @@ def check_data_dir(data_dir: str | Path | None, *, argument: str = "data_dir") -
     Args:
         data_dir: The folder; ``~`` is the home directory.
         argument: Name for messages.
-
-    Raises:
-        InvalidInputError: If it is not a folder.
     """
     if data_dir is None:
         return None
@@ -107,9 +104,6 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 
     Returns:
         The folder. Only the one in the user's cache may not exist yet.
-
-    Raises:
-        InvalidInputError: If the argument or the variable names something that is not a folder.
 
     Examples:
         >>> data_folder("no/such/folder")
@@ -137,10 +131,6 @@ def fetch_archive(archive: Archive, data_dir: str | Path | None = None) -> tuple
 
     Returns:
         Its arrays by key, checked, and the SHA-256 of the file.
-
-    Raises:
-        InvalidInputError: If the folder does not exist, or the file there is damaged or of another form.
-        DownloadError: If an original cannot be downloaded or has the wrong checksum; nothing is left behind.
     """
     folder = data_folder(data_dir)
     path = folder / archive.file_name

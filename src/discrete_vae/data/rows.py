@@ -72,11 +72,7 @@ class OwnArrays:
 
     @property
     def event_shape(self) -> tuple[int, ...]:
-        """Shape of an example, the same in all arrays: (feature,), or (channel, row, column).
-
-        Raises:
-            InvalidInputError: If an array has no such shape, is empty, or has another one than the first.
-        """
+        """Shape of an example, the same in all arrays: (feature,), or (channel, row, column)."""
         first = next(iter(self.examples.values()))
         for part, values in self.examples.items():
             name = self.names[part]
@@ -96,16 +92,7 @@ class OwnArrays:
 
 
 def read_own_arrays(file: Path, without: ColumnRoles | None = None) -> OwnArrays:
-    """Read a .npy, .npz, .csv or .parquet file.
-
-    Args:
-        file: The file.
-        without: Which columns of a table are no features; None means all are.
-
-    Raises:
-        InvalidInputError: If the file has another ending, cannot be read, holds other arrays than it may, or has no
-            such column.
-    """
+    """Read a .npy, .npz, .csv or .parquet file."""
     ending = file.suffix.lower()
     if ending not in _ENDINGS:
         check_is_file(file)
@@ -331,9 +318,6 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
     Returns:
         (example,): numbers, or words; of a .csv file whole numbers where all labels are such.
 
-    Raises:
-        InvalidInputError: If the file has another ending, cannot be read, has a blank line or holds something else.
-
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -373,9 +357,6 @@ def labels_of_part(
 
     Returns:
         (example,), in the order of the part.
-
-    Raises:
-        InvalidInputError: If there are not as many.
     """
     sizes = {name: len(getattr(dataset, name)) for name in PARTS}
     total = sum(sizes.values())
@@ -434,9 +415,6 @@ def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
     Args:
         dataset: The data set.
         part: "train", "valid" or "test". Of probabilities to train on bits are drawn, as they are for the others.
-
-    Raises:
-        InvalidInputError: If there is no such part.
 
     Examples:
         >>> from discrete_vae.data.datasets import load_dataset

@@ -161,9 +161,6 @@ def fixed_permutation(length: int, seed: int, *key: int) -> np.ndarray:
     Returns:
         (length,) int64, the numbers from 0 to length - 1 in random order.
 
-    Raises:
-        InvalidInputError: If the seed or the key is out of range.
-
     Examples:
         >>> fixed_permutation(5, 0).tolist()
         [3, 2, 0, 4, 1]
@@ -182,9 +179,6 @@ def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
 
     Returns:
         Array of the same shape, float32 in {0, 1} or NaN.
-
-    Raises:
-        InvalidInputError: If the seed or the key is out of range.
 
     Examples:
         >>> fixed_bits(np.array([0.0, 0.5, 0.5, 1.0]), 0).tolist()
@@ -219,9 +213,6 @@ def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits
     Returns:
         The data set, with its test part as it was.
 
-    Raises:
-        InvalidInputError: If more examples are asked for than there are.
-
     Examples:
         >>> from discrete_vae.data.datasets import load_dataset
         >>> few = training_subset(load_dataset("digits"), TrainingConfig(num_examples=200))
@@ -247,9 +238,6 @@ def subset_indices(length: int, number: int | None, *, argument: str = "num_exam
 
     Returns:
         (example,) int64, ascending.
-
-    Raises:
-        InvalidInputError: If more are wanted than there are.
 
     Examples:
         >>> subset_indices(100, 3).tolist()

@@ -62,9 +62,6 @@ class ColumnRoles:
             path: The file, for messages.
             columns: The names of all its columns.
 
-        Raises:
-            InvalidInputError: If a column is not there although it must be, or all are left out.
-
         Examples:
             >>> ColumnRoles("kind", ("id",)).places(Path("x.csv"), ("id", "width", "kind"))
             (2, [1])
@@ -89,9 +86,6 @@ def check_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
     Args:
         path: The file, for messages.
         columns: The names.
-
-    Raises:
-        InvalidInputError: If a name is empty or given twice.
 
     Examples:
         >>> check_columns(Path("x.csv"), ("width", "width"))
@@ -304,9 +298,6 @@ def filled_csv(path: Path, columns: Sequence[str], replaced: np.ndarray, words: 
     Returns:
         The text; its line ends are those of the file.
 
-    Raises:
-        InvalidInputError: If the file has changed since it was read: it has other columns, or another number of rows.
-
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -372,10 +363,6 @@ def read_parquet(path: Path, without: ColumnRoles | None = None) -> Table:
     Args:
         path: The file.
         without: Which columns are no features; None means all are.
-
-    Raises:
-        InvalidInputError: If there is no such column, pyarrow is not installed, the file cannot be read or a page does
-            not fit its checksum, or a column holds something else than numbers or booleans.
     """
     check_is_file(path)
     try:

@@ -35,9 +35,6 @@ def with_epochs(
         validate_every: Steps between two validations.
         log_every: Steps between two lines of the log.
 
-    Raises:
-        InvalidInputError: If the experiment's other settings want more epochs, a warm-up for example.
-
     Examples:
         >>> from discrete_vae import load_experiment
         >>> shorter = with_epochs(load_experiment("digits"), 100, 50, 10).training
@@ -75,9 +72,6 @@ def with_length(
         dataset: What it trains on.
         num_steps: Steps, which are rounded to whole epochs.
         validations: How often the run is to validate; it writes a line of its log at least as often.
-
-    Raises:
-        InvalidInputError: See `with_epochs`.
     """
     steps_per_epoch = _batches(config, dataset).steps_per_epoch
     epochs = max(1, round(num_steps / steps_per_epoch))
