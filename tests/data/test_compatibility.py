@@ -113,8 +113,6 @@ def test_gaps_need_a_model_that_reads_them(tmp_path):
     real = model(GaussianLikelihoodConfig())
     gaps = REAL.copy()
     gaps[:, 1] = np.nan
-    with pytest.raises(
-        InvalidInputError, match=r"'train', must have no missing values; received 16 of 48.*missing true"
-    ):
+    with pytest.raises(InvalidInputError, match=r"'train', .*received 16 of 48.*missing true"):
         check_compatible(real, data(tmp_path, gaps))
     check_compatible(real.model_copy(update={"missing": True}), data(tmp_path, gaps))

@@ -33,28 +33,26 @@ def test_it_is_exported():
 def test_the_names_are_those_of_the_configs():
     kinds = [config.model_fields["kind"].default for config in members(DataConfig)]
     for kind in kinds:
-        with pytest.raises(InvalidInputError, match="data_dir must be an existing folder"):
+        with pytest.raises(InvalidInputError, match="data_dir"):
             load_dataset(kind, data_dir="none", **({"path": "mine.npy"} if kind == "file" else {}))
 
 
 @pytest.mark.parametrize("config", members(DataConfig))
 def test_every_config_reaches_a_loader_which_refuses_a_missing_folder(config, tmp_path):
     settings = {"path": tmp_path / "mine.npy"} if config is FileDataConfig else {}
-    with pytest.raises(InvalidInputError, match="data_dir must be an existing folder"):
+    with pytest.raises(InvalidInputError, match="data_dir"):
         instantiate(config(**settings), data_dir=tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_unknown_names_and_settings_are_refused():
-    with pytest.raises(
-        InvalidInputError, match=r"name must be one of digits, mnist-dynamic.*received 'mnist'"
-    ):
+    with pytest.raises(InvalidInputError, match=r"name .*received 'mnist'"):
         load_dataset("mnist")
     with pytest.raises(InvalidInputError, match=r"DigitsConfig\.num_vald is not a known field"):
         load_dataset("digits", num_vald=3)
-    with pytest.raises(InvalidInputError, match=r"DigitsConfig\.split_seed must be at least 0"):
+    with pytest.raises(InvalidInputError, match=r"DigitsConfig\.split_seed"):
         load_dataset("digits", split_seed=-1)
-    with pytest.raises(InvalidInputError, match=r"FileDataConfig\.path must be given"):
+    with pytest.raises(InvalidInputError, match=r"FileDataConfig\.path"):
         load_dataset("file")
 
 
@@ -111,13 +109,11 @@ def test_digits_are_upright():
 
 
 def test_the_parts_must_leave_examples(tmp_path):
-    with pytest.raises(
-        InvalidInputError, match=r"num_valid \+ num_test must leave examples.*1797 held out of 1797"
-    ):
+    with pytest.raises(InvalidInputError, match=r"num_valid \+ num_test"):
         load_digits(num_valid=1000, num_test=797)
-    with pytest.raises(InvalidInputError, match="num_valid must be a positive integer"):
+    with pytest.raises(InvalidInputError, match="num_valid"):
         load_digits(num_valid=0)
-    with pytest.raises(InvalidInputError, match="data_dir must be an existing folder"):
+    with pytest.raises(InvalidInputError, match="data_dir"):
         load_digits(data_dir=tmp_path / "none")
 
 
@@ -191,11 +187,9 @@ def test_mnist_dynamic(site, folder, images, idx):
         np.testing.assert_array_equal(kept["test_labels"], [0, 1, 2])
     other = load_mnist_dynamic(num_valid=2, binarization_seed=1, data_dir=folder, archive=archive)
     assert not torch.equal(other.test, data.test)
-    with pytest.raises(
-        InvalidInputError, match="num_valid must leave examples to train on; received 6 held out of 6"
-    ):
+    with pytest.raises(InvalidInputError, match="num_valid .*received 6 held out of 6"):
         load_mnist_dynamic(num_valid=6, data_dir=folder, archive=archive)
-    with pytest.raises(InvalidInputError, match="num_valid must be a positive integer"):
+    with pytest.raises(InvalidInputError, match="num_valid"):
         load_mnist_dynamic(num_valid=0, data_dir=folder, archive=archive)
 
 
@@ -213,9 +207,7 @@ def test_mnist_static(site, folder, bits):
     with np.load(folder / "static_mnist.npz") as kept:
         wrong = dict(kept) | {"test_shape": np.array([3, 783])}
     np.savez(folder / "static_mnist.npz", **wrong)
-    with pytest.raises(
-        InvalidInputError, match=r"array 'test_shape', must be \(3, 784\); received \(3, 783\)"
-    ):
+    with pytest.raises(InvalidInputError, match=r"array 'test_shape', .*received \(3, 783\)"):
         load_mnist_static(data_dir=folder, archive=archive)
 
 
@@ -234,7 +226,7 @@ def test_omniglot(site, folder, images):
     assert data.dynamic
     other = load_omniglot(num_valid=2, split_seed=1, data_dir=folder, archive=archive)
     assert not torch.equal(other.train, data.train)
-    with pytest.raises(InvalidInputError, match="num_valid must leave examples"):
+    with pytest.raises(InvalidInputError, match="num_valid"):
         load_omniglot(num_valid=6, data_dir=folder, archive=archive)
 
 

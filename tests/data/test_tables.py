@@ -231,11 +231,9 @@ def test_columns_that_are_ignored_are_not_read(tmp_path):
     assert table.columns == ("a", "b")
     np.testing.assert_array_equal(table.values, [[1, 2], [3, np.nan]])
     assert table.labels.tolist() == ["cat", "dog"]
-    with pytest.raises(
-        InvalidInputError, match="ignored_columns must name columns of .*received 'no'. Its columns"
-    ):
+    with pytest.raises(InvalidInputError, match="ignored_columns .*received 'no'. Its columns"):
         read_csv(path, ColumnRoles(ignored=("id", "no")))
-    with pytest.raises(InvalidInputError, match="column 'day', must hold numbers.*--data.ignored-columns"):
+    with pytest.raises(InvalidInputError, match="column 'day', .*--data.ignored-columns"):
         read_csv(path, ColumnRoles("kind", ("id", "no"), optional=frozenset({"no"})))
     np.save(tmp_path / "x.npy", np.zeros((30, 2)))
     with pytest.raises(InvalidInputError, match="ignored_columns needs a .csv or .parquet file"):
