@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +81,13 @@ def load_digits(
     Source: Alpaydin and Kaynak 1998, Optical Recognition of Handwritten Digits, test part, as in
     scikit-learn.
     """
-    import sklearn  # here, since it takes most of a second
-    from sklearn.datasets import load_digits as load_bundled_digits
-
     check_data_dir(data_dir)  # not read, but refused if it does not exist, as with every other data set
     check_positive_int("num_valid", num_valid)
     check_positive_int("num_test", num_test)
-    intensities, kinds = (np.asarray(array) for array in load_bundled_digits(return_X_y=True))
+    # the file itself, since the import of scikit-learn takes seconds
+    package = metadata.distribution("scikit-learn")
+    table = np.loadtxt(str(package.locate_file("sklearn/datasets/data/digits.csv.gz")), delimiter=",")
+    intensities, kinds = table[:, :-1], table[:, -1].astype(np.int64)
     _check_leaves_examples("num_valid + num_test", num_valid + num_test, len(intensities))
     order = np.split(fixed_permutation(len(intensities), split_seed), [num_test, num_test + num_valid])
     rows = dict(zip(("test", "valid", "train"), order, strict=True))
@@ -95,7 +96,7 @@ def load_digits(
         {part: intensities[rows[part]] / 16 for part in PARTS},
         event_shape=(1, 8, 8),
         source="Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998), as in scikit-learn",
-        version=f"scikit-learn {sklearn.__version__}",
+        version=f"scikit-learn {package.version}",
         split=f" after a shuffle with seed {split_seed}",
         binarization_seed=binarization_seed,
         labels={part: kinds[rows[part]] for part in PARTS},
