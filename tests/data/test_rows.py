@@ -324,8 +324,8 @@ def test_parts_are_chosen_by_name(tmp_path):
 
 def test_columns_are_found_by_name(tmp_path):
     (tmp_path / "x.csv").write_text("c,kind,a,b,id\n3,cat,1,2,one\n6,dog,,5,two\n")
-    without = ColumnRoles("kind", ("id",), optional=frozenset({"kind", "id"}))
-    known = {"columns": ("a", "b", "c"), "without": without, "missing": True}
+    roles = ColumnRoles("kind", ("id",), optional=frozenset({"kind", "id"}))
+    known = {"columns": ("a", "b", "c"), "roles": roles, "missing": True}
     rows = read_rows(tmp_path / "x.csv", REALS, **known)
     np.testing.assert_array_equal(rows.x, [[1, 2, 3], [np.nan, 5, 6]])
     assert rows.columns == ("a", "b", "c")
@@ -338,7 +338,7 @@ def test_columns_are_found_by_name(tmp_path):
         "b",
     )  # by place where no names are known
     with pytest.raises(InvalidInputError, match="label_column"):
-        read_rows(tmp_path / "y.csv", REALS, without=ColumnRoles("kind"))
+        read_rows(tmp_path / "y.csv", REALS, roles=ColumnRoles("kind"))
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class OwnArrays:
         return (1, *shape) if len(shape) == 2 else shape
 
 
-def read_own_arrays(file: Path, without: ColumnRoles | None = None) -> OwnArrays:
+def read_own_arrays(file: Path, roles: ColumnRoles | None = None) -> OwnArrays:
     """Read a .npy, .npz, .csv or .parquet file."""
     ending = file.suffix.lower()
     if ending not in _ENDINGS:
@@ -101,13 +101,13 @@ def read_own_arrays(file: Path, without: ColumnRoles | None = None) -> OwnArrays
             repair = f"A table in text is read by the name {file.with_suffix('.csv').name}."
         rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
         raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
-    without = without or ColumnRoles()
+    roles = roles or ColumnRoles()
     if ending in _TABLES:
-        table = _TABLES[ending](file, without)
+        table = _TABLES[ending](file, roles)
         labels = {} if table.labels is None else {WHOLE: table.labels}
         return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, labels, table.columns)
-    for argument, names in (("label_column", (without.label,)), ("ignored_columns", without.ignored)):
-        if any(name is not None and name not in without.optional for name in names):
+    for argument, names in (("label_column", (roles.label,)), ("ignored_columns", roles.ignored)):
+        if any(name is not None and name not in roles.optional for name in names):
             rule = f"needs a {' or '.join(_TABLES)} file"
             repair = "Leave it out; a .npz file has labels as y or y_train."
             raise InvalidInputError(argument, rule, str(file), repair)
@@ -440,7 +440,7 @@ def read_rows(
     *,
     part: str | None = None,
     columns: Sequence[str] = (),
-    without: ColumnRoles | None = None,
+    roles: ColumnRoles | None = None,
     binarization_seed: int = 0,
     missing: bool | None = None,
     argument: str = "path",
@@ -456,7 +456,7 @@ def read_rows(
         part: Which part of a .npz file that has parts, "train", "valid" or "test"; None is test. A file without parts
             takes None alone, and is read whole.
         columns: Names of the features that the model knows, in its order; none where it knows none.
-        without: Which columns of a table are no features; None means all are.
+        roles: Columns of a table that are no features; None means all are features.
         binarization_seed: Seed of the bits.
         missing: Whether values may be missing; None is what the model says.
         argument: What messages call the path.
@@ -478,7 +478,7 @@ def read_rows(
     """
     file = user_path(argument, path)
     with allocating(str(file), _REPAIR):
-        found = read_own_arrays(file, without)
+        found = read_own_arrays(file, roles)
         key, shape = _part(found, part, str(file)), found.event_shape
         array, name = found.examples[key], found.names[key]
         if found.columns and columns:  # what is too much or too little is said by its name

@@ -127,7 +127,7 @@ _TRUTH = {"true": 1.0, "false": 0.0}
 _SEPARATORS = ",;\t"
 
 
-def read_csv(path: Path, without: ColumnRoles | None = None) -> Table:
+def read_csv(path: Path, roles: ColumnRoles | None = None) -> Table:
     r"""Read a table of numbers.
 
     The first line names the columns. Cells are separated by commas, semicolons or tabs, whichever is most frequent in
@@ -137,7 +137,7 @@ def read_csv(path: Path, without: ColumnRoles | None = None) -> Table:
 
     Args:
         path: The file, in UTF-8.
-        without: Which columns are no features; None means all are.
+        roles: Columns that are no features; None means all are features.
 
     Raises:
         InvalidInputError: If the file is missing or no such table, or has no such column; names the line and the
@@ -152,7 +152,7 @@ def read_csv(path: Path, without: ColumnRoles | None = None) -> Table:
         Table(columns=('width', 'height'), values=array([[1.5, 2. ],
                [nan, 3. ]]), labels=None)
     """
-    without = without or ColumnRoles()
+    roles = roles or ColumnRoles()
     with _open_text(path, str(path)) as file:
         separator, header, num_lines = read_header(file)
         if all(map(_is_number, header)):
@@ -162,7 +162,7 @@ def read_csv(path: Path, without: ColumnRoles | None = None) -> Table:
             )
             raise InvalidInputError(str(path), rule, shown_names(header), repair)
         named = check_columns(path, tuple(header))
-        label, places = without.places(path, named)
+        label, places = roles.places(path, named)
         columns = [named[place] for place in places]
         values, labels, count = array("d"), [], 0
         reader = csv.reader(file, delimiter=separator, strict=True)
@@ -355,14 +355,14 @@ def _records(text: str, separator: str) -> Iterator[list[tuple[str, str]]]:
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
-def read_parquet(path: Path, without: ColumnRoles | None = None) -> Table:
+def read_parquet(path: Path, roles: ColumnRoles | None = None) -> Table:
     """Read a table of numbers; nulls and NaN are missing values.
 
     An index without a name that pandas wrote is not read.
 
     Args:
         path: The file.
-        without: Which columns are no features; None means all are.
+        roles: Columns that are no features; None means all are features.
     """
     check_is_file(path)
     try:
@@ -380,7 +380,7 @@ def read_parquet(path: Path, without: ColumnRoles | None = None) -> Table:
         repair = "The file is damaged or of another format: copy or write it again."
         raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
     columns = check_columns(path, tuple(name for name, _ in found))
-    label, places = (without or ColumnRoles()).places(path, columns)
+    label, places = (roles or ColumnRoles()).places(path, columns)
     labels = None if label is None else _labels(found[label][1])
     values = [_numbers(path, *found[place]) for place in places]
     stacked = np.stack(values, axis=1) if values else np.empty((0, 0))

@@ -257,7 +257,7 @@ def rows_of_run(
             loaded.config.model,
             part=part,
             columns=known_columns(run),
-            without=_no_features(of_run, label_column),
+            roles=_column_roles(of_run, label_column),
             binarization_seed=getattr(of_run, "binarization_seed", 0),
             missing=missing,
             argument=argument,
@@ -272,7 +272,7 @@ def rows_of_run(
     return rows.subset(subset_indices(len(rows), num_examples, argument="num_examples"))
 
 
-def _no_features(of_run: DataConfig, label_column: str | None) -> ColumnRoles:
+def _column_roles(of_run: DataConfig, label_column: str | None) -> ColumnRoles:
     """Columns of a file that are no features: those of the run's own, where the file has them too."""
     known = of_run if isinstance(of_run, FileDataConfig) else None
     of_known = () if known is None else known.ignored_columns
