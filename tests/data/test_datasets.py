@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn.datasets
 import torch
 from scipy.io import savemat
 
@@ -85,6 +86,18 @@ def test_sizes_values_and_mean():
     assert digits.train.mean().item() == pytest.approx(4.884165 / 16, abs=2e-3)
     assert digits.image_shape == (8, 8)
     assert digits.dynamic
+
+
+def test_the_digits_are_those_of_scikit_learn_and_come_without_its_import():
+    program = (
+        "import sys, discrete_vae; discrete_vae.load_dataset('digits'); sys.exit('sklearn' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    digits, (intensities, kinds) = load_digits(), sklearn.datasets.load_digits(return_X_y=True)
+    found = {
+        (*row, kind) for row, kind in zip((16 * digits.train).tolist(), digits.labels["train"], strict=True)
+    }
+    assert found <= {(*row, kind) for row, kind in zip(intensities.tolist(), kinds, strict=True)}
 
 
 def test_the_split_is_the_same_in_every_run_and_changes_with_its_seed():

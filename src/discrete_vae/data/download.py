@@ -151,7 +151,7 @@ def _make(archive: Archive, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         # A folder of its own: several processes may do this at once, and none sees another's half.
         with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as into:
-            originals = {file.name: fetch_file(archive, file, Path(into), folder) for file in archive.files}
+            originals = {file.name: _fetch_file(archive, file, Path(into), folder) for file in archive.files}
             arrays = archive.convert(originals)
         _check_arrays(
             arrays, archive, f"the converted {name}", "Report it: the originals had the right checksums."
@@ -167,7 +167,7 @@ def _make(archive: Archive, folder: Path) -> None:
         raise InvalidInputError(str(folder), rule, str(error), repair) from None
 
 
-def fetch_file(archive: Archive, file: RemoteFile, into: Path, folder: Path) -> Path:
+def _fetch_file(archive: Archive, file: RemoteFile, into: Path, folder: Path) -> Path:
     """Path of an original whose content was checked: the user's own in the data folder, else a download.
 
     A wrong download is removed, a wrong file of the user's is left alone.
