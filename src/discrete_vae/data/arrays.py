@@ -264,7 +264,7 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
         for part in (rows[first : first + step] for first in range(0, len(rows), step))
     )
     worst = int(error.argmax())
-    if whole and error[worst] > 0:
+    if whole:
         column = rows[:, worst]
         value = column[np.nanargmax(np.abs(column.astype(np.float64) - result[:, worst]))]
         rule = f"must hold whole numbers of at most {_LARGEST_WHOLE:,}, beyond which float32 rounds"
