@@ -32,7 +32,7 @@ from torch import Tensor
 
 from discrete_vae import load_run
 from discrete_vae.config import instantiate
-from discrete_vae.data.splits import chosen_test_examples
+from discrete_vae.data.splits import subset_indices
 from discrete_vae.figures.style import GridText, draw_image_grid, save_figure
 from discrete_vae.inference.impute import GappedRow, Proposals, WeightedMoments, truncated
 from discrete_vae.inference.neighbors import nearest_codes
@@ -108,7 +108,7 @@ def main() -> None:
     hidden = torch.zeros(28, 28, dtype=torch.bool)
     hidden[(slice(14, None),) if options.half == "lower" else (slice(None), slice(14, None))] = True
     hidden = hidden.flatten()
-    x = dataset.test[chosen_test_examples(len(dataset.test), options.num_examples)]
+    x = dataset.test[subset_indices(len(dataset.test), options.num_examples)]
     generator = torch.Generator().manual_seed(0)
     train = torch.bernoulli(dataset.train, generator=generator) if dataset.dynamic else dataset.train
     valid = dataset.valid[:300]

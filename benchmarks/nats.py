@@ -23,7 +23,7 @@ from nats_report import Outcome, draw, read_course, report
 from results import describe_machine, write_section
 
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.splits import DataSplits, chosen_test_examples
+from discrete_vae.data.splits import DataSplits, subset_indices
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
@@ -130,7 +130,7 @@ def outcome_path(folder: Path) -> Path:
 def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: int) -> None:
     """Log-likelihoods of validation examples by the run's best checkpoint, into a file beside the run."""
     loaded = load_run(folder)
-    rows = chosen_test_examples(len(dataset.valid), min(num_examples, len(dataset.valid)))
+    rows = subset_indices(len(dataset.valid), min(num_examples, len(dataset.valid)))
     x = dataset.valid[torch.from_numpy(rows)]
     log_z = estimate_log_partition(
         loaded.model.prior, chains=loaded.chains.z, std_error=0.01, max_sweeps=10_000, num_temperatures=500

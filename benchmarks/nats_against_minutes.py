@@ -25,7 +25,7 @@ import torch
 from results import describe_machine, table, write_section
 
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.splits import chosen_examples
+from discrete_vae.data.splits import training_subset
 from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.run import train
@@ -71,7 +71,7 @@ class TimedRun:
 def step_seconds(config: ExperimentConfig, data_dir: str | None, *, late: bool) -> float:
     """Seconds per step of a short run, log lines included, where the config's run is early or late in its course."""
     dataset = instantiate(config.data, data_dir=data_dir)
-    epoch = -(-len(chosen_examples(dataset, config.training).train) // config.training.batch_size)
+    epoch = -(-len(training_subset(dataset, config.training).train) // config.training.batch_size)
     changes = [
         ("training.num-epochs", [str(-(-_TIMED_STEPS // epoch))]),
         ("training.validate-every", [str(_NO_VALIDATION)]),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from discrete_vae import load_dataset, load_run
 from discrete_vae.config import instantiate
-from discrete_vae.data.splits import chosen_test_examples
+from discrete_vae.data.splits import subset_indices
 from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.score import Scores, elbo_rows, roc_area, score_rows
 from discrete_vae.runs.run_directory import RunDirectory
@@ -25,10 +25,10 @@ from discrete_vae.runs.run_directory import RunDirectory
 
 def kinds_of(digits: Tensor, characters: Tensor, count: int) -> dict[str, Tensor]:
     """Equally many of each kind, (example, feature)."""
-    chosen = digits[chosen_test_examples(len(digits), 2 * count)]
+    chosen = digits[subset_indices(len(digits), 2 * count)]
     familiar, others = chosen[::2], chosen[1::2]
     turned = torch.rot90(others.reshape(-1, 28, 28), dims=(1, 2)).reshape(count, -1)
-    omniglot = characters[chosen_test_examples(len(characters), count)]
+    omniglot = characters[subset_indices(len(characters), count)]
     return {"digits": familiar, "digits turned by 90 degrees": turned, "Omniglot": omniglot}
 
 

@@ -208,6 +208,22 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
         SpikeSlabConfig(kind='spike-slab')
     """
     fields = config.model_dump()
+    override_fields(fields, overrides)
+    try:
+        return ExperimentConfig(**fields)
+    except InvalidInputError as error:
+        count = fields["training"]["num_importance_samples"]
+        if count == 1 or any(path in _OF_IMPORTANCE for path, _ in overrides):
+            raise
+        reason = str(error)
+    fields["training"]["num_importance_samples"] = 1
+    changed = ExperimentConfig(**fields)  # raises again if it was something else
+    warnings.warn(f"trains without the experiment's {count} importance samples: {reason}", stacklevel=2)
+    return changed
+
+
+def override_fields(fields: dict[str, Any], overrides: Sequence[Override]) -> None:
+    """Change an experiment's fields, or those parts of them that there are, as the command line says."""
     for path, _ in overrides:
         check_known(path)
 
@@ -228,17 +244,6 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
             put(fields, path, entry.read(words))
         else:
             _swap(fields, entry, words)
-    try:
-        return ExperimentConfig(**fields)
-    except InvalidInputError as error:
-        count = fields["training"]["num_importance_samples"]
-        if count == 1 or any(path in _OF_IMPORTANCE for path, _ in overrides):
-            raise
-        reason = str(error)
-    fields["training"]["num_importance_samples"] = 1
-    changed = ExperimentConfig(**fields)  # raises again if it was something else
-    warnings.warn(f"trains without the experiment's {count} importance samples: {reason}", stacklevel=2)
-    return changed
 
 
 def _swap(fields: dict[str, Any], slot: Slot, words: Sequence[str]) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 import torch
 
 from discrete_vae.config import ExperimentConfig, FileDataConfig, GaussianLikelihoodConfig, instantiate
-from discrete_vae.data.rows import check_kind
+from discrete_vae.data.compatibility import likelihood_for
+from discrete_vae.data.rows import binarized
 from discrete_vae.data.splits import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.scaling import long_tails
+from discrete_vae.overrides import Override, apply_overrides, override_fields
 from discrete_vae.presets import SIZES, own_data
 from discrete_vae.system import unicode_path
 
@@ -56,13 +58,58 @@ def own_experiment(
     if size not in SIZES:
         repair = "Leave it out for short."
         raise InvalidInputError("size", f"must be one of {', '.join(SIZES)}", f"{size!r}"[:80], repair)
-    path = Path(unicode_path("path", path))
-    file = FileDataConfig(path=path, label_column=label_column, ignored_columns=tuple(ignored_columns))
+    columns = {"label_column": label_column, "ignored_columns": tuple(ignored_columns)}
+    file = FileDataConfig(path=Path(unicode_path("path", path)), **columns)
+    return _read(file, (), likelihood=likelihood, size=size, data_dir=data_dir)[0]
+
+
+def read_own_experiment(
+    path: str | Path,
+    overrides: Sequence[Override] = (),
+    *,
+    size: str = "short",
+    data_dir: str | Path | None = None,
+) -> tuple[ExperimentConfig, DataSplits]:
+    """Read a file once: its experiment, changed as the command line says, and its data.
+
+    Args:
+        path: The file.
+        overrides: Settings as `discrete_vae.overrides.split_overrides` gives them; those of the data say how the file
+            is read, that of the likelihood how its values are, and the others change the experiment.
+        size: "smoke", "short", "cpu" or "paper".
+        data_dir: Not read, but refused if it does not exist.
+
+    Raises:
+        InvalidInputError: If the file cannot be read, its values not by the likelihood, or a setting breaks its rule.
+    """
+    fields = {"data": FileDataConfig(path=Path(path)).model_dump()}
+    override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
+    kinds = [values[0] for name, values in overrides if name == "model.likelihood" and len(values) == 1]
+    likelihood = kinds[-1] if kinds else "bernoulli"
+    return _read(
+        FileDataConfig(**fields["data"]), overrides, likelihood=likelihood, size=size, data_dir=data_dir
+    )
+
+
+def _read(
+    file: FileDataConfig,
+    overrides: Sequence[Override],
+    *,
+    likelihood: str,
+    size: str,
+    data_dir: str | Path | None,
+) -> tuple[ExperimentConfig, DataSplits]:
     dataset: DataSplits = instantiate(file, data_dir=data_dir)
-    warn_of_index(dataset)
+    _warn_of_index(dataset)
     config = own_experiment_of(dataset, file.path, likelihood=likelihood, size=size)
-    data = file.model_copy(update={"binarize": getattr(config.data, "binarize", False)})
-    return config.model_copy(update={"data": data})
+    assert isinstance(config.data, FileDataConfig)
+    data = file.model_copy(update={"binarize": file.binarize or config.data.binarize})
+    config = apply_overrides(config.model_copy(update={"data": data}), overrides)
+    assert isinstance(config.data, FileDataConfig)
+    # whether values are probabilities of bits only they have told, after they were read
+    if config.data.binarize and not file.binarize:
+        dataset = binarized(dataset, seed=file.binarization_seed)
+    return config, dataset
 
 
 def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:
@@ -73,11 +120,8 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         path: The file.
         likelihood: How values are read.
         size: "smoke", "short", "cpu" or "paper".
-
-    Raises:
-        InvalidInputError: If the values cannot be read by this likelihood.
     """
-    config = check_kind(likelihood, dataset)
+    config = likelihood_for(likelihood, dataset)
     if isinstance(config, GaussianLikelihoodConfig):
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
     exact = config.domain(exact=True)
@@ -94,7 +138,7 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
     )
 
 
-def warn_of_index(dataset: DataSplits) -> None:
+def _warn_of_index(dataset: DataSplits) -> None:
     """Warn of the first column of a table whose values are successive whole numbers, in whatever order they stand.
 
     Warns:
@@ -109,6 +153,6 @@ def warn_of_index(dataset: DataSplits) -> None:
             warnings.warn(
                 f"column {name!r} of {dataset.description.source} counts the rows, and is read as a feature; to leave "
                 f"it out: --data.ignored-columns {name}",
-                stacklevel=3,
+                stacklevel=4,
             )
             return

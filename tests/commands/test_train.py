@@ -1,4 +1,4 @@
-"""dvae train: what a run leaves, resuming, and what goes wrong on the way."""
+"""dvae train: what a run leaves, resuming, loggers and threads, and what goes wrong on the way."""
 
 import errno
 import json
@@ -9,10 +9,13 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory, sole_writer
+from discrete_vae.training import preflight
 from tests.commands.conftest import NUM_STEPS, TINY, snapshot
+from tests.interop.events import events, lines
 
 
 def final_files(run, step=NUM_STEPS):
@@ -369,3 +372,45 @@ def test_an_interrupt_says_how_to_go_on(cli, trained, trained_once, monkeypatch)
     monkeypatch.undo()
     assert cli("train", "--resume", "--run-dir", trained)[0] == 0
     assert final_files(trained) == final_files(trained_once)
+
+
+def test_train_writes_events_beside_the_log(cli, tmp_path, data_file):
+    pytest.importorskip("tensorboard", reason="TensorBoard, an extra, is not installed")
+    run = tmp_path / "run"
+    words = ["train", "--data", data_file, "--run-dir", run, *TINY]
+    assert cli(*words, "--logger", "tensorboard")[0] == 0
+    assert events(run / "tensorboard") == lines(RunDirectory(run))
+    assert cli("train", "--resume", "--run-dir", run, "--logger", "tensorboard")[0] == 0
+    assert events(run / "tensorboard") == lines(RunDirectory(run))
+
+
+def test_other_loggers_are_refused(refused, tmp_path, data_file):
+    err = refused("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--logger", "wandb")
+    assert err.startswith("error: --logger must be one of tensorboard; received 'wandb'")
+
+
+def test_a_missing_extra_is_named_before_anything_is_made(refused, tmp_path, data_file, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    err = refused(
+        "train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--logger", "tensorboard"
+    )
+    assert "pip install 'discrete-vae[tensorboard]'" in err
+
+
+def test_the_run_records_its_number_and_is_resumed_with_it(cli, data_file, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    own = torch.get_num_threads()
+    run = tmp_path / "run"
+    assert cli("train", "--data", data_file, "--run-dir", run, *TINY)[0] == 0
+    environment = json.loads((run / "environment.json").read_text())
+    assert environment["platform"]["torch_threads"] == 1
+    assert torch.get_num_threads() == own
+    last = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name.removeprefix("step-")))
+    shutil.rmtree(last)
+    seen = []
+    choose = preflight._choose
+    monkeypatch.setattr(preflight, "_choose", lambda *arguments: seen.append(choose(*arguments)) or seen[-1])
+    assert cli("train", "--resume", "--run-dir", run)[0] == 0
+    assert seen == [1]

@@ -1,4 +1,4 @@
-"""dvae train and validate: wrong input is refused in one line, and touches nothing."""
+"""dvae train and validate: wrong input is refused in one line that names it, and touches nothing."""
 
 import numpy as np
 import pytest
@@ -15,45 +15,30 @@ def with_value(value):
 
 
 ARRAYS = {
-    "one axis": (
-        np.zeros(5),
-        "(example, height, width) or (example, channel, height, width); received shape (5,)",
-    ),
-    "five axes": (np.zeros((2, 2, 2, 2, 2)), "received shape (2, 2, 2, 2, 2)"),
+    "one axis": (np.zeros(5), "received shape (5,)"),
     "a number": (np.array(1.0), "received shape ()"),
     "infinity": (with_value(np.inf), "received values from 0 to inf. No likelihood can read them"),
-    "below 0": (
-        with_value(-0.5),
-        "read by --model.likelihood bernoulli; received values from -0.5 to 1. gaussian can",
-    ),
-    "above 1": (with_value(1.5), "must hold values in [0, 1] to be read by"),
+    "below 0": (with_value(-0.5), "bernoulli; received values from -0.5 to 1. gaussian can"),
+    "above 1": (with_value(1.5), "received values from 0 to 1.5"),
     "8-bit images": ((GOOD * 255).astype(np.uint8), "Divide 0..255 intensities by 255."),
-    "real 0..255": (GOOD * 255, "Divide 0..255 intensities by 255."),
     "other integers": (
         GOOD.astype(np.int64) - 1,
-        "received whole numbers from -1 to 0. gaussian can read them; categorical needs whole numbers from 0 to 255",
+        "received whole numbers from -1 to 0. gaussian can read them",
     ),
-    "complex": (GOOD.astype(complex), "must hold booleans or real numbers; received dtype complex128"),
-    "text": (GOOD.astype(str), "must hold booleans or real numbers; received dtype <U"),
-    "no examples": (GOOD[:0], "must hold at least one example and feature; received shape (0, 12)"),
-    "no features": (GOOD[:, :0], "received shape (40, 0)"),
-    "too few": (
-        GOOD[:5],
-        "must have examples for each of three parts; received 5 examples, cut into 5, 0 and 0",
-    ),
-    "objects": (GOOD.astype(object), "must hold numbers; received Python objects"),
+    "complex": (GOOD.astype(complex), "received dtype complex128"),
+    "no examples": (GOOD[:0], "received shape (0, 12)"),
+    "too few": (GOOD[:5], "received 5 examples, cut into 5, 0 and 0"),
+    "objects": (GOOD.astype(object), "received Python objects"),
 }
 
 
 @pytest.mark.parametrize("case", ARRAYS)
-@pytest.mark.parametrize("suffix", [".npy", ".npz"])
-def test_wrong_arrays_are_refused(refused, tmp_path, case, suffix):
-    array, message = ARRAYS[case]
-    file = tmp_path / f"wrong{suffix}"
-    np.save(file, array, allow_pickle=True) if suffix == ".npy" else np.savez(file, array)
-    error = refused("train", "--data", file, "--run-dir", tmp_path / "run")
-    assert message in error
-    assert file.name in error
+def test_wrong_arrays_are_refused(refused, tmp_path, case):
+    array, received = ARRAYS[case]
+    np.save(tmp_path / "wrong.npy", array, allow_pickle=True)
+    error = refused("train", "--data", tmp_path / "wrong.npy", "--run-dir", tmp_path / "run")
+    assert received in error
+    assert "wrong.npy" in error
 
 
 def test_unpickling_never_happens(refused, tmp_path):
@@ -66,52 +51,29 @@ def test_unpickling_never_happens(refused, tmp_path):
     assert not (tmp_path / "exploded").exists()
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".npz"])
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.97])
-def test_truncated_files_are_refused(refused, tmp_path, suffix, share):
-    file = tmp_path / f"cut{suffix}"
-    np.save(file, GOOD) if suffix == ".npy" else np.savez_compressed(file, GOOD)
-    content = file.read_bytes()
-    file.write_bytes(content[: int(share * len(content))])
-    assert "must be a readable NumPy file" in refused("train", "--data", file, "--run-dir", tmp_path / "run")
-
-
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "received"),
     [
-        ("empty.npy", b"", "must be a readable NumPy file"),
-        ("text.npy", b"0,1,1\n", "received another format. Write it with numpy.save."),
-        ("zip.npz", b"not a zip", "must be a readable NumPy file"),
-        (
-            "table.txt",
-            b"0,1\n",
-            "received '.txt'. A table in text is read by the name table.csv.",
-        ),
-        ("table.csv", b"0,1\n", "must start with a line that names the columns"),
+        ("empty.npy", b"", "empty.npy"),
+        ("text.npy", b"0,1,1\n", "received another format."),
+        ("zip.npz", b"not a zip", "zip.npz"),
+        ("table.txt", b"0,1\n", "received '.txt'. A table in text is read by the name table.csv."),
+        ("table.csv", b"0,1\n", "received '0', '1'"),
+        ("none.npy", None, "received no such file"),
+        ("folder.npy", "folder", "received a folder"),
+        ("keys.npz", {"images": GOOD, "masks": np.zeros(40)}, "received images, masks."),
+        ("parts.npz", {"train": GOOD, "valid": GOOD[:, :9], "test": GOOD}, "received shape (9,)"),
     ],
 )
-def test_files_of_another_kind_are_refused(refused, tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content)
-    assert message in refused("train", "--data", tmp_path / name, "--run-dir", tmp_path / "run")
-
-
-def test_a_missing_file_and_a_folder_are_refused(refused, tmp_path):
-    assert "must exist; received no such file" in refused("train", "--data", tmp_path / "none.npy")
-    (tmp_path / "folder.npy").mkdir()
-    assert "must be a file; received a folder" in refused("train", "--data", tmp_path / "folder.npy")
-
-
-def test_an_npz_of_other_keys_is_refused_by_their_names(refused, tmp_path):
-    np.savez(tmp_path / "keys.npz", images=GOOD, masks=np.zeros(40))
-    error = refused("train", "--data", tmp_path / "keys.npz", "--run-dir", tmp_path / "run")
-    assert "must hold train, valid and test, or train and test, or one array" in error
-    assert "received images, masks." in error
-
-
-def test_parts_of_other_widths_are_refused(refused, tmp_path):
-    np.savez(tmp_path / "parts.npz", train=GOOD, valid=GOOD[:, :9], test=GOOD)
-    error = refused("train", "--data", tmp_path / "parts.npz", "--run-dir", tmp_path / "run")
-    assert "must have examples of shape (12,), as 'train' has; received shape (9,)" in error
+def test_files_of_another_kind_are_refused(refused, tmp_path, name, content, received):
+    path = tmp_path / name
+    if isinstance(content, dict):
+        np.savez(path, **content)
+    elif content == "folder":
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    assert received in refused("train", "--data", path, "--run-dir", tmp_path / "run")
 
 
 @pytest.mark.parametrize("verb", ["train", "validate"])

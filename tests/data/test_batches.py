@@ -86,23 +86,21 @@ def test_bits_follow_their_probabilities(dtype):
 
 
 def test_a_batch_cannot_exceed_the_data():
-    with pytest.raises(
-        InvalidInputError, match="batch_size must be at most the 5 training examples; received 6"
-    ):
+    with pytest.raises(InvalidInputError, match="batch_size .*received 6"):
         batch_indices(5, 6, seed=0, step=0)
-    with pytest.raises(InvalidInputError, match="batch_size must be at most the 5 training examples"):
+    with pytest.raises(InvalidInputError, match="batch_size"):
         TrainingBatches(dataset(torch.zeros(5, 2), dynamic=False), 6, seed=0)
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.0])
 def test_sizes_are_positive_integers(size):
-    with pytest.raises(InvalidInputError, match="batch_size must be a positive integer"):
+    with pytest.raises(InvalidInputError, match="batch_size"):
         batch_indices(5, size, seed=0, step=0)
 
 
 @pytest.mark.parametrize("step", [-1, 1.5, True])
 def test_steps_count_from_zero(step):
-    with pytest.raises(InvalidInputError, match="step must be a non-negative integer"):
+    with pytest.raises(InvalidInputError, match="step"):
         batch_indices(5, 2, seed=0, step=step)
-    with pytest.raises(InvalidInputError, match="step must be a non-negative integer"):
+    with pytest.raises(InvalidInputError, match="step"):
         TrainingBatches(dataset(torch.zeros(5, 2), dynamic=False), 2, seed=0).batch(step)

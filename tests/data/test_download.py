@@ -1,123 +1,189 @@
+"""Archives of the data folder, the downloads that they are made of, and the folder itself."""
+
+import errno
 import hashlib
 import subprocess
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from discrete_vae.data import datasets
-from discrete_vae.data.download import DownloadError, Mirror, RemoteFile, fetch_files, git_blob_id
+from discrete_vae.data import datasets, download
+from discrete_vae.data.download import (
+    Archive,
+    ArrayRule,
+    DownloadError,
+    RemoteFile,
+    check_data_dir,
+    checksum_of,
+    data_folder,
+    fetch_archive,
+)
+from discrete_vae.errors import InvalidInputError
 
 CONTENT = bytes(range(256)) * 40
 CHECKSUMS = {
     "sha256": hashlib.sha256(CONTENT).hexdigest(),
     "git-blob": hashlib.sha1(b"blob 10240\x00" + CONTENT).hexdigest(),
 }
+NOWHERE = "http://127.0.0.1:9/"
+PUBLISHED = [datasets.CALTECH101, datasets.MNIST_DYNAMIC, datasets.MNIST_STATIC, datasets.OMNIGLOT]
 
 
-ARCHIVES = [datasets.CALTECH101, datasets.MNIST_DYNAMIC, datasets.MNIST_STATIC, datasets.OMNIGLOT]
+def convert(originals):
+    return {"rows": np.frombuffer(originals["raw.bin"].read_bytes(), dtype=np.uint8).reshape(40, 256)}
 
 
-@pytest.fixture
-def into(tmp_path):
-    path = tmp_path / "into"
-    path.mkdir()
-    return path
+def archive(*addresses: str, algorithm: str = "sha256", **rules: ArrayRule) -> Archive:
+    files = (RemoteFile("raw.bin", f"{algorithm}:{CHECKSUMS[algorithm]}", len(CONTENT)),)
+    return Archive("made.npz", rules or {"rows": ArrayRule("uint8", (40, 256))}, addresses, files, convert)
 
 
-def mirror(*addresses: str, algorithm: str = "sha256") -> Mirror:
-    return Mirror(addresses, (RemoteFile("a.bin", f"{algorithm}:{CHECKSUMS[algorithm]}", len(CONTENT)),))
+def entries(folder):
+    return sorted(entry.name for entry in folder.iterdir())
 
 
-def get(mirror, into, folder):
-    return fetch_files(mirror, destination=into, manual_folder=folder, made_file="a.npz")
+def test_an_absent_file_is_downloaded_converted_and_kept(site, folder):
+    (site[0] / "raw.bin").write_bytes(CONTENT)
+    arrays, sha256 = fetch_archive(archive(site[1]), folder)
+    assert arrays["rows"].tobytes() == CONTENT
+    assert entries(folder) == ["made.npz"]
+    assert sha256 == hashlib.sha256((folder / "made.npz").read_bytes()).hexdigest()
+    (site[0] / "raw.bin").unlink()
+    assert fetch_archive(archive(NOWHERE), folder)[1] == sha256
+
+
+def test_the_users_cache_is_made_when_it_is_needed(site, tmp_path, monkeypatch):
+    monkeypatch.delenv("DISCRETE_VAE_DATA", raising=False)
+    monkeypatch.setattr("pooch.os_cache", lambda name: tmp_path / "cache" / name)
+    (site[0] / "raw.bin").write_bytes(CONTENT)
+    fetch_archive(archive(site[1]))
+    assert (tmp_path / "cache" / "discrete-vae" / "made.npz").is_file()
+
+
+def test_a_missing_folder_starts_no_download(site, tmp_path):
+    with pytest.raises(InvalidInputError, match="data_dir"):
+        fetch_archive(archive(site[1]), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("algorithm", CHECKSUMS)
-def test_a_good_file_is_fetched(site, into, folder, algorithm):
-    (site[0] / "a.bin").write_bytes(CONTENT)
-    paths = get(mirror(site[1], algorithm=algorithm), into, folder)
-    assert paths == {"a.bin": into / "a.bin"}
-    assert paths["a.bin"].read_bytes() == CONTENT
-    assert list(folder.iterdir()) == []
+@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT[:-1] + b"\x00", b"", CONTENT * 10_000])
+def test_altered_truncated_and_too_large_downloads_are_refused_and_removed(site, folder, algorithm, content):
+    (site[0] / "raw.bin").write_bytes(content)
+    with pytest.raises(DownloadError, match=r"raw\.bin"):
+        fetch_archive(archive(site[1], algorithm=algorithm), folder)
+    assert entries(folder) == []
 
 
-@pytest.mark.parametrize("algorithm", CHECKSUMS)
-@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT[:-1] + b"\x00", b""])
-def test_altered_and_truncated_files_are_refused_and_removed(site, into, folder, algorithm, content):
-    (site[0] / "a.bin").write_bytes(content)
-    with pytest.raises(DownloadError, match=r"a\.bin must be downloadable and have the right checksum"):
-        get(mirror(site[1], algorithm=algorithm), into, folder)
-    assert list(into.iterdir()) == []
+def test_what_is_larger_than_it_should_be_is_not_read_to_its_end(site, folder):
+    (site[0] / "raw.bin").write_bytes(CONTENT * 10_000)
+    with pytest.raises(DownloadError, match="ValueError: it is larger"):  # and no sum of the whole
+        fetch_archive(archive(site[1]), folder)
 
 
-@pytest.mark.parametrize("algorithm", CHECKSUMS)
-def test_a_line_that_breaks_is_noticed(site, into, folder, algorithm):
-    (site[0] / "a.bin.cut").write_bytes(CONTENT)
+def test_a_line_that_breaks_is_noticed(site, folder):
+    (site[0] / "raw.bin.cut").write_bytes(CONTENT)
     with pytest.raises(DownloadError):
-        get(mirror(site[1], algorithm=algorithm), into, folder)
-    assert list(into.iterdir()) == []
+        fetch_archive(archive(site[1]), folder)
+    assert entries(folder) == []
 
 
-def test_the_next_address_is_tried(site, into, folder):
+@pytest.mark.parametrize("algorithm", CHECKSUMS)
+def test_the_next_address_is_tried(site, folder, algorithm):
     (site[0] / "b").mkdir()
-    (site[0] / "b" / "a.bin").write_bytes(CONTENT)
-    assert get(mirror(site[1], site[1] + "b/"), into, folder)["a.bin"].read_bytes() == CONTENT
+    (site[0] / "raw.bin").write_bytes(b"another file")
+    (site[0] / "b" / "raw.bin").write_bytes(CONTENT)
+    arrays, _ = fetch_archive(archive(site[1], site[1] + "b/", algorithm=algorithm), folder)
+    assert arrays["rows"].tobytes() == CONTENT
 
 
-def test_a_failure_names_the_addresses_and_what_to_do(site, into, folder):
+def test_a_failure_names_the_addresses_and_what_to_do(site, folder):
     with pytest.raises(DownloadError) as caught:
-        get(mirror(site[1], site[1] + "b/"), into, folder)
-    message = str(caught.value)
-    for part in (
-        f"{site[1]}a.bin",
-        f"{site[1]}b/a.bin",
-        "404",
-        "by hand",
-        str(folder),
-        CHECKSUMS["sha256"],
-        "a.npz",
-    ):
-        assert part in message
-    assert list(into.iterdir()) == []
+        fetch_archive(archive(site[1], site[1] + "b/"), folder)
+    addresses = [f"{site[1]}raw.bin", f"{site[1]}b/raw.bin"]
+    for part in (*addresses, "404", str(folder), CHECKSUMS["sha256"], "made.npz"):
+        assert part in str(caught.value)
 
 
-def test_no_network_at_all(into, folder, monkeypatch):
+def test_no_network_at_all(folder, monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with pytest.raises(
-        DownloadError, match=r"http://127\.0\.0\.1:9/a\.bin: ConnectionError: .*refused.*Check the network"
-    ):
-        get(mirror("http://127.0.0.1:9/"), into, folder)
+    with pytest.raises(DownloadError, match=r"http://127\.0\.0\.1:9/raw\.bin: ConnectionError: .*refused"):
+        fetch_archive(archive(NOWHERE), folder)
+    assert entries(folder) == []
 
 
-def test_a_file_put_there_by_hand_is_used(into, folder):
-    (folder / "a.bin").write_bytes(CONTENT)
-    assert get(mirror("http://127.0.0.1:9/"), into, folder) == {"a.bin": folder / "a.bin"}
+def test_originals_put_there_by_hand_are_converted_and_kept(folder):
+    (folder / "raw.bin").write_bytes(CONTENT)
+    fetch_archive(archive(NOWHERE), folder)
+    assert entries(folder) == ["made.npz", "raw.bin"]
 
 
-def test_a_wrong_file_put_there_by_hand_is_refused_and_left_alone(into, folder):
-    (folder / "a.bin").write_bytes(b"mine")
-    with pytest.raises(
-        DownloadError, match=r"a\.bin must have the checksum sha256:.*Remove it, or download it again"
-    ):
-        get(mirror("http://127.0.0.1:9/"), into, folder)
-    assert (folder / "a.bin").read_bytes() == b"mine"
+@pytest.mark.parametrize("content", [b"mine", CONTENT + b"\0"])
+def test_a_wrong_file_put_there_by_hand_is_refused_and_left_alone(folder, content):
+    (folder / "raw.bin").write_bytes(content)
+    with pytest.raises(DownloadError, match=r"raw\.bin must have the checksum sha256:"):
+        fetch_archive(archive(NOWHERE), folder)
+    assert (folder / "raw.bin").read_bytes() == content
 
 
-@pytest.mark.parametrize("algorithm", CHECKSUMS)
-def test_what_is_larger_than_it_should_be_is_not_read_to_its_end(site, into, folder, algorithm):
-    (site[0] / "a.bin").write_bytes(CONTENT * 10_000)
-    with pytest.raises(DownloadError):
-        get(mirror(site[1], algorithm=algorithm), into, folder)
-    assert list(into.iterdir()) == []
-    (folder / "a.bin").write_bytes(CONTENT + b"\0")
-    with pytest.raises(DownloadError):
-        get(mirror(site[1], algorithm=algorithm), into, folder)
+def test_a_full_disk_is_named_and_leaves_nothing(site, folder, monkeypatch):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (site[0] / "raw.bin").write_bytes(CONTENT)
+    monkeypatch.setattr(download, "write_bytes", full)
+    with pytest.raises(InvalidInputError, match=r"made\.npz.*No space left"):
+        fetch_archive(archive(site[1]), folder)
+    assert entries(folder) == []
 
 
-@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.file_name)
-def test_each_published_file_has_its_sum_and_its_size(archive):
-    for file in archive.mirror.files:
+def test_a_conversion_that_breaks_the_rules_is_not_kept(site, folder):
+    (site[0] / "raw.bin").write_bytes(CONTENT)
+    with pytest.raises(InvalidInputError, match=r"made\.npz, array 'rows', must have the shape 5 x 4"):
+        fetch_archive(archive(site[1], rows=ArrayRule("uint8", (5, 4))), folder)
+    assert entries(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("arrays", "received"),
+    [
+        ({"other": np.zeros(1)}, "rows; received only others"),
+        ({"rows": np.zeros((3, 4))}, "array 'rows', .*; received float64"),
+        ({"rows": np.zeros((4, 4), np.uint8)}, "array 'rows', .*; received 4 x 4"),
+        ({"rows": np.zeros((3, 4, 1), np.uint8)}, "array 'rows', .*; received 3 x 4 x 1"),
+        ({"rows": np.full((3, 4), 12, np.uint8)}, "array 'rows', .*; received 12"),
+        (None, r"made\.npz must be a readable NumPy file"),
+    ],
+)
+def test_a_present_file_of_another_form_is_refused_and_left_alone(folder, arrays, received):
+    np.savez(folder / "made.npz", **arrays or {"rows": np.zeros((3, 4), np.uint8)})
+    before = (folder / "made.npz").read_bytes()[: None if arrays else -30]
+    (folder / "made.npz").write_bytes(before)
+    with pytest.raises(InvalidInputError, match=received) as caught:
+        fetch_archive(archive(NOWHERE, rows=ArrayRule("uint8", (3, 4), highest=11)), folder)
+    assert str(folder / "made.npz") in str(caught.value)
+    assert (folder / "made.npz").read_bytes() == before
+
+
+def test_rules_may_allow_several_lengths_and_leave_arrays_out(folder):
+    np.savez(folder / "made.npz", rows=np.zeros((5, 4), np.uint8), source=np.array("here"))
+    rules = {
+        "rows": ArrayRule("uint8", ((3, 5), 4)),
+        "source": ArrayRule("str", ()),
+        "more": ArrayRule("uint8", (1,), optional=True),
+    }
+    assert set(fetch_archive(archive(NOWHERE, **rules), folder)[0]) == {"rows", "source"}
+    rules["rows"] = ArrayRule("uint8", ((3, 6), 4))
+    with pytest.raises(InvalidInputError, match="3 or 6 x 4"):
+        fetch_archive(archive(NOWHERE, **rules), folder)
+
+
+@pytest.mark.parametrize("published", PUBLISHED, ids=lambda archive: archive.file_name)
+def test_each_published_file_has_its_sum_and_its_size(published):
+    for file in published.files:
         algorithm, _, digits = file.checksum.partition(":")
-        known = {"sha256": 64} | ({"git-blob": 40} if archive is datasets.OMNIGLOT else {})
+        known = {"sha256": 64} | ({"git-blob": 40} if published is datasets.OMNIGLOT else {})
         assert len(bytes.fromhex(digits)) * 2 == known[algorithm]
         assert 0 < file.max_size <= 100_000_000
 
@@ -125,6 +191,38 @@ def test_each_published_file_has_its_sum_and_its_size(archive):
 def test_the_blob_id_is_gits(tmp_path):
     (tmp_path / "a.bin").write_bytes(CONTENT)
     command = ["git", "hash-object", "--no-filters", str(tmp_path / "a.bin")]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == git_blob_id(
-        tmp_path / "a.bin"
-    )
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    assert found == checksum_of(tmp_path / "a.bin", "git-blob")
+
+
+def test_the_argument_wins_over_the_variable_over_the_cache(tmp_path, monkeypatch):
+    named, variable, cache = (tmp_path / name for name in ("named", "variable", "cache"))
+    named.mkdir()
+    variable.mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("DISCRETE_VAE_DATA", str(variable))
+    assert data_folder(named) == named
+    assert data_folder() == variable
+    monkeypatch.delenv("DISCRETE_VAE_DATA")
+    assert data_folder().name == "discrete-vae"
+    assert not cache.exists()
+
+
+def test_a_named_folder_must_exist_and_is_not_created(tmp_path, monkeypatch):
+    missing, file = tmp_path / "typing-error", tmp_path / "file"
+    file.touch()
+    for path in (missing, file):
+        for find in (data_folder, check_data_dir):
+            with pytest.raises(InvalidInputError, match="data_dir"):
+                find(path)
+    monkeypatch.setenv("DISCRETE_VAE_DATA", str(missing))
+    with pytest.raises(InvalidInputError, match="DISCRETE_VAE_DATA"):
+        data_folder()
+    assert not missing.exists()
+
+
+def test_the_tilde_is_the_home_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert data_folder("~") == tmp_path
+    assert check_data_dir(None) is None
+    assert check_data_dir(Path("~")) == tmp_path

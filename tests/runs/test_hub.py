@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from discrete_vae import load_pretrained, pretrained_names
-from discrete_vae.data.splits import RecordedData
+from discrete_vae.data.splits import DataMetadata
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs import hub
 from discrete_vae.runs.io import read_json
@@ -36,7 +36,7 @@ def test_a_model_is_small_and_complete(name):
     assert release["step"] == evaluation["step"] == loaded.step
     assert abs(release["difference"]) + 2 * release["difference_std_error"] <= 0.1
     assert evaluation["log_likelihood"]["std_error"] > 0
-    recorded = RecordedData.read(run.read_environment())
+    recorded = DataMetadata.read(run.read_environment())
     assert recorded is not None
     assert recorded.num_features == loaded.config.model.num_values
     card = (folder / "README.md").read_text()

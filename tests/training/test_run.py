@@ -66,6 +66,13 @@ def test_the_run_of_another_config_is_refused(trained):
     assert {path: path.stat().st_mtime_ns for path in trained[0].rglob("*") if path.is_file()} == before
 
 
+def test_data_of_another_width_are_refused_and_touch_nothing(tmp_path):
+    config = CONFIG.model_copy(update={"model": CONFIG.model.model_copy(update={"num_features": 65})})
+    with pytest.raises(InvalidInputError, match="model.num_features .*; received 65"):
+        train(tmp_path / "run", config)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_is_in_use_is_refused(tmp_path):
     train(tmp_path, stop=stop_after(1))
     with sole_writer(tmp_path), pytest.raises(InvalidInputError, match="must not be in use"):

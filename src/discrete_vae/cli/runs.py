@@ -95,7 +95,7 @@ def run_evaluate(
     """Evaluate a run on its test data."""
     from discrete_vae.cli.summaries import evaluation_table
     from discrete_vae.config import EvaluationConfig
-    from discrete_vae.data.splits import chosen_test_examples
+    from discrete_vae.data.splits import subset_indices
     from discrete_vae.distributed import compute_on_rank_zero, world_size
     from discrete_vae.inference.evaluate_run import evaluate_run
     from discrete_vae.runs.results import evaluation_store
@@ -108,7 +108,7 @@ def run_evaluate(
     given |= {} if run.given_seed is None else {"seed": run.given_seed}
     config = EvaluationConfig(**run.loaded.config.evaluation.model_dump() | given)
     dataset = run.dataset(data_dir)
-    indices = chosen_test_examples(len(dataset.test), config.num_examples, argument="--num-examples")
+    indices = subset_indices(len(dataset.test), config.num_examples, argument="--num-examples")
     parts_folder = run.directory.evaluation_parts_path if out is None and world_size() == 1 else None
     run.say_device()
     with run.progress(len(indices), "log-likelihood") as progress:

@@ -71,12 +71,12 @@ def _long_tails(dataset: DataSplits) -> str:
 
 
 def _constant(dataset: DataSplits, config: ExperimentConfig) -> list[str]:
-    """The features that have one value in the examples to train on, if any."""
-    from discrete_vae.data.splits import chosen_examples
+    """Which features have one value in the examples to train on, if any."""
+    from discrete_vae.data.splits import training_subset
     from discrete_vae.likelihoods.scaling import Standardizer
 
     standardizer = Standardizer((dataset.num_features,))
-    standardizer.fit_(chosen_examples(dataset, config.training).train)
+    standardizer.fit_(training_subset(dataset, config.training).train)
     found = standardizer.constant.nonzero()[:, 0].tolist()
     if not found:
         return []

@@ -46,10 +46,9 @@ if TYPE_CHECKING:
     from discrete_vae.presets import Size
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.describe import ParameterRow
-    from discrete_vae.training.logging import MetricsLogger
 
 
-# The experiment that dvae train and dvae validate are asked for.
+# The experiment of dvae train and dvae validate.
 
 
 EXPLAINED = "EXPERIMENT is a name that dvae list shows."
@@ -62,20 +61,18 @@ TYPED = {"path": "--data", "FileDataConfig.path": "--data"}
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the command line says of the experiment.
+class ExperimentArguments:
+    """The words of the command line that name an experiment; None stands for what was not given.
 
     Attributes:
-        verb: The verb, for messages.
-        experiment: Its name, if one was given.
-        data: The user's own file, if one was given.
-        size: "smoke", "short", "cpu" or "paper", if one was given.
-        seed: The seed, if one was given.
-        data_dir: The folder of the data sets, if one was given.
+        experiment: Its name.
+        data: The user's own file.
+        size: "smoke", "short", "cpu" or "paper".
+        seed: The seed.
+        data_dir: The folder of the data sets.
         overrides: Pairs of a setting's path and its values.
     """
 
-    verb: str
     experiment: str | None
     data: str | None
     size: Size | None
@@ -83,60 +80,34 @@ class Request:
     data_dir: str | None
     overrides: list[Override]
 
-    def resolve(self) -> tuple[ExperimentConfig, Callable[[], DataSplits]]:
-        """The config, and what gives its data; a file of the user's is read once.
 
-        Raises:
-            InvalidInputError: If there is neither an experiment nor a file, or a value breaks its rule.
-        """
-        from discrete_vae.config import FileDataConfig
-        from discrete_vae.overrides import apply_overrides
-        from discrete_vae.presets import load_experiment, own_data
+def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[[], DataSplits]]:
+    """The config that is asked for, and what gives its data; a file of the user's is read once."""
+    from discrete_vae.overrides import apply_overrides
+    from discrete_vae.presets import load_experiment
 
-        if (self.experiment is None) == (self.data is None):
-            received = "neither" if self.data is None else "both"
-            repair = f"For example: dvae {self.verb} digits, or dvae {self.verb} --data FILE.npy."
-            raise InvalidInputError("EXPERIMENT", "or --data FILE must be given", received, repair)
-        of_size = self.size or "short"
-        given: list[Override] = [] if self.seed is None else [("seed", [str(self.seed)])]
-        given += self.overrides
-        if self.experiment is not None:
-            config = apply_overrides(load_experiment(self.experiment, of_size), given)
-            return config, lambda: self.load(config)
-        assert self.data is not None
-        from discrete_vae.data.rows import binarized  # these two need torch
-        from discrete_vae.own_data import own_experiment_of, warn_of_index
+    if (arguments.experiment is None) == (arguments.data is None):
+        received = "neither" if arguments.data is None else "both"
+        repair = "For example: dvae train digits, or dvae train --data FILE.npy."
+        raise InvalidInputError("EXPERIMENT", "or --data FILE must be given", received, repair)
+    size, data_dir = arguments.size or "short", arguments.data_dir
+    seed: list[Override] = [] if arguments.seed is None else [("seed", [str(arguments.seed)])]
+    overrides = seed + arguments.overrides
+    if arguments.experiment is not None:
+        config = apply_overrides(load_experiment(arguments.experiment, size), overrides)
+        return config, lambda: load_data(config, data_dir)
+    from discrete_vae.own_data import read_own_experiment  # needs torch
 
-        # how the file is split comes before the sizes that the experiment has from it
-        path = FileDataConfig(path=Path(self.data)).path
-        unsized = own_data(path, event_shape=(1,), num_train=2, num_valid=1, num_test=1, size=of_size)
-        split = apply_overrides(unsized, [entry for entry in given if entry[0].startswith("data.")])
-        dataset = self.load(split)
-        warn_of_index(dataset)
-        kinds = [values[0] for name, values in given if name == "model.likelihood" and len(values) == 1]
-        sized = own_experiment_of(dataset, path, likelihood=kinds[-1] if kinds else "bernoulli", size=of_size)
-        config = apply_overrides(sized, given)
+    assert arguments.data is not None
+    config, dataset = read_own_experiment(arguments.data, overrides, size=size, data_dir=data_dir)
+    return config, lambda: dataset
 
-        def data() -> DataSplits:
-            if config.data == split.data:
-                return dataset
-            # what is a probability of a bit only the values have told, and they are there
-            assert isinstance(split.data, FileDataConfig)
-            if config.data == split.data.model_copy(update={"binarize": True}):
-                return binarized(dataset, seed=split.data.binarization_seed)
-            return self.load(config)
 
-        return config, data
+def load_data(config: ExperimentConfig, data_dir: str | None) -> DataSplits:
+    """The data of a config."""
+    from discrete_vae.config import instantiate
 
-    def load(self, config: ExperimentConfig) -> DataSplits:
-        """The data of a config.
-
-        Raises:
-            InvalidInputError: If they cannot be loaded.
-        """
-        from discrete_vae.config import instantiate
-
-        return instantiate(config.data, data_dir=self.data_dir)
+    return instantiate(config.data, data_dir=data_dir)
 
 
 _OPTIONS = together(
@@ -159,17 +130,16 @@ _OPTIONS = together(
 
 
 def takes_experiment(function: Callable[..., int]) -> Callable[..., int]:
-    """Give a verb the options that name an experiment, as its first argument `request`; --settings is done here."""
+    """Give a verb the options that name an experiment, as its first argument; --settings is done here."""
 
     @wraps(function)
     def run(settings: bool, **given: Any) -> int:
-        names = Request.__dataclass_fields__.keys() - {"verb"}
-        verb = click.get_current_context().info_name or ""
-        request = Request(verb, **{name: given.pop(name) for name in names})
+        names = ExperimentArguments.__dataclass_fields__
+        arguments = ExperimentArguments(**{name: given.pop(name) for name in names})
         if settings:
-            print_settings(request.resolve()[0])
+            print_settings(resolve(arguments)[0])
             return 0
-        return function(request, **given)
+        return function(arguments, **given)
 
     return _OPTIONS(run)
 
@@ -195,7 +165,7 @@ def takes_experiment(function: Callable[..., int]) -> Callable[..., int]:
 @device_option
 @accept_changed_config_option
 def run_train(
-    request: Request,
+    arguments: ExperimentArguments,
     run_dir: str | None,
     resume: bool,
     profile: int | None,
@@ -208,49 +178,45 @@ def run_train(
     from discrete_vae.cli.options import choose_device
     from discrete_vae.cli.summaries import headline
     from discrete_vae.cli.trained import open_run
-    from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, rank, world_size
-    from discrete_vae.runs.run_directory import RunDirectory, sole_writer
+    from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
+    from discrete_vae.interop.tensorboard import TensorBoardLogger
+    from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace
     from discrete_vae.training.loop import run_steps
-    from discrete_vae.training.preflight import check_experiment, training_threads
-    from discrete_vae.training.run import check_same_data, prepare_run
+    from discrete_vae.training.preflight import training_threads
+    from discrete_vae.training.run import prepared_run
     from discrete_vae.training.step import choose_precision
 
-    # everything that can be wrong is found before the folder is made
     where = choose_device(device)
-    make_logger = None if logger is None else _tensorboard()
-    if resume:
-        run = open_run(_run_dir(request, resume) if run_dir is None else run_dir)
-        config = _resumed_config(run, request, accept_changed_config)
-        dataset = request.load(config)
-    else:
-        if accept_changed_config:
-            repair = "Leave it out: a new run writes its own config.json."
-            raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
-        config, load = request.resolve()
-        folder = _run_dir(request) if run_dir is None else run_dir
-        run = RunDirectory(compute_on_rank_zero(lambda: RunDirectory.check_new(folder)))
-        dataset = load()
-    num_steps = check_experiment(config, dataset)
     if profile is not None and world_size() > 1:
         repair = "Profile a run of one process."
         raise InvalidInputError("--profile", "must not be given with several processes", profile, repair)
     if resume:
-        check_same_data(run, dataset)
+        run = open_run(_run_dir(arguments, resume) if run_dir is None else run_dir)
+        config = _resumed_config(run, arguments, accept_changed_config)
+        dataset, begun = load_data(config, arguments.data_dir), run.read_environment()
     else:
-        run = compute_on_rank_zero(lambda: RunDirectory.create(run.path))
-    begun = run.read_environment() if resume else {}
-    held = held_by_rank_zero(sole_writer(run.path))
-    with held, stop_on_signals() as stop, training_threads(config, begun):
-        compute_on_rank_zero(lambda: prepare_run(run, config, dataset, device=where))
-        steps = run.checkpoints().steps()
-        done = steps[-1] if steps else 0
-        if resume and not steps and rank() == 0:
-            print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
-        if done < num_steps and rank() == 0:
-            _say_other_device(begun, where)
-            precision = choose_precision(config, device=where, begun=begun)
-            print(headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
+        if accept_changed_config:
+            repair = "Leave it out: a new run writes its own config.json."
+            raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
+        config, load = resolve(arguments)
+        folder = _run_dir(arguments) if run_dir is None else run_dir
+        run = RunDirectory(compute_on_rank_zero(lambda: RunDirectory.check_new(folder)))
+        dataset, begun = load(), {}
+    events = None if logger is None else TensorBoardLogger(run.tensorboard_path)
+    with (
+        stop_on_signals() as stop,
+        training_threads(config, begun),
+        prepared_run(config, dataset, run, device=where) as (run, num_steps),
+    ):
+        done = max(run.checkpoints().steps(), default=0)
+        if rank() == 0:
+            if resume and done == 0:
+                print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
+            if done < num_steps:
+                _say_other_device(begun, where)
+                precision = choose_precision(config, device=where, begun=begun)
+                print(headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
         try:
             result = run_steps(
                 config,
@@ -260,7 +226,7 @@ def run_train(
                 stop=stop,
                 accept_changed_config=accept_changed_config,
                 trace=None if profile is None else StepTrace(run.profile_path, profile),
-                logger=None if make_logger is None else make_logger(run.tensorboard_path),
+                logger=events,
             )
         except KeyboardInterrupt:  # the other processes, if there are any, are not waited for
             raise click.exceptions.Exit(_interrupted(run, stop.status)) from None
@@ -280,14 +246,6 @@ def run_train(
     return 0
 
 
-def _tensorboard() -> Callable[[Path], MetricsLogger]:
-    """What makes the logger of a folder; TensorBoard is there."""
-    from discrete_vae.interop.tensorboard import TensorBoardLogger, check_installed
-
-    check_installed()
-    return TensorBoardLogger
-
-
 def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
     """Say that a resumed run goes on elsewhere, where numbers are rounded otherwise."""
     before = begun.get("device", {}).get("type")
@@ -299,8 +257,7 @@ def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
 
 
 def _print_baseline(dataset: DataSplits, config: ExperimentConfig, elbo: float) -> None:
-    """What independent features reach, and whether the model has learned more."""
-    from discrete_vae.cli.options import wrapped
+    """Print the ELBO of independent features, with a warning where the model is below it."""
     from discrete_vae.cli.summaries import below_baseline
     from discrete_vae.training.run import validation_baseline
 
@@ -319,19 +276,21 @@ def _interrupted(run: RunDirectory, status: int) -> int:
     return status
 
 
-def _run_dir(request: Request, resume: bool = False) -> str:
-    """Where a run is or will be that no folder is named for."""
+def _run_dir(arguments: ExperimentArguments, resume: bool = False) -> str:
+    """Folder of a run that none is named for."""
     from discrete_vae.presets import run_name
 
-    if request.data is None and request.experiment is None and resume:
+    if arguments.data is None and arguments.experiment is None and resume:
         repair = "Name the folder: dvae train --resume --run-dir DIR."
         raise InvalidInputError("--run-dir", "or EXPERIMENT must be given with --resume", "neither", repair)
-    name = request.experiment if request.data is None else Path(request.data).stem
-    base = f"{name}-{request.size or 'short'}"
-    return f"runs/{run_name(base, request.seed, request.overrides)}"
+    name = arguments.experiment if arguments.data is None else Path(arguments.data).stem
+    base = f"{name}-{arguments.size or 'short'}"
+    return f"runs/{run_name(base, arguments.seed, arguments.overrides)}"
 
 
-def _resumed_config(run: RunDirectory, request: Request, accept_changed_config: bool) -> ExperimentConfig:
+def _resumed_config(
+    run: RunDirectory, arguments: ExperimentArguments, accept_changed_config: bool
+) -> ExperimentConfig:
     """The config of the run to go on with, which the command line must not contradict."""
     from discrete_vae.config import FileDataConfig
     from discrete_vae.overrides import apply_overrides
@@ -339,12 +298,12 @@ def _resumed_config(run: RunDirectory, request: Request, accept_changed_config: 
     from discrete_vae.runs.run_directory import check_config
 
     stored = run.read_experiment()
-    given = {"name": request.experiment, "size": request.size, "seed": request.seed}
-    asked = apply_overrides(stored, request.overrides).model_copy(
+    given = {"name": arguments.experiment, "size": arguments.size, "seed": arguments.seed}
+    asked = apply_overrides(stored, arguments.overrides).model_copy(
         update={name: value for name, value in given.items() if value is not None}
     )
-    if request.data is not None:
-        file = FileDataConfig(path=Path(request.data)).path
+    if arguments.data is not None:
+        file = FileDataConfig(path=Path(arguments.data)).path
         of_run = stored.data.path if isinstance(stored.data, FileDataConfig) else stored.data.kind
         if file != of_run:
             raise _other("--data", of_run, file)
@@ -366,18 +325,17 @@ def _other(option: str, before: object, after: object) -> InvalidInputError:
 @verb("validate", EXPLAINED, takes_settings=True, epilog=EPILOG, typed=TYPED)
 @takes_experiment
 @device_option
-def run_validate(request: Request, device: str) -> int:
+def run_validate(arguments: ExperimentArguments, device: str) -> int:
     """Print the resolved experiment, its shapes, parameter counts, memory and pace; returns the exit status."""
     from discrete_vae.cli.options import choose_device, say_device
     from discrete_vae.training.describe import TIMED_STEPS, describe_experiment
-    from discrete_vae.training.preflight import check_experiment, training_threads
+    from discrete_vae.training.preflight import training_threads
 
-    config, load = request.resolve()
+    config, load = resolve(arguments)
     where, dataset = choose_device(device), load()
-    check_experiment(config, dataset)  # before the device is said
     with training_threads(config, {}):
-        say_device(where)
         found = describe_experiment(config, dataset, device=where)
+        say_device(where)
     training, about = config.training, dataset.description
     sizes = " / ".join(str(len(part)) for part in (dataset.train, dataset.valid, dataset.test))
     print(f"Experiment {config.name}, size {config.size}, seed {config.seed}")
@@ -443,7 +401,7 @@ def _print_parameters(rows: Sequence[ParameterRow]) -> None:
     print(f"  {'total':{longest + room + 4}} {sum(row.count for row in rows):>13,}")
 
 
-# dvae list: what there is. dvae train EXPERIMENT --settings: every value of one experiment.
+# dvae list, and dvae train EXPERIMENT --settings.
 
 
 _INDENT = 26
@@ -480,7 +438,7 @@ def _print_pretrained() -> None:
 
 
 def _how_good(folder: Path) -> str:
-    """What a model that comes with the library is, and the figure of its card."""
+    """Data and log-likelihood of a model that comes with the library."""
     environment, evaluation = (read_json(folder / f"{name}.json") for name in ("environment", "evaluation"))
     found = evaluation["log_likelihood"]
     return (

@@ -1,4 +1,4 @@
-"""NumPy files read without unpickling, arrays as float32, states of a prior."""
+"""NumPy files read without unpickling, their values as float32, states of a prior in them."""
 
 from __future__ import annotations
 
@@ -18,78 +18,11 @@ from torch import Tensor
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
 from discrete_vae.system import allocating, check_memory, is_allocation_failure, out_of_memory
 
-# One array in NumPy's format, read from a stream of known length: nothing but a whole and sound one passes.
-
-
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_CHUNK = 1 << 24
-
-
-class DamageError(Exception):
-    """The content breaks the format; the message says how."""
-
-
-class ObjectsError(Exception):
-    """The array holds Python objects, which are never unpickled."""
-
-
-def read_array(file: IO[bytes], size: int, name: str) -> np.ndarray:
-    """Read the array that a stream holds.
-
-    numpy.load takes a header whose length was changed, and starts the data elsewhere; here the header must end where
-    the format says, and the data must fill the rest of the stream exactly.
-
-    Args:
-        file: The stream, at its start.
-        size: Its length in bytes.
-        name: What messages about memory call it.
-
-    Returns:
-        The array; writable.
-
-    Raises:
-        DamageError: If the header or the length breaks the format, or a boolean is neither 0 nor 1.
-        ObjectsError: If it holds Python objects.
-        InvalidInputError: If it does not fit the memory.
-        Exception: Whatever NumPy and zipfile raise on damage that they find themselves.
-    """
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:  # the third is for records with names beyond latin1
-        raise DamageError(f"version {version[0]}.{version[1]} of the format")
-    with warnings.catch_warnings():  # Python's own, about the spelling of a damaged header
-        warnings.simplefilter("ignore")
-        shape, fortran_order, dtype = _HEADERS[version](file)
-    start = file.tell()
-    if dtype.hasobject:
-        raise ObjectsError
-    if any(type(length) is not int for length in shape) or dtype.itemsize == 0:
-        raise DamageError(f"shape {shape} of {dtype}")
-    file.seek(start - 1)
-    if file.read(1) != b"\n":
-        raise DamageError("a header that does not end with a line end")
-    count = math.prod(shape) * dtype.itemsize
-    if start + count != size:
-        raise DamageError(f"{size - start} bytes of data, where the header announces {count}")
-    check_memory(name, count, "Use a smaller array, or a machine with more memory.")
-    content = np.empty(count, np.uint8)
-    view = content.data
-    for first in range(0, count, _CHUNK):
-        part = view[first : first + _CHUNK]
-        if file.readinto(part) != len(part):  # pyright: ignore[reportAttributeAccessIssue]
-            raise DamageError("an end too soon")
-    if file.read(1):  # a member of an archive compares its checksum here
-        raise DamageError("more bytes than it should have")
-    if dtype.kind == "b" and count and content.max() > 1:
-        raise DamageError(f"a boolean stored as {content.max()}")
-    return content.view(dtype).reshape(shape, order="F" if fortran_order else "C")
-
-
-# NumPy files read without unpickling, with their faults reported as `InvalidInputError`.
-
-
+_BLOCK_BYTES = 1 << 24
 _LOCAL_HEADER, _LOCAL_HEADER_BYTES = b"PK\x03\x04", 30
 _KINDS = {
     stat.S_ISDIR: "a folder",
@@ -98,26 +31,17 @@ _KINDS = {
     stat.S_ISCHR: "a device",
     stat.S_ISBLK: "a device",
 }
-_DAMAGED = "The file is damaged or cut short: copy it again."
 _SHOWN_KEYS, _SHOWN_LETTERS = 5, 40
 
 
 def read_npy(path: Path) -> np.ndarray:
-    """Read the array of a .npy file.
-
-    Args:
-        path: The file.
-
-    Raises:
-        InvalidInputError: If the file is missing, cut short, altered, of another format, too large for the memory, or
-            holds Python objects.
-    """
+    """Read the array of a .npy file; one that is not whole and sound is refused."""
     size = check_is_file(path)
-    with _in_house_form(str(path)), path.open("rb") as file:
+    with _friendly_errors(str(path)), path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise _unreadable(str(path), "another format", "Write it with numpy.save.")
         file.seek(0)
-        return read_array(file, size, str(path))
+        return _read_array(file, size, str(path))
 
 
 def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, np.ndarray]:
@@ -129,13 +53,9 @@ def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, np.nd
 
     Returns:
         The arrays by key, in the order of the file.
-
-    Raises:
-        InvalidInputError: If the file is missing, cut short, altered, of another format, or an array that is read
-            holds Python objects or is too large for the memory.
     """
     check_is_file(path)
-    with _in_house_form(str(path)):
+    with _friendly_errors(str(path)):
         if not zipfile.is_zipfile(path):
             repair = "Copy it again, or write it with numpy.savez."
             raise _unreadable(str(path), "another format, or a file that was cut short", repair)
@@ -147,13 +67,117 @@ def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, np.nd
                 if keys is not None and key not in keys:
                     continue
                 name = f"{path}, array {shown_key(key)},"
-                with _in_house_form(name), archive.open(member) as file:
+                with _friendly_errors(name), archive.open(member) as file:
                     if key in arrays:
-                        raise DamageError("a second array of that name")
+                        raise _unreadable(name, "a second array of that name")
                     if key == member.filename:
-                        raise DamageError("a member that is no array")
-                    arrays[key] = read_array(file, member.file_size, name)
+                        raise _unreadable(name, "a member that is no array")
+                    arrays[key] = _read_array(file, member.file_size, name)
         return arrays
+
+
+def _read_array(file: IO[bytes], size: int, name: str) -> np.ndarray:
+    """Read the array that a stream of a known length holds.
+
+    numpy.load takes a header whose length was changed, and starts the data elsewhere; here the header must end where
+    the format says, and the data must fill the rest of the stream exactly.
+    """
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:  # the third is for records with names beyond latin1
+        raise _unreadable(name, f"version {version[0]}.{version[1]} of the format")
+    with warnings.catch_warnings():  # Python's own, about the spelling of a damaged header
+        warnings.simplefilter("ignore")
+        shape, fortran_order, dtype = _HEADERS[version](file)
+    start = file.tell()
+    if dtype.hasobject:
+        repair = "Convert it with .astype to numbers and save it again; objects are never unpickled."
+        raise InvalidInputError(name, "must hold numbers", "Python objects", repair)
+    if any(type(length) is not int for length in shape) or dtype.itemsize == 0:
+        raise _unreadable(name, f"shape {shape} of {dtype}")
+    file.seek(start - 1)
+    if file.read(1) != b"\n":
+        raise _unreadable(name, "a header that does not end with a line end")
+    count = math.prod(shape) * dtype.itemsize
+    if start + count != size:
+        raise _unreadable(name, f"{size - start} bytes of data, where the header announces {count}")
+    check_memory(name, count, "Use a smaller array, or a machine with more memory.")
+    content = np.empty(count, np.uint8)
+    view = content.data
+    for first in range(0, count, _BLOCK_BYTES):
+        part = view[first : first + _BLOCK_BYTES]
+        if file.readinto(part) != len(part):  # pyright: ignore[reportAttributeAccessIssue]
+            raise _unreadable(name, "an end too soon")
+    if file.read(1):  # a member of an archive compares its checksum here
+        raise _unreadable(name, "more bytes than it should have")
+    if dtype.kind == "b" and count and content.max() > 1:
+        raise _unreadable(name, f"a boolean stored as {content.max()}")
+    return content.view(dtype).reshape(shape, order="F" if fortran_order else "C")
+
+
+def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
+    """Check that the archive's directory, at its end, hides none of the members that lie before it.
+
+    A changed byte in the directory can make one entry swallow the next ones; the members themselves are still there.
+    """
+    end = 0
+    with path.open("rb") as file:
+        for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
+            _check_gap(path, file, end, member.header_offset)
+            file.seek(member.header_offset)
+            header = file.read(_LOCAL_HEADER_BYTES)
+            lengths = sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
+            end = member.header_offset + _LOCAL_HEADER_BYTES + lengths + member.compress_size
+        _check_gap(path, file, end, archive.start_dir)
+
+
+def _check_gap(path: Path, file: IO[bytes], start: int, stop: int) -> None:
+    if stop < start:
+        raise _unreadable(str(path), "members that overlap")
+    if (
+        stop - start >= _LOCAL_HEADER_BYTES
+    ):  # less is the record of sizes that some writers put behind a member
+        file.seek(start)
+        if _LOCAL_HEADER in file.read(stop - start):
+            raise _unreadable(str(path), "members that its directory does not list")
+
+
+def check_is_file(path: Path) -> int:
+    """Size of a plain file, in bytes."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidInputError(str(path), "must exist", "no such file", "Check the path.") from None
+    except (OSError, ValueError) as error:
+        received = getattr(error, "strerror", None) or str(error)
+        raise InvalidInputError(str(path), "must be a file", received, "Check the path.") from None
+    if not stat.S_ISREG(found.st_mode):
+        kind = next((word for test, word in _KINDS.items() if test(found.st_mode)), "something else")
+        raise InvalidInputError(str(path), "must be a file", kind, "Give the file itself.")
+    return found.st_size
+
+
+@contextmanager
+def _friendly_errors(name: str) -> Iterator[None]:
+    """Report whatever goes wrong while a file is read: on damage, NumPy and zipfile raise any kind of error."""
+    try:
+        yield
+    except DiscreteVAEError:
+        raise
+    except Exception as error:
+        if is_allocation_failure(error):
+            repair = "Use a smaller array, or a machine with more memory; or the file is damaged."
+            raise out_of_memory(name, repair) from None
+        if isinstance(error, OSError) and error.errno is not None:  # some decoders raise it without one
+            repair = "Check its permissions and the disk."
+            raise _unreadable(name, error.strerror or str(error), repair) from None
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        raise _unreadable(name, words[:200]) from None
+
+
+def _unreadable(
+    name: str, received: str, repair: str = "The file is damaged or cut short: copy it again."
+) -> InvalidInputError:
+    return InvalidInputError(name, "must be a readable NumPy file", received, repair)
 
 
 def shown_key(key: str) -> str:
@@ -178,81 +202,6 @@ def shown_keys(keys: Iterable[str]) -> str:
     names = [shown_key(key)[1:-1] for key in keys]
     more = f" and {len(names) - _SHOWN_KEYS} more" if len(names) > _SHOWN_KEYS else ""
     return (", ".join(names[:_SHOWN_KEYS]) or "none") + more
-
-
-def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
-    """Check that the archive's directory, at its end, hides none of the members that lie before it.
-
-    A changed byte in the directory can make one entry swallow the next ones; the members themselves are still there.
-    """
-    end = 0
-    with path.open("rb") as file:
-        for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
-            _check_gap(file, end, member.header_offset)
-            file.seek(member.header_offset)
-            header = file.read(_LOCAL_HEADER_BYTES)
-            lengths = sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
-            end = member.header_offset + _LOCAL_HEADER_BYTES + lengths + member.compress_size
-        _check_gap(file, end, archive.start_dir)
-
-
-def _check_gap(file: IO[bytes], start: int, stop: int) -> None:
-    if stop < start:
-        raise DamageError("members that overlap")
-    if (
-        stop - start >= _LOCAL_HEADER_BYTES
-    ):  # less is the record of sizes that some writers put behind a member
-        file.seek(start)
-        if _LOCAL_HEADER in file.read(stop - start):
-            raise DamageError("members that its directory does not list")
-
-
-def check_is_file(path: Path) -> int:
-    """Size of a plain file, in bytes.
-
-    Raises:
-        InvalidInputError: If there is none at the path.
-    """
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        raise InvalidInputError(str(path), "must exist", "no such file", "Check the path.") from None
-    except (OSError, ValueError) as error:
-        received = getattr(error, "strerror", None) or str(error)
-        raise InvalidInputError(str(path), "must be a file", received, "Check the path.") from None
-    if not stat.S_ISREG(found.st_mode):
-        kind = next((word for test, word in _KINDS.items() if test(found.st_mode)), "something else")
-        raise InvalidInputError(str(path), "must be a file", kind, "Give the file itself.")
-    return found.st_size
-
-
-@contextmanager
-def _in_house_form(name: str) -> Iterator[None]:
-    """Report whatever goes wrong while a file is read: on damage, the readers raise any kind of error."""
-    try:
-        yield
-    except DiscreteVAEError:
-        raise
-    except ObjectsError:
-        repair = "Convert it with .astype to numbers and save it again; objects are never unpickled."
-        raise InvalidInputError(name, "must hold numbers", "Python objects", repair) from None
-    except DamageError as error:
-        raise _unreadable(name, str(error), _DAMAGED) from None
-    except OSError as error:
-        if error.errno is None:  # some decoders raise it without one
-            raise _unreadable(name, str(error), _DAMAGED) from None
-        repair = "Check its permissions and the disk."
-        raise _unreadable(name, error.strerror or str(error), repair) from None
-    except Exception as error:
-        if is_allocation_failure(error):
-            repair = "Use a smaller array, or a machine with more memory; or the file is damaged."
-            raise out_of_memory(name, repair) from None
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        raise _unreadable(name, words[:200], _DAMAGED) from None
-
-
-def _unreadable(name: str, received: str, repair: str) -> InvalidInputError:
-    return InvalidInputError(name, "must be a readable NumPy file", received, repair)
 
 
 # Arrays of any real type as float32, refused where the values or their differences would be lost.
@@ -293,9 +242,10 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
         raise InvalidInputError(name, "must hold booleans or real numbers", f"dtype {array.dtype}", repair)
     _check_byte_order(name, array)
     rows = array.reshape(len(array), -1)
+    if array.dtype.itemsize < 4 or array.dtype == np.float32:
+        return rows.astype(np.float32, order="C")
     result = np.empty(rows.shape, np.float32)
     num_features = rows.shape[1]
-    exact = array.dtype.itemsize < 4 or array.dtype == np.float32
     low, high = np.full(num_features, np.inf), np.full(num_features, -np.inf)
     error, whole = np.zeros(num_features), array.dtype.kind != "f"
     step = max(1, _BLOCK // num_features)
@@ -303,20 +253,18 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
         block, into = rows[first : first + step], result[first : first + step]
         with np.errstate(over="ignore", invalid="ignore"):
             into[:] = block
-            if exact:
-                continue
             wide = block.astype(np.float64)
             _check_range(name, wide, into, columns)
             error = np.fmax(error, np.fmax.reduce(np.abs(into - wide), 0))  # infinities differ by NaN
             low, high = np.fmin(low, np.fmin.reduce(wide, 0)), np.fmax(high, np.fmax.reduce(wide, 0))
-    if exact or not error.any():
+    if not error.any():
         return result
     whole = whole or all(
         bool((part == np.trunc(part))[np.isfinite(part)].all())
         for part in (rows[first : first + step] for first in range(0, len(rows), step))
     )
     worst = int(error.argmax())
-    if whole and error[worst] > 0:
+    if whole:
         column = rows[:, worst]
         value = column[np.nanargmax(np.abs(column.astype(np.float64) - result[:, worst]))]
         rule = f"must hold whole numbers of at most {_LARGEST_WHOLE:,}, beyond which float32 rounds"
@@ -381,9 +329,6 @@ def read_states(path: Path, num_units: int, *, argument: str = "path") -> Tensor
 
     Returns:
         (chain, unit) float32.
-
-    Raises:
-        InvalidInputError: If the file cannot be read, or holds something else.
 
     Examples:
         >>> import tempfile

@@ -16,7 +16,7 @@ _BINARIZATION_STREAM = 0x62696E617279
 
 
 def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> Tensor:
-    """Which examples a training step sees.
+    """Indices of the examples of a training step.
 
     Each epoch goes through the examples in an order of its own. Its last, incomplete batch is dropped, since
     batch normalization and the learning rate count on full ones; other examples are left out in each epoch.
@@ -29,10 +29,6 @@ def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> T
 
     Returns:
         (batch,) int64, distinct indices.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, the batch is larger than the training part, or
-            the step is negative.
 
     Examples:
         >>> batch_indices(5, 2, seed=0, step=0), batch_indices(5, 2, seed=0, step=2)
@@ -80,9 +76,6 @@ class TrainingBatches:
     Attributes:
         steps_per_epoch: Full batches of an epoch.
 
-    Raises:
-        InvalidInputError: See `batch_indices`.
-
     Examples:
         >>> from discrete_vae.data.datasets import load_dataset
         >>> batches = TrainingBatches(load_dataset("digits"), 100, seed=0)
@@ -110,19 +103,11 @@ class TrainingBatches:
         self._order = torch.empty(0, dtype=torch.int64)
 
     def epoch(self, step: int) -> int:
-        """Number of the epoch, from 0, that a step belongs to.
-
-        Raises:
-            InvalidInputError: If the step is negative.
-        """
+        """Number of the epoch, from 0, that a step belongs to."""
         return _check_step(step) // self.steps_per_epoch
 
     def indices(self, step: int) -> Tensor:
-        """Which examples a step sees, as `batch_indices` says, on the batches' device.
-
-        Raises:
-            InvalidInputError: If the step is negative.
-        """
+        """Indices of the examples of a step, as `batch_indices` gives them, on the batches' device."""
         epoch = self.epoch(step)
         if epoch != self._order_epoch:
             order = fixed_permutation(len(self._train), self.seed, _ORDER_STREAM, epoch)
@@ -139,9 +124,6 @@ class TrainingBatches:
         Returns:
             (batch, feature) float32. The bits of a dynamic data set depend on (seed, step) and, as torch's streams do,
             on the kind of device.
-
-        Raises:
-            InvalidInputError: If the step is negative.
         """
         if not self._dynamic:
             return self._train[self.indices(step)[self._share]]

@@ -1,4 +1,4 @@
-"""Downloads of public files, each refused unless its size and checksum are right, and the folder for them."""
+"""Published data sets as the data folder keeps them, and the downloads that they are made of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,8 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import sha256_file, write_bytes
 from discrete_vae.system import user_path
 
-# Downloads of public files, each refused and removed unless its size and its checksum are right.
-
-
-_TIMEOUT_S = 60
+ENVIRONMENT_VARIABLE = "DISCRETE_VAE_DATA"
+_TIMEOUT_S, _BLOCK = 60, 1 << 16
 
 
 class DownloadError(InvalidInputError):
@@ -30,12 +29,11 @@ class DownloadError(InvalidInputError):
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file that a public mirror keeps.
+    """A public file.
 
     Attributes:
         name: Its name, which completes the address.
-        checksum: ``sha256:...``, or ``git-blob:...`` where that is not known: git's id of the content, which is
-            SHA-1 of ``blob SIZE``, a zero byte and the content.
+        checksum: ``sha256:...``, or ``git-blob:...`` where that is not known, see `checksum_of`.
         max_size: Bytes that it has at most; a download ends there.
     """
 
@@ -45,208 +43,8 @@ class RemoteFile:
 
 
 @dataclass(frozen=True)
-class Mirror:
-    """Where the files of a data set are.
-
-    Attributes:
-        addresses: Base addresses, each ending in a slash, tried in this order.
-        files: The files, the same at each address.
-    """
-
-    addresses: tuple[str, ...]
-    files: tuple[RemoteFile, ...]
-
-
-def fetch_files(mirror: Mirror, *, destination: Path, manual_folder: Path, made_file: str) -> dict[str, Path]:
-    """Bring all files of a mirror to this machine; those that the user has put into a folder are taken from there.
-
-    Args:
-        mirror: Where the files are.
-        destination: Folder for the downloads.
-        manual_folder: Folder where the user may have put files of the same names.
-        made_file: Name of the file that is made of them, for the messages.
-
-    Returns:
-        Paths by file name; the content of each has been checked.
-
-    Raises:
-        DownloadError: If a file cannot be downloaded or has the wrong checksum; names the addresses and what
-            to do by hand. A wrong download is removed, a wrong file of the user's is left alone.
-    """
-    paths = {}
-    for file in mirror.files:
-        own = manual_folder / file.name
-        if own.exists():
-            if (fault := _fault(own, file)) is not None:
-                repair = f"Remove it, or download it again from {_list(mirror, file)}."
-                raise DownloadError(str(own), f"must have the checksum {file.checksum}", fault, repair)
-            paths[file.name] = own
-        else:
-            paths[file.name] = _download(mirror, file, destination, manual_folder, made_file)
-    return paths
-
-
-def git_blob_id(path: Path) -> str:
-    r"""Git's id of a file's content: SHA-1 of ``blob SIZE``, a zero byte and the content.
-
-    Args:
-        path: The file.
-
-    Returns:
-        40 hexadecimal digits.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "a").write_bytes(b"hello\n")
-        ...     git_blob_id(Path(folder, "a"))
-        'ce013625030ba8dba906f756967f9e9ca394464a'
-    """
-    total = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            total.update(block)
-    return total.hexdigest()
-
-
-def _download(
-    mirror: Mirror, file: RemoteFile, destination: Path, manual_folder: Path, made_file: str
-) -> Path:
-    import pooch  # here, since it costs time and a machine without it can still use its own files
-
-    # pooch's own downloader does not fit the protocol that pooch declares
-    fetch: Any = pooch.HTTPDownloader(timeout=_TIMEOUT_S, chunk_size=1 << 16)
-
-    def fetch_limited(url: str, path: Any, pooch: Any) -> None:
-        with Path(path).open("wb") as content:
-            fetch(url, _Limited(content, file.max_size), pooch)
-
-    known = None if file.checksum.startswith("git-blob:") else file.checksum  # pooch does not know git's ids
-    faults = []
-    for address in mirror.addresses:
-        try:
-            fetched = pooch.retrieve(
-                address + file.name,
-                known,
-                file.name,
-                destination,
-                downloader=fetch_limited,  # pyright: ignore[reportArgumentType] (pooch asks for more than it uses)
-            )
-        except (OSError, ValueError) as error:
-            faults.append(f"{address}{file.name}: {type(error).__name__}: {_reason(error)}")
-            continue
-        path = Path(fetched)
-        if (fault := _fault(path, file)) is None:
-            return path
-        path.unlink()
-        faults.append(f"{address}{file.name}: {fault} instead of {file.checksum}")
-    repair = (
-        f"Check the network and try again, or download {_list(mirror, file)} by hand and put it into {manual_folder} "
-        f"({file.checksum}); or put a ready {made_file} there."
-    )
-    raise DownloadError(
-        file.name, "must be downloadable and have the right checksum", "; ".join(faults), repair
-    )
-
-
-class _Limited:
-    """A file to write at most so many bytes into."""
-
-    def __init__(self, file: IO[bytes], max_size: int) -> None:
-        self._file, self._left, self.flush = file, max_size, file.flush
-
-    def write(self, content: bytes) -> None:
-        self._left -= len(content)
-        if self._left < 0:
-            raise ValueError("it is larger than the file should be")
-        self._file.write(content)
-
-
-def _fault(path: Path, file: RemoteFile) -> str | None:
-    if path.stat().st_size > file.max_size:
-        return f"a file of {path.stat().st_size} bytes, which has {file.max_size} at most"
-    algorithm, _, expected = file.checksum.partition(":")
-    if algorithm == "git-blob":
-        found = git_blob_id(path)
-    else:
-        with path.open("rb") as content:
-            found = hashlib.file_digest(content, algorithm).hexdigest()
-    if found != expected:
-        return f"a file of {path.stat().st_size} bytes with {algorithm}:{found}"
-    return None
-
-
-def _reason(error: Exception) -> object:
-    # requests wraps the one line that matters into several that repeat the address.
-    return getattr(error.args[0], "reason", error) if error.args else error
-
-
-def _list(mirror: Mirror, file: RemoteFile) -> str:
-    return " or ".join(address + file.name for address in mirror.addresses)
-
-
-# The folder that holds the data sets.
-
-
-ENVIRONMENT_VARIABLE = "DISCRETE_VAE_DATA"
-
-
-def check_data_dir(data_dir: str | Path | None) -> Path | None:
-    """Return a folder that the user named, if it exists; None stays None.
-
-    Args:
-        data_dir: The folder; ``~`` is the home directory.
-
-    Raises:
-        InvalidInputError: If it is not a folder. Nothing is created: a typing error must not start a
-            download.
-    """
-    return None if data_dir is None else _existing("data_dir", data_dir)
-
-
-def data_folder(data_dir: str | Path | None = None) -> Path:
-    """Find the folder of the data sets: the argument, else ``DISCRETE_VAE_DATA``, else the user's cache.
-
-    Args:
-        data_dir: The folder; ``~`` is the home directory.
-
-    Returns:
-        The folder. Only the one in the user's cache may not exist yet.
-
-    Raises:
-        InvalidInputError: If the argument or the variable names something that is not a folder.
-
-    Examples:
-        >>> data_folder("no/such/folder")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: data_dir must be an existing folder; received no/such/folder.
-        ...
-    """
-    if data_dir is not None:
-        return _existing("data_dir", data_dir)
-    named = os.environ.get(ENVIRONMENT_VARIABLE, "")
-    if named:
-        return _existing(ENVIRONMENT_VARIABLE, named)
-    import pooch  # here, since it costs time and a machine without it can still use its own files
-
-    return Path(pooch.os_cache("discrete-vae"))
-
-
-def _existing(name: str, folder: str | Path) -> Path:
-    path = user_path(name, folder)
-    if not path.is_dir():
-        raise InvalidInputError(
-            name, "must be an existing folder", str(folder), "Create it, or correct the path."
-        )
-    return path
-
-
-# The .npz file that the data folder keeps of a published data set: found there and checked, or made.
-
-
-@dataclass(frozen=True)
 class ArrayRule:
-    """What an array of an archive must look like.
+    """Form of an array in an archive.
 
     Attributes:
         dtype: Name of its dtype; "str" for any text.
@@ -263,35 +61,68 @@ class ArrayRule:
 
 @dataclass(frozen=True)
 class Archive:
-    """A data set as the data folder keeps it, and how to make it.
+    """The .npz file that the data folder keeps of a published data set, and how to make it.
 
     Attributes:
-        file_name: Name of the .npz file.
+        file_name: Its name.
         arrays: Rules of the arrays that are used, by key.
-        mirror: Where the originals are.
-        convert: Turns the originals, by file name, into the arrays.
+        addresses: Base addresses of the originals, each ending in a slash, tried in this order.
+        files: The originals.
+        convert: Turns the originals, paths by file name, into the arrays.
     """
 
     file_name: str
     arrays: Mapping[str, ArrayRule]
-    mirror: Mirror
+    addresses: tuple[str, ...]
+    files: tuple[RemoteFile, ...]
     convert: Callable[[Mapping[str, Path]], dict[str, np.ndarray]]
 
 
-@dataclass(frozen=True, eq=False)
-class StoredArrays:
-    """What an archive holds.
+def check_data_dir(data_dir: str | Path | None, *, argument: str = "data_dir") -> Path | None:
+    """Return a folder that the user named, if it exists; None stays None.
 
-    Attributes:
-        arrays: The arrays by key, checked.
-        sha256: Sum of the file.
+    Nothing is created: a typing error must not start a download.
+
+    Args:
+        data_dir: The folder; ``~`` is the home directory.
+        argument: Name for messages.
     """
+    if data_dir is None:
+        return None
+    path = user_path(argument, data_dir)
+    if not path.is_dir():
+        repair = "Create it, or correct the path."
+        raise InvalidInputError(argument, "must be an existing folder", str(data_dir), repair)
+    return path
 
-    arrays: dict[str, np.ndarray]
-    sha256: str
+
+def data_folder(data_dir: str | Path | None = None) -> Path:
+    """Find the folder of the data sets: the argument, else ``DISCRETE_VAE_DATA``, else the user's cache.
+
+    Args:
+        data_dir: The folder; ``~`` is the home directory.
+
+    Returns:
+        The folder. Only the one in the user's cache may not exist yet.
+
+    Examples:
+        >>> data_folder("no/such/folder")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: data_dir must be an existing folder; received no/such/folder.
+        ...
+    """
+    named = check_data_dir(data_dir)
+    named = named or check_data_dir(
+        os.environ.get(ENVIRONMENT_VARIABLE) or None, argument=ENVIRONMENT_VARIABLE
+    )
+    if named is not None:
+        return named
+    import pooch  # here, since it costs time and a machine without it can still use its own files
+
+    return Path(pooch.os_cache("discrete-vae"))
 
 
-def fetch_archive(archive: Archive, data_dir: str | Path | None = None) -> StoredArrays:
+def fetch_archive(archive: Archive, data_dir: str | Path | None = None) -> tuple[dict[str, np.ndarray], str]:
     """Read an archive from the data folder; download the originals and make it if it is not there.
 
     Args:
@@ -299,11 +130,7 @@ def fetch_archive(archive: Archive, data_dir: str | Path | None = None) -> Store
         data_dir: The folder; None means ``DISCRETE_VAE_DATA`` or the user's cache.
 
     Returns:
-        Its arrays, checked.
-
-    Raises:
-        InvalidInputError: If the folder does not exist, or the file there is damaged or of another form.
-        DownloadError: If an original cannot be downloaded or has the wrong checksum; nothing is left behind.
+        Its arrays by key, checked, and the SHA-256 of the file.
     """
     folder = data_folder(data_dir)
     path = folder / archive.file_name
@@ -314,8 +141,8 @@ def fetch_archive(archive: Archive, data_dir: str | Path | None = None) -> Store
         arrays = read_npz(path, archive.arrays)
     except InvalidInputError as error:
         raise InvalidInputError(error.argument, error.rule, error.received, repair) from None
-    _check(arrays, archive, str(path), repair)
-    return StoredArrays(arrays, sha256_file(path))
+    _check_arrays(arrays, archive, str(path), repair)
+    return arrays, sha256_file(path)
 
 
 def _make(archive: Archive, folder: Path) -> None:
@@ -324,48 +151,114 @@ def _make(archive: Archive, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         # A folder of its own: several processes may do this at once, and none sees another's half.
         with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as into:
-            originals = fetch_files(
-                archive.mirror, destination=Path(into), manual_folder=folder, made_file=name
-            )
+            originals = {file.name: _fetch_file(archive, file, Path(into), folder) for file in archive.files}
             arrays = archive.convert(originals)
-        _check(arrays, archive, f"the converted {name}", "Report it: the originals had the right checksums.")
+        _check_arrays(
+            arrays, archive, f"the converted {name}", "Report it: the originals had the right checksums."
+        )
         content = io.BytesIO()
         np.savez_compressed(content, allow_pickle=False, **arrays)
         write_bytes(folder / name, content.getvalue())
     except InvalidInputError:
         raise
     except OSError as error:
+        rule = f"must be a folder where {name} can be written"
         repair = "Free space, check permissions, or name another folder."
-        raise InvalidInputError(
-            str(folder), f"must be a folder where {name} can be written", str(error), repair
-        ) from None
+        raise InvalidInputError(str(folder), rule, str(error), repair) from None
 
 
-def _check(arrays: Mapping[str, np.ndarray], archive: Archive, name: str, repair: str) -> None:
+def _fetch_file(archive: Archive, file: RemoteFile, into: Path, folder: Path) -> Path:
+    """Path of an original whose content was checked: the user's own in the data folder, else a download.
+
+    A wrong download is removed, a wrong file of the user's is left alone.
+    """
+    urls = [address + file.name for address in archive.addresses]
+    path = folder / file.name
+    if path.exists():
+        if (fault := _fault(path, file)) is None:
+            return path
+        repair = f"Remove it, or download it again from {' or '.join(urls)}."
+        raise DownloadError(str(path), f"must have the checksum {file.checksum}", fault, repair)
+    path, faults = into / file.name, []
+    for url in urls:
+        try:
+            _download(url, path, file.max_size)
+            fault = _fault(path, file)
+        except (OSError, ValueError) as error:
+            fault = f"{type(error).__name__}: {_reason(error)}"
+        if fault is None:
+            return path
+        path.unlink(missing_ok=True)
+        faults.append(f"{url}: {fault}")
+    repair = (
+        f"Check the network and try again, or download {' or '.join(urls)} by hand and put it into {folder} "
+        f"({file.checksum}); or put a ready {archive.file_name} there."
+    )
+    rule = "must be downloadable and have the right checksum"
+    raise DownloadError(file.name, rule, "; ".join(faults), repair)
+
+
+def _download(url: str, path: Path, max_size: int) -> None:
+    import pooch  # here, since it costs time and a machine without it can still use its own files
+    from rich.console import Console
+    from rich.progress import Progress
+
+    # pooch's own downloader does not fit the protocol that pooch declares
+    download: Any = pooch.HTTPDownloader(timeout=_TIMEOUT_S, chunk_size=_BLOCK)
+    with path.open("wb") as file, Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task(path.name, total=max_size)
+
+        def write(block: bytes) -> None:
+            if file.tell() + len(block) > max_size:
+                raise ValueError("it is larger than the file should be")
+            progress.advance(task, file.write(block))
+
+        download(url, SimpleNamespace(write=write, flush=file.flush), None)
+
+
+def _reason(error: Exception) -> object:
+    # requests wraps the one line that matters into several that repeat the address
+    return getattr(error.args[0], "reason", error) if error.args else error
+
+
+def checksum_of(path: Path, algorithm: str) -> str:
+    """Hexadecimal SHA-256 of a file, or for "git-blob" SHA-1 of ``blob SIZE``, a zero byte and the content."""
+    if algorithm == "sha256":
+        return sha256_file(path)
+    content = path.read_bytes()
+    return hashlib.sha1(f"blob {len(content)}\0".encode() + content, usedforsecurity=False).hexdigest()
+
+
+def _fault(path: Path, file: RemoteFile) -> str | None:
+    """Size or checksum of a file that has another than it should; None if it has neither."""
+    size = path.stat().st_size
+    if size > file.max_size:
+        return f"a file of {size} bytes, which has {file.max_size} at most"
+    algorithm, _, wanted = file.checksum.partition(":")
+    found = checksum_of(path, algorithm)
+    return None if found == wanted else f"a file of {size} bytes with {algorithm}:{found}"
+
+
+def _check_arrays(arrays: Mapping[str, np.ndarray], archive: Archive, name: str, repair: str) -> None:
     missing = [key for key, rule in archive.arrays.items() if key not in arrays and not rule.optional]
     if missing:
-        raise InvalidInputError(
-            name,
-            f"must hold the arrays {', '.join(missing)}",
-            f"only {', '.join(arrays) or 'others'}",
-            repair,
-        )
+        rule = f"must hold the arrays {', '.join(missing)}"
+        raise InvalidInputError(name, rule, f"only {', '.join(arrays) or 'others'}", repair)
     for key, rule in archive.arrays.items():
-        if key in arrays:
-            _check_array(arrays[key], rule, f"{name}, array {key!r},", repair)
+        if key in arrays and (fault := _array_fault(arrays[key], rule)) is not None:
+            raise InvalidInputError(f"{name}, array {key!r},", *fault, repair)
 
 
-def _check_array(array: np.ndarray, rule: ArrayRule, name: str, repair: str) -> None:
+def _array_fault(array: np.ndarray, rule: ArrayRule) -> tuple[str, object] | None:
+    """The rule that an array breaks, and what it is instead."""
     if array.dtype.name != rule.dtype and not (rule.dtype == "str" and array.dtype.kind == "U"):
-        raise InvalidInputError(name, f"must have the dtype {rule.dtype}", array.dtype.name, repair)
-    fits = array.ndim == len(rule.shape) and all(
-        have in (want if isinstance(want, tuple) else (want,))
-        for have, want in zip(array.shape, rule.shape, strict=True)
-    )
-    if not fits:
-        wanted = " x ".join(" or ".join(map(str, w)) if isinstance(w, tuple) else str(w) for w in rule.shape)
-        raise InvalidInputError(
-            name, f"must have the shape {wanted}", " x ".join(map(str, array.shape)), repair
-        )
+        return f"must have the dtype {rule.dtype}", array.dtype.name
+    lengths = [length if isinstance(length, tuple) else (length,) for length in rule.shape]
+    if len(lengths) != array.ndim or any(
+        have not in of for have, of in zip(array.shape, lengths, strict=True)
+    ):
+        wanted = " x ".join(" or ".join(map(str, of)) for of in lengths)
+        return f"must have the shape {wanted}", " x ".join(map(str, array.shape))
     if rule.highest is not None and array.size > 0 and array.max() > rule.highest:
-        raise InvalidInputError(name, f"must hold values from 0 to {rule.highest}", array.max(), repair)
+        return f"must hold values from 0 to {rule.highest}", array.max()
+    return None

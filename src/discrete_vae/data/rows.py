@@ -2,38 +2,145 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import FINITE, UNIT_INTERVAL, ValueSummary, check_number
-from discrete_vae.config import DataConfig, FileDataConfig, LikelihoodConfig, ModelConfig, members
-from discrete_vae.config.model import BaseLikelihoodConfig
-from discrete_vae.data.arrays import as_float32, check_is_file, read_npy
+from discrete_vae.checks import UNIT_INTERVAL, check_number
+from discrete_vae.config import DataConfig, FileDataConfig, ModelConfig
+from discrete_vae.data.arrays import as_float32, check_is_file, read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.data.download import check_data_dir
 from discrete_vae.data.splits import (
+    BIT_KEYS,
     PARTS,
     DatasetDescription,
     DataSplits,
-    evaluation_part,
     fixed_bits,
     fixed_permutation,
     summarize,
 )
-from discrete_vae.data.tables import WHOLE, NoFeatures, OwnArrays, read_labels, read_own_arrays, shown_names
-from discrete_vae.errors import InvalidInputError, text_of_cell
+from discrete_vae.data.tables import (
+    ColumnRoles,
+    Table,
+    read_csv,
+    read_label_column,
+    read_parquet,
+    shown_names,
+)
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.runs.io import sha256_file
 from discrete_vae.system import allocating, check_memory, user_path
 
-# The user's own data, from an array or a table in a file.
+_REPAIR = "Give fewer examples or features, or use a machine with more memory."
+
+
+# Reading of a user's file, of whatever format.
+
+
+WHOLE = "whole"
+"""Key of examples that are not divided into parts yet."""
+
+_EXAMPLES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
+_LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _EXAMPLES} | {WHOLE: ("y", "labels")}
+_SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
+_TABLES: Mapping[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_parquet}
+_ENDINGS = (".npy", ".npz", *_TABLES)
+_TEXTS = (".tsv", ".tab", ".txt", ".dat")
+
+
+@dataclass(frozen=True, eq=False)
+class OwnArrays:
+    """Arrays of a file, by part ("train", "valid", "test"), or one for all under `WHOLE`.
+
+    Attributes:
+        examples: (example, ...).
+        names: What messages call these arrays.
+        labels: (example, ...), for keys of examples.
+        columns: Names of the features; empty where they have none.
+    """
+
+    examples: dict[str, np.ndarray]
+    names: dict[str, str]
+    labels: dict[str, np.ndarray] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of an example, the same in all arrays: (feature,), or (channel, row, column)."""
+        first = next(iter(self.examples.values()))
+        for part, values in self.examples.items():
+            name = self.names[part]
+            if values.ndim not in _SHAPES:
+                *others, last = _SHAPES.values()
+                rule = f"must be {', '.join(others)} or {last}"
+                raise InvalidInputError(name, rule, f"shape {values.shape}", "Reshape the array.")
+            if values.size == 0:
+                rule = "must hold at least one example and feature"
+                raise InvalidInputError(name, rule, f"shape {values.shape}", "Fill it.")
+            if values.shape[1:] != first.shape[1:]:
+                rule = f"must have examples of shape {first.shape[1:]}, as {next(iter(self.examples))!r} has"
+                repair = "Give all parts the same features."
+                raise InvalidInputError(name, rule, f"shape {values.shape[1:]}", repair)
+        shape = first.shape[1:]
+        return (1, *shape) if len(shape) == 2 else shape
+
+
+def read_own_arrays(file: Path, roles: ColumnRoles | None = None) -> OwnArrays:
+    """Read a .npy, .npz, .csv or .parquet file."""
+    ending = file.suffix.lower()
+    if ending not in _ENDINGS:
+        check_is_file(file)
+        repair = "Save the array with numpy.save, or the table as CSV."
+        if ending in _TEXTS:
+            repair = f"A table in text is read by the name {file.with_suffix('.csv').name}."
+        rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
+        raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
+    roles = roles or ColumnRoles()
+    if ending in _TABLES:
+        table = _TABLES[ending](file, roles)
+        labels = {} if table.labels is None else {WHOLE: table.labels}
+        return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, labels, table.columns)
+    for argument, names in (("label_column", (roles.label,)), ("ignored_columns", roles.ignored)):
+        if any(name is not None and name not in roles.optional for name in names):
+            rule = f"needs a {' or '.join(_TABLES)} file"
+            repair = "Leave it out; a .npz file has labels as y or y_train."
+            raise InvalidInputError(argument, rule, str(file), repair)
+    return OwnArrays({WHOLE: read_npy(file)}, {WHOLE: str(file)}) if ending == ".npy" else _read_npz(file)
+
+
+def _read_npz(file: Path) -> OwnArrays:
+    arrays = read_npz(file)
+    keys = {part: key for part, names in _EXAMPLES.items() for key in reversed(names) if key in arrays}
+    if set(keys) not in ({"train", "valid", "test"}, {"train", "test"}):
+        whole = [key for key in arrays if len(arrays) == 1 or key not in _LABELS[WHOLE]]
+        keys = {WHOLE: whole[0]} if len(whole) == 1 else {}
+    labels = {
+        part: name for part, key in keys.items() for name in _LABELS[part] if name in arrays and name != key
+    }
+    if not keys or {*keys.values(), *labels.values()} != set(arrays):
+        rule = "must hold train, valid and test, or train and test, or one array, and besides only labels"
+        repair = "Call labels y_train, y_valid and y_test, or y; rename the other arrays, or save one of them alone."
+        raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
+    for part, name in labels.items():
+        examples, found = arrays[keys[part]], arrays[name]
+        if found.ndim == 0 or examples.ndim == 0 or len(found) != len(examples):
+            rule = f"must hold a label for each of the {len(examples) if examples.ndim else 0} examples"
+            named = f"{file}, array {shown_key(name)},"
+            raise InvalidInputError(named, rule, f"shape {found.shape}", "Give one each.")
+    return OwnArrays(
+        {part: arrays[key] for part, key in keys.items()},
+        {part: f"{file}, array {shown_key(key)}," for part, key in keys.items()},
+        {part: arrays[name] for part, name in labels.items()},
+    )
+
+
+# The user's own data as a data set.
 
 
 def load_file(
@@ -91,37 +198,22 @@ def load_file(
     for setting, fraction in (("valid_fraction", valid_fraction), ("test_fraction", test_fraction)):
         check_number(setting, fraction, above=0.0, at_most=1.0, repair="Give a share such as 0.1.")
     file = user_path("path", path)
-    repair = "Give fewer examples or features, or use a machine with more memory."
-    with allocating(str(file), repair):
-        found = read_own_arrays(file, NoFeatures(label_column, tuple(ignored_columns)))
+    with allocating(str(file), _REPAIR):
+        found = read_own_arrays(file, ColumnRoles(label_column, tuple(ignored_columns)))
+        event_shape = found.event_shape
         # a float32 copy of all, and a second one where examples are shuffled
         needed = 4 * sum(array.size for array in found.examples.values()) * (1 + (len(found.examples) < 3))
-        check_memory(str(file), needed, repair, what="for its values in float32")
-        event_shape = found.event_shape
-        parts = {
-            part: as_float32(found.names[part], array, found.columns)
-            for part, array in found.examples.items()
-        }
-        rows, split = _cut(
-            found, {part: len(x) for part, x in parts.items()}, valid_fraction, test_fraction, split_seed
-        )
-        examples = {
-            part: parts[of][chosen] if chosen is not None else parts[of]
-            for part, (of, chosen) in rows.items()
-        }
-        labels = {
-            part: found.labels[of][chosen] if chosen is not None else found.labels[of]
-            for part, (of, chosen) in rows.items()
-            if of in found.labels
+        check_memory(str(file), needed, _REPAIR, what="for its values in float32")
+        arrays = {
+            key: as_float32(found.names[key], array, found.columns) for key, array in found.examples.items()
         }
         if binarize:
-            for name, part in zip(found.names.values(), parts.values(), strict=True):
-                _check_probabilities(name, part)
+            for key, values in arrays.items():
+                _check_probabilities(found.names[key], values)
+        places, split = _split(found, valid_fraction, test_fraction, split_seed)
         dataset = DataSplits(
             name=file.stem,
-            train=torch.from_numpy(examples["train"]),
-            valid=torch.from_numpy(examples["valid"]),
-            test=torch.from_numpy(examples["test"]),
+            **{part: torch.from_numpy(arrays[key][rows]) for part, (key, rows) in places.items()},
             event_shape=event_shape,
             dynamic=False,
             description=DatasetDescription(
@@ -132,46 +224,48 @@ def load_file(
                 sha256=sha256_file(file),
                 columns=found.columns,
             ),
-            labels=labels,
+            labels={
+                part: found.labels[key][rows] for part, (key, rows) in places.items() if key in found.labels
+            },
         )
         return binarized(dataset, seed=binarization_seed) if binarize else dataset
 
 
-def shuffled_rows(num_examples: int, num_test: int, num_valid: int, seed: int) -> list[np.ndarray]:
-    """Which rows of an array that is cut are test, validation and training examples, in the order of these."""
-    return np.split(fixed_permutation(num_examples, seed), [num_test, num_test + num_valid])
-
-
-def _cut(
-    found: OwnArrays, sizes: dict[str, int], valid_fraction: float, test_fraction: float, seed: int
-) -> tuple[dict[str, tuple[str, np.ndarray | None]], str]:
-    """For each part, the array that it comes from and its rows there (None: all); and how it was made, in words."""
-    rows: dict[str, tuple[str, np.ndarray | None]] = {part: (part, None) for part in PARTS}
-    counts = dict(sizes)
-    words = "as in the file"
+def _split(
+    found: OwnArrays, valid_fraction: float, test_fraction: float, seed: int
+) -> tuple[dict[str, tuple[str, np.ndarray | slice]], str]:
+    """Array of the file and rows of it for each part, and the split in words."""
+    sizes = {key: len(array) for key, array in found.examples.items()}
+    places: dict[str, tuple[str, np.ndarray | slice]] = {part: (part, slice(None)) for part in PARTS}
+    words = ", as in the file"
     if set(sizes) != set(PARTS):
-        source = next(iter(sizes))  # the only array, or the one for training
-        num_examples = sizes[source]
+        key = next(iter(sizes))  # the only array, or the one for training
+        total = sizes.pop(key)
         # A tenth of 30 is 3, although 30 * 0.1 in floating point may fall short of it.
-        num_valid = int(num_examples * valid_fraction + 1e-9)
-        num_test = int(num_examples * test_fraction + 1e-9) if source == WHOLE else 0
-        counts = {"train": num_examples - num_valid - num_test, "valid": num_valid, "test": num_test}
-        wanted = counts if source == WHOLE else {part: counts[part] for part in ("train", "valid")}
-        if min(wanted.values()) < 1:
-            *others, last = wanted.values()
-            received = f"{num_examples} examples, cut into {', '.join(map(str, others))} and {last}"
+        num_valid = int(total * valid_fraction + 1e-9)
+        num_test = int(total * test_fraction + 1e-9) if key == WHOLE else 0
+        cut = {"train": total - num_valid - num_test, "valid": num_valid}
+        cut |= {"test": num_test} if key == WHOLE else {}
+        if min(cut.values()) < 1:
+            *others, last = cut.values()
+            rule = f"must have examples for each of {'three' if key == WHOLE else 'two'} parts"
+            received = f"{total} examples, cut into {', '.join(map(str, others))} and {last}"
             repair = "Add examples, change the fractions, or save train, valid and test yourself."
-            rule = f"must have examples for each of {'three' if source == WHOLE else 'two'} parts"
-            raise InvalidInputError(found.names[source], rule, received, repair)
-        test, valid, train = shuffled_rows(num_examples, num_test, num_valid, seed)
-        rows |= {"train": (source, train), "valid": (source, valid)}
-        words = f"after a shuffle with seed {seed}"
-        if source == WHOLE:
-            rows["test"] = (source, test)
+            raise InvalidInputError(found.names[key], rule, received, repair)
+        test, valid, train = shuffled_rows(total, num_test, num_valid, seed)
+        places |= {"train": (key, train), "valid": (key, valid)}
+        words = f" after a shuffle with seed {seed}"
+        if key == WHOLE:
+            places["test"] = (key, test)
         else:
-            counts["test"] = sizes["test"]
-            words = f"test as in the file, valid cut from train {words}"
-    return rows, f"{'/'.join(str(counts[part]) for part in PARTS)}{',' * ('file' in words)} {words}"
+            words = f", test as in the file, valid cut from train{words}"
+        sizes |= cut
+    return places, f"{'/'.join(str(sizes[part]) for part in PARTS)}{words}"
+
+
+def shuffled_rows(num_examples: int, num_test: int, num_valid: int, seed: int) -> list[np.ndarray]:
+    """Rows of the test, the validation and the training examples of an array that is cut, in this order."""
+    return np.split(fixed_permutation(num_examples, seed), [num_test, num_test + num_valid])
 
 
 def _check_probabilities(name: str, values: np.ndarray) -> None:
@@ -181,6 +275,31 @@ def _check_probabilities(name: str, values: np.ndarray) -> None:
         low, high = float(np.nanmin(values)), float(np.nanmax(values))
         repair = UNIT_INTERVAL.repair(high if high > 1 else low)
         raise InvalidInputError(name, UNIT_INTERVAL.rule, f"values from {low:g} to {high:g}", repair)
+
+
+def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
+    """Draw the bits of the validation and test parts; those of the training part are drawn afresh in each step.
+
+    Missing values stay missing, and a part of bits stays as it is.
+
+    Args:
+        dataset: Probabilities, (example, *event) or (example, feature).
+        seed: Seed of the bits that the validation and test parts keep.
+
+    Returns:
+        The data set; dynamic if there are bits to draw in training.
+    """
+    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
+    of_bits = {part: bool((torch.isnan(x) | (x == 0) | (x == 1)).all()) for part, x in parts.items()}
+    train = "as in the file" if of_bits["train"] else "binarized afresh in each step"
+    others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
+    return replace(
+        dataset,
+        valid=torch.from_numpy(fixed_bits(dataset.valid.numpy(), seed, BIT_KEYS["valid"])),
+        test=torch.from_numpy(fixed_bits(dataset.test.numpy(), seed, BIT_KEYS["test"])),
+        dynamic=not of_bits["train"],
+        description=replace(dataset.description, values=f"train {train}, valid and test {others}"),
+    )
 
 
 # Labels of a run's examples from a file beside the data.
@@ -199,9 +318,6 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
     Returns:
         (example,): numbers, or words; of a .csv file whole numbers where all labels are such.
 
-    Raises:
-        InvalidInputError: If the file has another ending, cannot be read, has a blank line or holds something else.
-
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -211,14 +327,10 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
         array(['cat', 'dog'], dtype='<U3')
     """
     file = user_path(argument, path)
-    if file.suffix.lower() == ".npy":
-        labels = read_npy(file)
-    elif file.suffix.lower() == ".csv":
-        check_is_file(file)  # a pipe would be waited for
-        labels = _read_csv(file, argument)
-    else:
+    if file.suffix.lower() not in (".npy", ".csv"):
         repair = "Save the labels with numpy.save, or as a .csv file of one column."
         raise InvalidInputError(argument, "must name a .npy or .csv file", str(file), repair)
+    labels = read_npy(file) if file.suffix.lower() == ".npy" else read_label_column(file, argument)
     if labels.ndim != 1 or labels.dtype.kind not in "biufU":
         rule, repair = "must hold one number or word per example", "Give an array of one axis."
         raise InvalidInputError(argument, rule, f"shape {labels.shape} of {labels.dtype} in {file}", repair)
@@ -245,9 +357,6 @@ def labels_of_part(
 
     Returns:
         (example,), in the order of the part.
-
-    Raises:
-        InvalidInputError: If there are not as many.
     """
     sizes = {name: len(getattr(dataset, name)) for name in PARTS}
     total = sum(sizes.values())
@@ -255,7 +364,7 @@ def labels_of_part(
         return labels
     rule = f"must be as many as the {sizes[part]} {_WORDS[part]} examples"
     if isinstance(config, FileDataConfig):
-        found = read_own_arrays(Path(config.path), NoFeatures(config.label_column, config.ignored_columns))
+        found = read_own_arrays(Path(config.path), ColumnRoles(config.label_column, config.ignored_columns))
         if set(found.examples) == {WHOLE}:
             if len(labels) == total:
                 test, valid, train = shuffled_rows(total, sizes["test"], sizes["valid"], config.split_seed)
@@ -264,35 +373,7 @@ def labels_of_part(
     raise InvalidInputError(argument, rule, len(labels), "Give one label per example, in their order.")
 
 
-def _read_csv(file: Path, argument: str) -> np.ndarray:
-    repair = "Give a text file whose first line names the column, one label per line below."
-    try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            reader = csv.reader(lines)
-            rows = []
-            for row in reader:
-                if not row:
-                    rule, received = (
-                        "must hold a label in each line",
-                        f"a blank line {reader.line_num} in {file}",
-                    )
-                    blank = 'Write "" for an example without a label, or remove the line.'
-                    raise InvalidInputError(argument, rule, received, blank)
-                rows.append(row)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        received = f"{file} ({getattr(error, 'strerror', None) or error})"
-        raise InvalidInputError(argument, "must be a readable .csv file", received, repair) from None
-    if len(rows) < 2 or any(len(row) != 1 for row in rows):
-        received = f"{len(rows)} lines of {max(map(len, rows), default=0)} in {file}"
-        raise InvalidInputError(argument, "must hold one column under its name", received, repair)
-    return read_labels([text_of_cell(row[0].strip()) for row in rows[1:]])
-
-
 # Examples that a trained model is to be used on: a part of its data set, or a file that it has not seen.
-
-
-_BITS_KEY = 2  # that of the test part: a file of the test examples alone gives the same bits
-_REPAIR = "Give fewer examples, or use a machine with more memory."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -318,7 +399,7 @@ class Rows(ShowsShapes):
     def __len__(self) -> int:
         return len(self.x)
 
-    def chosen(self, places: np.ndarray) -> Rows:
+    def subset(self, places: np.ndarray) -> Rows:
         """Some of the rows.
 
         Args:
@@ -334,9 +415,6 @@ def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
     Args:
         dataset: The data set.
         part: "train", "valid" or "test". Of probabilities to train on bits are drawn, as they are for the others.
-
-    Raises:
-        InvalidInputError: If there is no such part.
 
     Examples:
         >>> from discrete_vae.data.datasets import load_dataset
@@ -362,7 +440,7 @@ def read_rows(
     *,
     part: str | None = None,
     columns: Sequence[str] = (),
-    without: NoFeatures | None = None,
+    roles: ColumnRoles | None = None,
     binarization_seed: int = 0,
     missing: bool | None = None,
     argument: str = "path",
@@ -378,7 +456,7 @@ def read_rows(
         part: Which part of a .npz file that has parts, "train", "valid" or "test"; None is test. A file without parts
             takes None alone, and is read whole.
         columns: Names of the features that the model knows, in its order; none where it knows none.
-        without: Which columns of a table are no features; None means all are.
+        roles: Columns of a table that are no features; None means all are features.
         binarization_seed: Seed of the bits.
         missing: Whether values may be missing; None is what the model says.
         argument: What messages call the path.
@@ -400,7 +478,7 @@ def read_rows(
     """
     file = user_path(argument, path)
     with allocating(str(file), _REPAIR):
-        found = read_own_arrays(file, without)
+        found = read_own_arrays(file, roles)
         key, shape = _part(found, part, str(file)), found.event_shape
         array, name = found.examples[key], found.names[key]
         if found.columns and columns:  # what is too much or too little is said by its name
@@ -422,7 +500,6 @@ def read_rows(
 
 
 def _part(found: OwnArrays, part: str | None, name: str) -> str:
-    """Which of a file's arrays is meant."""
     if WHOLE in found.examples:
         if part is None:
             return WHOLE
@@ -449,7 +526,7 @@ def _check_shape(name: str, shape: tuple[int, ...], model: ModelConfig) -> None:
 
 
 def _places(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where a table has the columns that a model reads."""
+    """Places in a table of the columns that a model reads."""
     places, known = {column: place for place, column in enumerate(found)}, set(wanted)
     lacks = [column for column in wanted if column not in places]
     if lacks:
@@ -484,155 +561,5 @@ def _check_values(model: ModelConfig, x: Tensor, name: str, *, missing: bool) ->
 
 
 def _bits(x: Tensor, seed: int) -> Tensor:
-    """Bits drawn once from probabilities; missing values stay missing."""
-    values = x.numpy()
-    bits = fixed_bits(values, seed, _BITS_KEY)
-    return torch.from_numpy(np.where(np.isnan(values), np.float32(np.nan), bits))
-
-
-# Probabilities of bits, read from a file, as a data set of bits.
-
-
-def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
-    """Draw the bits of the validation and test parts; those of the training part are drawn afresh in each step.
-
-    Missing values stay missing, and a part of bits stays as it is.
-
-    Args:
-        dataset: Probabilities, (example, *event) or (example, feature).
-        seed: Seed of the bits that the validation and test parts keep.
-
-    Returns:
-        The data set; dynamic if there are bits to draw in training.
-    """
-    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
-    of_bits = {part: bool((torch.isnan(x) | (x == 0) | (x == 1)).all()) for part, x in parts.items()}
-    train = "as in the file" if of_bits["train"] else "binarized afresh in each step"
-    others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
-    return replace(
-        dataset,
-        valid=_drawn(dataset.valid, "valid", seed),
-        test=_drawn(dataset.test, "test", seed),
-        dynamic=not of_bits["train"],
-        description=replace(dataset.description, values=f"train {train}, valid and test {others}"),
-    )
-
-
-def _drawn(x: Tensor, part: Literal["valid", "test"], seed: int) -> Tensor:
-    values = x.numpy()
-    bits = evaluation_part(values, part, binarization_seed=seed, shuffled=False).numpy()
-    return torch.from_numpy(np.where(np.isnan(values), np.float32(np.nan), bits))
-
-
-# Whether a model can read a data set, and which likelihoods could.
-
-
-def check_readable(model: ModelConfig, dataset: DataSplits) -> None:
-    """Check that a model's likelihood reads a data set's values, and that the model takes what is missing.
-
-    Training may see more than validation and test, whose values must have a probability: probabilities of bits say.
-
-    Args:
-        model: The model.
-        dataset: The data.
-
-    Raises:
-        InvalidInputError: If it does not; the message names the likelihoods that can.
-    """
-    for part in PARTS:
-        _check_part(model.likelihood, dataset, part)
-    if model.missing:
-        return
-    for part, values in dataset.summaries.items():
-        if values.num_missing:
-            repair = "Set --model.missing true for a model that reads which values are there."
-            received = f"{values.num_missing} of {values.num_values}"
-            raise InvalidInputError(_name(dataset, part), "must have no missing values", received, repair)
-
-
-def check_kind(kind: str, dataset: DataSplits) -> LikelihoodConfig:
-    """The config of a likelihood for given data: its defaults, with what only the data can tell.
-
-    Args:
-        kind: The likelihood's name.
-        dataset: The data.
-
-    Raises:
-        InvalidInputError: If there is no such likelihood, or it cannot read the data.
-    """
-    known = _members()
-    if not isinstance(kind, str) or kind not in known:
-        names = ", ".join(known)
-        raise InvalidInputError(
-            "--model.likelihood", f"must be one of {names}", repr(kind), "Choose one of them."
-        )
-    config = known[kind].for_values(_all_values(dataset))
-    for part in PARTS:
-        _check_part(config, dataset, part, exact=False)
-    return config
-
-
-def _check_part(
-    likelihood: BaseLikelihoodConfig, dataset: DataSplits, part: str, *, exact: bool = True
-) -> None:
-    values = dataset.summaries[part]
-    domain = likelihood.domain(exact=exact and part != "train")
-    if domain.holds(values):
-        return
-    repairs = []
-    if likelihood.domain().holds(values):
-        repairs.append("If the values are probabilities of bits, draw these: --data.binarize true.")
-    repairs += [_others(likelihood, dataset)]
-    if domain.high == 1 and (repair := _scaling(values)):
-        repairs.append(repair)
-    elif domain.high != 1:
-        repairs.append(domain.repair_of(values))
-    rule = f"{domain.rule} to be read by --model.likelihood {_kind(likelihood)}"
-    raise InvalidInputError(_name(dataset, part), rule, values, " ".join(repairs))
-
-
-def _others(likelihood: BaseLikelihoodConfig, dataset: DataSplits) -> str:
-    """Which other likelihoods can read the data, and what the rest needs."""
-    values = _all_values(dataset)
-    can, cannot = [], []
-    for kind, member in _members().items():
-        if kind == _kind(likelihood):
-            continue
-        fits = member.for_values(values).domain().holds(values)
-        (can if fits else cannot).append(kind if fits else f"{kind} needs {member.reads}")
-    first = f"{_listed(can)} can read them" if can else "No likelihood can read them"
-    return "; ".join([first, *cannot]) + "."
-
-
-def _listed(names: list[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _scaling(values: ValueSummary) -> str:
-    """How values of some common kinds are repaired; empty for others."""
-    if math.isinf(values.low) or math.isinf(values.high):
-        return FINITE.repair(math.inf)
-    if values.low >= 0 and 1 < values.high <= 255 and values.whole:
-        return "Divide 0..255 intensities by 255."
-    if -1 <= values.low < 0 and values.high <= 1:
-        return "Map -1..1 to 0..1 by (x + 1) / 2."
-    return ""
-
-
-def _members() -> dict[str, Any]:
-    """The config classes by name."""
-    return {config.model_fields["kind"].default: config for config in members(LikelihoodConfig)}
-
-
-def _kind(likelihood: BaseLikelihoodConfig) -> str:
-    return type(likelihood).model_fields["kind"].default
-
-
-def _all_values(dataset: DataSplits) -> ValueSummary:
-    train, *others = dataset.summaries.values()
-    return sum(others, train)
-
-
-def _name(dataset: DataSplits, part: str) -> str:
-    return f"{dataset.description.source}, part {part!r},"
+    """Bits drawn once from probabilities, the same for a file of the test examples alone as for a test part."""
+    return torch.from_numpy(fixed_bits(x.numpy(), seed, BIT_KEYS["test"]))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -18,44 +18,13 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
 
-# What the values of data are, found in one pass over blocks of rows.
-
-
-_ROWS = 4096
-
-
-def summarize(x: Tensor) -> ValueSummary:
-    """Range of the observed values, whether all are whole numbers, and how many are missing.
-
-    Args:
-        x: (example, ...), floating-point; NaN marks missing values.
-
-    Examples:
-        >>> summarize(torch.tensor([[1.0, torch.nan], [3.0, 2.0]]))
-        ValueSummary(low=1.0, high=3.0, whole=True, num_missing=1, num_values=4)
-    """
-    total = ValueSummary(math.inf, -math.inf, True)
-    for rows in x.split(_ROWS):
-        missing = rows.isnan()
-        count = int(missing.sum())
-        seen = rows[~missing] if count else rows
-        if seen.numel():
-            low, high = (float(value) for value in torch.aminmax(seen))
-            whole = bool((seen == seen.trunc()).all()) and math.isfinite(high - low)
-            total += ValueSummary(low, high, whole)
-        total += ValueSummary(math.inf, -math.inf, True, count, rows.numel())
-    return total
-
-
-# The record of a data set.
-
-
 PARTS = ("train", "valid", "test")
+_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class DatasetDescription:
-    """Where a data set comes from and how it was cut, in words that a report can print.
+    """Source of a data set and its split, in words that a report can print.
 
     Attributes:
         source: Where the values come from.
@@ -127,12 +96,35 @@ class DataSplits(ShowsShapes):
 
     @cached_property
     def summaries(self) -> dict[str, ValueSummary]:
-        """What each part's values are; those to train on are the bits that are drawn, if the data set is dynamic."""
+        """Summary of each part's values; of the bits that are drawn to train on, if the data set is dynamic."""
         found = {part: summarize(getattr(self, part)) for part in PARTS}
         if self.dynamic:
             drawn = found["train"]
             found["train"] = ValueSummary(drawn.low, drawn.high, True, drawn.num_missing, drawn.num_values)
         return found
+
+
+def summarize(x: Tensor) -> ValueSummary:
+    """Range of the observed values, whether all are whole numbers, and how many are missing.
+
+    Args:
+        x: (example, ...), floating-point; NaN marks missing values.
+
+    Examples:
+        >>> summarize(torch.tensor([[1.0, torch.nan], [3.0, 2.0]]))
+        ValueSummary(low=1.0, high=3.0, whole=True, num_missing=1, num_values=4)
+    """
+    total = ValueSummary(math.inf, -math.inf, True)
+    for rows in x.split(_ROWS):
+        missing = rows.isnan()
+        count = int(missing.sum())
+        seen = rows[~missing] if count else rows
+        if seen.numel():
+            low, high = (float(value) for value in torch.aminmax(seen))
+            whole = bool((seen == seen.trunc()).all()) and math.isfinite(high - low)
+            total += ValueSummary(low, high, whole)
+        total += ValueSummary(math.inf, -math.inf, True, count, rows.numel())
+    return total
 
 
 def picture_shape(event_shape: tuple[int, ...]) -> tuple[int, int] | None:
@@ -154,6 +146,10 @@ def picture_shape(event_shape: tuple[int, ...]) -> tuple[int, int] | None:
 # top of it or torch's generators.
 
 
+BIT_KEYS = {"train": 0, "valid": 1, "test": 2}
+"""Keys of `fixed_bits` by part."""
+
+
 def fixed_permutation(length: int, seed: int, *key: int) -> np.ndarray:
     """A permutation that depends on its arguments alone.
 
@@ -164,9 +160,6 @@ def fixed_permutation(length: int, seed: int, *key: int) -> np.ndarray:
 
     Returns:
         (length,) int64, the numbers from 0 to length - 1 in random order.
-
-    Raises:
-        InvalidInputError: If the seed or the key is out of range.
 
     Examples:
         >>> fixed_permutation(5, 0).tolist()
@@ -180,120 +173,24 @@ def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
     """Binarize once and for all: each value becomes 1 with the probability that it states.
 
     Args:
-        probabilities: Any shape, in [0, 1]; 0 always gives 0 and 1 always gives 1.
+        probabilities: Any shape, in [0, 1]; 0 always gives 0, 1 always gives 1, and NaN, a missing value, stays.
         seed: Integer from 0 to 2^64 - 1.
-        key: Further integers, for example the part of the data set.
+        key: Further integers, for example `BIT_KEYS` of the part.
 
     Returns:
-        Array of the same shape, float32 in {0, 1}.
-
-    Raises:
-        InvalidInputError: If the seed or the key is out of range.
+        Array of the same shape, float32 in {0, 1} or NaN.
 
     Examples:
         >>> fixed_bits(np.array([0.0, 0.5, 0.5, 1.0]), 0).tolist()
         [0.0, 0.0, 1.0, 1.0]
     """
     uniform = (_words(probabilities.size, seed, *key) >> np.uint64(11)) * 2.0**-53
-    return (uniform.reshape(probabilities.shape) < probabilities).astype(np.float32)
+    bits = (uniform.reshape(probabilities.shape) < probabilities).astype(np.float32)
+    return np.where(np.isnan(probabilities), np.float32(np.nan), bits)
 
 
 def _words(count: int, seed: int, *key: int) -> np.ndarray:
     return np.random.Philox(key=key_to_seed(seed, *key)).random_raw(count)
-
-
-# From arrays to the three parts of a data set.
-
-
-_PART_KEYS = {"valid": 1, "test": 2}
-_ORDER_SEED = 0
-
-
-def as_rows(images: np.ndarray) -> np.ndarray:
-    """Flatten 8-bit images row by row and divide by 255.
-
-    Args:
-        images: (example, ...) uint8.
-
-    Returns:
-        (example, feature) float32 in [0, 1].
-
-    Examples:
-        >>> as_rows(np.array([[[0, 255], [51, 0]]], dtype=np.uint8)).tolist()
-        [[0.0, 1.0, 0.20000000298023224, 0.0]]
-    """
-    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
-
-
-def evaluation_part(
-    rows: np.ndarray, part: Literal["valid", "test"], *, binarization_seed: int | None, shuffled: bool = True
-) -> Tensor:
-    """Make a validation or test part: binarized once, in a fixed random order.
-
-    Published files are often sorted by class or by writer, so their first rows are no fair subset; after the
-    shuffle (seed 0, whatever the other seeds) they are.
-
-    Args:
-        rows: (example, feature) in [0, 1].
-        part: Which part; the two draw different bits.
-        binarization_seed: Seed of the bits; None if the rows hold bits already.
-        shuffled: Whether to shuffle; a user's own order is kept.
-
-    Returns:
-        (example, feature) float32 in {0, 1}.
-
-    Examples:
-        >>> evaluation_part(np.array([[0.0, 1.0], [1.0, 1.0]]), "test", binarization_seed=0).tolist()
-        [[1.0, 1.0], [0.0, 1.0]]
-    """
-    key = _PART_KEYS[part]
-    bits = rows if binarization_seed is None else fixed_bits(rows, binarization_seed, key)
-    if shuffled:
-        bits = of_part(part, bits)
-    return torch.from_numpy(np.ascontiguousarray(bits, dtype=np.float32))
-
-
-def of_part(part: str, rows: np.ndarray) -> np.ndarray:
-    """Bring what belongs to the examples of a part, labels for example, into the order that the part stands in.
-
-    Args:
-        part: "train", whose order is kept, "valid" or "test".
-        rows: (example, ...).
-    """
-    key = _PART_KEYS.get(part)
-    return rows if key is None else rows[fixed_permutation(len(rows), _ORDER_SEED, key)]
-
-
-def training_part(rows: np.ndarray) -> Tensor:
-    """Make a training part of rows in [0, 1]: (example, feature) float32, in the order given.
-
-    Examples:
-        >>> training_part(np.array([[0.5, 1.0]]))
-        tensor([[0.5000, 1.0000]])
-    """
-    return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float32))
-
-
-def check_leaves_examples(name: str, held_out: int, available: int) -> None:
-    """Refuse to hold out so many examples that none is left to train on.
-
-    Args:
-        name: Name of the setting.
-        held_out: How many it holds out, with all others.
-        available: How many there are.
-
-    Raises:
-        InvalidInputError: If none is left.
-
-    Examples:
-        >>> check_leaves_examples("num_valid", 10, 10)
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: num_valid must leave examples to train on; received 10 held out
-        of 10...
-    """
-    if held_out >= available:
-        received = f"{held_out} held out of {available}"
-        raise InvalidInputError(name, "must leave examples to train on", received, "Hold out fewer.")
 
 
 # A fixed random choice of the examples that a run trains on and validates with.
@@ -303,7 +200,7 @@ _SEED, _STREAM = 0, 0x63686F73656E
 _TEST_KEY = 0
 
 
-def chosen_examples(dataset: DataSplits, training: TrainingConfig) -> DataSplits:
+def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits:
     """The data set with as many training and validation examples as a config asks for.
 
     The choice depends on the numbers alone, so a resumed run sees the same examples; their order is kept, and choosing
@@ -316,12 +213,9 @@ def chosen_examples(dataset: DataSplits, training: TrainingConfig) -> DataSplits
     Returns:
         The data set, with its test part as it was.
 
-    Raises:
-        InvalidInputError: If more examples are asked for than there are.
-
     Examples:
         >>> from discrete_vae.data.datasets import load_dataset
-        >>> few = chosen_examples(load_dataset("digits"), TrainingConfig(num_examples=200))
+        >>> few = training_subset(load_dataset("digits"), TrainingConfig(num_examples=200))
         >>> len(few.train), len(few.valid), len(few.test)
         (200, 250, 250)
     """
@@ -332,7 +226,7 @@ def chosen_examples(dataset: DataSplits, training: TrainingConfig) -> DataSplits
     )
 
 
-def chosen_test_examples(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
+def subset_indices(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
     """The numbers of the test examples to look at: all, or a choice that no seed changes.
 
     So evaluations with other seeds differ in their noise alone. A smaller choice is part of every larger one.
@@ -345,11 +239,8 @@ def chosen_test_examples(length: int, number: int | None, *, argument: str = "nu
     Returns:
         (example,) int64, ascending.
 
-    Raises:
-        InvalidInputError: If more are wanted than there are.
-
     Examples:
-        >>> chosen_test_examples(100, 3).tolist()
+        >>> subset_indices(100, 3).tolist()
         [30, 33, 45]
     """
     if number is not None and number > length:
@@ -367,15 +258,12 @@ def _chosen(part: Tensor, count: int | None, name: str) -> Tensor:
     return part[sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist())]
 
 
-# What a run keeps of its data, so that its pictures are drawn where the data are not.
-
-
 _KEY = "picture"
 
 
 @dataclass(frozen=True)
-class RecordedData:
-    """What pictures need of a data set.
+class DataMetadata:
+    """Facts of its data that a run keeps, so that its pictures are drawn where the data are not.
 
     Attributes:
         event_shape: Shape of an example, as `DataSplits` has it.
@@ -389,18 +277,14 @@ class RecordedData:
 
     @classmethod
     def of(cls, dataset: DataSplits) -> Self:
-        """What there is to keep of a data set."""
+        """Metadata of a data set."""
         test = dataset.summaries["test"]
         low, high = (test.low, test.high) if test.low <= test.high else (0.0, 1.0)
         return cls(dataset.event_shape, low, high)
 
     @classmethod
     def read(cls, environment: Mapping[str, Any]) -> Self | None:
-        """What a run's environment says of its data; None if it says nothing, as those of earlier versions.
-
-        Args:
-            environment: As `RunDirectory.read_environment` gives it.
-        """
+        """Metadata in a run's environment; None where there is none, as in runs of earlier versions."""
         fields = environment.get("data", {}).get(_KEY)
         if fields is None:
             return None
@@ -418,7 +302,7 @@ class RecordedData:
 
 
 def describe_data(dataset: DataSplits) -> dict[str, Any]:
-    """What ``environment.json`` says of a run's data, as JSON can express it.
+    """Entry of ``environment.json`` about a run's data, as JSON can express it.
 
     Examples:
         >>> from discrete_vae import load_dataset
@@ -426,6 +310,6 @@ def describe_data(dataset: DataSplits) -> dict[str, Any]:
         >>> found["name"], found["picture"]
         ('digits', {'event_shape': [1, 8, 8], 'low': 0.0, 'high': 1.0})
     """
-    recorded = asdict(RecordedData.of(dataset))
+    recorded = asdict(DataMetadata.of(dataset))
     recorded["event_shape"] = list(dataset.event_shape)
     return {"name": dataset.name, **asdict(dataset.description), _KEY: recorded}

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.config import instantiate
-from discrete_vae.data.splits import RecordedData
+from discrete_vae.data.splits import DataMetadata
 from discrete_vae.errors import InvalidInputError, plot_text, printable
 from discrete_vae.runs.output import OutputFile, write_columns
 from discrete_vae.system import check_memory
@@ -502,9 +502,9 @@ class FigureRun:
         return instantiate(self.loaded.config.data, data_dir=self._data_dir)
 
     @cached_property
-    def recorded(self) -> RecordedData:
+    def recorded(self) -> DataMetadata:
         """What pictures need of the data: as the run keeps it, of a run that keeps nothing from the data."""
-        return RecordedData.read(self.directory.read_environment()) or RecordedData.of(self.dataset)
+        return DataMetadata.read(self.directory.read_environment()) or DataMetadata.of(self.dataset)
 
     @property
     def ink(self) -> Ink:

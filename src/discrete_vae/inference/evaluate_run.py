@@ -15,7 +15,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import EvaluationConfig
-from discrete_vae.data.splits import DataSplits, chosen_test_examples
+from discrete_vae.data.splits import DataSplits, subset_indices
 from discrete_vae.distributed import compute_on_rank_zero
 from discrete_vae.evaluation.evaluate import Evaluation, KeptParts, evaluate_model
 from discrete_vae.load import LoadedRun
@@ -80,7 +80,7 @@ def evaluate_run(
     """
     config = loaded.config.evaluation if config is None else config
     if indices is None:
-        indices = chosen_test_examples(len(dataset.test), config.num_examples)
+        indices = subset_indices(len(dataset.test), config.num_examples)
     device = loaded.model.prior.bias.device
     precision = precision_for(loaded.model, config.precision, device, rows=config.num_samples)
     config = config.model_copy(update={"precision": precision})

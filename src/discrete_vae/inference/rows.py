@@ -15,8 +15,8 @@ from torch import Tensor
 from discrete_vae.checks import check_examples, check_positive_int
 from discrete_vae.config import DataConfig, FileDataConfig, instantiate
 from discrete_vae.data.rows import Rows, labels_of_part, read_label_file, read_rows, rows_of_part
-from discrete_vae.data.splits import chosen_test_examples
-from discrete_vae.data.tables import NoFeatures
+from discrete_vae.data.splits import subset_indices
+from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_likelihood import samples_in_memory
@@ -243,7 +243,7 @@ def rows_of_run(
             loaded.config.model,
             part=part,
             columns=known_columns(run),
-            without=_no_features(of_run, label_column),
+            roles=_column_roles(of_run, label_column),
             binarization_seed=getattr(of_run, "binarization_seed", 0),
             missing=missing,
             argument=argument,
@@ -256,17 +256,16 @@ def rows_of_run(
         rows = replace(rows, labels=given)
     if num_examples is None or (at_most and num_examples > len(rows)):
         return rows
-    return rows.chosen(chosen_test_examples(len(rows), num_examples, argument="num_examples"))
+    return rows.subset(subset_indices(len(rows), num_examples, argument="num_examples"))
 
 
-def _no_features(of_run: DataConfig, label_column: str | None) -> NoFeatures:
+def _column_roles(of_run: DataConfig, label_column: str | None) -> ColumnRoles:
     """Columns of a file that are no features: those of the run's own, where the file has them too."""
-    ignored: tuple[str, ...] = ()
-    label = label_column
-    if isinstance(of_run, FileDataConfig):
-        ignored, label = of_run.ignored_columns, of_run.label_column if label is None else label
-    optional = {*ignored, label} - {label_column, None}
-    return NoFeatures(label, ignored, frozenset(name for name in optional if name is not None))
+    known = of_run if isinstance(of_run, FileDataConfig) else None
+    of_known = () if known is None else known.ignored_columns
+    label = label_column if label_column is not None or known is None else known.label_column
+    optional = {*of_known, *([] if label is None else [label])} - {label_column}
+    return ColumnRoles(label, of_known, frozenset(name for name in optional if name is not None))
 
 
 def known_columns(run: RunDirectory) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.data.splits import DataSplits, chosen_examples, describe_data
+from discrete_vae.data.splits import DataSplits, describe_data, training_subset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
@@ -133,7 +133,7 @@ def release_run(
     log = thinned([line for line in run.metrics().read() if line["step"] <= loaded.step])
     with derived_run(folder, run, record, tensors, environment=environment, log=log) as new:
         write_bytes(new.evaluation_path, read_regular(run.evaluation_path))
-        x = chosen_examples(dataset, loaded.config.training).valid[:num_examples]
+        x = training_subset(dataset, loaded.config.training).valid[:num_examples]
         found = Release(loaded.step, precision, **_compared(run, loaded, new, x, num_samples, seed, report))
         _check_loss(found)
         write_json(new.release_path, asdict(found) | _asked(new, loaded, precision, settings))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.rows import labels_of_part, read_label_file
-from discrete_vae.data.splits import chosen_test_examples, fixed_permutation
+from discrete_vae.data.splits import fixed_permutation, subset_indices
 from discrete_vae.evaluation.diagnostics import PriorModes, find_prior_modes
 from discrete_vae.evaluation.latents import LatentUsage, latent_usage
 from discrete_vae.figures.style import FigureRun, Ink, ink_for
@@ -127,7 +127,7 @@ class ReportSource(FigureRun):
     def test(self) -> Tensor:
         """Test examples, (example, feature)."""
         count = len(self.dataset.test)
-        chosen = chosen_test_examples(count, min(count, self.num_examples))
+        chosen = subset_indices(count, min(count, self.num_examples))
         return self.dataset.test[torch.from_numpy(chosen)].to(self.device)
 
     @cached_property

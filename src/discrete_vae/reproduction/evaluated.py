@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.data.splits import DataSplits, chosen_test_examples
+from discrete_vae.data.splits import DataSplits, subset_indices
 from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run
 from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.reproduction.course import thinned_course
@@ -43,7 +43,7 @@ def evaluate_and_record(
     """
     loaded, config = load_run(run, device=device), planned.config.evaluation
     warn_of_other_data(run, dataset)
-    indices = chosen_test_examples(len(dataset.test), config.num_examples)
+    indices = subset_indices(len(dataset.test), config.num_examples)
     with TrainingProgress(0, len(indices), what="evaluating", unit="examples", transient=True) as shown:
 
         def report(done: int, mean: float) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from discrete_vae.config import ExperimentConfig, TrainingConfig, WarmUpConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.splits import DataSplits, chosen_examples
+from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.training.loop import training_step
@@ -34,9 +34,6 @@ def with_epochs(
         epochs: Passes over the training part.
         validate_every: Steps between two validations.
         log_every: Steps between two lines of the log.
-
-    Raises:
-        InvalidInputError: If the experiment's other settings want more epochs, a warm-up for example.
 
     Examples:
         >>> from discrete_vae import load_experiment
@@ -75,9 +72,6 @@ def with_length(
         dataset: What it trains on.
         num_steps: Steps, which are rounded to whole epochs.
         validations: How often the run is to validate; it writes a line of its log at least as often.
-
-    Raises:
-        InvalidInputError: See `with_epochs`.
     """
     steps_per_epoch = _batches(config, dataset).steps_per_epoch
     epochs = max(1, round(num_steps / steps_per_epoch))
@@ -86,7 +80,7 @@ def with_length(
 
 
 class Costs(NamedTuple):
-    """What the parts of a run take, in seconds.
+    """Times of the parts of a run, in seconds.
 
     Attributes:
         step: A step before importance samples are taken.
@@ -123,7 +117,7 @@ def time_parts(config: ExperimentConfig, dataset: DataSplits, *, device: torch.d
         device: Where to compute.
     """
     state = TrainingState.initial(config, dataset.train, device=device)
-    valid = chosen_examples(dataset, config.training).valid.to(device)
+    valid = training_subset(dataset, config.training).valid.to(device)
     batches, counts = _batches(config, dataset, device=device), {1, config.training.num_importance_samples}
     # at progress 0 a step size that rises is 0, and a prior without couplings has no log Z to estimate
     step = late_step = _step_seconds(state, config, batches, 0.1 * config.training.optimizer.rise)
@@ -198,5 +192,5 @@ def _batches(
     config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu"
 ) -> TrainingBatches:
     settings = config.training
-    chosen = chosen_examples(dataset, settings)
+    chosen = training_subset(dataset, settings)
     return TrainingBatches(chosen, settings.batch_size, seed=config.seed, device=device)

@@ -1,4 +1,4 @@
-"""What an experiment takes: sizes, parameters, memory and the time of a step, without training it."""
+"""Sizes, parameters, memory and the time of a step of an experiment, without training it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.splits import PARTS, DataSplits, chosen_examples
+from discrete_vae.data.splits import PARTS, DataSplits, training_subset
 from discrete_vae.system import check_device
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.preflight import check_experiment
@@ -20,9 +20,6 @@ from discrete_vae.training.state import TrainingState
 
 if TYPE_CHECKING:
     from torch import nn
-
-
-# The parameters of a model by part, one network per line.
 
 
 @dataclass(frozen=True)
@@ -71,16 +68,13 @@ def _part(name: str) -> str:
     return f"{first}.{second}" if first == "hierarchy" else first
 
 
-# What an experiment takes: sizes, parameters, memory and the time of a step, without training it.
-
-
 TIMED_STEPS = 3
 _WITH_ADAM = 16  # bytes per parameter: weight, gradient and two moments in float32
 
 
 @dataclass(frozen=True)
 class ExperimentDescription:
-    """What an experiment takes.
+    """Sizes, parameters, memory and pace of an experiment.
 
     Attributes:
         num_examples: Examples that training and validation see.
@@ -130,7 +124,7 @@ def describe_experiment(
         InvalidInputError: If the experiment cannot be trained on the data, or the device is not there.
     """
     where, num_steps = check_device(device), check_experiment(config, dataset)
-    chosen = chosen_examples(dataset, config.training)
+    chosen = training_subset(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed, device=where)
     state = TrainingState.initial(config, chosen.train, device=where)
     model, parts = state.model, [getattr(dataset, part) for part in PARTS]

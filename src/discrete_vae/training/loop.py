@@ -16,7 +16,7 @@ from torch import Tensor
 from discrete_vae.checks import check_number
 from discrete_vae.config import ExperimentConfig, TrainingConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.splits import DataSplits, chosen_examples
+from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
@@ -40,7 +40,6 @@ from discrete_vae.training.logging import (
     validates,
     written,
 )
-from discrete_vae.training.preflight import check_experiment
 from discrete_vae.training.state import ElboSums, TrainingState, decay_weights, set_rates, shares_in_words
 from discrete_vae.training.step import choose_precision
 
@@ -317,7 +316,7 @@ def run_steps(
     trace: StepTrace | None = None,
     logger: MetricsLogger | None = None,
 ) -> TrainingResult:
-    """Take the steps of a run, from its last checkpoint if it has one; `discrete_vae.train` prepares its folder.
+    """Take the steps of a run, from its last checkpoint if it has one; `discrete_vae.train` checks and prepares it.
 
     A step draws the negative phase from the persistent chains, then follows the gradient of the ELBO, whose KL terms
     are turned on gradually, and brings bounded parameters back inside their bounds. All noise is keyed by the seed
@@ -350,11 +349,11 @@ def run_steps(
         CheckpointWriteError: If a checkpoint cannot be written; those before it stay.
         PeerLostError: If another process of the run has ended.
     """
-    num_steps = check_experiment(config, dataset)
     settings = config.training
-    dataset = chosen_examples(dataset, settings)
+    dataset = training_subset(dataset, settings)
     share = own_share(settings.batch_size)
     batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device, share=share)
+    num_steps = settings.num_epochs * batches.steps_per_epoch
     valid = dataset.valid.to(device)
     begun = run.read_environment()
     precision = choose_precision(config, device=device, begun=begun)

@@ -1,4 +1,4 @@
-"""Whether an experiment can be run here: threads, memory, data."""
+"""Threads of a training run, and the checks of an experiment before anything large is made."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from discrete_vae.checks import check_gradients_are_recorded
 from discrete_vae.config import (
     ExperimentConfig,
     ParallelTemperingConfig,
-    SamplerConfig,
     TrajectoryTemperingConfig,
     instantiate,
 )
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.rows import check_readable
-from discrete_vae.data.splits import DataSplits, chosen_examples
+from discrete_vae.data.compatibility import check_compatible
+from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import check_model_memory, count_weights
 from discrete_vae.samplers.gibbs import UsesSolver
@@ -30,9 +29,6 @@ from discrete_vae.samplers.trajectory import SETS
 from discrete_vae.system import check_memory
 from discrete_vae.training.data_parallel import check_divisible
 from discrete_vae.training.step import check_compiler
-
-# The number of threads of a training run on the CPU.
-
 
 SMALLEST_SHARED = 20_000_000
 """Weights times examples of a batch from which a training step is divided among threads.
@@ -83,90 +79,24 @@ def _count(threads: int) -> str:
     return f"{threads} thread{'s' * (threads != 1)}"
 
 
-# Whether this machine can do what an experiment asks for, found before anything large is made.
-
-
 # Least bytes. A parameter has its value, its gradient and two moments of Adam, and may have its average.
 _PER_PARAMETER, _PER_AVERAGE = 16, 4
 _PER_SPIN = 16  # while chains are made
 
 
-def check_feasible(config: ExperimentConfig, dataset: DataSplits) -> None:
-    """Check that model and chains can be built, fit the memory and suit the data.
+def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
+    """Check that an experiment can be run on its data, before anything large is made.
 
     Networks are counted without being made, on torch's meta device.
 
-    Args:
-        config: The experiment.
-        dataset: Its data.
+    Returns:
+        Steps of the whole run.
 
     Raises:
-        InvalidInputError: If a component refuses its settings, the parts do not fit each other, the evaluation asks for
-            more examples than there are, something needs more memory than there is, or a solver that the chains use
-            cannot be asked about the prior.
-    """
-    num_examples = config.evaluation.num_examples
-    if num_examples is not None and num_examples > len(dataset.test):
-        rule = f"must be at most the {len(dataset.test)} test examples"
-        raise InvalidInputError(
-            "evaluation.num_examples", rule, num_examples, "Leave it out for all of them."
-        )
-    # two chains of one unit: what the chains' settings have to obey does not depend on their number
-    sampler = instantiate(
-        config.training.sampler.model_copy(update={"num_chains": 2}),
-        energy=FactorialBernoulli(1),
-        seed=config.seed,
-    )
-    check_model_memory(
-        config.model,
-        _PER_PARAMETER + (_PER_AVERAGE if config.training.averaging.decay > 0 else 0),
-        "for weights, gradients and Adam",
-        gradient=config.training.gradient,
-    )
-    check_chains_memory(config)
-    if isinstance(sampler, UsesSolver):
-        prior = instantiate(config.model.prior)
-        instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
-
-
-def check_chains_memory(config: ExperimentConfig) -> None:
-    """Check that the chains of training and of evaluation fit the memory.
-
-    Raises:
-        InvalidInputError: If they do not; names the larger of what asks for it.
-    """
-    units, sampler = config.model.prior.num_units, config.training.sampler
-    fewer = "Use fewer {}, or fewer units of the prior."
-    for argument, needed, repair in (
-        (
-            "training.sampler.num_chains",
-            _PER_SPIN * units * _states_per_chain(sampler) * sampler.num_chains,
-            fewer.format("chains"),
-        ),
-        (
-            "evaluation.num_annealed_chains",
-            _PER_SPIN * units * config.evaluation.num_annealed_chains,
-            fewer.format("chains"),
-        ),
-    ):
-        check_memory(argument, needed, repair)
-
-
-def _states_per_chain(sampler: SamplerConfig) -> int:
-    if isinstance(sampler, ParallelTemperingConfig):
-        return len(sampler.inverse_temperatures or start_ladder())
-    return 1 + SETS if isinstance(sampler, TrajectoryTemperingConfig) else 1
-
-
-# Whether an experiment can be run on its data, here and now.
-
-
-def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
-    """Check that an experiment can be run on its data; returns the number of steps of the whole run.
-
-    Raises:
-        InvalidInputError: If the model's parts do not fit each other, the data or the memory, a batch is too large,
-            torch records no gradients here, or the step is to be compiled and torch.compile does not work here.
+        InvalidInputError: If a component refuses its settings, the model's parts do not fit each other, the data or the
+            memory, a batch is too large, there are fewer examples than asked for, torch records no gradients here, a
+            solver that the chains use cannot be asked about the prior, or the step is to be compiled and torch.compile
+            does not work here.
     """
     check_gradients_are_recorded("train")
     if dataset.num_features != config.model.num_values:
@@ -174,11 +104,44 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
         repair = "Leave it out, or use the data that the model was made for."
         name = "model.num_features" if config.model.event_shape is None else "model.event_shape"
         raise InvalidInputError(name, rule, config.model.num_values, repair)
-    check_readable(config.model, dataset)
-    check_feasible(config, dataset)
+    check_compatible(config.model, dataset)
+    num_examples = config.evaluation.num_examples
+    if num_examples is not None and num_examples > len(dataset.test):
+        rule, repair = (
+            f"must be at most the {len(dataset.test)} test examples",
+            "Leave it out for all of them.",
+        )
+        raise InvalidInputError("evaluation.num_examples", rule, num_examples, repair)
+    # two chains of one unit: what the chains' settings have to obey does not depend on their number
+    few = config.training.sampler.model_copy(update={"num_chains": 2})
+    sampler = instantiate(few, energy=FactorialBernoulli(1), seed=config.seed)
+    check_model_memory(
+        config.model,
+        _PER_PARAMETER + (_PER_AVERAGE if config.training.averaging.decay > 0 else 0),
+        "for weights, gradients and Adam",
+        gradient=config.training.gradient,
+    )
+    _check_chains_memory(config)
+    if isinstance(sampler, UsesSolver):
+        prior = instantiate(config.model.prior)
+        instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
     check_divisible(config)
-    chosen = chosen_examples(dataset, config.training)
+    chosen = training_subset(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
     if config.training.compile:
         check_compiler()
     return config.training.num_epochs * batches.steps_per_epoch
+
+
+def _check_chains_memory(config: ExperimentConfig) -> None:
+    units, sampler = config.model.prior.num_units, config.training.sampler
+    states = 1
+    if isinstance(sampler, ParallelTemperingConfig):
+        states = len(sampler.inverse_temperatures or start_ladder())
+    elif isinstance(sampler, TrajectoryTemperingConfig):
+        states = 1 + SETS
+    for argument, count in (
+        ("training.sampler.num_chains", states * sampler.num_chains),
+        ("evaluation.num_annealed_chains", config.evaluation.num_annealed_chains),
+    ):
+        check_memory(argument, _PER_SPIN * units * count, "Use fewer chains, or fewer units of the prior.")

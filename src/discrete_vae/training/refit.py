@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.splits import DataSplits, chosen_examples
+from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
 from discrete_vae.kernels.adam import Adam
@@ -315,7 +315,7 @@ class RunRefit:
             "num_sweeps": training.num_sweeps,
             "seed": seed,
         }
-        self._dataset = chosen_examples(dataset, training)
+        self._dataset = training_subset(dataset, training)
         self._precision = choose_precision(loaded.config, device=device, begun=run.read_environment())
         self._asked: dict[str, Any] = {
             "run": str(run.path.resolve()),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.splits import DataSplits, chosen_examples, describe_data
+from discrete_vae.data.splits import DataSplits, describe_data, training_subset
 from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
@@ -74,10 +75,7 @@ def train(
             received, repair = f"a {type(given).__name__}", "load_experiment and load_dataset make them."
             raise InvalidInputError(name, f"must be of type {wanted.__name__}", received, repair)
     device = check_device(device)
-    check_experiment(config, dataset)
-    run = compute_on_rank_zero(lambda: _folder(run_dir))
-    with held_by_rank_zero(sole_writer(run.path)):
-        compute_on_rank_zero(lambda: prepare_run(run, config, dataset, device=device))
+    with prepared_run(config, dataset, run_dir, device=device) as (run, _):
         return run_steps(
             config,
             dataset,
@@ -90,21 +88,35 @@ def train(
         )
 
 
-def prepare_run(
-    run: RunDirectory, config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str
-) -> None:
-    """Write what a run's folder says of it, unless it says so already; the caller is the folder's sole writer.
+@contextmanager
+def prepared_run(
+    config: ExperimentConfig, dataset: DataSplits, run_dir: str | Path | RunDirectory, *, device: torch.device
+) -> Iterator[tuple[RunDirectory, int]]:
+    """Check an experiment, make or open the folder of its run, and hold it against other writers within the block.
 
-    Args:
-        run: The run; its folder exists.
-        config: The experiment.
-        dataset: Its data.
-        device: Where it computes.
+    Yields:
+        The run, and the number of its steps.
 
     Raises:
-        InvalidInputError: If the folder is another config's or other data's run; nothing is changed.
-        OSError: If something cannot be written.
+        InvalidInputError: As `train`; nothing is made of an experiment that cannot be run.
     """
+    num_steps = check_experiment(config, dataset)
+    run = compute_on_rank_zero(lambda: _folder(run_dir))
+    with held_by_rank_zero(sole_writer(run.path)):
+        compute_on_rank_zero(lambda: _prepare(run, config, dataset, device=device))
+        yield run, num_steps
+
+
+def _folder(run_dir: str | Path | RunDirectory) -> RunDirectory:
+    """Open a run to go on with, or make the folder of a new one."""
+    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(unicode_path("run_dir", run_dir))
+    return RunDirectory.open(run.path) if run.config_path.exists() else RunDirectory.create(run.path)
+
+
+def _prepare(
+    run: RunDirectory, config: ExperimentConfig, dataset: DataSplits, *, device: torch.device
+) -> None:
+    """Write what a run's folder says of it, unless it says so already; the caller is the folder's sole writer."""
     if run.refit_path.exists():
         received = f"{run.path}, whose posterior dvae refit has fitted anew"
         repair = f"Go on with the run that it was made of, which {run.refit_path.name} names."
@@ -115,7 +127,7 @@ def prepare_run(
         raise InvalidInputError("run_dir", "must be a run that training left", received, repair)
     if run.config_path.exists():
         _check_same_config(run, config)
-        check_same_data(run, dataset)
+        _check_same_data(run, dataset)
     run.remove_temporaries()
     if not run.config_path.exists():
         run.write_config(config.model_dump_json(indent=2) + "\n")
@@ -123,39 +135,6 @@ def prepare_run(
         environment = describe_environment(seed=config.seed, device=device)
         precision = choose_precision(config, device=device).name
         write_json(run.environment_path, environment | {"data": describe_data(dataset), KEY: precision})
-
-
-def check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
-    """Check that the data are those that a run began with.
-
-    Raises:
-        InvalidInputError: If their sum is another one.
-    """
-    before = run.read_environment().get("data", {}).get("sha256")
-    if before is not None and before != dataset.description.sha256:
-        received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
-        repair = "Bring the file back, or start a new run in another --run-dir."
-        raise InvalidInputError(
-            "data", f"must be those that {run.environment_path} names, SHA-256 {before}", received, repair
-        )
-
-
-def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> IndependentFeatures:
-    """What independent features, fitted to the examples that a run trains on, reach on those it validates with."""
-    chosen = chosen_examples(dataset, config.training)
-    likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
-    return independent_features(likelihood, chosen.train, chosen.valid)
-
-
-def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
-    """Warn where data are not those that a run was trained on."""
-    trained = run.read_environment().get("data", {}).get("sha256")
-    if trained is not None and trained != dataset.description.sha256:
-        warnings.warn(
-            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
-            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
-            stacklevel=2,
-        )
 
 
 def _check_same_config(run: RunDirectory, config: ExperimentConfig) -> None:
@@ -167,7 +146,34 @@ def _check_same_config(run: RunDirectory, config: ExperimentConfig) -> None:
         raise InvalidInputError("config", f"must be that of the run in {run.path}", received, repair)
 
 
-def _folder(run_dir: str | Path | RunDirectory) -> RunDirectory:
-    """Open a run to go on with, or make the folder of a new one."""
-    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(unicode_path("run_dir", run_dir))
-    return RunDirectory.open(run.path) if run.config_path.exists() else RunDirectory.create(run.path)
+def _check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
+    before = _data_sum(run)
+    if before is not None and before != dataset.description.sha256:
+        received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
+        repair = "Bring the file back, or start a new run in another --run-dir."
+        raise InvalidInputError(
+            "data", f"must be those that {run.environment_path} names, SHA-256 {before}", received, repair
+        )
+
+
+def _data_sum(run: RunDirectory) -> str | None:
+    """SHA-256 of the file that a run was trained on, if that is known."""
+    return run.read_environment().get("data", {}).get("sha256")
+
+
+def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> IndependentFeatures:
+    """Log-likelihood of independent features on a run's validation examples, fitted to those it trains on."""
+    chosen = training_subset(dataset, config.training)
+    likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
+    return independent_features(likelihood, chosen.train, chosen.valid)
+
+
+def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
+    """Warn where data are not those that a run was trained on."""
+    trained = _data_sum(run)
+    if trained is not None and trained != dataset.description.sha256:
+        warnings.warn(
+            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
+            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
+            stacklevel=2,
+        )

@@ -15,7 +15,8 @@ from discrete_vae.config import (
     instantiate,
     members,
 )
-from discrete_vae.data.rows import check_kind, check_readable, load_file
+from discrete_vae.data.compatibility import check_compatible, likelihood_for
+from discrete_vae.data.rows import load_file
 from discrete_vae.errors import InvalidInputError
 
 PROBE = torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 300.0, torch.inf, -torch.inf, torch.nan])
@@ -63,10 +64,10 @@ def test_the_likelihoods_that_can_read_data_are_named_where_one_cannot(tmp_path,
     dataset = data(tmp_path, array)
     for kind in ("bernoulli", "gaussian", "categorical", "negative-binomial"):
         if kind in readers:
-            assert check_kind(kind, dataset).kind == kind
+            assert likelihood_for(kind, dataset).kind == kind
             continue
         with pytest.raises(InvalidInputError) as caught:
-            check_kind(kind, dataset)
+            likelihood_for(kind, dataset)
         message = str(caught.value)
         named = message.partition("; received ")[2].partition(" can read them")[0]
         assert {
@@ -77,7 +78,7 @@ def test_the_likelihoods_that_can_read_data_are_named_where_one_cannot(tmp_path,
 
 def test_the_message_for_real_values(tmp_path):
     with pytest.raises(InvalidInputError) as caught:
-        check_kind("bernoulli", data(tmp_path, REAL))
+        likelihood_for("bernoulli", data(tmp_path, REAL))
     assert str(caught.value).startswith(
         "mine.npy, part 'train', must hold values in [0, 1] to be read by --model.likelihood bernoulli; received "
         "values from -3.1 to 7.2. gaussian can read them; categorical needs whole numbers from 0 to 255; "
@@ -89,21 +90,21 @@ def test_unknown_likelihoods_are_refused(tmp_path):
     with pytest.raises(
         InvalidInputError, match="must be one of bernoulli, gaussian, categorical, negative-binomial"
     ):
-        check_kind("poisson", data(tmp_path, BITS))
+        likelihood_for("poisson", data(tmp_path, BITS))
 
 
 def test_the_number_of_categories_is_that_of_the_data(tmp_path):
-    assert check_kind("categorical", data(tmp_path, CODES)).num_categories == 5
-    assert check_kind("categorical", data(tmp_path, BITS)).num_categories == 2
+    assert likelihood_for("categorical", data(tmp_path, CODES)).num_categories == 5
+    assert likelihood_for("categorical", data(tmp_path, BITS)).num_categories == 2
     with pytest.raises(InvalidInputError, match="must hold whole numbers from 0 to 3"):
-        check_readable(model(CategoricalLikelihoodConfig(num_categories=4)), data(tmp_path, CODES))
+        check_compatible(model(CategoricalLikelihoodConfig(num_categories=4)), data(tmp_path, CODES))
 
 
 def test_probabilities_need_bits_for_validation_and_test(tmp_path):
     with pytest.raises(InvalidInputError, match="part 'valid', .*--data.binarize true"):
-        check_readable(model(BernoulliLikelihoodConfig()), data(tmp_path, UNIT))
-    check_readable(model(BernoulliLikelihoodConfig()), data(tmp_path, UNIT, binarize=True))
-    check_readable(
+        check_compatible(model(BernoulliLikelihoodConfig()), data(tmp_path, UNIT))
+    check_compatible(model(BernoulliLikelihoodConfig()), data(tmp_path, UNIT, binarize=True))
+    check_compatible(
         model(NegativeBinomialLikelihoodConfig()), data(tmp_path, UNIT, binarize=True)
     )  # bits are counts
 
@@ -112,8 +113,6 @@ def test_gaps_need_a_model_that_reads_them(tmp_path):
     real = model(GaussianLikelihoodConfig())
     gaps = REAL.copy()
     gaps[:, 1] = np.nan
-    with pytest.raises(
-        InvalidInputError, match=r"'train', must have no missing values; received 16 of 48.*missing true"
-    ):
-        check_readable(real, data(tmp_path, gaps))
-    check_readable(real.model_copy(update={"missing": True}), data(tmp_path, gaps))
+    with pytest.raises(InvalidInputError, match=r"'train', .*received 16 of 48.*missing true"):
+        check_compatible(real, data(tmp_path, gaps))
+    check_compatible(real.model_copy(update={"missing": True}), data(tmp_path, gaps))

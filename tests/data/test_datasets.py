@@ -1,0 +1,340 @@
+"""Published data sets by name, their config and their loader, from small originals and from the real files."""
+
+import gc
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn.datasets
+import torch
+from scipy.io import savemat
+
+import discrete_vae
+from discrete_vae.config import DataConfig, DigitsConfig, FileDataConfig, instantiate, members
+from discrete_vae.data import datasets
+from discrete_vae.data.datasets import (
+    load_caltech101_silhouettes,
+    load_dataset,
+    load_digits,
+    load_mnist_dynamic,
+    load_mnist_static,
+    load_omniglot,
+)
+from discrete_vae.data.download import Archive, RemoteFile, checksum_of
+from discrete_vae.errors import InvalidInputError
+
+
+def test_it_is_exported():
+    assert discrete_vae.load_dataset is load_dataset
+
+
+def test_the_names_are_those_of_the_configs():
+    kinds = [config.model_fields["kind"].default for config in members(DataConfig)]
+    for kind in kinds:
+        with pytest.raises(InvalidInputError, match="data_dir"):
+            load_dataset(kind, data_dir="none", **({"path": "mine.npy"} if kind == "file" else {}))
+
+
+@pytest.mark.parametrize("config", members(DataConfig))
+def test_every_config_reaches_a_loader_which_refuses_a_missing_folder(config, tmp_path):
+    settings = {"path": tmp_path / "mine.npy"} if config is FileDataConfig else {}
+    with pytest.raises(InvalidInputError, match="data_dir"):
+        instantiate(config(**settings), data_dir=tmp_path / "none")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_names_and_settings_are_refused():
+    with pytest.raises(InvalidInputError, match=r"name .*received 'mnist'"):
+        load_dataset("mnist")
+    with pytest.raises(InvalidInputError, match=r"DigitsConfig\.num_vald is not a known field"):
+        load_dataset("digits", num_vald=3)
+    with pytest.raises(InvalidInputError, match=r"DigitsConfig\.split_seed"):
+        load_dataset("digits", split_seed=-1)
+    with pytest.raises(InvalidInputError, match=r"FileDataConfig\.path"):
+        load_dataset("file")
+
+
+def test_a_config_builds_what_the_name_does():
+    config = DigitsConfig(num_valid=7)
+    assert torch.equal(instantiate(config, data_dir=None).valid, load_dataset("digits", num_valid=7).valid)
+    assert DigitsConfig.from_json(config.model_dump_json()) == config
+
+
+def test_the_path_of_a_file_becomes_absolute(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("mine.npy", np.eye(10))
+    config = FileDataConfig(path=Path("mine.npy"))
+    assert config.path == tmp_path / "mine.npy"
+    monkeypatch.chdir("/")
+    assert instantiate(FileDataConfig.from_json(config.model_dump_json())).num_features == 10
+
+
+def test_configs_need_no_torch():
+    program = "import sys, discrete_vae.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_sizes_values_and_mean():
+    digits = load_digits()
+    assert (len(digits.train), len(digits.valid), len(digits.test)) == (1297, 250, 250)
+    assert digits.train.unique().numel() == 17
+    assert set(digits.test.unique().tolist()) == {0.0, 1.0}
+    # mean intensity of the 1797 images is 4.884165 of 16
+    assert digits.train.mean().item() == pytest.approx(4.884165 / 16, abs=2e-3)
+    assert digits.image_shape == (8, 8)
+    assert digits.dynamic
+
+
+def test_the_digits_are_those_of_scikit_learn_and_come_without_its_import():
+    program = (
+        "import sys, discrete_vae; discrete_vae.load_dataset('digits'); sys.exit('sklearn' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    digits, (intensities, kinds) = load_digits(), sklearn.datasets.load_digits(return_X_y=True)
+    found = {
+        (*row, kind) for row, kind in zip((16 * digits.train).tolist(), digits.labels["train"], strict=True)
+    }
+    assert found <= {(*row, kind) for row, kind in zip(intensities.tolist(), kinds, strict=True)}
+
+
+def test_the_split_is_the_same_in_every_run_and_changes_with_its_seed():
+    first = load_digits()
+    assert torch.equal(load_digits().train, first.train)
+    assert torch.equal(load_digits().test, first.test)
+    assert not torch.equal(load_digits(split_seed=1).train, first.train)
+
+
+def test_the_binarization_seed_changes_the_evaluation_bits_only():
+    first, other = load_digits(), load_digits(binarization_seed=1)
+    assert torch.equal(first.train, other.train)
+    assert not torch.equal(first.valid, other.valid)
+    assert not torch.equal(first.test, other.test)
+
+
+def test_digits_are_upright():
+    """Columns are empty at the left edge, rows are not at the top; transposed, it is the other way round."""
+    ink = load_digits().train.mean(0).reshape(8, 8)
+    assert ink[:, 0].max() < 0.03
+    assert ink[0, 2:5].min() > 0.3
+
+
+def test_the_parts_must_leave_examples(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"num_valid \+ num_test"):
+        load_digits(num_valid=1000, num_test=797)
+    with pytest.raises(InvalidInputError, match="num_valid"):
+        load_digits(num_valid=0)
+    with pytest.raises(InvalidInputError, match="data_dir"):
+        load_digits(data_dir=tmp_path / "none")
+
+
+def test_labels_stay_with_their_examples():
+    """The nearest other image has the same label nearly always."""
+    digits = load_digits()
+    distance = torch.cdist(digits.test, digits.train)
+    nearest = digits.labels["train"][distance.argmin(1)]
+    assert (nearest == digits.labels["test"]).mean() > 0.8
+    assert set(digits.labels["valid"].tolist()) == set(range(10))
+
+
+def resized(archive: Archive, lengths: dict[str, int]) -> Archive:
+    """The archive with other numbers of examples."""
+    arrays = {
+        key: replace(rule, shape=(lengths[key], *rule.shape[1:])) if key in lengths else rule
+        for key, rule in archive.arrays.items()
+    }
+    return replace(archive, arrays=arrays)
+
+
+def served(archive: Archive, site, lengths: dict[str, int]) -> Archive:
+    """The archive with the sums of the files that are served, and other numbers of examples."""
+    folder, address = site
+    files = []
+    for file in archive.files:
+        algorithm, path = file.checksum.partition(":")[0], folder / file.name
+        files.append(
+            RemoteFile(file.name, f"{algorithm}:{checksum_of(path, algorithm)}", path.stat().st_size)
+        )
+    return resized(replace(archive, addresses=(address,), files=tuple(files)), lengths)
+
+
+@pytest.fixture
+def images():
+    generator = np.random.default_rng(0)
+    return generator.integers(0, 256, (9, 28, 28), dtype=np.uint8)
+
+
+@pytest.fixture
+def bits(images):
+    return (images.reshape(9, 784) > 127).astype(np.uint8)
+
+
+def same_rows(part: torch.Tensor, rows: np.ndarray) -> bool:
+    return sorted(part.tolist()) == sorted(np.asarray(rows, dtype=np.float32).tolist())
+
+
+def test_mnist_dynamic(site, folder, images, idx):
+    labels = np.arange(9, dtype=np.uint8)
+    for key, array in {"train_images": images[:6], "test_images": images[6:]}.items():
+        (site[0] / datasets.MNIST_FILES[key]).write_bytes(idx(array))
+        (site[0] / datasets.MNIST_FILES[key.replace("images", "labels")]).write_bytes(
+            idx(labels[: len(array)])
+        )
+    lengths = {"train_images": 6, "test_images": 3, "train_labels": 6, "test_labels": 3}
+    archive = served(datasets.MNIST_DYNAMIC, site, lengths)
+    data = load_mnist_dynamic(num_valid=2, data_dir=folder, archive=archive)
+    assert data.labels["train"].tolist() == [0, 1, 2, 3]
+    for part, first in {"valid": 4, "test": 0}.items():
+        rows = images[6:] if part == "test" else images[4:6]
+        for bits, label in zip(getattr(data, part), data.labels[part], strict=True):
+            ink = torch.from_numpy(rows[label - first].reshape(784))
+            assert not bool(((bits == 1) & (ink == 0)).any())
+            assert bool((bits[ink == 255] == 1).all())
+    assert torch.equal(data.train, torch.from_numpy(images[:4].reshape(4, 784)) / 255)
+    assert (data.valid.shape, data.test.shape, data.dynamic) == ((2, 784), (3, 784), True)
+    assert set(data.test.unique().tolist()) == {0.0, 1.0}
+    with np.load(folder / "mnist.npz") as kept:
+        assert sorted(kept.files) == ["test_images", "test_labels", "train_images", "train_labels"]
+        np.testing.assert_array_equal(kept["test_labels"], [0, 1, 2])
+    other = load_mnist_dynamic(num_valid=2, binarization_seed=1, data_dir=folder, archive=archive)
+    assert not torch.equal(other.test, data.test)
+    with pytest.raises(InvalidInputError, match="num_valid .*received 6 held out of 6"):
+        load_mnist_dynamic(num_valid=6, data_dir=folder, archive=archive)
+    with pytest.raises(InvalidInputError, match="num_valid"):
+        load_mnist_dynamic(num_valid=0, data_dir=folder, archive=archive)
+
+
+def test_mnist_static(site, folder, bits):
+    rows = {"train": bits[:4], "valid": bits[4:6], "test": bits[6:]}
+    for part, values in rows.items():
+        text = "".join(" ".join(map(str, row)) + "\n" for row in values)
+        (site[0] / f"binarized_mnist_{part}.amat").write_text(text)
+    archive = served(datasets.MNIST_STATIC, site, {part: len(values) for part, values in rows.items()})
+    data = load_mnist_static(data_dir=folder, archive=archive)
+    np.testing.assert_array_equal(data.train.numpy(), rows["train"])
+    assert same_rows(data.valid, rows["valid"])
+    assert same_rows(data.test, rows["test"])
+    assert not data.dynamic
+    with np.load(folder / "static_mnist.npz") as kept:
+        wrong = dict(kept) | {"test_shape": np.array([3, 783])}
+    np.savez(folder / "static_mnist.npz", **wrong)
+    with pytest.raises(InvalidInputError, match=r"array 'test_shape', .*received \(3, 783\)"):
+        load_mnist_static(data_dir=folder, archive=archive)
+
+
+def test_omniglot(site, folder, images):
+    reals = images.transpose(0, 2, 1).reshape(9, 784).T / 255  # column-major images in columns
+    savemat(
+        site[0] / "chardata.mat",
+        {"data": reals[:, :6], "testdata": reals[:, 6:], "target": np.zeros((50, 6))},
+    )
+    archive = served(datasets.OMNIGLOT, site, {"train": 6, "test": 3})
+    data = load_omniglot(num_valid=2, data_dir=folder, archive=archive)
+    assert data.description.version == "chardata.mat"
+    rows = torch.from_numpy(images.reshape(9, 784)) / 255
+    assert all(any(torch.equal(mine, theirs) for theirs in rows[:6]) for mine in data.train)
+    assert (data.train.shape, data.valid.shape, data.test.shape) == ((4, 784), (2, 784), (3, 784))
+    assert data.dynamic
+    other = load_omniglot(num_valid=2, split_seed=1, data_dir=folder, archive=archive)
+    assert not torch.equal(other.train, data.train)
+    with pytest.raises(InvalidInputError, match="num_valid"):
+        load_omniglot(num_valid=6, data_dir=folder, archive=archive)
+
+
+def test_omniglot_says_which_form_it_read(folder, images):
+    archive = resized(datasets.OMNIGLOT, {"train": 6, "test": 3, "train_drawer": 6})
+    parts = {"train": images[:6], "test": images[6:]}
+    np.savez(folder / "omniglot.npz", **parts, train_drawer=np.ones(6, np.uint8))
+    assert load_omniglot(num_valid=2, data_dir=folder, archive=archive).description.version == "rebuilt"
+    np.savez(folder / "omniglot.npz", **parts)
+    assert load_omniglot(num_valid=2, data_dir=folder, archive=archive).description.version == "unknown"
+
+
+def test_caltech101(site, folder, bits):
+    published = 1 - bits.reshape(9, 28, 28).transpose(0, 2, 1).reshape(9, 784)  # column-major, object 0
+    names = np.empty((1, 9), dtype=object)
+    names[0] = [f"kind {number}" for number in range(1, 10)]
+    content = {"classnames": names}
+    for stem, part in {"train": slice(0, 4), "val": slice(4, 6), "test": slice(6, 9)}.items():
+        content |= {f"{stem}_data": published[part], f"{stem}_labels": np.arange(9)[part, None] + 1}
+    savemat(site[0] / "caltech101_silhouettes_28_split1.mat", content)
+    lengths = {"train": 4, "valid": 2, "test": 3, "classnames": 9}
+    lengths |= {f"{part}_labels": lengths[part] for part in ("train", "valid", "test")}
+    archive = served(datasets.CALTECH101, site, lengths)
+    data = load_caltech101_silhouettes(data_dir=folder, archive=archive)
+    np.testing.assert_array_equal(data.train.numpy(), bits[:4])
+    assert same_rows(data.valid, bits[4:6])
+    assert same_rows(data.test, bits[6:])
+    assert not data.dynamic
+    assert data.labels["train"].tolist() == ["kind 1", "kind 2", "kind 3", "kind 4"]
+    for row, label in zip(data.test.numpy(), data.labels["test"], strict=True):
+        np.testing.assert_array_equal(row, bits[int(label.split()[1]) - 1])
+    with np.load(folder / "caltech101_silhouettes.npz") as kept:
+        assert kept["valid_labels"].tolist() == [5, 6]
+        assert kept["classnames"].tolist() == names[0].tolist()
+        np.testing.assert_array_equal(kept["train"], published[:4])
+
+
+SHAPES = {
+    "mnist-dynamic": (50000, 10000, 10000),
+    "mnist-static": (50000, 10000, 10000),
+    "omniglot": (23000, 1345, 8115),
+    "caltech101-silhouettes": (4100, 2264, 2307),
+}
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def data(request, real_data):
+    yield load_dataset(request.param, data_dir=real_data)
+    gc.collect()
+
+
+def test_sizes_values_and_means(data):
+    assert (len(data.train), len(data.valid), len(data.test)) == SHAPES[data.name] or (
+        data.name == "omniglot" and len(data.test) == 8070
+    )
+    assert data.image_shape == (28, 28)
+    assert data.num_features == 784
+    assert len(data.description.sha256) == 64
+    for part in (data.train, data.valid, data.test):
+        assert part.dtype == torch.float32
+        assert bool(((part >= 0) & (part <= 1)).all())
+    for part in (data.valid, data.test):
+        assert bool(((part == 0) | (part == 1)).all())
+    means = [part.double().mean().item() for part in (data.train, data.valid, data.test)]
+    if data.name == "mnist-dynamic":
+        # the two parts of the published training images together, and the bits within their noise
+        assert (5 * means[0] + means[1]) / 6 == pytest.approx(0.130660, abs=5e-5)
+        assert means[2] == pytest.approx(0.132515, abs=3e-4)
+    elif data.name == "mnist-static":
+        assert means == pytest.approx([0.130562, 0.131127, 0.132512], abs=1e-6)
+    elif data.name == "omniglot" and data.description.version == "rebuilt":
+        assert (23000 * means[0] + 1345 * means[1]) / 24345 == pytest.approx(0.083004, abs=5e-5)
+        assert means[2] == pytest.approx(0.081987, abs=3e-4)
+    elif data.name == "caltech101-silhouettes":
+        assert means == pytest.approx([1 - 0.551055, 1 - 0.535959, 1 - 0.539015], abs=1e-6)
+
+
+def test_the_first_rows_of_the_test_part_are_a_fair_subset(data):
+    """The published static MNIST starts with all zeros, whose ink is far from the average."""
+    ink = data.test.mean(1)
+    standard_error = (ink.std() / 1000**0.5).item()
+    assert abs(ink[:1000].mean() - ink.mean()).item() < 5 * standard_error
+
+
+def test_bits_are_possible_binarizations(data):
+    if not data.dynamic:
+        assert bool(((data.train == 0) | (data.train == 1)).all())
+    else:
+        levels = (data.train[::10] * 255).round().long()
+        assert torch.bincount(levels.flatten(), minlength=256).count_nonzero() == 256
+
+
+def test_caltech_is_upright(real_data):
+    """Left and right halves hold about as much of the objects, upper and lower ones do not."""
+    ink = load_dataset("caltech101-silhouettes", data_dir=real_data).train.mean(0).reshape(28, 28)
+    vertical = abs(ink[:14].sum() - ink[14:].sum())
+    horizontal = abs(ink[:, :14].sum() - ink[:, 14:].sum())
+    assert vertical > 2 * horizontal

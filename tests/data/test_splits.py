@@ -1,0 +1,147 @@
+"""Fixed draws, subsets of a data set, and what a run keeps of it."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae.config import TrainingConfig
+from discrete_vae.data.datasets import load_dataset
+from discrete_vae.data.splits import (
+    DataMetadata,
+    DatasetDescription,
+    DataSplits,
+    describe_data,
+    fixed_bits,
+    fixed_permutation,
+    training_subset,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.io import EnvironmentSchema, check_fields
+
+
+def test_a_permutation_holds_every_number_once():
+    assert sorted(fixed_permutation(1000, 3, 1)) == list(range(1000))
+    assert fixed_permutation(0, 3).shape == (0,)
+
+
+def test_permutations_depend_on_seed_and_key_alone():
+    first = fixed_permutation(100, 3, 1)
+    np.testing.assert_array_equal(fixed_permutation(100, 3, 1), first)
+    for other in (fixed_permutation(100, 3, 2), fixed_permutation(100, 4, 1), fixed_permutation(100, 3)):
+        assert (other != first).any()
+
+
+def test_each_place_is_as_likely():
+    counts = np.zeros((5, 5))
+    for seed in range(4000):
+        counts[np.arange(5), fixed_permutation(5, seed)] += 1
+    # 25 cells at |z| < 5.6: a false alarm in 1e6 seeds or fewer
+    assert (abs(counts - 800) < 5.6 * np.sqrt(4000 * 0.2 * 0.8)).all()
+
+
+def test_bits_follow_their_probabilities():
+    probabilities = np.repeat([0.0, 0.01, 0.5, 0.9, 1.0], 40000).reshape(5, 40000)
+    bits = fixed_bits(probabilities, 9, 1)
+    assert bits.dtype == np.float32
+    assert set(np.unique(bits)) == {0.0, 1.0}
+    p = probabilities[:, 0]
+    assert (abs(bits.mean(axis=1) - p) <= 5.2 * np.sqrt(p * (1 - p) / 40000)).all()
+    wrong = fixed_bits(probabilities * 0.95, 9, 1).mean(axis=1)
+    assert (abs(wrong - p) > 5.2 * np.sqrt(p * (1 - p) / 40000))[2:].all()  # the bound has the power to tell
+    assert bits[0].max() == 0
+    assert bits[4].min() == 1
+    assert (fixed_bits(probabilities, 9, 2) != bits).any()
+
+
+def test_bad_seeds_are_refused():
+    with pytest.raises(InvalidInputError, match="seed"):
+        fixed_permutation(3, -1)
+
+
+def test_missing_values_stay_and_bits_stay_what_they_are():
+    values = np.array([0.0, np.nan, 1.0], np.float32)
+    np.testing.assert_array_equal(fixed_bits(values, 0, 1), values)
+
+
+@pytest.fixture
+def numbered():
+    """Digits whose first feature is the number of the example."""
+    digits = load_dataset("digits")
+    train = torch.arange(1000.0)[:, None].expand(-1, 64)
+    return dataclasses.replace(digits, train=train)
+
+
+def test_the_choice_is_fixed_in_order_without_repeats_and_spread_over_the_part(numbered):
+    few = training_subset(numbered, TrainingConfig(num_examples=100, num_validation_examples=7))
+    again = training_subset(numbered, TrainingConfig(num_examples=100, num_validation_examples=7))
+    rows = few.train[:, 0]
+    assert torch.equal(rows, again.train[:, 0])
+    assert torch.equal(rows, rows.unique())  # sorted, each once
+    assert len(rows) == 100
+    assert 400 < rows.mean() < 600
+    assert len(few.valid) == 7
+    assert torch.equal(few.test, numbered.test)
+
+
+def test_choosing_again_changes_nothing(numbered):
+    training = TrainingConfig(num_examples=100)
+    few = training_subset(numbered, training)
+    assert torch.equal(training_subset(few, training).train, few.train)
+    assert training_subset(numbered, TrainingConfig()).train is numbered.train
+
+
+def test_more_than_there_are_is_refused(numbered):
+    message = "training.num_examples must be at most the 1000 examples that there are; received 1001"
+    with pytest.raises(InvalidInputError, match=message):
+        training_subset(numbered, TrainingConfig(num_examples=1001))
+
+
+def dataset(test, shape=(4,)):
+    x = torch.arange(8.0).reshape(2, 4)
+    return DataSplits("mine", x, x, test, shape, False, DatasetDescription("s", "v", "c", "w", None))
+
+
+@pytest.mark.parametrize(
+    ("test", "low", "high"),
+    [
+        (torch.tensor([[-3.0, 0.5, torch.nan, 7.25]]), -3.0, 7.25),
+        (torch.full((1, 4), torch.nan), 0.0, 1.0),
+    ],
+)
+def test_the_range_is_that_of_the_test_part(test, low, high):
+    assert DataMetadata.of(dataset(test)) == DataMetadata((4,), low, high)
+
+
+@pytest.mark.parametrize("data", [dataset(torch.ones(1, 4), (1, 2, 2)), load_dataset("digits")])
+def test_it_comes_back_from_json(data):
+    environment = {"data": json.loads(json.dumps(describe_data(data)))}
+    found = DataMetadata.read(environment)
+    assert found == DataMetadata.of(data)
+    assert found is not None
+    assert (found.image_shape, found.num_features) == (data.image_shape, data.num_features)
+
+
+def test_a_run_of_before_keeps_nothing():
+    assert DataMetadata.read({}) is DataMetadata.read({"data": {"name": "x"}}) is None
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        5,
+        {},
+        {"event_shape": [4]},
+        {"event_shape": [2, 2], "low": 0, "high": 1},
+        {"event_shape": [0], "low": 0, "high": 1},
+        {"event_shape": [True], "low": 0, "high": 1},
+        {"event_shape": "4", "low": 0, "high": 1},
+        {"event_shape": [4], "low": None, "high": 1},
+        {"event_shape": [4], "low": "nan", "high": 1},
+    ],
+)
+def test_another_form_is_refused_by_name(picture):
+    with pytest.raises(InvalidInputError, match=r"e.json, field 'data\.picture"):
+        check_fields("e.json", {"data": {"picture": picture}}, EnvironmentSchema, repair="Restore it.")
