@@ -9,4 +9,4 @@ import lazy_loader
 from discrete_vae._version import __version__
 
 __getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
-__all__ = [*_names, "__version__"]
+__all__ = [*_names, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
