@@ -7,7 +7,7 @@ import json
 from contextvars import ContextVar
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from discrete_vae.errors import InvalidInputError
@@ -99,6 +99,15 @@ class Record(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    retired: ClassVar[tuple[str, ...]] = ()
+    """Fields of earlier versions, which are passed over where a file has them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_retired(cls, data: Any) -> Any:
+        if not cls.retired or not is_read_from_file() or not isinstance(data, dict):
+            return data
+        return {name: value for name, value in data.items() if name not in cls.retired}
 
     def __init__(self, **data: Any) -> None:
         if _inside_a_record.get():  # pydantic collects the messages of nested records itself
