@@ -110,3 +110,13 @@ def test_public_names_load_on_first_use_and_unknown_ones_are_refused():
 def test_json_that_python_cannot_hold_is_refused(text):
     with pytest.raises(InvalidInputError, match=r"run/config\.json must be valid JSON; received "):
         config.ExperimentConfig.from_json(text, source="run/config.json")
+
+
+@pytest.mark.parametrize("value", ["false", "true"])
+def test_a_retired_field_is_passed_over_in_a_file_and_refused_elsewhere(value):
+    text = f'{{"name": "old", "data": {{"kind": "digits"}}, "training": {{"compile": {value}}}, "model": MODEL}}'
+    model = config.ModelConfig(num_features=64, prior=config.RBMConfig(num_left=2, num_right=2))
+    found = config.ExperimentConfig.from_json(text.replace("MODEL", model.model_dump_json()))
+    assert found.training == config.TrainingConfig()
+    with pytest.raises(InvalidInputError, match="compile"):
+        config.TrainingConfig(compile=value)

@@ -381,11 +381,7 @@ def run_steps(
     stage = None if slower is None else (slower, "importance samples")
     shows = progress or TrainingProgress(state.step, num_steps, console, stage=stage)
     with yielding_threads(), written(metrics, logger, writes=is_writer) as append, shows as shown:
-        if state.compiled is not None and state.step < num_steps:
-            shown.note("Compiling the training step, which takes a minute or two.")
-            state.compiled.prepare(batches.batch(state.step), state.chains.z)
-            state.times.restart()
-        elif (reason := state.recorded.functions.reason) is not None:
+        if (reason := state.recorded.functions.reason) is not None:
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         while state.step < num_steps and not agree_any(stop is not None and stop()):
             start = state.step / batches.steps_per_epoch
@@ -489,8 +485,7 @@ def training_step(
     state.times.begin("networks")
     weights = schedules.kl_weights(settings.warm_up, epoch)
     num_samples = schedules.num_importance_samples(settings, progress)
-    graph = state.compiled if num_samples == 1 else None
-    found = (graph or state.recorded).take_gradients(
+    found = state.recorded.take_gradients(
         x,
         z,
         discrete=weights.discrete,

@@ -29,7 +29,6 @@ from discrete_vae.samplers.tempering import start_ladder
 from discrete_vae.samplers.trajectory import SETS
 from discrete_vae.system import check_memory
 from discrete_vae.training.data_parallel import check_divisible
-from discrete_vae.training.step import check_compiler
 
 # The number of threads of a training run on the CPU.
 
@@ -166,7 +165,7 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
 
     Raises:
         InvalidInputError: If the model's parts do not fit each other, the data or the memory, a batch is too large,
-            torch records no gradients here, or the step is to be compiled and torch.compile does not work here.
+            or torch records no gradients here.
     """
     check_gradients_are_recorded("train")
     if dataset.num_features != config.model.num_values:
@@ -179,6 +178,4 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     check_divisible(config)
     chosen = chosen_examples(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
-    if config.training.compile:
-        check_compiler()
     return config.training.num_epochs * batches.steps_per_epoch

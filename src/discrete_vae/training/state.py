@@ -36,7 +36,7 @@ from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
 from discrete_vae.training.data_parallel import Replicas, own_chains, whole_state
-from discrete_vae.training.step import CompiledLoss, RecordedStep, choose_precision
+from discrete_vae.training.step import RecordedStep, choose_precision
 
 # Which parameters take which step size and which decay.
 
@@ -412,7 +412,6 @@ class TrainingState:
         times: Where the time goes; not part of what is saved.
         averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
         recorded: Takes the gradients; not part of what is saved.
-        compiled: The compiled loss, if the run compiles it; not part of what is saved.
         record: Whether steps are recorded and repeated; not part of what is saved.
         replicas: What the processes of torchrun share; not part of what is saved.
     """
@@ -428,7 +427,6 @@ class TrainingState:
     sums: ElboSums = field(default_factory=ElboSums)
     times: StepTimes = field(default_factory=StepTimes)
     averages: AveragedWeights | None = None
-    compiled: CompiledLoss | None = None
     record: bool = True
     recorded: RecordedStep = field(init=False)
     replicas: Replicas = field(init=False)
@@ -465,7 +463,6 @@ class TrainingState:
         working = set_precision(model, precision)
         groups = parameter_groups(model, settings, gradient)
         optimizer = Adam(groups, lr=settings.learning_rate, eps=settings.eps, working=working)
-        compiled = CompiledLoss(model, working) if config.training.compile else None
         chains = own_chains(config, model.prior)
         state = cls(
             model,
@@ -474,7 +471,6 @@ class TrainingState:
             gradient,
             config.seed,
             averages=averages,
-            compiled=compiled,
             record=config.training.record,
         )
         state.estimate_log_partition()
