@@ -63,8 +63,8 @@ class Path:
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = self.smallest_fused, 0
             if not self.draws:
                 model_module.compiled_draws = lambda *_: None
-            with twin.weigher(0.0) as weigher:
-                assert weigher.takes_batches is self.draws
+            with twin.importance_sampler(0.0) as importance_sampler:
+                assert importance_sampler.takes_batches is self.draws
             yield twin
         finally:
             model_module.compiled_draws = passes

@@ -493,14 +493,14 @@ class ImportanceSampledModel(RecognitionModel):
             received = f"{len(keys)} keys{' and a generator' * (generator is not None)}"
             rule = f"must be one for each of the {len(x)} examples, without a generator"
             raise InvalidInputError("keys", rule, received, "Give one per row of x, or leave them out.")
-        with self.weigher(log_partition) as weigher:
-            weights = weigher.log_weights(
+        with self.importance_sampler(log_partition) as importance_sampler:
+            weights = importance_sampler.log_weights(
                 x, num_samples, chunk_size, observed=observed, keys=keys, generator=generator
             )
         return importance_weighted(weights)
 
     @contextmanager
-    def weigher(self, log_partition: Tensor | SupportsFloat | None) -> Iterator[Weigher]:
+    def importance_sampler(self, log_partition: Tensor | SupportsFloat | None) -> Iterator[ImportanceSampler]:
         """What computes importance weights, for many batches; the model must not change within the block.
 
         Args:
@@ -518,7 +518,7 @@ class ImportanceSampledModel(RecognitionModel):
             raise InvalidInputError("log_partition", rule, "None", repair)
         # folding sets attributes of the networks, which other threads use
         with torch.no_grad(), eval_mode(self, copied=True) as model, folded_networks(model):
-            yield Weigher(model, torch.as_tensor(log_z))
+            yield ImportanceSampler(model, torch.as_tensor(log_z))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -534,7 +534,7 @@ class WeightedDraws(ShowsShapes):
     parameters: Tensor
 
 
-class Weigher:
+class ImportanceSampler:
     """Importance weights of a model in evaluation mode with folded networks.
 
     Where the model's parts and the processor allow it the latents are drawn by compiled passes, see

@@ -166,8 +166,8 @@ def check_log_likelihood(module, name, num_samples=30_000):
     exact = module.exact_log_likelihood(model, num_nodes)
     single = model.float()
     log_z = exact_log_partition(single.prior).value
-    with single.weigher(log_z) as weigher:
-        assert weigher.takes_batches
+    with single.importance_sampler(log_z) as importance_sampler:
+        assert importance_sampler.takes_batches
     generator = torch.Generator().manual_seed(1)
     x = module.X.float()
     got = single.log_likelihood(x, num_samples, chunk_size=9001, log_partition=log_z, generator=generator)
@@ -236,8 +236,8 @@ class OwnPosterior(HierarchicalPosterior):
 
 def test_what_is_of_another_kind_goes_by_the_modules():
     def takes(model):
-        with model.weigher(0.0) as weigher:
-            return weigher.takes_batches
+        with model.importance_sampler(0.0) as importance_sampler:
+            return importance_sampler.takes_batches
 
     assert takes(build())
     assert not takes(build().double())

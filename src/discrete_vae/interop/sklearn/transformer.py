@@ -126,10 +126,10 @@ def log_likelihoods(
     values, at_once = [], samples_in_memory(model, _MAX_MEMORY / 2)  # of float32
     chunk_size = min(_CHUNK, at_once)
     rows = max(1, min(_SCORED_ROWS, at_once // min(chunk_size, num_samples)))
-    with model.weigher(log_partition) as weigher:
+    with model.importance_sampler(log_partition) as importance_sampler:
         for part in x.split(rows):
             keys = [key_to_seed(seed, row_key(row)) for row in part]
-            weights = weigher.log_weights(part, num_samples, chunk_size, keys=keys)
+            weights = importance_sampler.log_weights(part, num_samples, chunk_size, keys=keys)
             values.append(importance_weighted(weights).value)
     return torch.cat(values)
 
