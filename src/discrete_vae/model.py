@@ -65,7 +65,7 @@ from discrete_vae.system import allocating, check_device, check_memory, is_alloc
 # What stands between x and the features that the posterior reads.
 
 
-def open_batch(
+def validate_batch(
     x: object,
     observed: Tensor | None,
     likelihood: Likelihood,
@@ -390,7 +390,7 @@ class RecognitionModel(GenerativeModel):
             InvalidInputError: If x breaks a rule of `elbo`, both seed and generator are given, or a weight or a logit
                 of the posterior is not finite.
         """
-        x, observed = self._open(x, observed)
+        x, observed = self.preprocess(x, observed)
         generator = one_source(seed, generator, x.device)
         with eval_mode(self) as model:
             features = model.read(x, observed)
@@ -429,11 +429,11 @@ class RecognitionModel(GenerativeModel):
         drawn = self.encode(x, observed=observed, generator=generator)
         return self.decode(drawn.zeta, drawn.h, statistic=statistic, generator=generator)
 
-    def _open(
+    def preprocess(
         self, x: object, observed: Tensor | None, *, exact: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """Check a batch at the public door; returns it in the event's shape with the mask of observed entries."""
-        x, observed = open_batch(
+        x, observed = validate_batch(
             x, observed, self.likelihood, like=self.prior.bias, missing=self.missing, exact=exact
         )
         return x.to(torch.promote_types(self.dtype, torch.float32)), observed
@@ -581,7 +581,7 @@ class ImportanceSampler:
             InvalidInputError: If x is no draw of the likelihood or has another shape, or a weight is not finite.
         """
         model = self._model
-        x, observed = model._open(check_examples("x", x), observed, exact=True)
+        x, observed = model.preprocess(check_examples("x", x), observed, exact=True)
         features = model.read(x, observed)
         chunks = self.draws(features, x, observed, num_samples, chunk_size, keys=keys, generator=generator)
         return torch.cat([chunk.log_weights for chunk in chunks])
@@ -963,7 +963,7 @@ class DiscreteVAE(PretrainedModel):
         Raises:
             InvalidInputError: If x breaks the likelihood's rule.
         """
-        start = self.likelihood.initialize_(*self._open(x, observed))
+        start = self.likelihood.initialize_(*self.preprocess(x, observed))
         initialize_output = getattr(self.decoder, "initialize_output_", None)
         if initialize_output is not None:
             initialize_output(start)
@@ -1025,7 +1025,7 @@ class DiscreteVAE(PretrainedModel):
             InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule; on the CPU
                 also if the bound is not finite since a weight is not.
         """
-        x, observed = self._open(x, observed)
+        x, observed = self.preprocess(x, observed)
         check_positive_int("num_importance_samples", num_importance_samples)
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         batch = Batch(x, observed, gradient, num_importance_samples, generator=generator)
@@ -1081,7 +1081,7 @@ class DiscreteVAE(PretrainedModel):
             >>> estimate.num_evaluations
             4
         """
-        x, observed = self._open(x, observed)
+        x, observed = self.preprocess(x, observed)
         check_positive_int("num_importance_samples", num_importance_samples)
         check_kl_weights(
             discrete,

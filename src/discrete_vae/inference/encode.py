@@ -212,7 +212,7 @@ def encode_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            features = model.read(*model._open(batch, None))
+            features = model.read(*model.preprocess(batch, None))
             found = (
                 drawn(model, features, RowNoise(rows, seed, _STREAM))
                 if draw
@@ -277,7 +277,7 @@ def reconstruct_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            features = model.read(*model._open(batch, None))
+            features = model.read(*model.preprocess(batch, None))
             total = torch.zeros(())
             for number in range(num_draws):
                 noise = RowNoise(rows, seed, _RECONSTRUCT_STREAM, number)
@@ -382,7 +382,7 @@ def denoise_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            opened, observed = model._open(batch, None, exact=noise is not None)
+            opened, observed = model.preprocess(batch, None, exact=noise is not None)
             features = model.read(opened, observed)
             means, weights = [], []
             for number in range(num_draws):

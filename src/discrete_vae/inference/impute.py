@@ -19,7 +19,7 @@ from discrete_vae.evaluation.log_likelihood import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.families import CategoricalLikelihood
-from discrete_vae.model import DiscreteVAE, ImportanceSampler, WeightedDraws, open_batch
+from discrete_vae.model import DiscreteVAE, ImportanceSampler, WeightedDraws, validate_batch
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
@@ -523,7 +523,7 @@ def impute(
     settings = ImputationSettings() if settings is None else settings
     likelihood = model.likelihood
     filling = filling_for(likelihood, settings)
-    x, mask = open_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
+    x, mask = validate_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
     x = x.to(torch.promote_types(model.dtype, torch.float32))
     gapped = x if mask is None else x.masked_fill(~mask, torch.nan)
     with (

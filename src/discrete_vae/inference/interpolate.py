@@ -188,7 +188,7 @@ def interpolate(
 
 def _ends(model: DiscreteVAE, name: str, x: Tensor) -> Latents:
     examples = check_examples(name, x)
-    opened, observed = model._open(examples.to(model.prior.bias.device), None)
+    opened, observed = model.preprocess(examples.to(model.prior.bias.device), None)
     if len(opened) != 1:
         raise InvalidInputError(name, "must be one example, (1, ...)", f"{len(opened)}", "Give x[:1].")
     return most_probable(model, model.read(opened, observed))

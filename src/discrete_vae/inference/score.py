@@ -152,7 +152,7 @@ def elbo_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            opened, observed = model._open(batch, None, exact=True)
+            opened, observed = model.preprocess(batch, None, exact=True)
             draws = []
             for number in range(num_samples):
                 noise = RowNoise(rows, seed, _STREAM, number)

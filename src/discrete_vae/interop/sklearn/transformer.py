@@ -85,7 +85,7 @@ def best_codes(model: DiscreteVAE, x: Tensor) -> Codes:
     bits, logits = [], []
     with eval_mode(model.discretized()) as sharp:
         for part in x.split(_ROWS):
-            features = sharp.read(*sharp._open(part, None))
+            features = sharp.read(*sharp.preprocess(part, None))
             half = torch.full((1, len(part), sharp.prior.num_units), 0.5, dtype=features.dtype)
             found = sharp.posterior.sample_discretely(features, half)
             bits.append(found.z[0])
