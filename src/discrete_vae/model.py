@@ -1090,10 +1090,10 @@ class DiscreteVAE(PretrainedModel):
             weighs_binary_latents=weighs_binary_latents(self),
         )
         gradient, _ = gradient_and_value(self.prior, negative_phase, log_partition)
-        seeds = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
-        weight = seeds[1] * len(x)
+        grad_outputs = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
+        weight = grad_outputs[1] * len(x)
         batch = Batch(x, observed, gradient, num_importance_samples, weight, generator)
-        estimate = estimator.estimate(self, batch, seeds)
+        estimate = estimator.estimate(self, batch, grad_outputs)
         self._check_parts_finite(*estimate.parts)
         return estimate
 

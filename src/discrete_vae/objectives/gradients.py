@@ -93,7 +93,7 @@ from discrete_vae.rng import NoiseSource, open_uniform
 # What every estimator of the bound's gradient is, what it needs of a model, and what it gives.
 
 
-Seeds = tuple[Tensor, Tensor, Tensor]
+GradOutputs = tuple[Tensor, Tensor, Tensor]
 """The gradients of the loss by reconstruction, kl_relative and kl_continuous, each (batch,); see `loss_gradients`."""
 
 
@@ -107,7 +107,7 @@ class GradientEstimate(ShowsShapes):
         kl_continuous: Likewise.
         score: (batch,), of value 0, with the rest of the gradient: what parameters do through the law of the draws.
             None where there is no rest.
-        seeds: The gradients of the loss by the parts, with which the estimate was made.
+        grad_outputs: The gradients of the loss by the parts, with which the estimate was made.
         num_evaluations: Draws per example that were decoded.
     """
 
@@ -115,7 +115,7 @@ class GradientEstimate(ShowsShapes):
     kl_relative: Tensor
     kl_continuous: Tensor
     score: Tensor | None
-    seeds: Seeds
+    grad_outputs: GradOutputs
     num_evaluations: int
 
     @property
@@ -125,7 +125,7 @@ class GradientEstimate(ShowsShapes):
 
     def outputs(self) -> list[tuple[Tensor, Tensor]]:
         """What to differentiate, and with which gradients to start; what carries no gradient is left out."""
-        pairs = list(zip(self.parts, self.seeds, strict=True))
+        pairs = list(zip(self.parts, self.grad_outputs, strict=True))
         if self.score is not None:
             pairs.append((self.score, torch.full_like(self.score, 1 / max(len(self.score), 1))))
         return [(part, seed) for part, seed in pairs if part.requires_grad]
@@ -133,7 +133,9 @@ class GradientEstimate(ShowsShapes):
     @property
     def loss(self) -> Tensor:
         """A scalar, nats, whose gradient is the estimate and whose value is that of the weighted loss less log Z."""
-        parts = torch.stack([(part * seed).sum() for part, seed in zip(self.parts, self.seeds, strict=True)])
+        parts = torch.stack(
+            [(part * seed).sum() for part, seed in zip(self.parts, self.grad_outputs, strict=True)]
+        )
         return parts.sum() if self.score is None else parts.sum() + self.score.mean()
 
 
@@ -182,13 +184,13 @@ class GradientEstimator(nn.Module, ABC):
     def num_evaluations(self) -> int:
         """Draws per example that an estimate decodes: what it costs in units of the reparameterized one."""
 
-    def estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         """Estimate the gradient, of checked arguments; no value is looked at, so that a step can be recorded.
 
         Args:
             model: The model, of the posterior that the estimator was made for.
             batch: What the bound is evaluated of.
-            seeds: The gradients of the loss by the parts of the bound.
+            grad_outputs: The gradients of the loss by the parts of the bound.
 
         Raises:
             InvalidInputError: If several importance samples are asked for and the estimator does not take them.
@@ -197,10 +199,10 @@ class GradientEstimator(nn.Module, ABC):
             rule = f"must be 1 with {type(self).__name__}, whose loss is that of single draws"
             repair = "Leave it out, or take the reparameterized gradient."
             raise InvalidInputError("num_importance_samples", rule, batch.num_importance_samples, repair)
-        return self._estimate(model, batch, seeds)
+        return self._estimate(model, batch, grad_outputs)
 
     @abstractmethod
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         """`estimate`, without the check."""
 
 
@@ -209,7 +211,7 @@ class DiscreteDraws(ShowsShapes):
     """Draws of the latents with the parts of the bound at them, see the module.
 
     Attributes:
-        seeds: Gradients of the loss, a mean over the batch, by the parts, each (batch,).
+        grad_outputs: Gradients of the loss, a mean over the batch, by the parts, each (batch,).
         features: (batch, feature), what the encoder makes of x.
         sample: (draw, batch, unit).
         reconstruction: (draw, batch), nats.
@@ -217,7 +219,7 @@ class DiscreteDraws(ShowsShapes):
         kl_continuous: (draw, batch), nats.
     """
 
-    seeds: Seeds
+    grad_outputs: GradOutputs
     features: Tensor
     sample: PosteriorSample
     reconstruction: Tensor
@@ -231,9 +233,9 @@ class DiscreteDraws(ShowsShapes):
     def losses(self) -> Tensor:
         """l of each draw, (draw, batch), nats, without gradient."""
         parts = (self.reconstruction, self.kl_relative, self.kl_continuous)
-        total = torch.stack([part.detach() * seed for part, seed in zip(parts, self.seeds, strict=True)]).sum(
-            0
-        )
+        total = torch.stack(
+            [part.detach() * seed for part, seed in zip(parts, self.grad_outputs, strict=True)]
+        ).sum(0)
         return total * total.shape[-1]
 
     def signals(self, energy: BoltzmannMachine, order: nn.Module, up_to: Tensor) -> Tensor:
@@ -252,7 +254,7 @@ class DiscreteDraws(ShowsShapes):
             if kl_of_zeta is not None:
                 of_units = of_units + kl_of_zeta
             known = known + of_units @ up_to.to(z.dtype).T
-            weight = self.seeds[1] * len(self.seeds[1])
+            weight = self.grad_outputs[1] * len(self.grad_outputs[1])
             return self.losses().unsqueeze(-1) - weight.unsqueeze(-1) * known
 
     def estimate(self, surrogate: Tensor) -> GradientEstimate:
@@ -260,23 +262,25 @@ class DiscreteDraws(ShowsShapes):
         parts = (self.reconstruction, self.kl_relative, self.kl_continuous)
         score = replace_gradient(torch.zeros_like(surrogate), surrogate)
         first, second, third = (part.mean(0) for part in parts)
-        return GradientEstimate(first, second, third, score, self.seeds, len(self.reconstruction))
+        return GradientEstimate(first, second, third, score, self.grad_outputs, len(self.reconstruction))
 
 
-def draw_discretely(model: BoundedModel, batch: Batch, seeds: Seeds, uniforms: Tensor) -> DiscreteDraws:
+def draw_discretely(
+    model: BoundedModel, batch: Batch, grad_outputs: GradOutputs, uniforms: Tensor
+) -> DiscreteDraws:
     """Draw z from uniforms, zeta and h from noise that all draws of an example share, and evaluate the bound.
 
     Args:
         model: The model.
         batch: What it is evaluated of.
-        seeds: As in `DiscreteDraws`.
+        grad_outputs: As in `DiscreteDraws`.
         uniforms: (draw, batch, unit), each uniform on the open unit interval.
     """
     features = model.read(batch.x, batch.observed)
     sample = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
     source: Any = SharedNoise(batch.generator)
     parts = bound_parts_at(model, sample, features, replace(batch, generator=source))
-    return DiscreteDraws(seeds, features, sample, *parts)
+    return DiscreteDraws(grad_outputs, features, sample, *parts)
 
 
 class SharedNoise(NoiseSource):
@@ -321,9 +325,9 @@ class Reparameterized(GradientEstimator):
         """1."""
         return 1
 
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         parts = bound_parts(model, batch)
-        return GradientEstimate(*parts, None, seeds, batch.num_importance_samples)
+        return GradientEstimate(*parts, None, grad_outputs, batch.num_importance_samples)
 
 
 # What a baseline of REINFORCE is.
@@ -547,10 +551,10 @@ class Reinforce(GradientEstimator):
         """1."""
         return 1
 
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (1, len(batch.x), len(self.group_of_unit))
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
-        draws = draw_discretely(model, batch, seeds, uniforms)
+        draws = draw_discretely(model, batch, grad_outputs, uniforms)
         signals = draws.signals(model.prior, model.pair_order, self.up_to)
         advantages, error = self.baseline(draws.features.detach(), draws.sample.zeta.detach(), signals)
         of_unit = advantages.index_select(-1, self.group_of_unit)
@@ -593,10 +597,10 @@ class LeaveOneOut(GradientEstimator):
         """K."""
         return self.num_samples
 
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (self.num_samples, len(batch.x), len(self.group_of_unit))
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
-        draws = draw_discretely(model, batch, seeds, uniforms)
+        draws = draw_discretely(model, batch, grad_outputs, uniforms)
         signals = draws.signals(model.prior, model.pair_order, self.up_to)
         advantages = self.advantages(signals).index_select(-1, self.group_of_unit)
         return draws.estimate((advantages * draws.log_prob()).sum(-1).mean(0))
@@ -629,11 +633,11 @@ class DisARM(GradientEstimator):
         """1 + the number of groups."""
         return 1 + self.num_groups
 
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (len(batch.x), len(self.group_of_unit))
         u = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
         uniforms = torch.where(self.flipped, 1 - u, u)
-        draws = draw_discretely(model, batch, seeds, uniforms)
+        draws = draw_discretely(model, batch, grad_outputs, uniforms)
         losses, z, logits = draws.losses(), draws.sample.z, draws.sample.logits[0]
         differences = (losses[0] - losses[1:]).T.index_select(-1, self.group_of_unit)  # (batch, unit)
         antithetic = (z[1:] * self.flipped[1:]).sum(0)  # each unit's bit in the branch of its group
@@ -680,7 +684,7 @@ class NaiveKL(GradientEstimator):
         """1; the second draw costs the posterior's networks once more."""
         return 1
 
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         prior, features = model.prior, model.read(batch.x, batch.observed)
         sample = model.posterior.rsample(features, generator=batch.generator)
         reconstruction, relative, continuous = bound_parts_at(model, sample, features, batch)
@@ -689,7 +693,7 @@ class NaiveKL(GradientEstimator):
         uniforms = open_uniform(prior.bias, shape=(1, *sample.logits.shape), generator=batch.generator)
         again = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
         pairs = self._pairs(model, again.z)
-        weight = (seeds[1] * len(batch.x)).unsqueeze(-1)
+        weight = (grad_outputs[1] * len(batch.x)).unsqueeze(-1)
         with torch.no_grad():
             dropped = self._pairs(model, again.z * self.before.to(again.z.dtype)[:, None, None])
             signals = weight * (pairs.unsqueeze(-1) - dropped.movedim(0, -1))
@@ -700,7 +704,7 @@ class NaiveKL(GradientEstimator):
         relative = relative - closed + pairs.squeeze(0)
         score = replace_gradient(torch.zeros_like(surrogate), surrogate)
         return GradientEstimate(
-            reconstruction, relative.to(reconstruction.dtype), continuous, score, seeds, 1
+            reconstruction, relative.to(reconstruction.dtype), continuous, score, grad_outputs, 1
         )
 
     @staticmethod

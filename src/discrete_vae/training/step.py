@@ -250,12 +250,12 @@ class _Evaluation:
     num_importance_samples: int
 
     def __call__(self, x: Tensor, negative_phase: Tensor, *rest: Any) -> Sequence[Tensor | None]:
-        model, (*seeds, generator) = self.model, rest
+        model, (*grad_outputs, generator) = self.model, rest
         self.optimizer.zero_grad()  # lends the gradients' memory anew
         x = x.reshape(-1, *model.likelihood.event_shape).to(torch.promote_types(model.dtype, torch.float32))
         observed = model.likelihood.observed_mask(x, None, missing=model.missing)
         of_prior = model.prior.compute_negative_phase(negative_phase)
-        first, second, third = seeds
+        first, second, third = grad_outputs
         batch = Batch(x, observed, of_prior, self.num_importance_samples, second * len(x), generator)
         estimate = self.gradient.estimate(model, batch, (first, second, third))
         outputs, weights = zip(*estimate.outputs(), strict=True)

@@ -203,8 +203,8 @@ def gradient_of(model, estimator, drawn, weight):
     """The weighted mean of the gradients of the rows, for noise that is drawn."""
     x = X.expand(len(weight), -1)
     log_z = enumerate_log_partition(model.prior)
-    of_prior, seeds = log_z - log_z.detach(), loss_gradients(len(x), *WEIGHTS, like=log_z)
-    batch = Batch(x, None, of_prior, 1, seeds[1] * len(x), DrawnNoise(drawn))
-    estimate = estimator.estimate(model, batch, seeds)
+    of_prior, grad_outputs = log_z - log_z.detach(), loss_gradients(len(x), *WEIGHTS, like=log_z)
+    batch = Batch(x, None, of_prior, 1, grad_outputs[1] * len(x), DrawnNoise(drawn))
+    estimate = estimator.estimate(model, batch, grad_outputs)
     rows = [(part, seed * len(x) * weight) for part, seed in estimate.outputs()]
     return flat_gradient(sum((part * seed).sum() for part, seed in rows), model)
