@@ -49,8 +49,8 @@ from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimato
 from discrete_vae.objectives.importance import (
     Batch,
     LogLikelihood,
-    bound_parts,
     importance_weighted,
+    loss_terms,
     weighs_binary_latents,
 )
 from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
@@ -1030,7 +1030,7 @@ class DiscreteVAE(PretrainedModel):
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         batch = Batch(x, observed, gradient, num_importance_samples, generator=generator)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
-        parts = bound_parts(self, batch)
+        parts = loss_terms(self, batch)
         self._check_parts_finite(*parts)
         return Elbo(
             *parts,

@@ -17,7 +17,7 @@ from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import eval_mode
-from discrete_vae.objectives.importance import Batch, bound_parts
+from discrete_vae.objectives.importance import Batch, loss_terms
 from discrete_vae.records import with_error
 
 # How probable the model finds each example: log p(x) or the ELBO, and p-values of either.
@@ -156,7 +156,7 @@ def elbo_rows(
             draws = []
             for number in range(num_samples):
                 noise = RowNoise(rows, seed, _STREAM, number)
-                bound = bound_parts(model, Batch(opened, observed, None, generator=noise))  # pyright: ignore[reportArgumentType]
+                bound = loss_terms(model, Batch(opened, observed, None, generator=noise))  # pyright: ignore[reportArgumentType]
                 reconstruction, relative, continuous = (part.double() for part in bound)
                 draws.append(reconstruction - relative - continuous - log_partition)
             values = torch.stack(draws)

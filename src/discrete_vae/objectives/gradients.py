@@ -85,7 +85,7 @@ from discrete_vae.config import BaselineConfig, NoBaselineConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.numerics import bernoulli_entropy, bernoulli_log_prob, replace_gradient
-from discrete_vae.objectives.importance import Batch, BoundedModel, bound_parts, bound_parts_at
+from discrete_vae.objectives.importance import Batch, BoundedModel, loss_terms, loss_terms_at
 from discrete_vae.posterior import PosteriorSample
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import NoiseSource, open_uniform
@@ -279,7 +279,7 @@ def draw_discretely(
     features = model.read(batch.x, batch.observed)
     sample = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
     source: Any = SharedNoise(batch.generator)
-    parts = bound_parts_at(model, sample, features, replace(batch, generator=source))
+    parts = loss_terms_at(model, sample, features, replace(batch, generator=source))
     return DiscreteDraws(grad_outputs, features, sample, *parts)
 
 
@@ -326,7 +326,7 @@ class Reparameterized(GradientEstimator):
         return 1
 
     def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
-        parts = bound_parts(model, batch)
+        parts = loss_terms(model, batch)
         return GradientEstimate(*parts, None, grad_outputs, batch.num_importance_samples)
 
 
@@ -687,7 +687,7 @@ class NaiveKL(GradientEstimator):
     def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         prior, features = model.prior, model.read(batch.x, batch.observed)
         sample = model.posterior.rsample(features, generator=batch.generator)
-        reconstruction, relative, continuous = bound_parts_at(model, sample, features, batch)
+        reconstruction, relative, continuous = loss_terms_at(model, sample, features, batch)
         mean = torch.sigmoid(sample.logits)
         closed = prior.expected_energy(sample.bits, mean, model.pair_order) + (mean * prior.bias).sum(-1)
         uniforms = open_uniform(prior.bias, shape=(1, *sample.logits.shape), generator=batch.generator)

@@ -132,7 +132,7 @@ class Batch(ShowsShapes):
     generator: torch.Generator | None = None
 
 
-class BoundParts(NamedTuple):
+class LossTerms(NamedTuple):
     """The parts of the bound, as in `Elbo`, (..., batch), nats."""
 
     reconstruction: Tensor
@@ -145,19 +145,17 @@ def weighs_binary_latents(model: BoundedModel) -> bool:
     return model.hierarchy.num_layers == 0 and isinstance(model.posterior.smoothing, OverlappingSmoothing)
 
 
-def bound_parts(model: BoundedModel, batch: Batch) -> BoundParts:
+def loss_terms(model: BoundedModel, batch: Batch) -> LossTerms:
     """The parts at draws from the posterior; no value is looked at, so that a step can be recorded."""
     features = model.read(batch.x, batch.observed)
     if batch.num_importance_samples > 1 and weighs_binary_latents(model):
         return _relaxed_parts(model, features, batch)
     sample = model.posterior.rsample(features, generator=batch.generator)
-    return bound_parts_at(model, sample, features, batch)
+    return loss_terms_at(model, sample, features, batch)
 
 
-def bound_parts_at(
-    model: BoundedModel, sample: PosteriorSample, features: Tensor, batch: Batch
-) -> BoundParts:
-    """`bound_parts` at draws of the binary latents that are made.
+def loss_terms_at(model: BoundedModel, sample: PosteriorSample, features: Tensor, batch: Batch) -> LossTerms:
+    """`loss_terms` at draws of the binary latents that are made.
 
     Args:
         model: The model.
@@ -187,10 +185,10 @@ def bound_parts_at(
     if kl_of_zeta is not None:
         relative = relative + kl_of_zeta.sum(-1)
     relative = _with_gradient_of_log_z(relative, batch)
-    return BoundParts(reconstruction, relative.to(reconstruction.dtype), kl_continuous)
+    return LossTerms(reconstruction, relative.to(reconstruction.dtype), kl_continuous)
 
 
-def _relaxed_parts(model: BoundedModel, features: Tensor, batch: Batch) -> BoundParts:
+def _relaxed_parts(model: BoundedModel, features: Tensor, batch: Batch) -> LossTerms:
     """The parts of the bound whose weights are those of zeta."""
     smoothing = model.posterior.smoothing
     assert isinstance(smoothing, OverlappingSmoothing)
@@ -207,7 +205,7 @@ def _relaxed_parts(model: BoundedModel, features: Tensor, batch: Batch) -> Bound
         weight=batch.discrete_weight,
     )
     relative = _with_gradient_of_log_z(relaxed.kl_relative, batch)
-    return BoundParts(relaxed.reconstruction, relative, torch.zeros_like(relaxed.kl_relative))
+    return LossTerms(relaxed.reconstruction, relative, torch.zeros_like(relaxed.kl_relative))
 
 
 def _with_gradient_of_log_z(relative: Tensor, batch: Batch) -> Tensor:
