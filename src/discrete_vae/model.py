@@ -322,20 +322,22 @@ class GenerativeModel(nn.Module, ABC):
             if statistic == "mean":
                 x = likelihood.mean(parameters)
             else:
-                self._finite("the decoder's output", parameters)  # a bit or a code hides what is not finite
+                self._check_finite(
+                    "the decoder's output", parameters
+                )  # a bit or a code hides what is not finite
                 x = (
                     likelihood.mode(parameters)
                     if statistic == "mode"
                     else likelihood.sample(parameters, generator=generator)
                 )
-        return self._finite(f"the decoder's {statistic}", x.to(self.dtype)), h
+        return self._check_finite(f"the decoder's {statistic}", x.to(self.dtype)), h
 
     def parameters_of(self, latents: Tensor) -> Tensor:
         """What the decoder makes of latents with any leading axes, (..., *parameter_shape)."""
         rows = latents.reshape(-1, latents.shape[-1])
         return self.decoder(rows).unflatten(0, latents.shape[:-1])
 
-    def _finite(self, name: str, result: Tensor) -> Tensor:
+    def _check_finite(self, name: str, result: Tensor) -> Tensor:
         """Return a result if it is finite; otherwise name the weight to blame, or the result."""
         if values_are_known(result) and not bool(result.isfinite().all()):
             check_weights("model", self)
@@ -395,9 +397,11 @@ class RecognitionModel(GenerativeModel):
         with eval_mode(self) as model:
             features = model.read(x, observed)
             sample = model.posterior.rsample(features, generator=generator)
-            self._finite("the posterior network's logits", sample.logits)
+            self._check_finite("the posterior network's logits", sample.logits)
             below = model.hierarchy.rsample(features, sample.zeta, generator=generator)
-        return Encoding(sample.z, sample.zeta, sample.logits, self._finite("the posterior's h", below.h))
+        return Encoding(
+            sample.z, sample.zeta, sample.logits, self._check_finite("the posterior's h", below.h)
+        )
 
     @torch.no_grad()
     def reconstruct(
@@ -636,7 +640,7 @@ class ImportanceSampler:
         log_prior = -model.prior.compute_energy(drawn.z).double() - self._log_partition
         parameters = model.parameters_of(drawn.decoder_input)
         log_joint = model.likelihood.log_prob(parameters, x, observed).double() + log_prior
-        log_weights = model._finite("the model's log weights", log_joint - drawn.log_ratio)
+        log_weights = model._check_finite("the model's log weights", log_joint - drawn.log_ratio)
         return WeightedDraws(log_weights, parameters)
 
 

@@ -101,9 +101,9 @@ def _with_layers(
     model: DiscreteVAE, features: Tensor, binary: tuple[Tensor, Tensor, Tensor, Tensor], noise: Any
 ) -> Latents:
     z, zeta, logits, log_prob = binary
-    model._finite("the posterior network's logits", logits)
+    model._check_finite("the posterior network's logits", logits)
     below = model.hierarchy.rsample(features, zeta, generator=noise)
-    h = model._finite("the posterior's h", below.h)
+    h = model._check_finite("the posterior's h", below.h)
     return Latents(z, zeta, logits, h, below.decoder_input, below.prior, below.log_ratio() - log_prob)
 
 
@@ -135,7 +135,7 @@ def read_out(
                 for row, number in zip(rows, numbers, strict=True)
             ]
         ).to(parameters.device)
-    return model._finite(f"the decoder's {statistic}", found)
+    return model._check_finite(f"the decoder's {statistic}", found)
 
 
 # Codes of examples.
@@ -393,7 +393,7 @@ def denoise_rows(
                     mean, of_noisy = _clean(mean, opened, observed, noise)
                     of_latents = latents.log_ratio - model.prior.compute_energy(latents.z)
                     weight = of_noisy.double() + of_latents.double()
-                means.append(model._finite("the decoder's mean", mean).float())
+                means.append(model._check_finite("the decoder's mean", mean).float())
                 weights.append(weight)
             shares = torch.stack(weights).softmax(0).float()
             shares = shares.reshape(*shares.shape, *[1] * len(model.event_shape))

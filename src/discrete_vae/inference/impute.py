@@ -562,7 +562,7 @@ def _fill(
     mean, error, ess, picks = estimate(model, proposals, row, settings, chunk_size)
     if filling == "mode":
         mean, error = _mode(model.likelihood, mean, error)
-    mean = model._finite("the imputed values", mean.to(x.dtype))
+    mean = model._check_finite("the imputed values", mean.to(x.dtype))
     result = {
         "filled": torch.where(row.observed, x, mean),
         "std_error": error.to(x.dtype).masked_fill(row.observed, 0),

@@ -175,7 +175,7 @@ def interpolate(
         h = _layers(model, ends, zeta)
         mean = model.likelihood.mean(model.parameters_of(model.hierarchy.decoder_input(zeta, h)))
         energy = model.prior.compute_energy(bits.to(model.prior.bias.dtype)).double()
-    shown = model._finite("the decoder's mean", mean)
+    shown = model._check_finite("the decoder's mean", mean)
     return LatentPath(
         mean=shown.float().cpu().numpy(),
         zeta=zeta.float().cpu().numpy(),

@@ -161,7 +161,7 @@ def elbo_rows(
                 draws.append(reconstruction - relative - continuous - log_partition)
             values = torch.stack(draws)
             error = values.std(0) / math.sqrt(num_samples) if num_samples > 1 else values[0] * math.nan
-            return {"value": model._finite("the model's ELBO", values.mean(0)), "std_error": error}
+            return {"value": model._check_finite("the model's ELBO", values.mean(0)), "std_error": error}
 
         found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
     return Scores(found["value"], found["std_error"], num_samples, True)
