@@ -37,7 +37,8 @@ from discrete_vae.cli import main as dvae
 from discrete_vae.data.rows import shuffled_rows
 from discrete_vae.inference.impute import GappedRow
 from discrete_vae.likelihoods.families import GaussianLikelihood
-from discrete_vae.model import DiscreteVAE, ImportanceSampler
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.objectives.importance import ImportanceSampler
 from discrete_vae.rng import key_to_seed
 
 ROWS, COLUMNS, LONG, KINDS, FACTORS = 5000, 45, 12, 8, 4

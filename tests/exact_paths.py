@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from discrete_vae import model as model_module
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.kernels import norm
 from discrete_vae.kernels.adam import Adam
@@ -16,6 +15,7 @@ from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_
 from discrete_vae.nets import mlp
 from discrete_vae.nets.mlp import ConcatLinear
 from discrete_vae.nets.precision import set_precision
+from discrete_vae.objectives import importance
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.training.step import RecordedStep
 
@@ -55,19 +55,19 @@ class Path:
             yield model
             return
         threads, smallest = torch.get_num_threads(), (mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED)
-        passes = model_module.compiled_draws
+        passes = importance.compiled_draws
         twin = copy.deepcopy(model).float()
         set_precision(twin, self.dtype)
         try:
             torch.set_num_threads(self.threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = self.smallest_fused, 0
             if not self.draws:
-                model_module.compiled_draws = lambda *_: None
+                importance.compiled_draws = lambda *_: None
             with twin.importance_sampler(0.0) as importance_sampler:
                 assert importance_sampler.takes_batches is self.draws
             yield twin
         finally:
-            model_module.compiled_draws = passes
+            importance.compiled_draws = passes
             torch.set_num_threads(threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = smallest
 

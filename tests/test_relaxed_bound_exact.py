@@ -7,8 +7,8 @@ import torch
 
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.objectives import importance
-from discrete_vae.objectives.elbo import mean_field_bound
-from discrete_vae.objectives.importance import Batch, loss_terms
+from discrete_vae.objectives.elbo import Batch, loss_terms
+from discrete_vae.objectives.importance import mean_field_bound
 from discrete_vae.posterior import LogitPaths
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean

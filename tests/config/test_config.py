@@ -114,7 +114,9 @@ def test_json_that_python_cannot_hold_is_refused(text):
 
 @pytest.mark.parametrize("value", ["false", "true"])
 def test_a_retired_field_is_passed_over_in_a_file_and_refused_elsewhere(value):
-    text = f'{{"name": "old", "data": {{"kind": "digits"}}, "training": {{"compile": {value}}}, "model": MODEL}}'
+    text = (
+        f'{{"name": "old", "data": {{"kind": "digits"}}, "training": {{"compile": {value}}}, "model": MODEL}}'
+    )
     model = config.ModelConfig(num_features=64, prior=config.RBMConfig(num_left=2, num_right=2))
     found = config.ExperimentConfig.from_json(text.replace("MODEL", model.model_dump_json()))
     assert found.training == config.TrainingConfig()

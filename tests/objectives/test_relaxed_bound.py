@@ -15,8 +15,7 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.objectives.elbo import mean_field_bound
-from discrete_vae.objectives.importance import relaxed_bound
+from discrete_vae.objectives.importance import mean_field_bound, relaxed_bound
 from discrete_vae.posterior import PosteriorSample
 from discrete_vae.testing.enumeration import enumerate_machine
 from tests.transformations import OVERLAPPING, SMOOTHINGS

@@ -120,7 +120,7 @@ def evaluate_log_likelihood(
     once for all examples (`discrete_vae.nets.mlp`). The noise is keyed by (seed, index), so an example's
     estimate does not depend on the others, nor on how examples are divided among the processes of torchrun. Samples
     are streamed in chunks that fit the memory budget, and where there are few of them several examples go together.
-    Where a model's parts are drawn by the modules (see `discrete_vae.model.ImportanceSampler`) a budget so
+    Where a model's parts are drawn by the modules (see `ImportanceSampler`) a budget so
     small that it shortens the chunks changes the noise.
 
     Source: Rolfe 2017, section results.

@@ -19,8 +19,9 @@ from discrete_vae.evaluation.log_likelihood import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.families import CategoricalLikelihood
-from discrete_vae.model import DiscreteVAE, ImportanceSampler, WeightedDraws, validate_batch
+from discrete_vae.model import DiscreteVAE, validate_batch
 from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.objectives.importance import ImportanceSampler, WeightedDraws
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
 

@@ -17,7 +17,7 @@ from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import eval_mode
-from discrete_vae.objectives.importance import Batch, loss_terms
+from discrete_vae.objectives.elbo import Batch, loss_terms
 from discrete_vae.records import with_error
 
 # How probable the model finds each example: log p(x) or the ELBO, and p-values of either.

@@ -1,4 +1,4 @@
-"""Estimators of the bound's gradient: reparameterized, score function with baselines, DisARM, naive KL.
+"""Estimators of the gradient of the loss: reparameterized, score function with baselines, DisARM, naive KL.
 
 Draws of z whose law, not whose value, depends on the logits: what all score-function estimators share.
 
@@ -18,7 +18,7 @@ for all parameters,
 both with z and e held fixed. The second term is what backpropagation gives: decoder, layers, prior, the smoothing's
 parameters through zeta, and the places of the logits in the KL. The first is the score function's; it holds the
 smoothing's parameters too, since the logits of later groups read zeta. What an estimator makes of the first is in its
-own file.
+own class.
 
 **The KL inside l** is that of `kl_to_boltzmann` with z for the bits: entropies of groups in closed form, q in place of
 z in linear terms and for the later unit of a pair. It is the expectation of log q(z | .) + E(z) over the last unit of
@@ -74,7 +74,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -85,16 +85,22 @@ from discrete_vae.config import BaselineConfig, NoBaselineConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.numerics import bernoulli_entropy, bernoulli_log_prob, replace_gradient
-from discrete_vae.objectives.importance import Batch, BoundedModel, loss_terms, loss_terms_at
+from discrete_vae.objectives.elbo import (
+    Batch,
+    GradOutputs,
+    LossTerms,
+    loss_terms,
+    loss_terms_at,
+    weighted_sum,
+)
 from discrete_vae.posterior import PosteriorSample
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import NoiseSource, open_uniform
 
-# What every estimator of the bound's gradient is, what it needs of a model, and what it gives.
+if TYPE_CHECKING:
+    from discrete_vae.model import DiscreteVAE
 
-
-GradOutputs = tuple[Tensor, Tensor, Tensor]
-"""The gradients of the loss by reconstruction, kl_relative and kl_continuous, each (batch,); see `loss_gradients`."""
+# What an estimator of the gradient is, and what it gives.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,7 +113,7 @@ class GradientEstimate(ShowsShapes):
         kl_continuous: Likewise.
         score: (batch,), of value 0, with the rest of the gradient: what parameters do through the law of the draws.
             None where there is no rest.
-        grad_outputs: The gradients of the loss by the parts, with which the estimate was made.
+        grad_outputs: The gradients of the loss by these terms, with which the estimate was made.
         num_evaluations: Draws per example that were decoded.
     """
 
@@ -119,24 +125,22 @@ class GradientEstimate(ShowsShapes):
     num_evaluations: int
 
     @property
-    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The parts of the bound, each (batch,), nats."""
-        return self.reconstruction, self.kl_relative, self.kl_continuous
-
-    def outputs(self) -> list[tuple[Tensor, Tensor]]:
-        """What to differentiate, and with which gradients to start; what carries no gradient is left out."""
-        pairs = list(zip(self.parts, self.grad_outputs, strict=True))
-        if self.score is not None:
-            pairs.append((self.score, torch.full_like(self.score, 1 / max(len(self.score), 1))))
-        return [(part, seed) for part, seed in pairs if part.requires_grad]
+    def terms(self) -> LossTerms:
+        """The terms of the loss, each (batch,), nats."""
+        return LossTerms(self.reconstruction, self.kl_relative, self.kl_continuous)
 
     @property
     def loss(self) -> Tensor:
         """A scalar, nats, whose gradient is the estimate and whose value is that of the weighted loss less log Z."""
-        parts = torch.stack(
-            [(part * seed).sum() for part, seed in zip(self.parts, self.grad_outputs, strict=True)]
-        )
-        return parts.sum() if self.score is None else parts.sum() + self.score.mean()
+        loss = weighted_sum(self.terms, self.grad_outputs)
+        return loss if self.score is None else loss + self.score.mean()
+
+    def outputs(self) -> list[tuple[Tensor, Tensor]]:
+        """What `loss` is made of with its gradients by it, less what carries no gradient, for `torch.autograd.grad`."""
+        pairs = list(zip(self.terms, self.grad_outputs, strict=True))
+        if self.score is not None:
+            pairs.append((self.score, torch.full_like(self.score, 1 / max(len(self.score), 1))))
+        return [(term, weight) for term, weight in pairs if term.requires_grad]
 
 
 class GradientEstimator(nn.Module, ABC):
@@ -156,7 +160,7 @@ class GradientEstimator(nn.Module, ABC):
     """
 
     takes_importance_samples: ClassVar[bool] = False
-    """Whether it takes the bound with several samples of the Gaussian layers, see `objectives.partial_bound`."""
+    """True for one that takes bounds with several importance samples, see `objectives.importance`."""
 
     group_of_unit: Tensor
 
@@ -168,7 +172,7 @@ class GradientEstimator(nn.Module, ABC):
         self.register_buffer("group_of_unit", group_of_unit.clone(), persistent=False)
 
     @classmethod
-    def of(cls, model: BoundedModel, **settings: Any) -> Self:
+    def of(cls, model: DiscreteVAE, **settings: Any) -> Self:
         """An estimator for a model.
 
         Args:
@@ -184,13 +188,13 @@ class GradientEstimator(nn.Module, ABC):
     def num_evaluations(self) -> int:
         """Draws per example that an estimate decodes: what it costs in units of the reparameterized one."""
 
-    def estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+    def estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         """Estimate the gradient, of checked arguments; no value is looked at, so that a step can be recorded.
 
         Args:
             model: The model, of the posterior that the estimator was made for.
-            batch: What the bound is evaluated of.
-            grad_outputs: The gradients of the loss by the parts of the bound.
+            batch: The batch.
+            grad_outputs: The gradients of the loss by its terms.
 
         Raises:
             InvalidInputError: If several importance samples are asked for and the estimator does not take them.
@@ -202,29 +206,25 @@ class GradientEstimator(nn.Module, ABC):
         return self._estimate(model, batch, grad_outputs)
 
     @abstractmethod
-    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         """`estimate`, without the check."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiscreteDraws(ShowsShapes):
-    """Draws of the latents with the parts of the bound at them, see the module.
+    """Draws of the latents with the terms of the loss at them, see the module.
 
     Attributes:
-        grad_outputs: Gradients of the loss, a mean over the batch, by the parts, each (batch,).
+        grad_outputs: Gradients of the loss, a mean over the batch, by the terms, each (batch,).
         features: (batch, feature), what the encoder makes of x.
         sample: (draw, batch, unit).
-        reconstruction: (draw, batch), nats.
-        kl_relative: (draw, batch), nats.
-        kl_continuous: (draw, batch), nats.
+        terms: (draw, batch) each, nats.
     """
 
     grad_outputs: GradOutputs
     features: Tensor
     sample: PosteriorSample
-    reconstruction: Tensor
-    kl_relative: Tensor
-    kl_continuous: Tensor
+    terms: LossTerms
 
     def log_prob(self) -> Tensor:
         """log q(z | e) of each unit, (draw, batch, unit), nats."""
@@ -232,10 +232,8 @@ class DiscreteDraws(ShowsShapes):
 
     def losses(self) -> Tensor:
         """l of each draw, (draw, batch), nats, without gradient."""
-        parts = (self.reconstruction, self.kl_relative, self.kl_continuous)
-        total = torch.stack(
-            [part.detach() * seed for part, seed in zip(parts, self.grad_outputs, strict=True)]
-        ).sum(0)
+        shares = [term.detach() * weight for term, weight in zip(self.terms, self.grad_outputs, strict=True)]
+        total = torch.stack(shares).sum(0)
         return total * total.shape[-1]
 
     def signals(self, energy: BoltzmannMachine, order: nn.Module, up_to: Tensor) -> Tensor:
@@ -259,28 +257,32 @@ class DiscreteDraws(ShowsShapes):
 
     def estimate(self, surrogate: Tensor) -> GradientEstimate:
         """The estimate whose score has the gradient of a surrogate, (batch,), averaged over draws elsewhere."""
-        parts = (self.reconstruction, self.kl_relative, self.kl_continuous)
-        score = replace_gradient(torch.zeros_like(surrogate), surrogate)
-        first, second, third = (part.mean(0) for part in parts)
-        return GradientEstimate(first, second, third, score, self.grad_outputs, len(self.reconstruction))
+        first, second, third = (term.mean(0) for term in self.terms)
+        score = _gradient_of(surrogate)
+        return GradientEstimate(first, second, third, score, self.grad_outputs, len(self.terms[0]))
+
+
+def _gradient_of(surrogate: Tensor) -> Tensor:
+    """Zeros with the gradient of a surrogate."""
+    return replace_gradient(torch.zeros_like(surrogate), surrogate)
 
 
 def draw_discretely(
-    model: BoundedModel, batch: Batch, grad_outputs: GradOutputs, uniforms: Tensor
+    model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs, uniforms: Tensor
 ) -> DiscreteDraws:
-    """Draw z from uniforms, zeta and h from noise that all draws of an example share, and evaluate the bound.
+    """Draw z from uniforms, zeta and h from noise that all draws of an example share, and evaluate the loss.
 
     Args:
         model: The model.
-        batch: What it is evaluated of.
+        batch: The batch.
         grad_outputs: As in `DiscreteDraws`.
         uniforms: (draw, batch, unit), each uniform on the open unit interval.
     """
     features = model.read(batch.x, batch.observed)
     sample = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
     source: Any = SharedNoise(batch.generator)
-    parts = loss_terms_at(model, sample, features, replace(batch, generator=source))
-    return DiscreteDraws(grad_outputs, features, sample, *parts)
+    terms = loss_terms_at(model, sample, features, replace(batch, generator=source))
+    return DiscreteDraws(grad_outputs, features, sample, terms)
 
 
 class SharedNoise(NoiseSource):
@@ -299,7 +301,7 @@ class SharedNoise(NoiseSource):
 
 
 def groups_up_to(group_of_unit: Tensor) -> Tensor:
-    """(group, unit) bool, whether a unit's group is that group or one before.
+    """(group, unit) bool, True where a unit's group is that group or one before.
 
     Examples:
         >>> groups_up_to(torch.tensor([0, 1, 0])).int().tolist()
@@ -307,9 +309,6 @@ def groups_up_to(group_of_unit: Tensor) -> Tensor:
     """
     groups = torch.arange(int(group_of_unit.max()) + 1, device=group_of_unit.device)
     return group_of_unit <= groups[:, None]
-
-
-# The reparameterized gradient: through zeta, and in closed form where that is known.
 
 
 class Reparameterized(GradientEstimator):
@@ -325,12 +324,11 @@ class Reparameterized(GradientEstimator):
         """1."""
         return 1
 
-    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
-        parts = loss_terms(model, batch)
-        return GradientEstimate(*parts, None, grad_outputs, batch.num_importance_samples)
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+        return GradientEstimate(*loss_terms(model, batch), None, grad_outputs, batch.num_importance_samples)
 
 
-# What a baseline of REINFORCE is.
+# Baselines of REINFORCE.
 
 
 class Baseline(nn.Module, ABC):
@@ -379,18 +377,12 @@ def build_baseline(
     return instantiate(config, group_of_unit=group_of_unit, num_features=num_features)
 
 
-# No baseline.
-
-
 class NoBaseline(Baseline):
     """B = 0."""
 
     def forward(self, features: Tensor, zeta: Tensor, signals: Tensor) -> tuple[Tensor, None]:
         """The signals themselves."""
         return signals, None
-
-
-# The running mean of each group's signal as baseline.
 
 
 class RunningMean(Baseline):
@@ -446,9 +438,6 @@ class RunningMean(Baseline):
         """Let the signals of a batch, (draw, batch, group), enter the mean."""
         self.total.lerp_(signals.mean((0, 1)).to(self.total.dtype), 1 - self.decay)
         self.weight.lerp_(torch.ones_like(self.weight), 1 - self.decay)
-
-
-# A baseline by networks that read x and the earlier groups.
 
 
 class LearnedBaseline(Baseline):
@@ -515,7 +504,7 @@ class LearnedBaseline(Baseline):
         return advantages, error
 
 
-# REINFORCE: the score of one draw times its signal, less a baseline.
+# Score-function estimators.
 
 
 class Reinforce(GradientEstimator):
@@ -551,7 +540,7 @@ class Reinforce(GradientEstimator):
         """1."""
         return 1
 
-    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (1, len(batch.x), len(self.group_of_unit))
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
         draws = draw_discretely(model, batch, grad_outputs, uniforms)
@@ -560,9 +549,6 @@ class Reinforce(GradientEstimator):
         of_unit = advantages.index_select(-1, self.group_of_unit)
         surrogate = (of_unit * draws.log_prob()).sum(-1)
         return draws.estimate((surrogate if error is None else surrogate + error).mean(0))
-
-
-# Leave-one-out: several draws, each with the mean signal of the others as its baseline.
 
 
 class LeaveOneOut(GradientEstimator):
@@ -597,7 +583,7 @@ class LeaveOneOut(GradientEstimator):
         """K."""
         return self.num_samples
 
-    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (self.num_samples, len(batch.x), len(self.group_of_unit))
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
         draws = draw_discretely(model, batch, grad_outputs, uniforms)
@@ -633,7 +619,7 @@ class DisARM(GradientEstimator):
         """1 + the number of groups."""
         return 1 + self.num_groups
 
-    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (len(batch.x), len(self.group_of_unit))
         u = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
         uniforms = torch.where(self.flipped, 1 - u, u)
@@ -643,9 +629,6 @@ class DisARM(GradientEstimator):
         antithetic = (z[1:] * self.flipped[1:]).sum(0)  # each unit's bit in the branch of its group
         slopes = 0.5 * differences * (z[0] - antithetic) * torch.sigmoid(logits.detach().abs())
         return draws.estimate((slopes * logits).sum(-1))
-
-
-# The paper's naive gradient of the KL: the score function for the energies of pairs, ours for all else.
 
 
 class NaiveKL(GradientEstimator):
@@ -684,7 +667,7 @@ class NaiveKL(GradientEstimator):
         """1; the second draw costs the posterior's networks once more."""
         return 1
 
-    def _estimate(self, model: BoundedModel, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         prior, features = model.prior, model.read(batch.x, batch.observed)
         sample = model.posterior.rsample(features, generator=batch.generator)
         reconstruction, relative, continuous = loss_terms_at(model, sample, features, batch)
@@ -702,12 +685,10 @@ class NaiveKL(GradientEstimator):
         surrogate = (of_unit * bernoulli_log_prob(again.z, again.logits)).sum(-1)
         surrogate = (surrogate if error is None else surrogate + error).squeeze(0)
         relative = relative - closed + pairs.squeeze(0)
-        score = replace_gradient(torch.zeros_like(surrogate), surrogate)
-        return GradientEstimate(
-            reconstruction, relative.to(reconstruction.dtype), continuous, score, grad_outputs, 1
-        )
+        relative, score = relative.to(reconstruction.dtype), _gradient_of(surrogate)
+        return GradientEstimate(reconstruction, relative, continuous, score, grad_outputs, 1)
 
     @staticmethod
-    def _pairs(model: BoundedModel, z: Tensor) -> Tensor:
+    def _pairs(model: DiscreteVAE, z: Tensor) -> Tensor:
         """The energy of all pairs, (...), nats."""
         return model.prior.compute_energy(z) + (z * model.prior.bias).sum(-1)

@@ -21,9 +21,8 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import DTYPES, gains_by_bfloat16, has_fast_bfloat16
 from discrete_vae.nets.weights import WorkingLayer, WorkingWeight
 from discrete_vae.numerics import is_ordinary, rounds_products, row_sum
-from discrete_vae.objectives.elbo import loss_gradients
+from discrete_vae.objectives.elbo import Batch, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized
-from discrete_vae.objectives.importance import Batch
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import reseed
 
@@ -261,7 +260,7 @@ class _Evaluation:
         outputs, weights = zip(*estimate.outputs(), strict=True)
         leaves = self.optimizer.gradient_leaves()
         gradients = torch.autograd.grad(outputs, leaves, weights, allow_unused=True)
-        values = [part.detach() for part in estimate.parts]
+        values = [part.detach() for part in estimate.terms]
         return row_sum(torch.stack(values, 1)), *values, *gradients
 
 

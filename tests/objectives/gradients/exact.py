@@ -26,8 +26,7 @@ from discrete_vae import (
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.nets.mlp import L1BatchNorm
-from discrete_vae.objectives.elbo import loss_gradients
-from discrete_vae.objectives.importance import Batch
+from discrete_vae.objectives.elbo import Batch, loss_gradients
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing.enumeration import all_states, enumerate_machine

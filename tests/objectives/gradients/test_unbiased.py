@@ -88,7 +88,7 @@ class Turned(DisARM):
 
     def _estimate(self, model, batch, grad_outputs):
         made = super()._estimate(model, batch, grad_outputs)
-        return type(made)(*made.parts, -made.score, made.grad_outputs, made.num_evaluations)
+        return type(made)(*made.terms, -made.score, made.grad_outputs, made.num_evaluations)
 
 
 class Together(DisARM):
