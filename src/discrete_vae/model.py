@@ -190,13 +190,10 @@ class DiscreteVAE(nn.Module):
         likelihood = instantiate(config.likelihood, event_shape=config.shape)
         own = tuple(name for name, part in (("encoder", encoder), ("decoder", decoder)) if part is not None)
         first, *rest = likelihood.input_shape
-        shape = (
-            first + likelihood.event_shape[0] if config.missing else first,
-            *rest,
-        )  # with the mask behind
-        if encoder is None:
-            encoder = instantiate(config.encoder, input_shape=shape)
-        num_features = _count_features(encoder, shape)
+        rows_of_mask = likelihood.event_shape[0] if config.missing else 0
+        shape = (first + rows_of_mask, *rest)
+        read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
+        num_features = _count_features(read, shape)
         hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
         groups = color_groups(prior) if config.posterior.groups == "colors" else config.posterior.groups
         posterior = instantiate(
@@ -214,7 +211,7 @@ class DiscreteVAE(nn.Module):
             posterior=posterior,
             likelihood=likelihood,
             hierarchy=hierarchy,
-            encoder=encoder,
+            encoder=read,
             decoder=decoder,
             missing=config.missing,
             mask=config.mask,
