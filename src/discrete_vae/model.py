@@ -59,7 +59,7 @@ from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.system import allocating, check_device, check_memory, is_allocation_failure
 
 Statistic: TypeAlias = Literal["mean", "mode", "sample"]
-"""What is read off p(x | zeta, h)."""
+"""The statistics of p(x | zeta, h) that can be asked for."""
 
 _CONFIGURED = ("prior", "smoothing", "encoder", "posterior", "decoder", "likelihood")
 """Parts whose class a config names; that of a hierarchy is made by a function."""
@@ -82,15 +82,13 @@ class DiscreteVAE(nn.Module):
             likelihood's; None flattens.
         decoder: Any module (row, latent) -> (row, *parameter_shape), where parameter_shape is the likelihood's; None
             is a linear map. What a latent is the hierarchy's `decoder_input` says.
-        missing: Whether entries of x may be unobserved. The encoder then reads a mask behind the values: the first
+        missing: True if entries of x may be unobserved. The encoder then reads a mask behind the values: the first
             axes of both, one after the other.
         mask: "gaps" for a mask that is 1 where an entry is unobserved, else 0; "observed" for the opposite, which
             models read whose config or state is from a version without this argument.
 
     Attributes:
-        config: What `from_config` built the model from; None for a model put together by hand.
-
-    The parts are attributes by the names of the arguments.
+        config: The config that `from_config` built the model from; None for a model put together by hand.
 
     Raises:
         InvalidInputError: If the parts do not fit each other.
@@ -472,10 +470,8 @@ class DiscreteVAE(nn.Module):
             features = model.read(x, observed)
             sample = model.posterior.rsample(features, generator=generator)
             self._check_finite("the posterior network's logits", sample.logits)
-            below = model.hierarchy.rsample(features, sample.zeta, generator=generator)
-        return Encoding(
-            sample.z, sample.zeta, sample.logits, self._check_finite("the posterior's h", below.h)
-        )
+            h = model.hierarchy.rsample(features, sample.zeta, generator=generator).h
+        return Encoding(sample.z, sample.zeta, sample.logits, self._check_finite("the posterior's h", h))
 
     @torch.no_grad()
     def reconstruct(
@@ -517,15 +513,14 @@ class DiscreteVAE(nn.Module):
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """E[x | zeta, h], or what else of p(x | zeta, h) is asked for, with running statistics.
+        """E[x | zeta, h], or another statistic of p(x | zeta, h), with running statistics.
 
         Args:
             zeta: (..., row, unit), in the smoothing's domain; of any floating-point dtype, as h.
             h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew:
                 rows that repeat one zeta then differ in their continuous layers alone.
-            statistic: "mean" is E[x | zeta, h], which for bits are probabilities, and which codes, being names, do not
-                have in any useful sense; "mode" is the most probable x, feature by feature; "sample" is a draw of x.
-                The latter two are values that x can have.
+            statistic: "mean" is E[x | zeta, h], for bits probabilities; codes, being names, have none that is useful.
+                "mode" is the most probable x, feature by feature; "sample" is a draw of x.
             seed: Seed of the noise in h and x, short for a generator with that seed.
             generator: Source of that noise; without it and a seed torch's global generator is.
 
@@ -533,9 +528,8 @@ class DiscreteVAE(nn.Module):
             (..., *event).
 
         Raises:
-            InvalidInputError: If zeta or h has another shape or is not floating-point, zeta leaves its domain, both
-                seed and generator are given, statistic is none of the three, or a weight or a mean of the model is not
-                finite.
+            InvalidInputError: If an argument breaks its rule, both seed and generator are given, or a weight or a mean
+                of the model is not finite.
         """
         check_statistic(statistic)
         zeta = self.smoothing.check_zeta(zeta, (..., "row", self.prior.num_units)).to(self.dtype)
@@ -543,7 +537,7 @@ class DiscreteVAE(nn.Module):
         if h is not None:
             shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)
             h = check_tensor("h", h, shape).to(self.dtype)
-        return self._read_out(zeta, h, generator, statistic)[0]
+        return self._decode(zeta, h, statistic, generator)[0]
 
     @torch.no_grad()
     def sample(
@@ -601,15 +595,11 @@ class DiscreteVAE(nn.Module):
             zeta = self.smoothing.sample_zeta(z, generator=generator)
         else:
             zeta = self.smoothing.check_zeta(zeta, z.shape).to(self.dtype)
-        mean, h = self._read_out(zeta, None, generator)
+        mean, h = self._decode(zeta, None, "mean", generator)
         return ModelSample(mean, z, zeta, h)
 
-    def _read_out(
-        self,
-        zeta: Tensor,
-        h: Tensor | None,
-        generator: torch.Generator | None,
-        statistic: Statistic = "mean",
+    def _decode(
+        self, zeta: Tensor, h: Tensor | None, statistic: Statistic, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
         """A statistic of p(x | zeta, h), (..., *event), and h, drawn if there is none."""
         check_weights("model", self)  # a mean hides an infinite logit
@@ -620,10 +610,8 @@ class DiscreteVAE(nn.Module):
             parameters = model.parameters_of(model.hierarchy.decoder_input(zeta, h))
             if statistic == "mean":
                 x = likelihood.mean(parameters)
-            else:
-                self._check_finite(
-                    "the decoder's output", parameters
-                )  # a bit or a code hides what is not finite
+            else:  # a bit or a code hides what is not finite
+                parameters = self._check_finite("the decoder's output", parameters)
                 draws = statistic == "sample"
                 x = (
                     likelihood.sample(parameters, generator=generator)
@@ -750,7 +738,7 @@ class DiscreteVAE(nn.Module):
             wanted, part = getattr(config, name).target.rpartition(":")[2], type(getattr(self, name)).__name__
             if name not in self._own and part != wanted:
                 repair = (
-                    "Give an encoder or a decoder of your own to from_config, or keep the model's state_dict."
+                    "Give encoders and decoders of your own to from_config, or keep the model's state_dict."
                 )
                 raise InvalidInputError(
                     f"model.{name}", f"must be the config's {wanted}", f"a {part}", repair
@@ -781,7 +769,7 @@ class DiscreteVAE(nn.Module):
         return check_tensor("the encoder's output", features, (len(x), self.posterior.num_features))
 
     def parameters_of(self, latents: Tensor) -> Tensor:
-        """What the decoder makes of latents with any leading axes, (..., *parameter_shape)."""
+        """Decode latents with any leading axes to the likelihood's parameters, (..., *parameter_shape)."""
         rows = latents.reshape(-1, latents.shape[-1])
         return self.decoder(rows).unflatten(0, latents.shape[:-1])
 
@@ -794,10 +782,10 @@ class DiscreteVAE(nn.Module):
 
     def _check_terms_finite(self, *terms: Tensor) -> None:
         """Name the weight to blame for a bound that is not finite, if one is, where values can be read."""
-        if values_are_readable(terms[0]) and not math.isfinite(
-            float(sum(each.detach().sum() for each in terms))
-        ):
-            check_weights("model", self)
+        if values_are_readable(terms[0]):
+            total = float(sum(each.detach().sum() for each in terms))
+            if not math.isfinite(total):
+                check_weights("model", self)
 
 
 # Checks of batches and of names.
@@ -812,21 +800,18 @@ def validate_batch(
     missing: bool,
     exact: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Check a batch at the public door.
+    """Check a batch of x.
 
     Args:
         x: (batch, *event) or (batch, feature).
         observed: Bool, of x's shape; None: NaN says what is unobserved.
-        likelihood: Whose x it is.
+        likelihood: Gives the event's shape and the domain of x.
         like: A tensor on the model's device.
-        missing: Whether entries may be unobserved.
+        missing: True where entries may be unobserved.
         exact: As in `Likelihood.check`.
 
     Returns:
         x in the event's shape, and the mask of observed entries as `Likelihood.observed_mask` gives it.
-
-    Raises:
-        InvalidInputError: If the likelihood refuses x, or observed is given or NaN occur where nothing may be missing.
     """
     shape = likelihood.event_shape
     rows = isinstance(x, Tensor) and x.layout == torch.strided and x.dim() == 2  # others are refused below
@@ -846,16 +831,10 @@ def validate_batch(
 
 
 def check_statistic(statistic: object) -> None:
-    """Check the name of a statistic.
-
-    Raises:
-        InvalidInputError: If it is none.
-    """
+    """Check the name of a statistic."""
     if not isinstance(statistic, str) or statistic not in get_args(Statistic):
-        repair = "Codes have a mode, and no useful mean."
-        raise InvalidInputError(
-            "statistic", "must be 'mean', 'mode' or 'sample'", f"{statistic!r}"[:80], repair
-        )
+        rule, repair = "must be 'mean', 'mode' or 'sample'", "Codes have a mode, and no useful mean."
+        raise InvalidInputError("statistic", rule, f"{statistic!r}"[:80], repair)
 
 
 def _has_nan(x: Tensor) -> bool:
@@ -898,18 +877,10 @@ def count_weights(config: ModelConfig) -> int:
 def check_model_memory(
     config: ModelConfig, bytes_each: int, what: str, *, gradient: ComponentConfig | None = None
 ) -> None:
-    """Check that a model can be built and fits the memory, before anything large is made.
+    """Check that a model's parts fit each other and the memory, before anything large is made.
 
-    Parameters are counted on torch's meta device.
-
-    Args:
-        config: The model.
-        bytes_each: Bytes that a parameter takes.
-        what: What they are for, "for weights" say.
-        gradient: What estimates its gradient, which may have parameters too.
-
-    Raises:
-        InvalidInputError: If its parts do not fit each other, or the memory; names the largest part.
+    Parameters are counted on torch's meta device, those of the gradient's estimator too if it is given. Each takes a
+    number of bytes, for what the error says; it names the largest part.
     """
     prior, groups, hierarchy = config.prior, config.posterior.groups, config.hierarchy
     networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)

@@ -127,11 +127,7 @@ def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
 
 
 def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Return groups if they are not empty, disjoint, and cover 0..n-1.
-
-    Raises:
-        InvalidInputError: If they are not; names the offending group or unit.
-    """
+    """Check that groups are not empty, disjoint, and cover 0..n-1; names the offending group or unit."""
     rule = "must be a list of lists that hold each unit index 0..n-1 exactly once"
     example = "For four units in two groups: [[0, 1], [2, 3]]."
     if isinstance(groups, str) or not isinstance(groups, Sequence) or len(groups) == 0:
@@ -165,10 +161,8 @@ class LogitPaths(ShowsShapes):
 
     Attributes:
         logits: Of each group, (..., unit of the group).
-        inputs: Of each group, what its network read of each earlier group, (..., unit of that group): views that
-            nothing else reads.
-        to_prior_order: The permutation from the groups' order to the prior's, (unit,) int64; None where it is the
-            identity.
+        inputs: Of each group, what its network read of each earlier group: views that nothing else reads.
+        to_prior_order: The permutation from the groups' order to the prior's; None where it is the identity.
     """
 
     logits: Sequence[Tensor]
@@ -179,13 +173,7 @@ class LogitPaths(ShowsShapes):
         """Bring a gradient by the logits on to zeta, with the networks' parameters and the features held fixed.
 
         It is one backward pass through each network, to its inputs alone; paths from an earlier zeta over the zeta of a
-        group between are left to the draw's own gradient.
-
-        Args:
-            by_logits: (..., unit), in the prior's order, without gradient.
-
-        Returns:
-            (..., unit), in the prior's order, without gradient; zero where logits carry none.
+        group between are left to the draw's own gradient. Both gradients are (..., unit), in the prior's order.
         """
         sizes = [logits.shape[-1] for logits in self.logits]
         order = self.to_prior_order
@@ -352,11 +340,6 @@ class ParameterNetwork(nn.Module):
     Source: Rolfe 2017, section sec:spike-and-gaussian, which says no more of it than that the parameters are functions
     of x.
 
-    Args:
-        num_features: Length of the last axis of the features.
-        num_units: Units.
-        num_parameters: Parameters of each unit.
-        network: Makes the network.
     """
 
     def __init__(
@@ -370,11 +353,7 @@ class ParameterNetwork(nn.Module):
             self.norm.scale.fill_(_START)
 
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        """One tensor for each parameter, (batch, unit), at least in the norm's precision.
-
-        Args:
-            features: (batch, feature).
-        """
+        """One tensor for each parameter, (batch, unit), of features (batch, feature)."""
         return normalized(self.network, self.norm, features).chunk(self.num_parameters, -1)
 
 
@@ -505,13 +484,9 @@ class HierarchicalPosterior(Posterior):
         *,
         copied: bool,
     ) -> PosteriorSample:
-        """Draw group after group.
+        """Draw group after group, by a function of its number, noise, logits and the transformation's parameters of x.
 
-        Args:
-            features: (batch, feature).
-            noise: (..., batch, unit), by group.
-            draw: Of the number of a group, its noise, its logits and the transformation's parameters of x.
-            copied: True copies each group's noise: passes over many samples gain more than that costs.
+        Each group's noise may be copied: passes over many samples gain more than that costs.
         """
         smoothing = self.smoothing if isinstance(self.smoothing, InputDependentSmoothing) else None
         parameters = () if smoothing is None else smoothing.constrain(*self.parameter_network(features))

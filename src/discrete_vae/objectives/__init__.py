@@ -1,1 +1,1 @@
-"""What training minimizes and evaluation averages."""
+"""The loss of training, its gradient, and importance weights."""

@@ -81,10 +81,9 @@ class Elbo(ShowsShapes):
         kl_continuous: KL of the Gaussian layers, (batch,), nats; zero where there are none. Importance samples lower it
             by what they bring.
         log_partition: Value of log Z, nats; None where it was not given.
-        trains_prior: Whether kl_relative carries the gradient of log Z, or the prior's parameters want none.
+        trains_prior: True if kl_relative carries the gradient of log Z, or the prior's parameters want none.
         num_importance_samples: Samples under one logarithm, see `discrete_vae.objectives.importance`; 1 is the ELBO.
-        weighs_binary_latents: Whether they are samples of zeta, see `discrete_vae.objectives.importance`, and not of
-            the Gaussian layers.
+        weighs_binary_latents: True if they are samples of zeta, False if they are of the Gaussian layers.
     """
 
     reconstruction: Tensor
@@ -110,7 +109,7 @@ class Elbo(ShowsShapes):
 
     @property
     def loss(self) -> Tensor:
-        """What training minimizes: minus the mean of value, a scalar in nats.
+        """The loss of training: minus the mean of value, a scalar in nats.
 
         Where log Z was not given the loss is lower by it, with the same gradient.
 
@@ -153,17 +152,7 @@ class Elbo(ShowsShapes):
 def check_kl_weights(
     discrete: float, continuous: float, *, num_importance_samples: int, weighs_binary_latents: bool
 ) -> None:
-    """Check the weights of the KL terms of a bound; see `Elbo.weighted_loss`.
-
-    Args:
-        discrete: Of the binary latents.
-        continuous: Of the Gaussian layers.
-        num_importance_samples: Samples under one logarithm.
-        weighs_binary_latents: Whether these are samples of zeta.
-
-    Raises:
-        InvalidInputError: If a weight is no finite number, or the one whose KL is part of importance weights is not 1.
-    """
+    """Check that weights of the KL terms are finite, and 1 where the KL is part of importance weights."""
     if not torch.compiler.is_compiling():
         for name, weight in (("discrete", discrete), ("continuous", continuous)):
             check_number(name, weight, repair="Give 1 for the bound itself.")
@@ -225,13 +214,9 @@ def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
 
 
 def loss_terms_at(model: DiscreteVAE, sample: PosteriorSample, features: Tensor, batch: Batch) -> LossTerms:
-    """Evaluate the terms at given draws of the binary latents.
+    """Evaluate the terms at given draws of the binary latents, which the posterior drew of features.
 
-    Args:
-        model: The model.
-        sample: The draws, (..., batch, unit); several importance samples take one per example, (batch, unit).
-        features: What the posterior drew them of, (batch, feature).
-        batch: The batch.
+    The draws are (..., batch, unit); several importance samples take one per example, (batch, unit).
     """
     if batch.num_importance_samples == 1:
         below = model.hierarchy.rsample(features, sample.zeta, generator=batch.generator)
@@ -335,35 +320,32 @@ def kl_without_log_partition(
 
 def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tensor | None]:
     """The position of each unit's group, and the permutation to the prior's order (None where it is the identity)."""
+
+    def refuse(rule: str, received: object, repair: str) -> InvalidInputError:
+        return InvalidInputError("groups", rule, received, repair)
+
     if len(groups) == 0:
-        raise InvalidInputError(
-            "groups", "must hold at least one LatentGroup", "an empty list", "Add the groups."
-        )
+        raise refuse("must hold at least one LatentGroup", "an empty list", "Add the groups.")
     shapes = {tuple(part.shape[:-1]) for group in groups for part in (group.logits, group.bits)}
     if len(shapes) > 1:
-        repair = "Sample all groups for the same batch."
-        raise InvalidInputError("groups", "must all have one batch", sorted(shapes), repair)
+        raise refuse("must all have one batch", sorted(shapes), "Sample all groups for the same batch.")
     sizes = [group.logits.shape[-1] for group in groups]
     if sum(sizes) != num_units:
         repair = "Every unit of the prior belongs to exactly one group."
-        raise InvalidInputError(
-            "groups", f"must cover the prior's {num_units} units", f"{sum(sizes)} units", repair
-        )
+        raise refuse(f"must cover the prior's {num_units} units", f"{sum(sizes)} units", repair)
     position = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     position = position.to(groups[0].logits.device)
     listed = [group.units for group in groups if group.units is not None]
     if not listed:
         return position, None
     if len(listed) != len(groups):
-        repair = "Give units in every group or in none."
-        raise InvalidInputError(
-            "groups", "must all have units or all have none", f"{len(listed)} of {len(groups)}", repair
-        )
+        received, repair = f"{len(listed)} of {len(groups)}", "Give units in every group or in none."
+        raise refuse("must all have units or all have none", received, repair)
     order = torch.cat(listed)
     to_prior_order = order.argsort()
     if not torch.equal(order[to_prior_order], torch.arange(num_units, device=order.device)):
         repair = "List each of 0..n-1 exactly once over all groups."
-        raise InvalidInputError("groups", "must list each unit of the prior once", order.tolist(), repair)
+        raise refuse("must list each unit of the prior once", order.tolist(), repair)
     return position[to_prior_order], to_prior_order
 
 

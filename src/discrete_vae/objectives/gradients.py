@@ -136,7 +136,7 @@ class GradientEstimate(ShowsShapes):
         return loss if self.score is None else loss + self.score.mean()
 
     def outputs(self) -> list[tuple[Tensor, Tensor]]:
-        """What `loss` is made of with its gradients by it, less what carries no gradient, for `torch.autograd.grad`."""
+        """The parts of `loss` that carry a gradient, each with that of `loss` by it, for `torch.autograd.grad`."""
         pairs = list(zip(self.terms, self.grad_outputs, strict=True))
         if self.score is not None:
             pairs.append((self.score, torch.full_like(self.score, 1 / max(len(self.score), 1))))
@@ -173,28 +173,20 @@ class GradientEstimator(nn.Module, ABC):
 
     @classmethod
     def of(cls, model: DiscreteVAE, **settings: Any) -> Self:
-        """An estimator for a model.
-
-        Args:
-            model: The model.
-            settings: Those of the estimator.
-        """
+        """Make an estimator with its settings for a model."""
         posterior = model.posterior
         made = cls(**settings, group_of_unit=posterior.group_of_unit, num_features=posterior.num_features)
         return made.to(model.prior.bias)
 
     @property
-    @abstractmethod
     def num_evaluations(self) -> int:
         """Draws per example that an estimate decodes: what it costs in units of the reparameterized one."""
+        return 1
 
     def estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
-        """Estimate the gradient, of checked arguments; no value is looked at, so that a step can be recorded.
+        """Estimate the gradient of a loss from the gradients of that loss by its terms.
 
-        Args:
-            model: The model, of the posterior that the estimator was made for.
-            batch: The batch.
-            grad_outputs: The gradients of the loss by its terms.
+        Arguments are checked before, and no value is looked at, so that a step can be recorded.
 
         Raises:
             InvalidInputError: If several importance samples are asked for and the estimator does not take them.
@@ -237,13 +229,7 @@ class DiscreteDraws(ShowsShapes):
         return total * total.shape[-1]
 
     def signals(self, energy: BoltzmannMachine, order: nn.Module, up_to: Tensor) -> Tensor:
-        """The signal of each group, (draw, batch, group), nats, without gradient.
-
-        Args:
-            energy: The prior.
-            order: What its `pair_order` gives for the posterior's groups.
-            up_to: (group, unit), 1 where a unit's group is that group or one before.
-        """
+        """The signal of each group, (draw, batch, group), nats, without gradient; up_to is `groups_up_to`."""
         with torch.no_grad():
             z, logits = self.sample.z, self.sample.logits
             kept = up_to.to(z.dtype)[:, None, None]
@@ -270,14 +256,7 @@ def _gradient_of(surrogate: Tensor) -> Tensor:
 def draw_discretely(
     model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs, uniforms: Tensor
 ) -> DiscreteDraws:
-    """Draw z from uniforms, zeta and h from noise that all draws of an example share, and evaluate the loss.
-
-    Args:
-        model: The model.
-        batch: The batch.
-        grad_outputs: As in `DiscreteDraws`.
-        uniforms: (draw, batch, unit), each uniform on the open unit interval.
-    """
+    """Draw z from uniforms, (draw, batch, unit), zeta and h from noise that all draws of an example share."""
     features = model.read(batch.x, batch.observed)
     sample = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
     source: Any = SharedNoise(batch.generator)
@@ -286,11 +265,7 @@ def draw_discretely(
 
 
 class SharedNoise(NoiseSource):
-    """Gives all draws of an example the same noise, so that differences between them are those of z.
-
-    Args:
-        generator: Source of the noise; None means torch's global generator.
-    """
+    """Gives all draws of an example the same noise, so that differences between them are those of z."""
 
     def __init__(self, generator: torch.Generator | NoiseSource | None) -> None:
         self._generator = generator
@@ -319,11 +294,6 @@ class Reparameterized(GradientEstimator):
 
     takes_importance_samples = True
 
-    @property
-    def num_evaluations(self) -> int:
-        """1."""
-        return 1
-
     def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         return GradientEstimate(*loss_terms(model, batch), None, grad_outputs, batch.num_importance_samples)
 
@@ -332,7 +302,7 @@ class Reparameterized(GradientEstimator):
 
 
 class Baseline(nn.Module, ABC):
-    """A guess of each group's signal from what is known before the group is drawn: x, zeta of earlier groups, the past.
+    """An estimate of each group's signal from what is known before it is drawn: x, zeta of earlier groups, the past.
 
     What it takes away from the signal of group j must not depend on z_j nor on anything drawn later, its own signal
     above all: a baseline that sees its own sample biases the gradient.
@@ -364,13 +334,7 @@ class Baseline(nn.Module, ABC):
 def build_baseline(
     baseline: BaselineConfig | Baseline | None, group_of_unit: Tensor, num_features: int
 ) -> Baseline:
-    """A baseline as it is, or built from its config; None is none.
-
-    Args:
-        baseline: The baseline, or its config.
-        group_of_unit: See `Baseline`.
-        num_features: Likewise.
-    """
+    """A baseline as it is, or built from its config; None is none."""
     if isinstance(baseline, Baseline):
         return baseline
     config = NoBaselineConfig() if baseline is None else baseline
@@ -484,7 +448,7 @@ class LearnedBaseline(Baseline):
             network.initialize_output_(0.0, scale=0.0)
 
     def forward(self, features: Tensor, zeta: Tensor, signals: Tensor) -> tuple[Tensor, Tensor]:
-        """Take away what the networks make of what is known before each group; then note the signals."""
+        """Take away what the networks expect of what is known before each group; then note the signals."""
         own = next(self.parameters()).dtype
         features, zeta = features.to(own), zeta.to(own)
         groups = zeta.index_select(-1, self.by_group).split(self._sizes, -1)
@@ -534,11 +498,6 @@ class Reinforce(GradientEstimator):
         super().__init__(group_of_unit=group_of_unit, num_features=num_features)
         self.register_buffer("up_to", groups_up_to(group_of_unit), persistent=False)
         self.baseline = build_baseline(baseline, group_of_unit, num_features)
-
-    @property
-    def num_evaluations(self) -> int:
-        """1."""
-        return 1
 
     def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (1, len(batch.x), len(self.group_of_unit))
@@ -661,11 +620,6 @@ class NaiveKL(GradientEstimator):
         groups = torch.arange(self.num_groups, device=group_of_unit.device)
         self.register_buffer("before", group_of_unit < groups[:, None], persistent=False)
         self.baseline = build_baseline(baseline, group_of_unit, num_features)
-
-    @property
-    def num_evaluations(self) -> int:
-        """1; the second draw costs the posterior's networks once more."""
-        return 1
 
     def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         prior, features = model.prior, model.read(batch.x, batch.observed)

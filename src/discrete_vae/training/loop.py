@@ -54,7 +54,7 @@ _NAMED_STEPS = 5
 
 @dataclass(frozen=True)
 class TrainingResult(ShowsTable):
-    """How a run ended.
+    """The end of a run.
 
     Attributes:
         num_steps: Steps of the whole run.

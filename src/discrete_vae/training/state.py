@@ -356,7 +356,7 @@ class TrainingState:
 
     @property
     def evaluated(self) -> DiscreteVAE:
-        """What is validated and saved as the model: the averaged weights, or without them those that train."""
+        """The model that is validated and saved: the averaged weights, or without them those that train."""
         return self.model if self.averages is None else self.averages.model
 
     def evaluated_log_partition(self) -> tuple[float, float]:

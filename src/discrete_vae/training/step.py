@@ -27,7 +27,7 @@ from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized
 from discrete_vae.rng import reseed
 
 KEY = "precision"
-"""Where ``environment.json`` says which one a run began with."""
+"""The entry of ``environment.json`` for the precision that a run began with."""
 
 
 @dataclass(frozen=True)
