@@ -202,9 +202,24 @@ class GradientEstimator(nn.Module, ABC):
         """`estimate`, without the check."""
 
 
+class Reparameterized(GradientEstimator):
+    """The gradient of the smoothing transformation: that of `DiscreteVAE.elbo`, one draw, nothing kept.
+
+    Source: Rolfe 2017, eqs. discrete-VAE-approx-zeta, J-term-gradient and J-gradient-z-0; see `kl_to_boltzmann`.
+    """
+
+    takes_importance_samples = True
+
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+        return GradientEstimate(*loss_terms(model, batch), None, grad_outputs, batch.num_importance_samples)
+
+
+# Draws for score functions, see the module.
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class DiscreteDraws(ShowsShapes):
-    """Draws of the latents with the terms of the loss at them, see the module.
+    """Draws of the latents with the terms of the loss at them.
 
     Attributes:
         grad_outputs: Gradients of the loss, a mean over the batch, by the terms, each (batch,).
@@ -286,18 +301,6 @@ def groups_up_to(group_of_unit: Tensor) -> Tensor:
     return group_of_unit <= groups[:, None]
 
 
-class Reparameterized(GradientEstimator):
-    """The gradient of the smoothing transformation: that of `DiscreteVAE.elbo`, one draw, nothing kept.
-
-    Source: Rolfe 2017, eqs. discrete-VAE-approx-zeta, J-term-gradient and J-gradient-z-0; see `kl_to_boltzmann`.
-    """
-
-    takes_importance_samples = True
-
-    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
-        return GradientEstimate(*loss_terms(model, batch), None, grad_outputs, batch.num_importance_samples)
-
-
 # Baselines of REINFORCE.
 
 
@@ -359,8 +362,6 @@ class RunningMean(Baseline):
 
     Args:
         decay: Weight of the past per batch, from 0 to below 1.
-        group_of_unit: See `Baseline`.
-        num_features: Likewise.
 
     Attributes:
         total: Decayed sum of the means, (group,), nats.
@@ -418,8 +419,6 @@ class LearnedBaseline(Baseline):
     Args:
         hidden: Widths of the hidden layers of each network.
         decay: Weight of the past per batch in m and s, from 0 to below 1.
-        group_of_unit: See `Baseline`.
-        num_features: Likewise.
 
     Raises:
         InvalidInputError: If decay breaks its rule, or a width is not a positive integer.
@@ -482,8 +481,6 @@ class Reinforce(GradientEstimator):
 
     Args:
         baseline: Its config, or a baseline of your own; None is none.
-        group_of_unit: See `GradientEstimator`.
-        num_features: Likewise.
     """
 
     up_to: Tensor
@@ -522,8 +519,6 @@ class LeaveOneOut(GradientEstimator):
 
     Args:
         num_samples: K, at least 2.
-        group_of_unit: See `GradientEstimator`.
-        num_features: Likewise.
 
     Raises:
         InvalidInputError: If num_samples is no whole number of at least 2.
@@ -559,10 +554,6 @@ class DisARM(GradientEstimator):
     """Half the difference of the loss between antithetic draws, times sigmoid(|l|), for units in which they differ.
 
     Source: Dong, Mnih & Tucker 2020; see the module for the formula, its derivation and groups one after another.
-
-    Args:
-        group_of_unit: See `GradientEstimator`.
-        num_features: Likewise.
     """
 
     flipped: Tensor
@@ -603,8 +594,6 @@ class NaiveKL(GradientEstimator):
 
     Args:
         baseline: Its config, or a baseline of your own; None is none.
-        group_of_unit: See `GradientEstimator`.
-        num_features: Likewise.
     """
 
     before: Tensor

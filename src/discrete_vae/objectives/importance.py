@@ -278,7 +278,8 @@ def partial_bound(
         InvalidInputError: If the hierarchy has no Gaussian layers, or draws one sample at a time.
     """
     draws = hierarchy.rsample_many(features, zeta, num_samples, generator=generator)
-    h = draws.h.view_as(draws.h)  # what is evaluated; its gradient is weighted on the way to what is drawn
+    # what is evaluated; its gradient is weighted on the way to what is drawn
+    h = draws.h.view_as(draws.h)
     repeated = zeta.to(h.dtype).expand(num_samples, *zeta.shape)
     log_likelihoods = log_likelihood(hierarchy.decoder_input(repeated, h))
     log_joint = log_likelihoods + hierarchy.prior_at(repeated, h).log_prob(h).sum((-2, -1))
@@ -392,9 +393,8 @@ def relaxed_bound(
     if sample.paths is None:
         rule, repair = "must be 1 for a posterior whose draws have no paths", "Leave it out."
         raise InvalidInputError("num_importance_samples", rule, "more", repair)
-    zeta = sample.zeta.view_as(
-        sample.zeta
-    )  # what is evaluated; its gradient is weighted on the way to the draw
+    # what is evaluated; its gradient is weighted on the way to what is drawn
+    zeta = sample.zeta.view_as(sample.zeta)
     logits = sample.logits.detach()
     fields, held = smoothing.log_ratio(zeta), smoothing.log_ratio(zeta, fixed=True)
     mean = torch.sigmoid(logits + held.detach())
@@ -422,12 +422,7 @@ def relaxed_bound(
 
 
 def path_weights(weights: Tensor, weight: Tensor | float) -> Tensor:
-    """Weights of the path through zeta, c v^2 + (1 - c) v, over the v that all else has.
-
-    Args:
-        weights: v, (sample, batch).
-        weight: c, a number or (batch,).
-    """
+    """Weights of the path through zeta, c v^2 + (1 - c) v, over the v, (sample, batch), that all else has."""
     return weight * weights + (1 - weight)
 
 
