@@ -326,7 +326,7 @@ class DiscreteVAE(nn.Module):
         num_importance_samples: int = 1,
         generator: torch.Generator | None = None,
     ) -> GradientEstimate:
-        """One estimate of the gradient of `Elbo.weighted_loss`, by an estimator of your choice.
+        """Estimate the gradient of `Elbo.weighted_loss` once, by an estimator of your choice.
 
         Args:
             estimator: For example `discrete_vae.DisARM.of(model)`; it learns from the batch in training mode.
@@ -457,9 +457,6 @@ class DiscreteVAE(nn.Module):
             seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
             generator: Source of the noise. Without it and a seed torch's global generator is, so each call differs.
 
-        Returns:
-            The draw.
-
         Raises:
             InvalidInputError: If x breaks a rule of `elbo`, both seed and generator are given, or a weight or a logit
                 of the posterior is not finite.
@@ -552,8 +549,8 @@ class DiscreteVAE(nn.Module):
     ) -> ModelSample:
         """Draw from the generative model.
 
-        One source of noise governs all of z, zeta and h: the same seed, or a generator in the same state, repeats the
-        whole result; without either, torch's global generator is the source, so that each call draws anew.
+        One source of noise governs all of z, zeta and h; without seed and generator it is torch's global generator, so
+        that each call draws anew.
 
         Args:
             n: Number of draws; may be left out where z is given.
@@ -570,8 +567,8 @@ class DiscreteVAE(nn.Module):
             draws x itself.
 
         Raises:
-            InvalidInputError: If n or num_sweeps is not a positive integer, z or zeta has another shape or domain,
-                zeta comes without z, both seed and generator are given, or a weight of the model is not finite.
+            InvalidInputError: If an argument breaks its rule, zeta comes without z, both seed and generator are given,
+                or a weight of the model is not finite.
 
         Examples:
             >>> from discrete_vae import DiscreteVAE
@@ -625,10 +622,9 @@ class DiscreteVAE(nn.Module):
     def discretized(self) -> Self:
         """The model in the limit of infinitely sharp smoothing: z itself goes into whatever reads zeta.
 
-        The networks read bits where they were trained on smoothed values. It is a model of its own, which samples,
-        encodes, is evaluated, saved and loaded like any other; it has no use in training, since no gradient passes
-        through zeta. Its weights and buffers are those of this model, not copies: a change of either is a change of
-        both. All else of this model stays as it is.
+        The networks read z where they were trained on smoothed values. It is a model of its own, which samples,
+        encodes, is evaluated, saved and loaded like any other, but for training, since no gradient passes through zeta.
+        Its weights and buffers are those of this model, not copies: a change of either is a change of both.
 
         Source: Rolfe 2017, footnote in section spike-and-exponential (a trained model may be used with beta ->
         infinity).
@@ -719,9 +715,8 @@ class DiscreteVAE(nn.Module):
             The model in evaluation mode.
 
         Raises:
-            InvalidInputError: If the device is not there, the folder is missing or damaged, a weight has another shape
-                or type or is not finite, or encoder or decoder is missing or not wanted; if a model of the hub cannot
-                be fetched, or huggingface_hub is not installed.
+            InvalidInputError: If the device or the folder is not there, a file is damaged, a weight does not fit or is
+                not finite, encoder or decoder is missing or not wanted, or the hub cannot be reached.
         """
         device = check_device(device)
         saved = read_model(path, revision=revision)
