@@ -169,11 +169,6 @@ def test_planted_faults_are_rejected(estimator, name):
         check_mean(estimates(rbm, posterior, estimator, num_batches=32), expected)
 
 
-def group_of(width, units=None):
-    zeros = torch.zeros(2, width)
-    return LatentGroup(logits=zeros, zeta=zeros, bits=zeros, units=units)
-
-
 def test_factorial_prior_and_posterior_give_the_closed_form():
     prior = FactorialBernoulli(3).double()
     with torch.no_grad():
