@@ -270,9 +270,9 @@ def partial_bound(
         generator: Source of the noise; None means torch's global generator.
 
     Returns:
-        reconstruction: Mean over samples of log p(x | zeta, h_j), (batch,), nats; without gradient.
-        kl_continuous: reconstruction - log (1/k) sum_j w_j, (batch,), nats, with the whole gradient: the KL of the
-            layers less what k samples bring. Value and, given the statistics of the norms, gradient are unbiased.
+        Two tensors, (batch,), nats. First the reconstruction, the mean over samples of log p(x | zeta, h_j), without
+        gradient; then, with the whole gradient, that less log (1/k) sum_j w_j: the KL of the layers less what k samples
+        bring. Value and, given the statistics of the norms, gradient are unbiased.
 
     Raises:
         InvalidInputError: If the hierarchy has no Gaussian layers, or draws one sample at a time.
@@ -381,11 +381,11 @@ def relaxed_bound(
         weight: c, a number or (batch,).
 
     Returns:
-        reconstruction: Mean over samples of log p(x | zeta_j), (batch,), nats, with the whole gradient but that of
-            log Z(b): that of log (1/k) sum_j exp(c (M_j - D_j) + log p(x | zeta_j)).
-        kl_relative: reconstruction - log (1/k) sum_j exp(M_j - D_j + log p(x | zeta_j)), (batch,), nats, without
-            gradient: the KL less log Z(b), and less what k samples and mean field bring. Value and, given the
-            statistics of the norms and a mean field that has converged, gradient are unbiased.
+        Two tensors, (batch,), nats. First the reconstruction, the mean over samples of log p(x | zeta_j), with the
+        whole gradient but that of log Z(b), which is that of log (1/k) sum_j exp(c (M_j - D_j) + log p(x | zeta_j));
+        then, without gradient, that less log (1/k) sum_j exp(M_j - D_j + log p(x | zeta_j)): the KL less log Z(b), and
+        less what k samples and mean field bring. Value and, given the statistics of the norms and a mean field that has
+        converged, gradient are unbiased.
 
     Raises:
         InvalidInputError: If the posterior does not tell how logits depend on earlier draws.
