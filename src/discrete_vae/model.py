@@ -819,7 +819,8 @@ def validate_batch(
         repair = f"Move it with x.to({str(like.device)!r})."
         raise InvalidInputError("x", f"must be on the model's device, {like.device}", batch.device, repair)
     likelihood.check(batch, observed, exact=exact)
-    if not missing and (observed is not None or _has_nan(batch)):
+    ends = None if missing else extremes(batch)  # None where values cannot be looked at
+    if not missing and (observed is not None or (ends is not None and math.isnan(ends[0]))):
         repair = "Build the model with missing=True: its encoder then reads which entries are observed."
         raise InvalidInputError("x", "must have no unobserved entries", "some", repair)
     return batch, likelihood.observed_mask(batch, observed, missing=missing)
@@ -830,11 +831,6 @@ def check_statistic(statistic: object) -> None:
     if not isinstance(statistic, str) or statistic not in get_args(Statistic):
         rule, repair = "must be 'mean', 'mode' or 'sample'", "Codes have a mode, and no useful mean."
         raise InvalidInputError("statistic", rule, f"{statistic!r}"[:80], repair)
-
-
-def _has_nan(x: Tensor) -> bool:
-    ends = extremes(x)  # None where values cannot be looked at
-    return ends is not None and ends[0] != ends[0]
 
 
 def _count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
