@@ -36,7 +36,8 @@ from discrete_vae.data.splits import subset_indices
 from discrete_vae.figures.style import GridText, draw_image_grid, save_figure
 from discrete_vae.inference.impute import GappedRow, Proposals, WeightedMoments, truncated
 from discrete_vae.inference.neighbors import nearest_codes
-from discrete_vae.model import DiscreteVAE, Weigher
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.objectives.importance import ImportanceSampler
 from discrete_vae.rng import key_to_seed
 
 KS = (1, 5, 10, 20, 50, 100)
@@ -76,9 +77,11 @@ class ByModel:
     ess: float
 
 
-def by_model(model: DiscreteVAE, weigher: Weigher, row: GappedRow, num_samples: int, chunk: int) -> ByModel:
+def by_model(
+    model: DiscreteVAE, importance_sampler: ImportanceSampler, row: GappedRow, num_samples: int, chunk: int
+) -> ByModel:
     """Fill one image."""
-    proposals = Proposals(model, weigher, row, num_rounds=10, num_fills=5)
+    proposals = Proposals(model, importance_sampler, row, num_rounds=10, num_fills=5)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for log_weights, parameters in proposals.draw(num_samples, chunk):
         size = (len(parameters), *row.x.shape[1:])
@@ -122,12 +125,14 @@ def main() -> None:
     }
     filled: list[ByModel] = []
     whole = torch.empty(len(x), dtype=torch.float64)
-    with torch.no_grad(), model.weigher(0.0) as weigher:
+    with torch.no_grad(), model.importance_sampler(0.0) as importance_sampler:
         for number in range(len(x)):
             one = x[number].reshape(1, *model.event_shape)
             row = GappedRow(one, ~hidden.reshape(one.shape), key_to_seed(0, number))
-            filled.append(by_model(model, weigher, row, options.num_samples, 500))
-            weights = weigher.log_weights(one, options.num_samples, 500, keys=[key_to_seed(1, number)])
+            filled.append(by_model(model, importance_sampler, row, options.num_samples, 500))
+            weights = importance_sampler.log_weights(
+                one, options.num_samples, 500, keys=[key_to_seed(1, number)]
+            )
             whole[number] = torch.logsumexp(weights[:, 0], 0) - math.log(len(weights))
             if number % 10 == 9:
                 print(f"{number + 1} images", flush=True)

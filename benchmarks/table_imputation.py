@@ -37,7 +37,8 @@ from discrete_vae.cli import main as dvae
 from discrete_vae.data.rows import shuffled_rows
 from discrete_vae.inference.impute import GappedRow
 from discrete_vae.likelihoods.families import GaussianLikelihood
-from discrete_vae.model import DiscreteVAE, Weigher
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.objectives.importance import ImportanceSampler
 from discrete_vae.rng import key_to_seed
 
 ROWS, COLUMNS, LONG, KINDS, FACTORS = 5000, 45, 12, 8, 4
@@ -263,15 +264,15 @@ def baselines(
 
 
 def model_nats(
-    model: DiscreteVAE, weigher: Weigher, x: Tensor, gaps: Tensor, num_samples: int
+    model: DiscreteVAE, importance_sampler: ImportanceSampler, x: Tensor, gaps: Tensor, num_samples: int
 ) -> tuple[dict[str, Tensor], Tensor]:
     """Nats of rows by the model, and the effective samples of their draws."""
     difference, drawn, ess = [], [], []
     for number, (row, empty) in enumerate(zip(x.float(), gaps, strict=True)):
         one = GappedRow(row[None], ~empty[None], key_to_seed(0, number))
-        found = by_model(model, weigher, one, num_samples, 500)
+        found = by_model(model, importance_sampler, one, num_samples, 500)
         keys = [key_to_seed(1, number)]
-        weights = weigher.log_weights(row[None], num_samples, 500, keys=keys)[:, 0]
+        weights = importance_sampler.log_weights(row[None], num_samples, 500, keys=keys)[:, 0]
         difference.append(float(torch.logsumexp(weights, 0)) - math.log(len(weights)) - found.log_seen)
         drawn.append(found.joint["the model"])
         ess.append(found.ess)
@@ -332,8 +333,8 @@ def main() -> None:
     print(f"densities of columns integrate to 1 but for {check_units(likelihood):.1e}", flush=True)
     found = baselines(likelihood, x, gaps, rows)
     found["the law that made the table"] = law.given(of_test, ~empty, empty)
-    with torch.no_grad(), model.float().weigher(0.0) as weigher:
-        ours, ess = model_nats(model, weigher, of_test, empty, options.num_samples)
+    with torch.no_grad(), model.float().importance_sampler(0.0) as importance_sampler:
+        ours, ess = model_nats(model, importance_sampler, of_test, empty, options.num_samples)
     print(
         f"\n{len(of_test)} test rows with {int(empty.sum())} gaps, {options.num_samples} draws, effective samples: "
         f"median {float(ess.median()):.1f}\n"

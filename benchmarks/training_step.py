@@ -69,11 +69,8 @@ def measure(
 
         own = {"step": step, "chains": lambda: state.chains.step(config.training.num_sweeps)}
         num_weights = sum(parameter.numel() for parameter in state.model.parameters())
-        watched = config.model_copy(
-            update={"training": config.training.model_copy(update={"compile": False})}
-        )
-        other = TrainingState.initial(watched, x)  # hooks are nothing for a compiled graph
-        found_products = products_of(other, lambda: training_step(other, watched, x, halfway, 0.5))
+        other = TrainingState.initial(config, x)
+        found_products = products_of(other, lambda: training_step(other, config, x, halfway, 0.5))
         del other
         products = [product.call(precision) for product in found_products]
         floor = {"products": lambda: [call() for call in products], "optimizer": optimizer_pass(num_weights)}

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from discrete_vae import model as model_module
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.kernels import norm
 from discrete_vae.kernels.adam import Adam
@@ -16,9 +15,9 @@ from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_
 from discrete_vae.nets import mlp
 from discrete_vae.nets.mlp import ConcatLinear
 from discrete_vae.nets.precision import set_precision
+from discrete_vae.objectives import importance
 from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.training.step import CompiledLoss, RecordedStep
-from tests.compilers import TRACED, needs_compiler
+from discrete_vae.training.step import RecordedStep
 
 NEVER = 10**9
 CHAINS = 3000  # states of the negative phase of a batch
@@ -56,19 +55,19 @@ class Path:
             yield model
             return
         threads, smallest = torch.get_num_threads(), (mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED)
-        passes = model_module.compiled_draws
+        passes = importance.compiled_draws
         twin = copy.deepcopy(model).float()
         set_precision(twin, self.dtype)
         try:
             torch.set_num_threads(self.threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = self.smallest_fused, 0
             if not self.draws:
-                model_module.compiled_draws = lambda *_: None
-            with twin.weigher(0.0) as weigher:
-                assert weigher.takes_batches is self.draws
+                importance.compiled_draws = lambda *_: None
+            with twin.importance_sampler(0.0) as importance_sampler:
+                assert importance_sampler.takes_batches is self.draws
             yield twin
         finally:
-            model_module.compiled_draws = passes
+            importance.compiled_draws = passes
             torch.set_num_threads(threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = smallest
 
@@ -145,17 +144,6 @@ def recorded(model):
     return RecordedStep(model, Adam(model.parameters(), working=working_of(model)))
 
 
-def graph(backend):
-    """A training step that `torch.compile` makes a graph of."""
-
-    def make(model):
-        torch._dynamo.reset()
-        model.train = lambda mode=True: model  # norms keep the statistics that exact values are for
-        return CompiledLoss(model, working_of(model), backend=backend)
-
-    return make
-
-
 EXACT = Path("float64", torch.float64, smallest_fused=None, rounding=1e-9)
 FAST = (
     Path("float32 by torch", smallest_fused=NEVER, draws=False),
@@ -169,13 +157,7 @@ STEPS = (
     Path("float32 recorded", make_step=recorded),  # but for graphs, whose sparse products are not recorded
     Path("bfloat16 recorded", torch.bfloat16, rounding=0.03, make_step=recorded),
 )
-GRAPHS = (
-    Path("float32 graph", make_step=graph(TRACED)),
-    Path("bfloat16 graph", torch.bfloat16, rounding=0.03, make_step=graph(TRACED)),
-    Path("float32 compiled", make_step=graph("inductor")),
-    Path("bfloat16 compiled", torch.bfloat16, rounding=0.03, make_step=graph("inductor")),
-)
-QUICK = {"float32 fused", "bfloat16 fused", "bfloat16 recorded", "float32 graph"}  # of the first case
+QUICK = {"float32 fused", "bfloat16 fused", "bfloat16 recorded"}  # of the first case
 
 
 def by_path(names, fast_names, more=()):
@@ -184,14 +166,12 @@ def by_path(names, fast_names, more=()):
     Args:
         names: The cases.
         fast_names: Those that take the fast ways.
-        more: Further ways, of `STEPS` and `GRAPHS`.
+        more: Further ways, of `STEPS`.
     """
     pairs = [pytest.param(name, EXACT) for name in names]
     for path in (*FAST, *more):
         for name in fast_names:
             quick = path.name in QUICK and name == fast_names[0]
             marks = [] if quick else [pytest.mark.slow]
-            if path.name.endswith("compiled"):
-                marks.append(needs_compiler)
             pairs.append(pytest.param(name, path, marks=marks))
     return pairs

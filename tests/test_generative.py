@@ -103,17 +103,6 @@ def test_the_mean_of_codes_is_what_it_was_and_no_code():
         model.likelihood.check(mean, exact=True)
 
 
-@pytest.mark.parametrize("statistic", ["median", None, 1, "x" * 500])
-def test_other_statistics_are_refused(statistic):
-    model = build(CONFIGS["bernoulli"])
-    for call in (
-        lambda **k: model.decode(ZETA, H, **k),
-        lambda **k: model.reconstruct(torch.zeros(2, 5), **k),
-    ):
-        with pytest.raises(InvalidInputError, match="statistic must be 'mean', 'mode' or 'sample'; received"):
-            call(statistic=statistic)
-
-
 def test_a_mode_does_not_hide_what_is_not_finite():
     model = build(CONFIGS["bernoulli"])
     with torch.no_grad():

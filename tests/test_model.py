@@ -7,12 +7,9 @@ import pytest
 import torch
 
 from discrete_vae import (
-    RBM,
     BlockGibbs,
     DiscreteVAE,
-    HierarchicalPosterior,
     LeaveOneOut,
-    SpikeSlab,
     exact_log_partition,
 )
 from discrete_vae.config import (
@@ -28,12 +25,10 @@ from discrete_vae.config import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.evaluation.latents import latent_usage
-from discrete_vae.hierarchy.gaussian import NoHierarchy
 from discrete_vae.inference.encode import denoise_rows, encode_rows, reconstruct_rows
 from discrete_vae.inference.impute import ImputationSettings, impute
 from discrete_vae.inference.interpolate import interpolate
 from discrete_vae.inference.score import elbo_rows
-from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.objectives.importance import importance_weighted
 
@@ -186,87 +181,12 @@ class TestContinuousLayers:
         assert len({tuple(row.tolist()) for row in draws.mean}) == 10
         assert model.decode(zeta.reshape(2, 5, 7)).shape == (2, 5, 12)
 
-    def test_latents_of_another_shape(self, model):
-        with pytest.raises(InvalidInputError, match=r"h must have shape \(3, 4, 5\)"):
-            model.decode(torch.zeros(3, 7), torch.zeros(3, 5, 5))
-        with pytest.raises(InvalidInputError, match="z must be given with zeta"):
-            model.sample(3, zeta=torch.zeros(3, 7))
-
 
 def test_factorial_prior():
     model = DiscreteVAE.from_config(
         CONFIG.model_copy(update={"prior": FactorialBernoulliConfig(num_units=40)})
     )
     assert model.elbo(torch.zeros(3, 12)).value.shape == (3,)
-
-
-class TestErrors:
-    @pytest.mark.parametrize("method", ["elbo", "encode", "reconstruct"])
-    def test_shape_dtype_and_domain_of_x(self, model, method):
-        call = getattr(model, method)
-        with pytest.raises(
-            InvalidInputError, match=r"x must have shape \(batch, 12\); received shape \(2, 11\)"
-        ):
-            call(torch.zeros(2, 11))
-        with pytest.raises(
-            InvalidInputError, match=r"x must have a floating-point dtype; received torch.uint8"
-        ):
-            call(torch.zeros(2, 12, dtype=torch.uint8))
-        with pytest.raises(InvalidInputError, match="Divide 0..255 intensities by 255"):
-            call(torch.full((2, 12), 255.0))
-        with pytest.raises(
-            InvalidInputError, match=r"x must have no unobserved entries.*Build the model with missing=True"
-        ):
-            call(torch.full((2, 12), float("nan")))
-
-    def test_likelihoods_are_of_binary_data(self, model):
-        with pytest.raises(
-            InvalidInputError, match="x must hold only the values 0 and 1; received a value of 0.5"
-        ):
-            model.log_likelihood(torch.full((2, 12), 0.5), 10)
-
-    @pytest.mark.parametrize("keyword", ["num_samples", "chunk_size"])
-    def test_counts(self, model, x, keyword):
-        with pytest.raises(InvalidInputError, match=f"{keyword} must be a positive integer"):
-            model.log_likelihood(x, **{"num_samples": 10, keyword: 0})
-
-    def test_log_partition_of_a_large_prior(self):
-        config = CONFIG.model_copy(update={"prior": RBMConfig(num_left=13, num_right=14)})
-        model = DiscreteVAE.from_config(config)
-        with pytest.raises(InvalidInputError, match="log_partition must be given where no side .* 12 units"):
-            model.log_likelihood(torch.zeros(3, 12), 5)
-        elbo = model.elbo(torch.zeros(3, 12))
-        with pytest.raises(InvalidInputError, match="negative_phase must be given to train the prior"):
-            _ = elbo.loss
-
-    def test_sample(self, model):
-        with pytest.raises(InvalidInputError, match="n must be a positive integer"):
-            model.sample(0)
-        with pytest.raises(InvalidInputError, match=r"z must have shape \(3, 7\)"):
-            model.sample(3, z=torch.zeros(2, 7))
-        with pytest.raises(InvalidInputError, match="z must hold only the values 0 and 1"):
-            model.sample(2, z=torch.full((2, 7), 0.5))
-
-    def test_decode(self, model):
-        with pytest.raises(InvalidInputError, match="zeta must have shape"):
-            model.decode(torch.zeros(2, 6))
-
-    def test_parts_must_fit(self):
-        smoothing = SpikeSlab()
-        posterior = HierarchicalPosterior(5, [[0, 1]], (), smoothing)
-        parts = {"posterior": posterior, "likelihood": BernoulliLikelihood((5,))}
-        with pytest.raises(InvalidInputError, match="posterior must cover the prior's 3 units; received 2"):
-            DiscreteVAE(prior=RBM(2, 1), **parts)
-        with pytest.raises(InvalidInputError, match="hierarchy must read the prior's 2 units; received 3"):
-            DiscreteVAE(prior=RBM(1, 1), hierarchy=NoHierarchy(num_latents=3, num_features=5), **parts)
-        with pytest.raises(
-            InvalidInputError, match="hierarchy must read the posterior's 5 features; received 4"
-        ):
-            DiscreteVAE(prior=RBM(1, 1), hierarchy=NoHierarchy(num_latents=2, num_features=4), **parts)
-
-    def test_log_weights(self):
-        with pytest.raises(InvalidInputError, match=r"log_weights must have shape \(sample, batch\)"):
-            importance_weighted(torch.zeros(3))
 
 
 def test_importance_weighted_by_hand():

@@ -5,11 +5,8 @@ import math
 import pytest
 import torch
 
-from discrete_vae import Reparameterized
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.gaussian import ManyDraws
 from discrete_vae.log_partition.exact import exact_log_partition
-from discrete_vae.objectives import importance
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient
 from tests.oracles.quadrature import normal_nodes
@@ -100,9 +97,9 @@ def closed_kl(model, monkeypatch):
         below = hierarchy.rsample(features, repeated, generator=generator)
         found = log_likelihood(below.decoder_input)
         bound = torch.logsumexp(found - below.kl(), 0) - math.log(num_samples)
-        return importance.PartialBound(found.mean(0), found.mean(0) - bound)
+        return found.mean(0), found.mean(0) - bound
 
-    monkeypatch.setattr("discrete_vae.objectives.importance.partial_bound", faulty)
+    monkeypatch.setattr("discrete_vae.objectives.elbo.partial_bound", faulty)
 
 
 def no_indirect_path(model, monkeypatch):
@@ -138,17 +135,3 @@ def test_the_gradient_of_the_posterior_is_zero_where_it_is_exact():
     weights = [p for name, p in model.hierarchy.posterior.named_parameters()]
     gradients = torch.autograd.grad(bound.kl_continuous.sum(), weights)
     assert max(float(g.abs().max()) for g in gradients) < 1e-12
-
-
-def test_what_cannot_be_weighted_is_refused():
-    model, _ = build(ONE)
-    bound = model.elbo(X, log_partition=0.0, negative_phase=torch.zeros(4, 2), num_importance_samples=3)
-    assert bool(bound.weighted_loss(discrete=0.5).isfinite())
-    with pytest.raises(InvalidInputError, match="continuous must be 1 with 3 importance samples"):
-        bound.weighted_loss(continuous=0.5)
-    with pytest.raises(InvalidInputError, match="continuous must be 1 with 3 importance samples"):
-        model.estimate_gradient(
-            Reparameterized.of(model), X, log_partition=0.0, continuous=0.5, num_importance_samples=3
-        )
-    with pytest.raises(InvalidInputError, match="num_importance_samples must be a positive integer"):
-        model.elbo(X, num_importance_samples=0)

@@ -7,8 +7,8 @@ import torch
 
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.objectives import importance
-from discrete_vae.objectives.elbo import mean_field_bound
-from discrete_vae.objectives.importance import Batch, bound_parts
+from discrete_vae.objectives.elbo import Batch, loss_terms
+from discrete_vae.objectives.importance import mean_field_bound
 from discrete_vae.posterior import LogitPaths
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
@@ -92,7 +92,7 @@ def estimates(model, weight=1.0, num_batches=32, num_rows=600):
     for _ in range(num_batches):
         log_z = enumerate_log_partition(model.prior)
         batch = Batch(x, None, log_z - log_z.detach(), 2, weight, generator)
-        reconstruction, relative, _ = bound_parts(model, batch)
+        reconstruction, relative, _ = loss_terms(model, batch)
         value = (reconstruction - relative).detach().mean() - log_z.detach()
         gradient = flat_gradient((reconstruction - weight * relative).mean(), model)
         yield torch.cat([value[None], gradient])

@@ -1,4 +1,4 @@
-"""A trained model out of its run directory, and the model that a run starts from."""
+"""The trained model of a run directory, and the model that a run starts from."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_co
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
 from discrete_vae.system import allocating, check_device
 
-# What a run starts from: the model and the gradient's estimator before the first step.
-
+CHAINS_PREFIX = "chains/"
+"""In front of the names of the chains' state, in a checkpoint."""
 
 _INIT_STREAM, _GRADIENT_STREAM = 0x696E6974, 0x67726164
+
+
+# The start of a run.
 
 
 def initial_gradient(config: ExperimentConfig, model: DiscreteVAE) -> GradientEstimator:
@@ -44,11 +47,7 @@ def initial_gradient(config: ExperimentConfig, model: DiscreteVAE) -> GradientEs
 
 
 def initial_model(config: ExperimentConfig) -> DiscreteVAE:
-    """The model with its first weights, which depend on the config's seed alone.
-
-    Raises:
-        InvalidInputError: If its parts do not fit each other.
-    """
+    """The model with its first weights, which depend on the config's seed alone."""
     # the weights start on the CPU wherever they go
     with _draws(config, _INIT_STREAM), torch.device("cpu"):
         return DiscreteVAE.from_config(config.model)
@@ -58,10 +57,7 @@ def _draws(config: ExperimentConfig, stream: int) -> DrawsFrom:
     return DrawsFrom(torch.Generator("cpu").manual_seed(key_to_seed(config.seed, stream) >> 1))
 
 
-# A trained model out of its run directory.
-
-
-CHAINS_PREFIX = "chains/"
+# A trained model.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,12 +83,12 @@ class LoadedRun(ShowsShapes, ShowsTable):
 
     @property
     def named(self) -> dict[str, Any]:
-        """What a result says of the checkpoint that it is of."""
+        """The entries by which a result names the checkpoint that it is of."""
         return {"step": self.step, CHECKPOINT_SUM: next(iter(self.sums), None)}
 
     @property
     def note(self) -> str | None:
-        """What the metadata of its pictures say of a config.json that has changed since; None if it has not."""
+        """The note of its pictures on a config.json that has changed since; None if it has not."""
         return None if self.changed_config is None else str(self.changed_config)
 
 
@@ -110,7 +106,7 @@ def load_run(
         checkpoint: A step, or which one; the best is that with the highest validation bound, of as many importance
             samples as training takes, less two standard errors of its log Z.
         device: Where the model and the chains are wanted.
-        accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
+        accept_changed_config: True makes a config.json that has changed since training a warning, not an error.
 
     Returns:
         The model and the chains.
@@ -155,33 +151,18 @@ def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedR
 
 
 def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], *, divided: bool = False) -> None:
-    """Bring chains to where a checkpoint left them.
-
-    Args:
-        chains: All of the checkpoint's, or this process's share.
-        tensors: The checkpoint's.
-        divided: Whether they are a share.
-
-    Raises:
-        InvalidInputError: If it was made for other chains, or is damaged.
-    """
-    state = {
-        name.removeprefix(CHAINS_PREFIX): value
-        for name, value in tensors.items()
-        if name.startswith(CHAINS_PREFIX)
-    }
-    if divided:
-        state = _own_state(state)
+    """Bring chains, all of them or the share of this process, to where a checkpoint left them."""
+    length = len(CHAINS_PREFIX)
+    state = {name[length:]: value for name, value in tensors.items() if name.startswith(CHAINS_PREFIX)}
+    if divided and world_size() > 1:
+        shared = {name: value for name, value in state.items() if value.ndim > 0}
+        state |= {name: value[own_share(len(value))] for name, value in shared.items()}
     _check_chains(chains, state)
     chains.load_state_dict(state)
 
 
 def _check_chains(chains: Sampler, state: Mapping[str, Any]) -> None:
-    """Check that a saved state of chains has the entries and types of a sampler's; it checks sizes itself.
-
-    Raises:
-        InvalidInputError: If it does not.
-    """
+    """Check that a saved state of chains has the entries and types of a sampler's, which checks sizes itself."""
     for name, fresh in chains.state_dict().items():
         value, argument = state.get(name), f"chains/{name}"
         if isinstance(fresh, Tensor):
@@ -191,11 +172,3 @@ def _check_chains(chains: Sampler, state: Mapping[str, Any]) -> None:
         elif type(value) is not type(fresh):
             rule = f"must be a value of type {type(fresh).__name__}"
             raise InvalidInputError(argument, rule, f"{value!r}"[:80], OTHER_MODEL)
-
-
-def _own_state(state: dict[str, Any]) -> dict[str, Any]:
-    """This process's share of the state of all chains."""
-    if world_size() == 1:
-        return state
-    shared = {name: value for name, value in state.items() if isinstance(value, Tensor) and value.ndim > 0}
-    return state | {name: value[own_share(len(value))] for name, value in shared.items()}

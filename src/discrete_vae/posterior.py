@@ -1,4 +1,8 @@
-"""The approximating posterior over the binary latents, group by group."""
+"""The approximating posterior q(z, zeta | x) over the binary latents, group by group.
+
+Of each unit a draw has the logits of q(z = 1 | x, zeta of earlier groups), the bit z, the smoothed zeta, and what the
+code calls bits: a straight-through sample of z, whose value is E[z | zeta] and whose gradient is that of the law of z.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,6 @@ from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import open_uniform
 from discrete_vae.smoothing.base import InputDependentSmoothing, SmoothedDraw, Smoothing
 
-# One group of binary latents as the KL term needs it.
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LatentGroup(ShowsShapes):
@@ -30,7 +32,8 @@ class LatentGroup(ShowsShapes):
     Attributes:
         logits: (..., unit of the group), log-odds of q(z = 1 | everything sampled earlier).
         zeta: (..., unit of the group), the smoothed sample.
-        bits: (..., unit of the group), from `Smoothing.bits` of that very zeta and these logits.
+        bits: (..., unit of the group), the straight-through sample of z that `Smoothing.bits` makes of that very zeta
+            and these logits.
         units: (unit of the group,) int64, their places in the prior; None in every group of a list means that
             the groups cover 0..n-1 in order.
         kl_of_zeta: (..., unit of the group), sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)], nats, from
@@ -49,31 +52,26 @@ class LatentGroup(ShowsShapes):
     def __post_init__(self) -> None:
         """Check that the shapes agree."""
         check_tensor("logits", self.logits, (..., "unit"))
+        shape, units = self.logits.shape, self.units
         for name in ("zeta", "bits", "kl_of_zeta"):
             if name == "kl_of_zeta" and self.kl_of_zeta is None:
                 continue
-            value = check_tensor(name, getattr(self, name), (..., self.logits.shape[-1]))
-            if value.shape != self.logits.shape:
-                shapes = f"{tuple(value.shape)} and {tuple(self.logits.shape)}"
+            found = tuple(check_tensor(name, getattr(self, name), (..., shape[-1])).shape)
+            if found != shape:
+                repair = "Take both from one sample."
                 raise InvalidInputError(
-                    name, "must have the shape of logits", shapes, "Take both from one sample."
+                    name, "must have the shape of logits", f"{found} and {tuple(shape)}", repair
                 )
-        units = self.units
-        if units is not None:
-            fits = isinstance(units, torch.Tensor) and units.dtype == torch.int64
-            if not fits or units.shape != self.logits.shape[-1:] or units.is_meta:
-                rule = f"must be an int64 tensor of shape ({self.logits.shape[-1]},)"
-                received = (
-                    f"{units.dtype} of shape {tuple(units.shape)}"
-                    if isinstance(units, torch.Tensor)
-                    else repr(units)
-                )
-                raise InvalidInputError(
-                    "units", rule, received, "Give one place in the prior for each logit."
-                )
+        if units is None:
+            return
+        is_tensor = isinstance(units, torch.Tensor)
+        if not is_tensor or units.dtype != torch.int64 or units.shape != shape[-1:] or units.is_meta:
+            rule = f"must be an int64 tensor of shape ({shape[-1]},)"
+            received = f"{units.dtype} of shape {tuple(units.shape)}" if is_tensor else repr(units)
+            raise InvalidInputError("units", rule, received, "Give one place in the prior for each logit.")
 
 
-# How the units of the prior are divided into groups.
+# The division of the prior's units into groups.
 
 
 def contiguous_groups(num_units: int, num_groups: int) -> tuple[tuple[int, ...], ...]:
@@ -129,11 +127,7 @@ def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
 
 
 def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """Return groups if they are not empty, disjoint, and cover 0..n-1.
-
-    Raises:
-        InvalidInputError: If they are not; names the offending group or unit.
-    """
+    """Check that groups are not empty, disjoint, and cover 0..n-1; names the offending group or unit."""
     rule = "must be a list of lists that hold each unit index 0..n-1 exactly once"
     example = "For four units in two groups: [[0, 1], [2, 3]]."
     if isinstance(groups, str) or not isinstance(groups, Sequence) or len(groups) == 0:
@@ -158,7 +152,7 @@ def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]
     return tuple(tuple(group) for group in groups)
 
 
-# What the logits of later groups owe to the draws of earlier ones.
+# A draw, with what the logits of later groups owe to the zeta of earlier ones.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,10 +161,8 @@ class LogitPaths(ShowsShapes):
 
     Attributes:
         logits: Of each group, (..., unit of the group).
-        inputs: Of each group, what its network read of each earlier group, (..., unit of that group): views that
-            nothing else reads.
-        to_prior_order: The permutation from the groups' order to the prior's, (unit,) int64; None where it is the
-            identity.
+        inputs: Of each group, what its network read of each earlier group: views that nothing else reads.
+        to_prior_order: The permutation from the groups' order to the prior's; None where it is the identity.
     """
 
     logits: Sequence[Tensor]
@@ -181,13 +173,7 @@ class LogitPaths(ShowsShapes):
         """Bring a gradient by the logits on to zeta, with the networks' parameters and the features held fixed.
 
         It is one backward pass through each network, to its inputs alone; paths from an earlier zeta over the zeta of a
-        group between are left to the draw's own gradient.
-
-        Args:
-            by_logits: (..., unit), in the prior's order, without gradient.
-
-        Returns:
-            (..., unit), in the prior's order, without gradient; zero where logits carry none.
+        group between are left to the draw's own gradient. Both gradients are (..., unit), in the prior's order.
         """
         sizes = [logits.shape[-1] for logits in self.logits]
         order = self.to_prior_order
@@ -203,18 +189,16 @@ class LogitPaths(ShowsShapes):
         return joint if order is None else joint.index_select(-1, order)
 
 
-# What every approximating posterior over the binary latents offers.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class PosteriorSample(ShowsShapes):
     """A draw from q(z, zeta | x); all tensors (..., batch, unit), in the prior's order.
 
     Attributes:
-        z: In {0,1}, the bits that belong to zeta; without gradient.
+        z: In {0,1}, the states that belong to zeta; without gradient.
         zeta: The smoothed latents.
         logits: Log-odds of each unit given x and the earlier groups.
-        bits: E[z | zeta] with the gradient that a pair term of the prior's energy needs, see `Smoothing.bits`.
+        bits: The straight-through sample of z: E[z | zeta] with the gradient that a pair term of the prior's energy
+            needs, see `Smoothing.bits`.
         group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
         smoothing: The transformation if it depends on x; None if prior and posterior share it.
         parameters: What it has of x beside the logits, (batch, unit) each; none if it does not depend on x.
@@ -263,6 +247,9 @@ class PosteriorSample(ShowsShapes):
         if self.smoothing is None:
             return of_z
         return of_z - self.smoothing.log_ratio(self.zeta, *self.parameters).sum(-1)
+
+
+# Posteriors.
 
 
 class Posterior(nn.Module, ABC):
@@ -330,7 +317,7 @@ class Posterior(nn.Module, ABC):
                 torch's global generator.
 
         Returns:
-            The sample, (sample, batch, unit), with z for the bits.
+            The sample, (sample, batch, unit), with z in place of bits.
 
         Raises:
             InvalidInputError: If the posterior does not offer it.
@@ -340,9 +327,6 @@ class Posterior(nn.Module, ABC):
         raise InvalidInputError(
             "gradient", "must be 'reparameterized' for a posterior without sample_discretely", name, repair
         )
-
-
-# The network behind a transformation that depends on x.
 
 
 _START = 0.1  # of the norm's scale: q(zeta | z, x) begins near the prior's r(zeta|z), its KL near 0
@@ -356,11 +340,6 @@ class ParameterNetwork(nn.Module):
     Source: Rolfe 2017, section sec:spike-and-gaussian, which says no more of it than that the parameters are functions
     of x.
 
-    Args:
-        num_features: Length of the last axis of the features.
-        num_units: Units.
-        num_parameters: Parameters of each unit.
-        network: Makes the network.
     """
 
     def __init__(
@@ -374,15 +353,8 @@ class ParameterNetwork(nn.Module):
             self.norm.scale.fill_(_START)
 
     def forward(self, features: Tensor) -> tuple[Tensor, ...]:
-        """One tensor for each parameter, (batch, unit), at least in the norm's precision.
-
-        Args:
-            features: (batch, feature).
-        """
+        """One tensor for each parameter, (batch, unit), of features (batch, feature)."""
         return normalized(self.network, self.norm, features).chunk(self.num_parameters, -1)
-
-
-# The hierarchical approximating posterior over the binary latents.
 
 
 class HierarchicalPosterior(Posterior):
@@ -471,12 +443,9 @@ class HierarchicalPosterior(Posterior):
         Raises:
             InvalidInputError: If features has another shape, or num_samples is not a positive integer.
         """
-        features = check_tensor("features", features, ("batch", self.num_features)).to(
-            next(self.norms.parameters()).dtype
-        )
+        features = self._check_features(features)
         front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
-        shape = (*front, len(features), self.num_units)
-        noise = open_uniform(features, shape=shape, generator=generator)
+        noise = open_uniform(features, shape=(*front, len(features), self.num_units), generator=generator)
 
         def draw(group: int, rho: Tensor, logits: Tensor, own: tuple[Tensor, ...]) -> SmoothedDraw:
             return self.smoothing.draw(rho, logits, *own, generator=generator)
@@ -491,9 +460,7 @@ class HierarchicalPosterior(Posterior):
         Raises:
             InvalidInputError: If features or uniforms has another shape.
         """
-        features = check_tensor("features", features, ("batch", self.num_features)).to(
-            next(self.norms.parameters()).dtype
-        )
+        features = self._check_features(features)
         check_tensor("uniforms", uniforms, ("sample", len(features), self.num_units))
         noise = open_uniform(features, shape=uniforms.shape[1:], generator=generator).expand(uniforms.shape)
         ordered = uniforms if self._in_order else uniforms.index_select(-1, self._by_group)
@@ -505,6 +472,10 @@ class HierarchicalPosterior(Posterior):
 
         return self._draw_groups(features, noise, draw, copied=True)
 
+    def _check_features(self, features: Tensor) -> Tensor:
+        checked = check_tensor("features", features, ("batch", self.num_features))
+        return checked.to(next(self.norms.parameters()).dtype)
+
     def _draw_groups(
         self,
         features: Tensor,
@@ -513,49 +484,33 @@ class HierarchicalPosterior(Posterior):
         *,
         copied: bool,
     ) -> PosteriorSample:
-        """Draw group after group.
+        """Draw group after group, by a function of its number, noise, logits and the transformation's parameters of x.
 
-        Args:
-            features: (batch, feature).
-            noise: (..., batch, unit), by group.
-            draw: Of the number of a group, its noise, its logits and the transformation's parameters of x.
-            copied: Whether each group's noise is copied: passes over many samples gain more than that costs.
+        Each group's noise may be copied: passes over many samples gain more than that costs.
         """
         smoothing = self.smoothing if isinstance(self.smoothing, InputDependentSmoothing) else None
         parameters = () if smoothing is None else smoothing.constrain(*self.parameter_network(features))
-        zetas: list[Tensor] = []
-        parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        of_groups = [value.split(self._sizes, -1) for value in parameters]
         noises = noise.split(self._sizes, -1)
-        if copied:
-            noises = [rho.contiguous() for rho in noises]
         inputs: list[list[Tensor]] = []
-        by_group = zip(self.networks, self.norms, noises, self._split(parameters), strict=True)
-        for group, (network, norm, rho, own) in enumerate(by_group):
-            inputs.append([zeta.view_as(zeta) for zeta in zetas])
+        all_z, all_zeta, all_logits, all_bits = [], [], [], []
+        for group, (network, norm) in enumerate(zip(self.networks, self.norms, strict=True)):
+            rho = noises[group].contiguous() if copied else noises[group]
+            inputs.append([zeta.view_as(zeta) for zeta in all_zeta])
             logits = normalized(network, norm, features, *inputs[-1])
             if logits.shape != rho.shape:  # the first group's are shared by all samples
                 logits = logits.expand(rho.shape)
-            drawn = draw(group, rho, logits, own)
-            z, zeta, bits = (value.to(features.dtype) for value in (drawn.z, drawn.zeta, drawn.bits))
-            zetas.append(zeta)
-            parts.append((z, logits, bits))
-        paths = LogitPaths(
-            [logits for _, logits, _ in parts], inputs, None if self._in_order else self._to_prior_order
+            drawn = draw(group, rho, logits, tuple(value[group] for value in of_groups))
+            all_logits.append(logits)
+            all_z.append(drawn.z.to(features.dtype))
+            all_zeta.append(drawn.zeta.to(features.dtype))
+            all_bits.append(drawn.bits.to(features.dtype))
+        paths = LogitPaths(all_logits, inputs, None if self._in_order else self._to_prior_order)
+        z, logits, bits, zeta = (
+            self._to_prior(torch.cat(parts, dim=-1)) for parts in (all_z, all_logits, all_bits, all_zeta)
         )
-        z, logits, bits = (self._gather(part) for part in zip(*parts, strict=True))
         parameters = tuple(self._to_prior(value) for value in parameters)
-        zeta = self._gather(zetas)
         return PosteriorSample(z, zeta, logits, bits, self.group_of_unit, smoothing, parameters, paths)
-
-    def _split(self, parameters: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:
-        """Parameters of all units by group, which are in the order of sampling."""
-        if not parameters:
-            return [()] * len(self._sizes)
-        return list(zip(*(value.split(self._sizes, -1) for value in parameters), strict=True))
-
-    def _gather(self, parts: Sequence[Tensor]) -> Tensor:
-        """Bring tensors by group to one tensor in the prior's order."""
-        return self._to_prior(torch.cat(list(parts), dim=-1))
 
     def _to_prior(self, joint: Tensor) -> Tensor:
         """Bring units from the order of sampling to the prior's."""

@@ -297,12 +297,7 @@ class Encoding(ShowsShapes):
     h: Tensor
 
 
-# Noise that is drawn before it is asked for, so that a compiled step draws nothing itself.
-#
-# A compiled graph has a stream of random numbers of its own. To compute with the numbers of an uncompiled
-# step, one call is made with `NotedNoise`, which hands on to a generator and notes what is asked of it. From
-# then on the same draws are made outside in the same order, from any generator, and the graph takes them as
-# arguments through `DrawnNoise`.
+# Noise from elsewhere than a generator.
 
 
 class NoiseSource(ABC):
@@ -317,55 +312,6 @@ class NoiseSource(ABC):
             like: Gives dtype and device.
             shape: Shape of the draws.
         """
-
-
-@dataclass(frozen=True)
-class NoiseRequest:
-    """One draw that was made.
-
-    Attributes:
-        draw: `open_uniform` or `standard_normal`.
-        shape: Of the draws.
-        dtype: Of the draws.
-        device: Where they were drawn.
-    """
-
-    draw: Callable[..., Tensor]
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-
-    def repeat(self, generator: torch.Generator | None) -> Tensor:
-        """Draw as much of the same kind."""
-        like = torch.empty(0, dtype=self.dtype, device=self.device)
-        return self.draw(like, shape=self.shape, generator=generator)
-
-
-class NotedNoise(NoiseSource):
-    """Draws from a generator, and notes what is drawn.
-
-    Args:
-        generator: The generator; None means torch's global one.
-
-    Attributes:
-        requests: What was drawn so far.
-
-    Examples:
-        >>> from discrete_vae.rng import keyed_generator, open_uniform
-        >>> noted = NotedNoise(keyed_generator(0))
-        >>> drawn = open_uniform(torch.zeros(3), generator=noted)
-        >>> torch.equal(noted.requests[0].repeat(keyed_generator(0)), drawn)
-        True
-    """
-
-    def __init__(self, generator: torch.Generator | None) -> None:
-        self._generator = generator
-        self.requests: list[NoiseRequest] = []
-
-    def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """See `NoiseSource.take`."""
-        self.requests.append(NoiseRequest(draw, tuple(shape), like.dtype, like.device))
-        return draw(like, shape=shape, generator=self._generator)
 
 
 class DrawnNoise(NoiseSource):

@@ -147,8 +147,8 @@ def test_a_model_that_reads_no_latents_has_its_closed_form():
         last.weight.zero_()
         last.bias.copy_(torch.tensor([0.3, -0.5, 0.2]))
         likelihood.log_scale.copy_(torch.tensor([-0.5, 0.1, -1.0]))
-    with torch.no_grad(), model.weigher(0.0) as weigher:
-        nats, _ = model_nats(model, weigher, x, gaps, 400)
+    with torch.no_grad(), model.importance_sampler(0.0) as importance_sampler:
+        nats, _ = model_nats(model, importance_sampler, x, gaps, 400)
     mean, scale = likelihood.standardizer.location.double(), likelihood.standardizer.scale.double()
     loc = mean + scale * last.bias.double()
     std = scale * (1e-3 + likelihood.log_scale.double().exp())

@@ -10,7 +10,7 @@ import torch
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from tests.campaigns.engine import Campaign, Finding, Outcome
-from tests.training.test_recorded_step import CASES, CHANGES, config_of
+from tests.training.test_step import CASES, CHANGES, config_of
 
 _CHANGES = {name: change for name, change in CHANGES.items() if name != "rounded products"}  # of a process
 

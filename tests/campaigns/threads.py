@@ -18,7 +18,7 @@ from discrete_vae.rng import keyed_generator
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from tests.campaigns.engine import Campaign, Finding, Outcome
-from tests.training.test_recorded_step import CASES, config_of
+from tests.training.test_step import CASES, config_of
 
 _Model = tuple[DiscreteVAE, torch.Tensor]
 

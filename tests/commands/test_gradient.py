@@ -33,7 +33,6 @@ def test_a_resumed_run_equals_an_unbroken_one(cli, tmp_path, data_file, name):
 
 REFUSED = {
     "disarm --training.num-importance-samples 4": "num_importance_samples must be 1 with the gradient 'disarm'",
-    "reinforce --training.compile true": "training.compile must be false with the gradient 'reinforce'",
     "leave-one-out --training.gradient.num-samples 1": "--training.gradient.num-samples must be at least 2; received",
     "reinforce --training.gradient.baseline learned --training.gradient.baseline.hidden 1000000000000": (
         "training.gradient must"

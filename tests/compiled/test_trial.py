@@ -44,7 +44,7 @@ warnings.simplefilter("error")
 from discrete_vae.rng import keyed_generator
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
-from tests.training.test_recorded_step import config_of
+from tests.training.test_step import config_of
 
 def values(dtype):
     torch.set_default_dtype(torch.float32)

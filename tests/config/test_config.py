@@ -125,3 +125,15 @@ def test_neither_the_package_nor_the_configs_import_torch():
         "import sys, discrete_vae, discrete_vae.config, discrete_vae.checks; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("value", ["false", "true"])
+def test_a_retired_field_is_passed_over_in_a_file_and_refused_elsewhere(value):
+    text = (
+        f'{{"name": "old", "data": {{"kind": "digits"}}, "training": {{"compile": {value}}}, "model": MODEL}}'
+    )
+    model = config.ModelConfig(num_features=64, prior=config.RBMConfig(num_left=2, num_right=2))
+    found = config.ExperimentConfig.from_json(text.replace("MODEL", model.model_dump_json()))
+    assert found.training == config.TrainingConfig()
+    with pytest.raises(InvalidInputError, match="compile"):
+        config.TrainingConfig(compile=value)

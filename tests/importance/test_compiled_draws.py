@@ -18,13 +18,13 @@ from discrete_vae import (
     SpikeSlab,
     exact_log_partition,
 )
-from discrete_vae import model as sampling
 from discrete_vae.kernels import rows as rows_module
 from discrete_vae.kernels.importance import CompiledDraws, compiled_draws, draw
 from discrete_vae.kernels.rows import Keys, draw_normals, draw_uniforms
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder, folded_networks
 from discrete_vae.nets.precision import precision_of_products
+from discrete_vae.objectives import importance as sampling
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from tests import test_hierarchy_exact, test_model_exact
@@ -166,8 +166,8 @@ def check_log_likelihood(module, name, num_samples=30_000):
     exact = module.exact_log_likelihood(model, num_nodes)
     single = model.float()
     log_z = exact_log_partition(single.prior).value
-    with single.weigher(log_z) as weigher:
-        assert weigher.takes_batches
+    with single.importance_sampler(log_z) as importance_sampler:
+        assert importance_sampler.takes_batches
     generator = torch.Generator().manual_seed(1)
     x = module.X.float()
     got = single.log_likelihood(x, num_samples, chunk_size=9001, log_partition=log_z, generator=generator)
@@ -236,8 +236,8 @@ class OwnPosterior(HierarchicalPosterior):
 
 def test_what_is_of_another_kind_goes_by_the_modules():
     def takes(model):
-        with model.weigher(0.0) as weigher:
-            return weigher.takes_batches
+        with model.importance_sampler(0.0) as importance_sampler:
+            return importance_sampler.takes_batches
 
     assert takes(build())
     assert not takes(build().double())

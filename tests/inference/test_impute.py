@@ -144,10 +144,10 @@ def test_importance_of_codes_and_of_gaussian_layers():
 def moments_of(model, row, num_samples, *, tamper=lambda log_weights: log_weights):
     one = GappedRow(row[None], ~row[None].isnan(), 3)
     moments = WeightedMoments()
-    with model.weigher(0.0) as weigher:
-        for log_weights, parameters in Proposals(model, weigher, one, num_rounds=2, num_fills=2).draw(
-            num_samples, 5000
-        ):
+    with model.importance_sampler(0.0) as importance_sampler:
+        for log_weights, parameters in Proposals(
+            model, importance_sampler, one, num_rounds=2, num_fills=2
+        ).draw(num_samples, 5000):
             moments.add(tamper(log_weights), impute_module._summary(model.likelihood, parameters))
     return moments
 
@@ -164,8 +164,8 @@ def test_draws_from_the_posterior_without_weights_are_rejected():
 def chain_states(model, row, *, num_steps, num_candidates=3, forget=False):
     """Means of x at the states of 2000 chains with few candidates per step."""
     one = GappedRow(row[None], ~row[None].isnan(), 4)
-    with torch.no_grad(), model.weigher(0.0) as weigher:
-        proposals = Proposals(model, weigher, one, num_rounds=2, num_fills=2)
+    with torch.no_grad(), model.importance_sampler(0.0) as importance_sampler:
+        proposals = Proposals(model, importance_sampler, one, num_rounds=2, num_fills=2)
         list(proposals.draw(100, 100))
         chains = IteratedResampling(
             proposals, one, num_chains=2000, num_candidates=num_candidates, chunk_size=10**5

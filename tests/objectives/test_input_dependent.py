@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from discrete_vae import RBM, LatentGroup, SpikeGaussian, kl_to_boltzmann
-from discrete_vae.errors import InvalidInputError
+from discrete_vae import RBM, SpikeGaussian, kl_to_boltzmann
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.objectives import test_kl_boltzmann as of_kl
@@ -101,9 +100,3 @@ def test_planted_faults_are_rejected(fault):
     model = build("three units, three groups")
     with pytest.raises(AssertionError, match="standard errors apart"):
         check_mean(estimates(*model, fault), exact(*model))
-
-
-def test_the_term_must_fit_its_group():
-    zeros = torch.zeros(4, 2)
-    with pytest.raises(InvalidInputError, match="kl_of_zeta must have the shape of logits"):
-        LatentGroup(logits=zeros, zeta=zeros, bits=zeros, kl_of_zeta=torch.zeros(1, 2))

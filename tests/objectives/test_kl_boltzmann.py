@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli, LatentGroup, SpikeSlab, kl_to_boltzmann
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import replace_gradient
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
@@ -170,11 +169,6 @@ def test_planted_faults_are_rejected(estimator, name):
         check_mean(estimates(rbm, posterior, estimator, num_batches=32), expected)
 
 
-def group_of(width, units=None):
-    zeros = torch.zeros(2, width)
-    return LatentGroup(logits=zeros, zeta=zeros, bits=zeros, units=units)
-
-
 def test_factorial_prior_and_posterior_give_the_closed_form():
     prior = FactorialBernoulli(3).double()
     with torch.no_grad():
@@ -219,23 +213,3 @@ def test_float32_agrees_with_float64_at_saturated_logits():
         gradients.append(torch.autograd.grad(value.sum(), logits, retain_graph=True)[0])
     torch.testing.assert_close(values[0], values[1], rtol=1e-6, atol=1e-5)
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-5, atol=1e-9)
-
-
-class TestErrors:
-    def test_no_groups(self):
-        with pytest.raises(InvalidInputError, match="groups must hold at least one LatentGroup"):
-            kl_to_boltzmann(RBM(1, 1), [], 0.0)
-
-    def test_too_few_units(self):
-        with pytest.raises(InvalidInputError, match="must cover the prior's 4 units; received 3 units"):
-            kl_to_boltzmann(RBM(2, 2), [group_of(3)], 0.0)
-
-    def test_a_unit_twice(self):
-        groups = [group_of(2, torch.tensor([0, 1])), group_of(2, torch.tensor([1, 2]))]
-        with pytest.raises(InvalidInputError, match="must list each unit of the prior once"):
-            kl_to_boltzmann(RBM(2, 2), groups, 0.0)
-
-    def test_units_in_some_groups_only(self):
-        groups = [group_of(2, torch.tensor([0, 1])), group_of(2)]
-        with pytest.raises(InvalidInputError, match="must all have units or all have none; received 1 of 2"):
-            kl_to_boltzmann(RBM(2, 2), groups, 0.0)

@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE
-from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, NoHierarchyConfig, RBMConfig
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.gaussian import NoHierarchy
+from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, RBMConfig
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.precision import set_precision
 
@@ -19,23 +17,6 @@ def build(hierarchy=LAYERS):
     return DiscreteVAE.from_config(
         ModelConfig(num_features=5, prior=RBMConfig(num_left=2, num_right=2), hierarchy=hierarchy)
     )
-
-
-def test_a_model_without_layers_says_why():
-    model = build(NoHierarchyConfig())
-    with pytest.raises(
-        InvalidInputError, match="num_importance_samples must be 1 for a model without Gaussian layers"
-    ):
-        model.elbo(X, num_importance_samples=2)
-
-
-def test_a_hierarchy_of_ones_own_says_what_it_lacks():
-    hierarchy = NoHierarchy(num_latents=4, num_features=5)
-    hierarchy.num_layers = 1
-    with pytest.raises(
-        InvalidInputError, match="must be 1 for a hierarchy that has no rsample_many and prior_at"
-    ):
-        hierarchy.prior_at(torch.zeros(1, 4), torch.zeros(1, 1, 1))
 
 
 def test_each_network_runs_once_over_all_rows(monkeypatch):

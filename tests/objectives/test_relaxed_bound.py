@@ -5,7 +5,6 @@ import torch
 
 from discrete_vae import RBM, DiscreteVAE, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.config import (
-    GaussianHierarchyConfig,
     MixtureOfRampsConfig,
     ModelConfig,
     OverlappingPowerConfig,
@@ -14,10 +13,7 @@ from discrete_vae.config import (
     instantiate,
     members,
 )
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.objectives.elbo import mean_field_bound
-from discrete_vae.objectives.importance import relaxed_bound
-from discrete_vae.posterior import PosteriorSample
+from discrete_vae.objectives.importance import mean_field_bound
 from discrete_vae.testing.enumeration import enumerate_machine
 from tests.transformations import OVERLAPPING, SMOOTHINGS
 
@@ -92,31 +88,6 @@ def test_without_a_gradient_the_value_is_the_same():
             bound = model.elbo(X, num_importance_samples=3, generator=torch.Generator().manual_seed(0))
         values.append(bound.value.detach())
     torch.testing.assert_close(*values, rtol=0, atol=1e-6)
-
-
-def test_its_loss_takes_no_other_weight():
-    bound = build().elbo(X, num_importance_samples=3)
-    assert bool(bound.loss.isfinite())
-    with pytest.raises(InvalidInputError, match="discrete must be 1 with 3 importance samples"):
-        bound.weighted_loss(discrete=0.5)
-    assert bool(bound.weighted_loss(continuous=0.5).isfinite())  # there are none
-
-
-def test_a_spike_is_refused_and_layers_take_the_partial_bound():
-    with pytest.raises(InvalidInputError, match="without Gaussian layers whose transformation has a spike"):
-        build("spike-slab").elbo(X, num_importance_samples=2)
-    layers = GaussianHierarchyConfig(num_layers=1, num_units=2, posterior_hidden=(6,), prior_hidden=(6,))
-    bound = build("ramps", hierarchy=layers).elbo(X, num_importance_samples=2)
-    assert not bound.weighs_binary_latents
-    assert bool(bound.weighted_loss(discrete=0.5).isfinite())
-
-
-def test_a_posterior_that_does_not_tell_its_paths_is_refused():
-    model = build()
-    drawn = model.posterior.rsample(X, num_samples=2)
-    told = PosteriorSample(drawn.z, drawn.zeta, drawn.logits, drawn.bits, drawn.group_of_unit)
-    with pytest.raises(InvalidInputError, match="must be 1 for a posterior whose draws have no paths"):
-        relaxed_bound(model.prior, model.smoothing, told, lambda zeta: zeta.sum(-1))
 
 
 @pytest.mark.parametrize("config", [MixtureOfRampsConfig(), OverlappingPowerConfig(b=2.0)])

@@ -60,7 +60,7 @@ def averaged_gradient():
     estimator = Reparameterized.of(state.model)
     estimate = state.model.estimate_gradient(estimator, x, negative_phase=z, generator=OwnRows(3))
     estimate.loss.backward()
-    means = state.replicas.average(tuple(float(part.detach().mean()) for part in estimate.parts))
+    means = state.replicas.average(tuple(float(part.detach().mean()) for part in estimate.terms))
     gradients = [p.grad for p in state.model.parameters() if p.grad is not None]
     return {
         "means": torch.tensor(means),

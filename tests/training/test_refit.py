@@ -8,7 +8,7 @@ from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.load import initial_model, load_run
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.training.refit import refit_posterior
-from tests.training.test_parameter_groups import LAYERS
+from tests.training.test_state import LAYERS
 from tests.training.tiny import start_run, train_quietly
 
 GENERATIVE = ("prior.", "decoder.", "likelihood.", "hierarchy.prior.", "posterior.smoothing.")

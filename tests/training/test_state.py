@@ -1,16 +1,30 @@
-"""The state: reproducible from the config, captured and restored whole."""
+"""The state of a run: groups of parameters, averages, times, captured and restored whole."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from discrete_vae import DiscreteVAE
+from discrete_vae import DiscreteVAE, exact_log_partition, load_dataset
+from discrete_vae.config import AveragingConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.load import initial_model
+from discrete_vae.evaluation.evaluate import evaluate_elbo
+from discrete_vae.load import initial_model, load_run
 from discrete_vae.overrides import apply_overrides
-from discrete_vae.training.state import TrainingState
-from tests.training.tiny import CONFIG
+from discrete_vae.rng import key_to_seed
+from discrete_vae.training import state
+from discrete_vae.training.loop import _VALIDATION_STREAM, training_step
+from discrete_vae.training.state import (
+    PARTS,
+    TIME_METRICS,
+    AveragedWeights,
+    StepTimes,
+    TrainingState,
+    decay_weights,
+    parameter_groups,
+)
+from tests.training.test_loop import assert_same_state, final_state
+from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
 
 TRAIN = torch.full((40, 64), 0.25)
 
@@ -128,3 +142,269 @@ def test_a_forged_state_of_tempering_is_refused_and_changes_nothing(name, value)
     with pytest.raises(InvalidInputError, match=name.removeprefix("chains/")):
         state.restore(tensors, meta, source="step-0")
     assert torch.equal(before, state.chains.state_dict()["z"])
+
+
+AVERAGED = CONFIG.model_copy(
+    update={"training": CONFIG.training.model_copy(update={"averaging": AveragingConfig(decay=0.8)})}
+)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    run = start_run(tmp_path_factory.mktemp("averaged") / "run", AVERAGED)
+    train_quietly(run, AVERAGED)
+    return run
+
+
+def test_the_average_is_the_formula():
+    model, decay = initial_model(CONFIG), 0.7
+    averages = AveragedWeights(model, decay)
+    generator = torch.Generator().manual_seed(0)
+    states = []
+    for step in range(1, 6):
+        for value in model.state_dict().values():
+            value.copy_(torch.randn(value.shape, generator=generator))
+        averages.update(model, step)
+        states.append({name: value.double().clone() for name, value in model.state_dict().items()})
+    shares = torch.tensor([decay ** (5 - s) for s in range(1, 6)], dtype=torch.float64)
+    for name, value in averages.model.state_dict().items():
+        stacked = torch.stack([state[name] for state in states], -1)
+        torch.testing.assert_close(value.double(), stacked @ shares / shares.sum(), rtol=1e-5, atol=1e-6)
+
+
+def test_training_goes_on_with_the_raw_weights(unbroken, tmp_path):
+    """The weights that train are those of a run without averages, bit for bit."""
+    plain = start_run(tmp_path / "run")
+    train_quietly(plain)
+    averaged, raw = final_state(unbroken)[0], final_state(plain)[0]
+    names = [name for name in raw if name.startswith("model/")]
+    assert len(names) > 10
+    for name in names:
+        assert torch.equal(averaged[name.replace("model/", "raw/")], raw[name])
+    assert not torch.equal(averaged["model/prior.weight"], averaged["raw/prior.weight"])
+
+
+@pytest.mark.parametrize("stop", [5, 20])
+def test_a_stopped_and_resumed_run_equals_an_unbroken_one(unbroken, tmp_path, stop):
+    run = start_run(tmp_path / "run", AVERAGED)
+    with pytest.raises(KeyboardInterrupt):
+        train_quietly(run, AVERAGED, stop_at=stop)
+    train_quietly(run, AVERAGED)
+    assert_same_state(final_state(run), final_state(unbroken))
+
+
+def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own_log_z(unbroken):
+    loaded = load_run(unbroken, NUM_STEPS)
+    saved = unbroken.checkpoints().load(NUM_STEPS).tensors
+    assert torch.equal(loaded.model.prior.weight, saved["model/prior.weight"])
+    log_z = exact_log_partition(loaded.model.prior).value
+    found = evaluate_elbo(
+        loaded.model,
+        load_dataset("digits").valid,
+        log_partition=log_z,
+        seed=key_to_seed(AVERAGED.seed, _VALIDATION_STREAM),
+    )
+    records = unbroken.metrics().read()
+    assert [r["validation_elbo"] for r in records if "validation_elbo" in r][-1] == pytest.approx(
+        found.elbo, abs=1e-9
+    )
+    # what was logged for the step is of the weights that train
+    logged = [r["log_partition"] for r in records if "elbo" in r][-1]
+    assert abs(logged - log_z) > 1e-6
+    loaded.model.prior.load_state_dict(
+        {name: saved[f"raw/prior.{name}"] for name in loaded.model.prior.state_dict()}
+    )
+    assert logged == exact_log_partition(loaded.model.prior).value
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [(CONFIG, "raw/.* must not be there"), (AVERAGED, "raw/prior.bias must be float32")],
+)
+def test_other_weights_than_the_config_asks_for_are_refused(config, message):
+    train = torch.full((40, 64), 0.25)
+    tensors, meta = TrainingState.initial(AVERAGED, train).capture()
+    tensors = {name: value.clone() for name, value in tensors.items()}
+    if config is AVERAGED:
+        del tensors["raw/prior.bias"]
+    with pytest.raises(InvalidInputError, match=message):
+        TrainingState.initial(config, train).restore(tensors, meta)
+
+
+LAYERS = apply_overrides(
+    CONFIG,
+    [
+        ("model.hierarchy", ["gaussian"]),
+        ("model.hierarchy.num-layers", ["2"]),
+        ("model.hierarchy.num-units", ["3"]),
+        ("model.hierarchy.posterior-hidden", ["6"]),
+        ("model.hierarchy.prior-hidden", ["6"]),
+        ("training.warm-up.epochs", ["0"]),
+    ],
+)
+ALL = apply_overrides(
+    LAYERS,
+    [
+        ("training.optimizer.prior-learning-rate-factor", ["0.25"]),
+        ("training.optimizer.layers-weight-decay", ["0.1"]),
+        ("training.optimizer.decoder-weight-decay", ["0.2"]),
+        ("training.optimizer.rate", ["cosine"]),
+        ("training.num-importance-samples", ["3"]),
+        ("training.importance-start", ["0.5"]),
+        ("training.averaging.decay", ["0.9"]),
+    ],
+)
+
+
+def test_neutral_settings_make_one_group():
+    model = initial_model(LAYERS)
+    (group,) = parameter_groups(model, LAYERS.training.optimizer)
+    assert [id(p) for p in group["params"]] == [id(p) for p in model.parameters()]
+
+
+def test_every_parameter_is_in_one_group():
+    model = initial_model(ALL)
+    groups = parameter_groups(model, ALL.training.optimizer)
+    listed = [id(p) for group in groups for p in group["params"]]
+    assert sorted(listed) == sorted(id(p) for p in model.parameters())
+    assert [id(p) for p in groups[1]["params"]] == [id(p) for p in model.prior.parameters()]
+    names = {id(p): name for name, p in model.named_parameters()}
+    decayed = {names[id(p)] for p in groups[2]["params"]}
+    assert all(name.startswith("hierarchy.prior.") and name.endswith("weight") for name in decayed)
+    assert len(decayed) == 4  # a hidden and an output layer for each of two layers
+    matrices = {name for name, p in model.named_parameters() if name.startswith("decoder.") and p.dim() == 2}
+    assert {names[id(p)] for p in groups[3]["params"]} == matrices != set()
+    assert [group["decoupled_decay"] for group in groups] == [0.0, 0.0, 0.1, 0.2]
+
+
+def test_the_decoder_alone_decays():
+    """From the same start, with the same noise, a step leaves each of its matrices smaller by step size times decay."""
+    ends = []
+    for decay in ("0", "0.5"):
+        config = apply_overrides(LAYERS, [("training.optimizer.decoder-weight-decay", [decay])])
+        state = TrainingState.initial(config, torch.full((40, 64), 0.25))
+        start = {key: p.detach().clone() for key, p in state.model.named_parameters()}
+        x = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
+        training_step(state, config, x, 0.0, 0.0)
+        ends.append({key: p.detach().clone() for key, p in state.model.named_parameters()})
+    rate = LAYERS.training.optimizer.learning_rate
+    for name, value in start.items():
+        decays = name.startswith("decoder.") and value.dim() == 2
+        torch.testing.assert_close(
+            ends[0][name] - ends[1][name], 0.5 * rate * decays * value, rtol=1e-3, atol=1e-7
+        )
+
+
+def test_the_machine_takes_smaller_steps():
+    """Adam's first step moves each weight by the step size."""
+    moved = {}
+    for name, config in (("plain", LAYERS), ("quarter", ALL)):
+        state = TrainingState.initial(config, torch.full((40, 64), 0.25))
+        before = {key: p.detach().clone() for key, p in state.model.named_parameters()}
+        x = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
+        training_step(state, config, x, 0.0, 0.0)
+        moved[name] = {
+            key: float((p.detach() - before[key]).abs().max()) for key, p in state.model.named_parameters()
+        }
+    rate = LAYERS.training.optimizer.learning_rate
+    assert moved["plain"]["prior.bias"] == pytest.approx(rate, rel=1e-3)
+    assert moved["quarter"]["prior.bias"] == pytest.approx(rate / 4, rel=1e-3)
+    network = next(key for key in moved["quarter"] if key.startswith("posterior.") and key.endswith("weight"))
+    assert moved["quarter"][network] == pytest.approx(rate, rel=1e-3)
+
+
+def test_decay_shrinks_without_entering_the_moments():
+    weight, other = (torch.nn.Parameter(torch.tensor([2.0])) for _ in range(2))
+    groups = [
+        {"params": [other], "rate_factor": 1.0, "decoupled_decay": 0.0},
+        {"params": [weight], "rate_factor": 1.0, "decoupled_decay": 0.5},
+    ]
+    optimizer, right = torch.optim.Adam(groups, lr=0.1), torch.optim.AdamW([weight.detach().clone()], lr=0.1)
+    reference = right.param_groups[0]["params"][0].requires_grad_()
+    right.param_groups[0]["weight_decay"] = 0.5
+    for gradient in (1.0, -0.3, 0.2):
+        for parameter in (weight, other, reference):
+            parameter.grad = torch.tensor([gradient])
+        decay_weights(optimizer)
+        optimizer.step()
+        right.step()
+    assert float(weight.detach()) == pytest.approx(float(reference.detach()), rel=1e-6)
+    assert float(other.detach()) > float(weight.detach()) + 0.1
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_run_with_every_measure_resumes_bit_for_bit(tmp_path, precision):
+    config = apply_overrides(ALL, [("training.precision", [precision])])
+    runs = [start_run(tmp_path / name, config) for name in ("unbroken", "stopped")]
+    train_quietly(runs[0], config)
+    for stop in (9, 25):
+        with pytest.raises(KeyboardInterrupt):
+            train_quietly(runs[1], config, stop_at=stop)
+    train_quietly(runs[1], config)
+    assert_same_state(final_state(runs[0]), final_state(runs[1]))
+
+
+def test_importance_samples_begin_in_the_middle_of_the_run(tmp_path):
+    runs = [start_run(tmp_path / "run", ALL)]
+    train_quietly(runs[0], ALL)
+    other = apply_overrides(ALL, [("training.num-importance-samples", ["1"])])
+    plain = start_run(tmp_path / "elbo", other)
+    train_quietly(plain, other)
+    early, late = (
+        (run.checkpoints().load(NUM_STEPS)).tensors["raw/prior.weight"] for run in (runs[0], plain)
+    )
+    assert not torch.equal(early, late)
+    first = [[r for r in run.metrics().read() if r["step"] <= 15 and "elbo" in r] for run in (runs[0], plain)]
+    assert [r["elbo"] for r in first[0]] == [r["elbo"] for r in first[1]]  # the same until half of the run
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on when it is told to."""
+    now = [100.0]
+    monkeypatch.setattr(state.time, "perf_counter", lambda: now[0])
+
+    def pass_(seconds):
+        now[0] += seconds
+
+    return pass_
+
+
+def test_shares_are_those_of_the_time_and_the_rate_counts_all_of_it(clock):
+    times = StepTimes()
+    for _ in range(2):
+        clock(0.5)  # data
+        for part, seconds in zip(PARTS, (1.0, 2.0, 1.5), strict=True):
+            times.begin(part)
+            clock(seconds)
+        times.end_step()
+    found = times.metrics(100, torch.device("cpu"))
+    assert found == {
+        "examples_per_second": pytest.approx(20.0),
+        "chains_share": pytest.approx(0.2),
+        "networks_share": pytest.approx(0.4),
+        "optimizer_share": pytest.approx(0.3),
+    }
+    assert set(found) < set(TIME_METRICS)
+    clock(50.0)
+    times.restart()
+    assert times.metrics(100, torch.device("cpu")) == {}
+
+
+def test_an_accelerator_has_a_rate_and_no_shares(clock):
+    times = StepTimes()
+    times.begin("chains")
+    clock(2.0)
+    times.end_step()
+    assert times.metrics(10, torch.device("cuda")) == {"examples_per_second": 5.0}
+
+
+def test_lines_of_the_log_carry_them(tmp_path):
+    run = start_run(tmp_path / "run")
+    train_quietly(run)
+    for record in run.metrics().read():
+        if "elbo" in record:
+            shares = [record[f"{part}_share"] for part in PARTS]
+            assert min(shares) > 0
+            assert sum(shares) <= 1
+            assert record["examples_per_second"] > 0

@@ -38,8 +38,8 @@ Factor = Annotated[float, Field(le=1e30)]
 RENAMED: dict[str, dict[str, str]] = {}
 """The present name of a field that had another one."""
 
-RETIRED: dict[str, dict[str, object]] = {"TrainingConfig": {"compile": False}}
-"""The value with which a field that is gone changed nothing; a file with another value is refused."""
+RETIRED: dict[str, tuple[str, ...]] = {"TrainingConfig": ("compile",)}
+"""Fields that are gone and never changed a result; they are passed over."""
 
 ADDED: dict[str, dict[str, Callable[[dict[str, Any]], object]]] = {
     "ModelConfig": {"mask": lambda fields: "observed" if fields.get("missing") else "gaps"}
@@ -151,13 +151,8 @@ class Record(BaseModel):
         for old, new in RENAMED.get(cls.__name__, {}).items():
             if old in fields:
                 fields[new] = fields.pop(old)
-        for old, harmless in RETIRED.get(cls.__name__, {}).items():
-            if old in fields and old not in cls.model_fields:
-                value = fields.pop(old)
-                if value != harmless:
-                    rule = f"must be {json.dumps(harmless)}, now that there is no such field"
-                    repair = "Use the version that wrote the file."
-                    raise InvalidInputError(old, rule, json.dumps(value)[:80], repair)
+        for old in RETIRED.get(cls.__name__, ()):
+            fields.pop(old, None)
         for new, value in ADDED.get(cls.__name__, {}).items():
             fields.setdefault(new, value(fields))
         return fields

@@ -323,11 +323,6 @@ class TrainingConfig(Record):
         default="auto",
         description="Precision of the networks' matrix products; auto is bfloat16 where they gain by it.",
     )
-    compile: bool = Field(
-        default=False,
-        description="Compile the loss and its gradient by torch.compile, which takes a C++ compiler and a minute "
-        "or two before the first step; steps with importance samples run uncompiled.",
-    )
     record: bool = Field(
         default=True,
         description="Repeat the recorded operations of a step on the CPU, bit for bit, in place of calling the "
@@ -364,16 +359,10 @@ class TrainingConfig(Record):
     def _check_gradient(self) -> Self:
         if isinstance(self.gradient, ReparameterizedConfig):
             return self
-        rule, repair = f"with the gradient {self.gradient.kind!r}", "or take the gradient 'reparameterized'."
         if self.num_importance_samples > 1:
-            raise InvalidInputError(
-                "num_importance_samples",
-                f"must be 1 {rule}, whose loss is that of single draws",
-                self.num_importance_samples,
-                f"Leave it out, {repair}",
-            )
-        if self.compile:
-            raise InvalidInputError("compile", f"must be false {rule}", "true", f"Leave it out, {repair}")
+            rule = f"must be 1 with the gradient {self.gradient.kind!r}, whose loss is that of single draws"
+            repair = "Leave it out, or take the gradient 'reparameterized'."
+            raise InvalidInputError("num_importance_samples", rule, self.num_importance_samples, repair)
         return self
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.log_likelihood import standard_error
-from discrete_vae.model import DiscreteVAE, open_batch
+from discrete_vae.model import DiscreteVAE, validate_batch
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.numerics import bernoulli_entropy
 from discrete_vae.records import ShowsShapes, ShowsTable
@@ -75,7 +75,7 @@ def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage
     sums: list[Tensor] = []
     with eval_mode(model) as model:
         for first in range(0, len(x), _BATCH_SIZE):
-            rows, observed = open_batch(
+            rows, observed = validate_batch(
                 x[first : first + _BATCH_SIZE], None, model.likelihood, like=x, missing=model.missing
             )
             generator = keyed_generator(seed, _STREAM, first, device=rows.device)

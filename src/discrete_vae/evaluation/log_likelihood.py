@@ -91,7 +91,7 @@ def evaluate_log_likelihood(
     once for all examples (`discrete_vae.nets.mlp`). The noise is keyed by (seed, index), so an example's
     estimate does not depend on the others, nor on how examples are divided among the processes of torchrun. Samples
     are streamed in chunks that fit the memory budget, and where there are few of them several examples go together.
-    Where a model's parts are drawn by the modules (see `discrete_vae.model.Weigher`) a budget so
+    Where a model's parts are drawn by the modules (see `ImportanceSampler`) a budget so
     small that it shortens the chunks changes the noise.
 
     Source: Rolfe 2017, section results.
@@ -119,14 +119,16 @@ def evaluate_log_likelihood(
     parts = torch.zeros(len(x), 4, dtype=torch.float64)
     total = 0.0
     own = list(shard_indices(len(x)))
-    with model.weigher(log_partition) as weigher:
-        together = max(1, min(_MOST_TOGETHER, chunk_size // num_samples)) if weigher.takes_batches else 1
+    with model.importance_sampler(log_partition) as importance_sampler:
+        together = (
+            max(1, min(_MOST_TOGETHER, chunk_size // num_samples)) if importance_sampler.takes_batches else 1
+        )
         for first in range(0, len(own), together):
             rows = own[first : first + together]
             # always as many, so that no digit depends on who the others are
             filled = rows + rows[-1:] * (together - len(rows))
             estimate = importance_weighted(
-                weigher.log_weights(
+                importance_sampler.log_weights(
                     x[filled],
                     num_samples,
                     chunk_size,

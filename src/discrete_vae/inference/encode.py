@@ -83,9 +83,9 @@ def _with_layers(
     model: DiscreteVAE, features: Tensor, binary: tuple[Tensor, Tensor, Tensor, Tensor], noise: Any
 ) -> Latents:
     z, zeta, logits, log_prob = binary
-    model._finite("the posterior network's logits", logits)
+    model._check_finite("the posterior network's logits", logits)
     below = model.hierarchy.rsample(features, zeta, generator=noise)
-    h = model._finite("the posterior's h", below.h)
+    h = model._check_finite("the posterior's h", below.h)
     return Latents(z, zeta, logits, h, below.decoder_input, below.prior, below.log_ratio() - log_prob)
 
 
@@ -103,7 +103,7 @@ def _statistic_of(
         noise = (keyed_generator(seed, _SAMPLE_STREAM, number) for number in numbers)
         drawn = [likelihood.sample(row, generator=each) for row, each in zip(rows, noise, strict=True)]
         found = torch.cat(drawn).to(parameters.device)
-    return model._finite(f"the decoder's {statistic}", found)
+    return model._check_finite(f"the decoder's {statistic}", found)
 
 
 # Codes of examples.
@@ -177,7 +177,7 @@ def encode_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            features = model.read(*model._open(batch, None))
+            features = model.read(*model.preprocess(batch, None))
             noise = RowNoise(rows, seed, _ENCODE_STREAM)
             found = drawn(model, features, noise) if draw else most_probable(model, features)
             return {
@@ -239,7 +239,7 @@ def reconstruct_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            features = model.read(*model._open(batch, None))
+            features = model.read(*model.preprocess(batch, None))
             total = torch.zeros(())
             for number in range(num_draws):
                 noise = RowNoise(rows, seed, _RECONSTRUCT_STREAM, number)
@@ -332,7 +332,7 @@ def denoise_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            opened, observed = model._open(batch, None, exact=noise is not None)
+            opened, observed = model.preprocess(batch, None, exact=noise is not None)
             features = model.read(opened, observed)
             means, weights = [], []
             for number in range(num_draws):
@@ -343,7 +343,7 @@ def denoise_rows(
                     mean, of_noisy = _clean(mean, opened, observed, noise)
                     of_latents = latents.log_ratio - model.prior.compute_energy(latents.z)
                     weight = of_noisy.double() + of_latents.double()
-                means.append(model._finite("the decoder's mean", mean).float())
+                means.append(model._check_finite("the decoder's mean", mean).float())
                 weights.append(weight)
             shares = torch.stack(weights).softmax(0).float()
             shares = shares.reshape(*shares.shape, *[1] * len(model.event_shape))

@@ -15,7 +15,7 @@ from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.rows import Report
-from discrete_vae.model import DiscreteVAE, GenerativeModel, Statistic, check_statistic
+from discrete_vae.model import DiscreteVAE, Statistic, check_statistic
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
@@ -238,7 +238,7 @@ class Generated(ShowsShapes):
 
 @torch.no_grad()
 def generate(
-    model: GenerativeModel,
+    model: DiscreteVAE,
     states: PriorStates,
     count: int,
     *,

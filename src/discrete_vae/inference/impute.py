@@ -19,8 +19,9 @@ from discrete_vae.evaluation.log_likelihood import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.families import CategoricalLikelihood
-from discrete_vae.model import DiscreteVAE, Weigher, WeightedDraws, open_batch
+from discrete_vae.model import DiscreteVAE, validate_batch
 from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.objectives.importance import ImportanceSampler, WeightedDraws
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
 
@@ -152,15 +153,18 @@ def impute(
     settings = ImputationSettings() if settings is None else settings
     likelihood = model.likelihood
     filling = _filling(likelihood, settings)
-    x, mask = open_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
+    x, mask = validate_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
     x = x.to(torch.promote_types(model.dtype, torch.float32))
     gapped = x if mask is None else x.masked_fill(~mask, torch.nan)
-    with eval_mode(model) as model, model.weigher(0.0) as weigher:  # log Z is a factor of all weights
+    with (
+        eval_mode(model) as model,
+        model.importance_sampler(0.0) as sampler,
+    ):  # log Z is a factor of all weights
         chunk_size = samples_in_memory(model, _MAX_MEMORY)
 
         def compute(row: Tensor, number: Sequence[int]) -> Mapping[str, Tensor]:
             one = GappedRow(row, ~row.isnan(), key_to_seed(seed, _STREAM, number[0]))
-            return _fill_row(model, weigher, one, settings, filling, chunk_size)
+            return _fill_row(model, sampler, one, settings, filling, chunk_size)
 
         found = in_batches(model, gapped, compute, numbers=numbers, batch_size=1, report=report)
     _warn_if_few(found["effective_samples"], settings, numbers)
@@ -169,7 +173,7 @@ def impute(
 
 def _fill_row(
     model: DiscreteVAE,
-    weigher: Weigher,
+    sampler: ImportanceSampler,
     row: GappedRow,
     settings: ImputationSettings,
     filling: Filling,
@@ -181,12 +185,12 @@ def _fill_row(
         whole = {"draws": x[:, None].expand(1, num_draws, *x.shape[1:])} if num_draws else {}
         nan = torch.full((1,), math.nan, dtype=torch.float64)
         return {"filled": x, "std_error": torch.zeros_like(x), "effective_samples": nan, **whole}
-    proposals = Proposals(model, weigher, row, num_rounds=settings.num_rounds, num_fills=settings.num_fills)
+    proposals = Proposals(model, sampler, row, num_rounds=settings.num_rounds, num_fills=settings.num_fills)
     estimate = _by_importance if settings.method == "importance" else _by_chains
     mean, error, ess, picks = estimate(model, proposals, row, settings, chunk_size)
     if filling == "mode":
         mean, error = _mode(model.likelihood, mean, error)
-    mean = model._finite("the imputed values", mean.to(x.dtype))
+    mean = model._check_finite("the imputed values", mean.to(x.dtype))
     result = {
         "filled": torch.where(row.observed, x, mean),
         "std_error": error.to(x.dtype).masked_fill(row.observed, 0),
@@ -335,16 +339,22 @@ class Proposals:
 
     Args:
         model: The model.
-        weigher: Of that model, open.
+        sampler: Of that model, open.
         row: The row.
         num_rounds: Rounds.
         num_fills: Ways in which the row is filled in a later round.
     """
 
     def __init__(
-        self, model: DiscreteVAE, weigher: Weigher, row: GappedRow, *, num_rounds: int, num_fills: int
+        self,
+        model: DiscreteVAE,
+        sampler: ImportanceSampler,
+        row: GappedRow,
+        *,
+        num_rounds: int,
+        num_fills: int,
     ) -> None:
-        self._model, self._weigher, self._row = model, weigher, row
+        self._model, self._sampler, self._row = model, sampler, row
         self._num_rounds, self._num_fills = num_rounds, num_fills
         self._picks = Resampled(num_fills, row.generator(_PICKS))
         self.features = model.read(row.x, row.observed)
@@ -369,7 +379,7 @@ class Proposals:
         keys = [key_to_seed(row.seed, *key, place) for place in range(width)]
         size = (width, *row.x.shape[1:])
         x, observed = row.x.expand(size), row.observed.expand(size)
-        return self._weigher.draws(features, x, observed, count, max(1, chunk_size // width), keys=keys)
+        return self._sampler.draws(features, x, observed, count, max(1, chunk_size // width), keys=keys)
 
     def _fill(self, key: int) -> None:
         """Let the posterior read the row with its gaps drawn anew."""

@@ -164,7 +164,7 @@ def interpolate(
         h = _layers(model, ends, zeta)
         mean = model.likelihood.mean(model.parameters_of(model.hierarchy.decoder_input(zeta, h)))
         energy = model.prior.compute_energy(bits.to(model.prior.bias.dtype)).double()
-    shown = model._finite("the decoder's mean", mean)
+    shown = model._check_finite("the decoder's mean", mean)
     return LatentPath(
         mean=shown.float().cpu().numpy(),
         zeta=zeta.float().cpu().numpy(),
@@ -178,7 +178,7 @@ def interpolate(
 def _end(model: DiscreteVAE, name: str, x: Tensor) -> Latents:
     """The most probable code of the one example."""
     examples = check_examples(name, x)
-    opened, observed = model._open(examples.to(model.prior.bias.device), None)
+    opened, observed = model.preprocess(examples.to(model.prior.bias.device), None)
     if len(opened) != 1:
         raise InvalidInputError(name, "must be one example, (1, ...)", f"{len(opened)}", "Give x[:1].")
     return most_probable(model, model.read(opened, observed))

@@ -17,7 +17,7 @@ from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import eval_mode
-from discrete_vae.objectives.importance import Batch, bound_parts
+from discrete_vae.objectives.elbo import Batch, loss_terms
 
 _STREAM = 0x73636F72
 _REPAIR = "Give log Z in nats, from estimate_log_partition."
@@ -153,16 +153,16 @@ def elbo_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            opened, observed = model._open(batch, None, exact=True)
+            opened, observed = model.preprocess(batch, None, exact=True)
             draws = []
             for number in range(num_samples):
                 noise = RowNoise(rows, seed, _STREAM, number)
-                bound = bound_parts(model, Batch(opened, observed, None, generator=noise))  # pyright: ignore[reportArgumentType]
+                bound = loss_terms(model, Batch(opened, observed, None, generator=noise))  # pyright: ignore[reportArgumentType]
                 reconstruction, relative, continuous = (part.double() for part in bound)
                 draws.append(reconstruction - relative - continuous - log_partition)
             values = torch.stack(draws)
             error = values.std(0) / math.sqrt(num_samples) if num_samples > 1 else values[0] * math.nan
-            return {"value": model._finite("the model's ELBO", values.mean(0)), "std_error": error}
+            return {"value": model._check_finite("the model's ELBO", values.mean(0)), "std_error": error}
 
         found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
     return Scores(found["value"], found["std_error"], num_samples, True)

@@ -1,4 +1,4 @@
-"""What training minimizes and evaluation averages."""
+"""The loss of training, its gradient, and importance weights."""
 
 import lazy_loader
 

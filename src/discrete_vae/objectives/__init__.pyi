@@ -1,6 +1,8 @@
+from .elbo import Batch as Batch
 from .elbo import Elbo as Elbo
+from .elbo import LossTerms as LossTerms
 from .elbo import kl_to_boltzmann as kl_to_boltzmann
-from .elbo import mean_field_bound as mean_field_bound
+from .elbo import loss_terms as loss_terms
 from .gradients import Baseline as Baseline
 from .gradients import DisARM as DisARM
 from .gradients import DiscreteDraws as DiscreteDraws
@@ -16,7 +18,7 @@ from .gradients import RunningMean as RunningMean
 from .gradients import SharedNoise as SharedNoise
 from .gradients import draw_discretely as draw_discretely
 from .gradients import groups_up_to as groups_up_to
-from .importance import PartialBound as PartialBound
-from .importance import RelaxedBound as RelaxedBound
+from .importance import ImportanceSampler as ImportanceSampler
+from .importance import mean_field_bound as mean_field_bound
 from .importance import partial_bound as partial_bound
 from .importance import relaxed_bound as relaxed_bound

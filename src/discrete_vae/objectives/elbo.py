@@ -1,11 +1,19 @@
-"""The evidence lower bound and the KL from the posterior to the prior."""
+"""The evidence lower bound, the loss of training, and the KL from the posterior to the prior.
+
+    bound = log p(x | zeta, h) - KL[q(z, zeta | x) || p(z, zeta)] - KL[q(h | zeta, x) || p(h | zeta)],
+    loss = (v KL + w KL_h - log p(x | zeta, h)), averaged over the batch,
+
+with weights v and w of the KL terms that are 1 but for the warm-up. `loss_terms` evaluates the three terms at a draw
+from the posterior, for `DiscreteVAE.elbo`, for every estimator of the gradient and so for each training step;
+`weighted_sum` with the weights of `loss_gradients` is the loss.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import TYPE_CHECKING, NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +21,232 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import check_log_partition, check_number
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.numerics import bernoulli_entropy, mean_and_entropy
-from discrete_vae.posterior import LatentGroup
+from discrete_vae.numerics import mean_and_entropy
+from discrete_vae.objectives.importance import partial_bound, relaxed_bound
+from discrete_vae.posterior import LatentGroup, PosteriorSample
 from discrete_vae.records import ShowsShapes
+from discrete_vae.smoothing.overlapping import OverlappingSmoothing
+
+if TYPE_CHECKING:
+    from discrete_vae.model import DiscreteVAE
+
+# The bound and the loss.
+
+
+class LossTerms(NamedTuple):
+    """The terms of the bound and of the loss, see `Elbo`; each (..., batch), nats."""
+
+    reconstruction: Tensor
+    kl_relative: Tensor
+    kl_continuous: Tensor
+
+
+GradOutputs = tuple[Tensor, Tensor, Tensor]
+"""The gradients of the loss by its terms, each (batch,)."""
+
+
+def loss_gradients(num_examples: int, discrete: float, continuous: float, *, like: Tensor) -> GradOutputs:
+    """The gradients of the loss by reconstruction, kl_relative and kl_continuous: -1/n, v/n and w/n, each (batch,).
+
+    Args:
+        num_examples: n, examples of the batch.
+        discrete: v, weight of the KL of the binary latents.
+        continuous: w, weight of the KL of the Gaussian layers.
+        like: Gives dtype and device.
+    """
+    first, second, third = (
+        like.new_full((num_examples,), weight / max(num_examples, 1))
+        for weight in (-1.0, discrete, continuous)
+    )
+    return first, second, third
+
+
+def weighted_sum(terms: LossTerms, grad_outputs: GradOutputs) -> Tensor:
+    """The loss less the weighted log Z, a scalar in nats, whose gradients by the terms are the given ones."""
+    sums = [(term * weight).sum() for term, weight in zip(terms, grad_outputs, strict=True)]
+    return torch.stack(sums).sum()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Elbo(ShowsShapes):
+    """One-sample estimates of the evidence lower bound, one per example.
+
+    Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.
+
+    Attributes:
+        reconstruction: log p(x | zeta, h), (batch,), nats; without gradient where importance weights hold it, which
+            then is in the KL that they weigh.
+        kl_relative: KL of the binary latents less the value of log Z, (batch,), nats; with that of zeta given z where
+            the transformation depends on x. Its gradient is that of the KL if trains_prior.
+        kl_continuous: KL of the Gaussian layers, (batch,), nats; zero where there are none. Importance samples lower it
+            by what they bring.
+        log_partition: Value of log Z, nats; None where it was not given.
+        trains_prior: True if kl_relative carries the gradient of log Z, or the prior's parameters want none.
+        num_importance_samples: Samples under one logarithm, see `discrete_vae.objectives.importance`; 1 is the ELBO.
+        weighs_binary_latents: True if they are samples of zeta, False if they are of the Gaussian layers.
+    """
+
+    reconstruction: Tensor
+    kl_relative: Tensor
+    kl_continuous: Tensor
+    log_partition: Tensor | float | None
+    trains_prior: bool
+    num_importance_samples: int = 1
+    weighs_binary_latents: bool = False
+
+    @property
+    def kl_discrete(self) -> Tensor:
+        """KL of the binary latents, (batch,), nats; NaN where log Z was not given, with the right gradient."""
+        return self.kl_relative + (math.nan if self.log_partition is None else self.log_partition)
+
+    @property
+    def value(self) -> Tensor:
+        """reconstruction - kl_discrete - kl_continuous, (batch,), nats; below log p(x) in expectation.
+
+        NaN where log Z was not given.
+        """
+        return self.reconstruction - self.kl_discrete - self.kl_continuous
+
+    @property
+    def loss(self) -> Tensor:
+        """The loss of training: minus the mean of value, a scalar in nats.
+
+        Where log Z was not given the loss is lower by it, with the same gradient.
+
+        Raises:
+            InvalidInputError: If the prior trains and nothing gives log Z a gradient.
+        """
+        return self.weighted_loss()
+
+    def weighted_loss(self, *, discrete: float = 1.0, continuous: float = 1.0) -> Tensor:
+        """`loss` with weights on the KL terms, as warm-up wants them.
+
+        Args:
+            discrete: Weight of the KL of the binary latents.
+            continuous: Weight of the KL of the Gaussian layers.
+
+        Returns:
+            A scalar, nats.
+
+        Raises:
+            InvalidInputError: If the prior trains and nothing gives log Z a gradient, a weight is no finite number, or
+                the one whose KL is part of importance weights is not 1.
+        """
+        check_kl_weights(
+            discrete,
+            continuous,
+            num_importance_samples=self.num_importance_samples,
+            weighs_binary_latents=self.weighs_binary_latents,
+        )
+        if not self.trains_prior:
+            repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
+            raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)
+        terms = LossTerms(self.reconstruction, self.kl_relative, self.kl_continuous)
+        weights = loss_gradients(len(terms.reconstruction), discrete, continuous, like=terms.reconstruction)
+        loss, value = weighted_sum(terms, weights), self.log_partition
+        if value is None:
+            return loss
+        return loss + discrete * (value.to(loss.dtype) if isinstance(value, Tensor) else value)
+
+
+def check_kl_weights(
+    discrete: float, continuous: float, *, num_importance_samples: int, weighs_binary_latents: bool
+) -> None:
+    """Check that weights of the KL terms are finite, and 1 where the KL is part of importance weights."""
+    if not torch.compiler.is_compiling():
+        for name, weight in (("discrete", discrete), ("continuous", continuous)):
+            check_number(name, weight, repair="Give 1 for the bound itself.")
+    weighed = discrete if weighs_binary_latents else continuous
+    if num_importance_samples > 1 and weighed != 1.0:
+        rule = f"must be 1 with {num_importance_samples} importance samples, whose weights hold the whole KL"
+        repair = "Take importance samples after the warm-up."
+        name = "discrete" if weighs_binary_latents else "continuous"
+        raise InvalidInputError(name, rule, weighed, repair)
+
+
+# The terms at draws from a model's posterior.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Batch(ShowsShapes):
+    """A checked batch, with all else that the terms depend on beside the model.
+
+    Attributes:
+        x: (batch, *event), in the likelihood's domain.
+        observed: As `Likelihood.observed_mask` gives it.
+        log_partition_gradient: A scalar of value 0 with the gradient of log Z; None for none.
+        num_importance_samples: As in `DiscreteVAE.elbo`.
+        discrete_weight: v, a number or (batch,): the gradient of importance weights that hold this KL is no linear
+            function of it.
+        generator: Source of the noise; None means torch's global generator.
+    """
+
+    x: Tensor
+    observed: Tensor | None
+    log_partition_gradient: Tensor | None
+    num_importance_samples: int = 1
+    discrete_weight: Tensor | float = 1.0
+    generator: torch.Generator | None = None
+
+
+def weighs_binary_latents(model: DiscreteVAE) -> bool:
+    """Tell whether importance weights are those of zeta, from which z is summed out."""
+    return model.hierarchy.num_layers == 0 and isinstance(model.posterior.smoothing, OverlappingSmoothing)
+
+
+def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
+    """Evaluate the terms at draws from the posterior; looks at no value, so that a step can be recorded."""
+    features, count = model.read(batch.x, batch.observed), batch.num_importance_samples
+    smoothing = model.posterior.smoothing
+    if count == 1 or not weighs_binary_latents(model):
+        sample = model.posterior.rsample(features, generator=batch.generator)
+        return loss_terms_at(model, sample, features, batch)
+    assert isinstance(smoothing, OverlappingSmoothing)
+    reconstruction, relative = relaxed_bound(
+        model.prior,
+        smoothing,
+        model.posterior.rsample(features, num_samples=count, generator=batch.generator),
+        lambda zeta: _log_likelihood(model, zeta.to(model.dtype), batch),
+        weight=batch.discrete_weight,
+    )
+    continuous = torch.zeros_like(relative)
+    return LossTerms(reconstruction, _with_gradient_of_log_z(relative, batch), continuous)
+
+
+def loss_terms_at(model: DiscreteVAE, sample: PosteriorSample, features: Tensor, batch: Batch) -> LossTerms:
+    """Evaluate the terms at given draws of the binary latents, which the posterior drew of features.
+
+    The draws are (..., batch, unit); several importance samples take one per example, (batch, unit).
+    """
+    if batch.num_importance_samples == 1:
+        below = model.hierarchy.rsample(features, sample.zeta, generator=batch.generator)
+        reconstruction = _log_likelihood(model, below.decoder_input, batch)
+        kl_continuous = below.kl()
+    else:
+        reconstruction, kl_continuous = partial_bound(
+            model.hierarchy,
+            features,
+            sample.zeta,
+            lambda latents: _log_likelihood(model, latents, batch),
+            batch.num_importance_samples,
+            generator=batch.generator,
+        )
+    relative = kl_without_log_partition(model.prior, sample.logits, sample.bits, model.pair_order)
+    kl_of_zeta = sample.kl_of_zeta()
+    if kl_of_zeta is not None:
+        relative = relative + kl_of_zeta.sum(-1)
+    relative = _with_gradient_of_log_z(relative, batch)
+    return LossTerms(reconstruction, relative.to(reconstruction.dtype), kl_continuous)
+
+
+def _log_likelihood(model: DiscreteVAE, latents: Tensor, batch: Batch) -> Tensor:
+    return model.likelihood.log_prob(model.parameters_of(latents), batch.x, batch.observed)
+
+
+def _with_gradient_of_log_z(relative: Tensor, batch: Batch) -> Tensor:
+    gradient = batch.log_partition_gradient
+    return relative if gradient is None else relative + gradient
+
 
 # The Kullback-Leibler divergence from a hierarchical posterior to a Boltzmann prior.
 
@@ -89,225 +320,35 @@ def kl_without_log_partition(
 
 def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tensor | None]:
     """The position of each unit's group, and the permutation to the prior's order (None where it is the identity)."""
+
+    def refuse(rule: str, received: object, repair: str) -> InvalidInputError:
+        return InvalidInputError("groups", rule, received, repair)
+
     if len(groups) == 0:
-        raise InvalidInputError(
-            "groups", "must hold at least one LatentGroup", "an empty list", "Add the groups."
-        )
+        raise refuse("must hold at least one LatentGroup", "an empty list", "Add the groups.")
     shapes = {tuple(part.shape[:-1]) for group in groups for part in (group.logits, group.bits)}
     if len(shapes) > 1:
-        repair = "Sample all groups for the same batch."
-        raise InvalidInputError("groups", "must all have one batch", sorted(shapes), repair)
+        raise refuse("must all have one batch", sorted(shapes), "Sample all groups for the same batch.")
     sizes = [group.logits.shape[-1] for group in groups]
     if sum(sizes) != num_units:
         repair = "Every unit of the prior belongs to exactly one group."
-        raise InvalidInputError(
-            "groups", f"must cover the prior's {num_units} units", f"{sum(sizes)} units", repair
-        )
+        raise refuse(f"must cover the prior's {num_units} units", f"{sum(sizes)} units", repair)
     position = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     position = position.to(groups[0].logits.device)
     listed = [group.units for group in groups if group.units is not None]
     if not listed:
         return position, None
     if len(listed) != len(groups):
-        repair = "Give units in every group or in none."
-        raise InvalidInputError(
-            "groups", "must all have units or all have none", f"{len(listed)} of {len(groups)}", repair
-        )
+        received, repair = f"{len(listed)} of {len(groups)}", "Give units in every group or in none."
+        raise refuse("must all have units or all have none", received, repair)
     order = torch.cat(listed)
     to_prior_order = order.argsort()
     if not torch.equal(order[to_prior_order], torch.arange(num_units, device=order.device)):
         repair = "List each of 0..n-1 exactly once over all groups."
-        raise InvalidInputError("groups", "must list each unit of the prior once", order.tolist(), repair)
+        raise refuse("must list each unit of the prior once", order.tolist(), repair)
     return position[to_prior_order], to_prior_order
 
 
 def _gather(parts: list[Tensor], to_prior_order: Tensor | None) -> Tensor:
     joint = torch.cat(parts, dim=-1)
     return joint if to_prior_order is None else joint[..., to_prior_order]
-
-
-# A lower bound of the log Z of a machine in further fields.
-
-
-def mean_field_bound(
-    energy: BoltzmannMachine, fields: Tensor, start: Tensor, *, num_sweeps: int = 5
-) -> Tensor:
-    """log Z(b + g) >= -E(m) + g^T m + H(m), with m from sweeps of mean field.
-
-    A sweep sets each block of units that do not act on each other to m_i = sigmoid(its log-odds at m), which is the
-    best m of that block: the bound never falls. Where it has converged, it does not change with m, so the gradient,
-    with m held fixed, is that of the value; short of that it lacks what m passes on.
-
-    Source: Vahdat et al. 2018, DVAE#, section 3.1.
-
-    Args:
-        energy: The machine.
-        fields: g, (..., unit), nats, which add to its biases.
-        start: m at the start, (..., unit), in [0, 1]; the bound is not below that of the start.
-        num_sweeps: Sweeps over all blocks.
-
-    Returns:
-        (...), nats, with the gradient by g and by the machine's parameters.
-
-    Examples:
-        >>> from discrete_vae import FactorialBernoulli
-        >>> fields = torch.tensor([0.5, -1.0])  # without couplings the bound is log Z itself
-        >>> bound = mean_field_bound(FactorialBernoulli(2), fields, torch.full((2,), 0.5))
-        >>> torch.allclose(bound, torch.log1p(fields.exp()).sum())
-        True
-    """
-    with torch.no_grad():
-        mean, logits = start.detach().clone(), torch.logit(start.detach(), eps=1e-6)
-        for _ in range(num_sweeps):
-            for block in range(len(energy.blocks)):
-                place = energy.block_place(block)
-                found = energy.compute_block_logits(mean, block) + fields[..., place]
-                logits[..., place] = found.to(logits.dtype)
-                mean[..., place] = torch.sigmoid(logits[..., place])
-        entropy = bernoulli_entropy(logits).sum(-1)
-    return (fields * mean).sum(-1) - energy.compute_energy(mean) + entropy
-
-
-# The evidence lower bound and its parts.
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Elbo(ShowsShapes):
-    """One-sample estimates of the evidence lower bound, one per example.
-
-    Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.
-
-    Attributes:
-        reconstruction: log p(x | zeta, h), (batch,), nats; without gradient where importance weights hold it, which
-            then is in the KL that they weigh.
-        kl_relative: KL of the binary latents less the value of log Z, (batch,), nats; with that of zeta given z where
-            the transformation depends on x. Its gradient is that of the KL if trains_prior.
-        kl_continuous: KL of the Gaussian layers, (batch,), nats; zero where there are none. Importance samples lower it
-            by what they bring.
-        log_partition: Value of log Z, nats; None where it was not given.
-        trains_prior: Whether kl_relative carries the gradient of log Z, or the prior's parameters want none.
-        num_importance_samples: Samples under one logarithm, see `discrete_vae.objectives.importance`; 1 is the ELBO.
-        weighs_binary_latents: Whether they are samples of zeta, see `discrete_vae.objectives.importance`, and not of
-            the Gaussian layers.
-    """
-
-    reconstruction: Tensor
-    kl_relative: Tensor
-    kl_continuous: Tensor
-    log_partition: Tensor | float | None
-    trains_prior: bool
-    num_importance_samples: int = 1
-    weighs_binary_latents: bool = False
-
-    @property
-    def kl_discrete(self) -> Tensor:
-        """KL of the binary latents, (batch,), nats; NaN where log Z was not given, with the right gradient."""
-        return self.kl_relative + (math.nan if self.log_partition is None else self.log_partition)
-
-    @property
-    def value(self) -> Tensor:
-        """reconstruction - kl_discrete - kl_continuous, (batch,), nats; below log p(x) in expectation.
-
-        NaN where log Z was not given.
-        """
-        return self.reconstruction - self.kl_discrete - self.kl_continuous
-
-    @property
-    def loss(self) -> Tensor:
-        """What training minimizes: minus the mean of value, a scalar in nats.
-
-        Where log Z was not given the loss is lower by it, with the same gradient.
-
-        Raises:
-            InvalidInputError: If the prior trains and nothing gives log Z a gradient.
-        """
-        return self.weighted_loss()
-
-    def weighted_loss(self, *, discrete: float = 1.0, continuous: float = 1.0) -> Tensor:
-        """`loss` with weights on the KL terms, as warm-up wants them.
-
-        Args:
-            discrete: Weight of the KL of the binary latents.
-            continuous: Weight of the KL of the Gaussian layers.
-
-        Returns:
-            A scalar, nats.
-
-        Raises:
-            InvalidInputError: If the prior trains and nothing gives log Z a gradient, a weight is no finite number, or
-                the one whose KL is part of importance weights is not 1.
-        """
-        check_kl_weights(
-            discrete,
-            continuous,
-            num_importance_samples=self.num_importance_samples,
-            weighs_binary_latents=self.weighs_binary_latents,
-        )
-        if not self.trains_prior:
-            repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
-            raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)
-        parts = self.reconstruction, self.kl_relative, self.kl_continuous
-        loss = _WeightedLoss.apply(*parts, discrete, continuous)
-        value = self.log_partition
-        if value is None:
-            return loss
-        return loss + discrete * (value.to(loss.dtype) if isinstance(value, Tensor) else value)
-
-
-def check_kl_weights(
-    discrete: float, continuous: float, *, num_importance_samples: int, weighs_binary_latents: bool
-) -> None:
-    """Check the weights of the KL terms of a bound; see `Elbo.weighted_loss`.
-
-    Args:
-        discrete: Of the binary latents.
-        continuous: Of the Gaussian layers.
-        num_importance_samples: Samples under one logarithm.
-        weighs_binary_latents: Whether these are samples of zeta.
-
-    Raises:
-        InvalidInputError: If a weight is no finite number, or the one whose KL is part of importance weights is not 1.
-    """
-    if not torch.compiler.is_compiling():
-        for name, weight in (("discrete", discrete), ("continuous", continuous)):
-            check_number(name, weight, repair="Give 1 for the bound itself.")
-    weighed = discrete if weighs_binary_latents else continuous
-    if num_importance_samples > 1 and weighed != 1.0:
-        rule = f"must be 1 with {num_importance_samples} importance samples, whose weights hold the whole KL"
-        repair = "Take importance samples after the warm-up."
-        name = "discrete" if weighs_binary_latents else "continuous"
-        raise InvalidInputError(name, rule, weighed, repair)
-
-
-def loss_gradients(
-    num_examples: int, discrete: float, continuous: float, *, like: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of `Elbo.weighted_loss` by reconstruction, kl_relative and kl_continuous, each (batch,).
-
-    Args:
-        num_examples: Examples of the batch.
-        discrete: Weight of the KL of the binary latents.
-        continuous: Weight of the KL of the Gaussian layers.
-        like: Gives dtype and device.
-    """
-    weights = (-1.0, discrete, continuous)
-    reconstruction, relative, layers = (like.new_full((num_examples,), w / num_examples) for w in weights)
-    return reconstruction, relative, layers
-
-
-class _WeightedLoss(torch.autograd.Function):
-    """The mean of v KL + w KL_h - log p(x | zeta, h) over the examples, whose gradients are v/n, w/n and -1/n."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, reconstruction: Tensor, discrete: Tensor, continuous: Tensor, v: float, w: float
-    ) -> Tensor:
-        """The mean."""
-        ctx.shape, ctx.weights = discrete.shape, (-1.0, v, w)
-        return torch.add(discrete * v, continuous, alpha=w).sub_(reconstruction).mean()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """One number for all examples of each part."""
-        of_example = gradients[0] / max(ctx.shape.numel(), 1)
-        return *((of_example * weight).expand(ctx.shape) for weight in ctx.weights), None, None

@@ -1,4 +1,4 @@
-"""Estimators of the bound's gradient: reparameterized, score function with baselines, DisARM, naive KL.
+"""Estimators of the gradient of the loss: reparameterized, score function with baselines, DisARM, naive KL.
 
 Draws of z whose law, not whose value, depends on the logits: what all score-function estimators share.
 
@@ -18,7 +18,7 @@ for all parameters,
 both with z and e held fixed. The second term is what backpropagation gives: decoder, layers, prior, the smoothing's
 parameters through zeta, and the places of the logits in the KL. The first is the score function's; it holds the
 smoothing's parameters too, since the logits of later groups read zeta. What an estimator makes of the first is in its
-own file.
+own class.
 
 **The KL inside l** is that of `kl_to_boltzmann` with z for the bits: entropies of groups in closed form, q in place of
 z in linear terms and for the later unit of a pair. It is the expectation of log q(z | .) + E(z) over the last unit of
@@ -74,7 +74,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -85,16 +85,22 @@ from discrete_vae.config import BaselineConfig, NoBaselineConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.numerics import bernoulli_entropy, bernoulli_log_prob, replace_gradient
-from discrete_vae.objectives.importance import Batch, BoundedModel, bound_parts, bound_parts_at
+from discrete_vae.objectives.elbo import (
+    Batch,
+    GradOutputs,
+    LossTerms,
+    loss_terms,
+    loss_terms_at,
+    weighted_sum,
+)
 from discrete_vae.posterior import PosteriorSample
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import NoiseSource, open_uniform
 
-# What every estimator of the bound's gradient is, what it needs of a model, and what it gives.
+if TYPE_CHECKING:
+    from discrete_vae.model import DiscreteVAE
 
-
-Seeds = tuple[Tensor, Tensor, Tensor]
-"""The gradients of the loss by reconstruction, kl_relative and kl_continuous, each (batch,); see `loss_gradients`."""
+# What an estimator of the gradient is, and what it gives.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,7 +113,7 @@ class GradientEstimate(ShowsShapes):
         kl_continuous: Likewise.
         score: (batch,), of value 0, with the rest of the gradient: what parameters do through the law of the draws.
             None where there is no rest.
-        seeds: The gradients of the loss by the parts, with which the estimate was made.
+        grad_outputs: The gradients of the loss by these terms, with which the estimate was made.
         num_evaluations: Draws per example that were decoded.
     """
 
@@ -115,26 +121,26 @@ class GradientEstimate(ShowsShapes):
     kl_relative: Tensor
     kl_continuous: Tensor
     score: Tensor | None
-    seeds: Seeds
+    grad_outputs: GradOutputs
     num_evaluations: int
 
     @property
-    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The parts of the bound, each (batch,), nats."""
-        return self.reconstruction, self.kl_relative, self.kl_continuous
-
-    def outputs(self) -> list[tuple[Tensor, Tensor]]:
-        """What to differentiate, and with which gradients to start; what carries no gradient is left out."""
-        pairs = list(zip(self.parts, self.seeds, strict=True))
-        if self.score is not None:
-            pairs.append((self.score, torch.full_like(self.score, 1 / max(len(self.score), 1))))
-        return [(part, seed) for part, seed in pairs if part.requires_grad]
+    def terms(self) -> LossTerms:
+        """The terms of the loss, each (batch,), nats."""
+        return LossTerms(self.reconstruction, self.kl_relative, self.kl_continuous)
 
     @property
     def loss(self) -> Tensor:
         """A scalar, nats, whose gradient is the estimate and whose value is that of the weighted loss less log Z."""
-        parts = torch.stack([(part * seed).sum() for part, seed in zip(self.parts, self.seeds, strict=True)])
-        return parts.sum() if self.score is None else parts.sum() + self.score.mean()
+        loss = weighted_sum(self.terms, self.grad_outputs)
+        return loss if self.score is None else loss + self.score.mean()
+
+    def outputs(self) -> list[tuple[Tensor, Tensor]]:
+        """The parts of `loss` that carry a gradient, each with that of `loss` by it, for `torch.autograd.grad`."""
+        pairs = list(zip(self.terms, self.grad_outputs, strict=True))
+        if self.score is not None:
+            pairs.append((self.score, torch.full_like(self.score, 1 / max(len(self.score), 1))))
+        return [(term, weight) for term, weight in pairs if term.requires_grad]
 
 
 class GradientEstimator(nn.Module, ABC):
@@ -154,7 +160,7 @@ class GradientEstimator(nn.Module, ABC):
     """
 
     takes_importance_samples: ClassVar[bool] = False
-    """Whether it takes the bound with several samples of the Gaussian layers, see `objectives.partial_bound`."""
+    """True for one that takes bounds with several importance samples, see `objectives.importance`."""
 
     group_of_unit: Tensor
 
@@ -166,29 +172,21 @@ class GradientEstimator(nn.Module, ABC):
         self.register_buffer("group_of_unit", group_of_unit.clone(), persistent=False)
 
     @classmethod
-    def of(cls, model: BoundedModel, **settings: Any) -> Self:
-        """An estimator for a model.
-
-        Args:
-            model: The model.
-            settings: Those of the estimator.
-        """
+    def of(cls, model: DiscreteVAE, **settings: Any) -> Self:
+        """Make an estimator with its settings for a model."""
         posterior = model.posterior
         made = cls(**settings, group_of_unit=posterior.group_of_unit, num_features=posterior.num_features)
         return made.to(model.prior.bias)
 
     @property
-    @abstractmethod
     def num_evaluations(self) -> int:
         """Draws per example that an estimate decodes: what it costs in units of the reparameterized one."""
+        return 1
 
-    def estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
-        """Estimate the gradient, of checked arguments; no value is looked at, so that a step can be recorded.
+    def estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+        """Estimate the gradient of a loss from the gradients of that loss by its terms.
 
-        Args:
-            model: The model, of the posterior that the estimator was made for.
-            batch: What the bound is evaluated of.
-            seeds: The gradients of the loss by the parts of the bound.
+        Arguments are checked before, and no value is looked at, so that a step can be recorded.
 
         Raises:
             InvalidInputError: If several importance samples are asked for and the estimator does not take them.
@@ -197,115 +195,11 @@ class GradientEstimator(nn.Module, ABC):
             rule = f"must be 1 with {type(self).__name__}, whose loss is that of single draws"
             repair = "Leave it out, or take the reparameterized gradient."
             raise InvalidInputError("num_importance_samples", rule, batch.num_importance_samples, repair)
-        return self._estimate(model, batch, seeds)
+        return self._estimate(model, batch, grad_outputs)
 
     @abstractmethod
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         """`estimate`, without the check."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class DiscreteDraws(ShowsShapes):
-    """Draws of the latents with the parts of the bound at them, see the module.
-
-    Attributes:
-        seeds: Gradients of the loss, a mean over the batch, by the parts, each (batch,).
-        features: (batch, feature), what the encoder makes of x.
-        sample: (draw, batch, unit).
-        reconstruction: (draw, batch), nats.
-        kl_relative: (draw, batch), nats.
-        kl_continuous: (draw, batch), nats.
-    """
-
-    seeds: Seeds
-    features: Tensor
-    sample: PosteriorSample
-    reconstruction: Tensor
-    kl_relative: Tensor
-    kl_continuous: Tensor
-
-    def log_prob(self) -> Tensor:
-        """log q(z | e) of each unit, (draw, batch, unit), nats."""
-        return bernoulli_log_prob(self.sample.z, self.sample.logits)
-
-    def losses(self) -> Tensor:
-        """l of each draw, (draw, batch), nats, without gradient."""
-        parts = (self.reconstruction, self.kl_relative, self.kl_continuous)
-        total = torch.stack([part.detach() * seed for part, seed in zip(parts, self.seeds, strict=True)]).sum(
-            0
-        )
-        return total * total.shape[-1]
-
-    def signals(self, energy: BoltzmannMachine, order: nn.Module, up_to: Tensor) -> Tensor:
-        """The signal of each group, (draw, batch, group), nats, without gradient.
-
-        Args:
-            energy: The prior.
-            order: What its `pair_order` gives for the posterior's groups.
-            up_to: (group, unit), 1 where a unit's group is that group or one before.
-        """
-        with torch.no_grad():
-            z, logits = self.sample.z, self.sample.logits
-            kept = up_to.to(z.dtype)[:, None, None]
-            known = energy.expected_energy(z * kept, torch.sigmoid(logits) * kept, order).movedim(0, -1)
-            of_units, kl_of_zeta = -bernoulli_entropy(logits), self.sample.kl_of_zeta()
-            if kl_of_zeta is not None:
-                of_units = of_units + kl_of_zeta
-            known = known + of_units @ up_to.to(z.dtype).T
-            weight = self.seeds[1] * len(self.seeds[1])
-            return self.losses().unsqueeze(-1) - weight.unsqueeze(-1) * known
-
-    def estimate(self, surrogate: Tensor) -> GradientEstimate:
-        """The estimate whose score has the gradient of a surrogate, (batch,), averaged over draws elsewhere."""
-        parts = (self.reconstruction, self.kl_relative, self.kl_continuous)
-        score = replace_gradient(torch.zeros_like(surrogate), surrogate)
-        first, second, third = (part.mean(0) for part in parts)
-        return GradientEstimate(first, second, third, score, self.seeds, len(self.reconstruction))
-
-
-def draw_discretely(model: BoundedModel, batch: Batch, seeds: Seeds, uniforms: Tensor) -> DiscreteDraws:
-    """Draw z from uniforms, zeta and h from noise that all draws of an example share, and evaluate the bound.
-
-    Args:
-        model: The model.
-        batch: What it is evaluated of.
-        seeds: As in `DiscreteDraws`.
-        uniforms: (draw, batch, unit), each uniform on the open unit interval.
-    """
-    features = model.read(batch.x, batch.observed)
-    sample = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
-    source: Any = SharedNoise(batch.generator)
-    parts = bound_parts_at(model, sample, features, replace(batch, generator=source))
-    return DiscreteDraws(seeds, features, sample, *parts)
-
-
-class SharedNoise(NoiseSource):
-    """Gives all draws of an example the same noise, so that differences between them are those of z.
-
-    Args:
-        generator: Source of the noise; None means torch's global generator.
-    """
-
-    def __init__(self, generator: torch.Generator | NoiseSource | None) -> None:
-        self._generator = generator
-
-    def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """One draw without the first axis, repeated along it."""
-        return draw(like, shape=tuple(shape)[1:], generator=self._generator).expand(tuple(shape))
-
-
-def groups_up_to(group_of_unit: Tensor) -> Tensor:
-    """(group, unit) bool, whether a unit's group is that group or one before.
-
-    Examples:
-        >>> groups_up_to(torch.tensor([0, 1, 0])).int().tolist()
-        [[1, 0, 1], [1, 1, 1]]
-    """
-    groups = torch.arange(int(group_of_unit.max()) + 1, device=group_of_unit.device)
-    return group_of_unit <= groups[:, None]
-
-
-# The reparameterized gradient: through zeta, and in closed form where that is known.
 
 
 class Reparameterized(GradientEstimator):
@@ -316,21 +210,102 @@ class Reparameterized(GradientEstimator):
 
     takes_importance_samples = True
 
-    @property
-    def num_evaluations(self) -> int:
-        """1."""
-        return 1
-
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
-        parts = bound_parts(model, batch)
-        return GradientEstimate(*parts, None, seeds, batch.num_importance_samples)
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+        return GradientEstimate(*loss_terms(model, batch), None, grad_outputs, batch.num_importance_samples)
 
 
-# What a baseline of REINFORCE is.
+# Draws for score functions, see the module.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiscreteDraws(ShowsShapes):
+    """Draws of the latents with the terms of the loss at them.
+
+    Attributes:
+        grad_outputs: Gradients of the loss, a mean over the batch, by the terms, each (batch,).
+        features: (batch, feature), what the encoder makes of x.
+        sample: (draw, batch, unit).
+        terms: (draw, batch) each, nats.
+    """
+
+    grad_outputs: GradOutputs
+    features: Tensor
+    sample: PosteriorSample
+    terms: LossTerms
+
+    def log_prob(self) -> Tensor:
+        """log q(z | e) of each unit, (draw, batch, unit), nats."""
+        return bernoulli_log_prob(self.sample.z, self.sample.logits)
+
+    def losses(self) -> Tensor:
+        """l of each draw, (draw, batch), nats, without gradient."""
+        shares = [term.detach() * weight for term, weight in zip(self.terms, self.grad_outputs, strict=True)]
+        total = torch.stack(shares).sum(0)
+        return total * total.shape[-1]
+
+    def signals(self, energy: BoltzmannMachine, order: nn.Module, up_to: Tensor) -> Tensor:
+        """The signal of each group, (draw, batch, group), nats, without gradient; up_to is `groups_up_to`."""
+        with torch.no_grad():
+            z, logits = self.sample.z, self.sample.logits
+            kept = up_to.to(z.dtype)[:, None, None]
+            known = energy.expected_energy(z * kept, torch.sigmoid(logits) * kept, order).movedim(0, -1)
+            of_units, kl_of_zeta = -bernoulli_entropy(logits), self.sample.kl_of_zeta()
+            if kl_of_zeta is not None:
+                of_units = of_units + kl_of_zeta
+            known = known + of_units @ up_to.to(z.dtype).T
+            weight = self.grad_outputs[1] * len(self.grad_outputs[1])
+            return self.losses().unsqueeze(-1) - weight.unsqueeze(-1) * known
+
+    def estimate(self, surrogate: Tensor) -> GradientEstimate:
+        """The estimate whose score has the gradient of a surrogate, (batch,), averaged over draws elsewhere."""
+        first, second, third = (term.mean(0) for term in self.terms)
+        score = _gradient_of(surrogate)
+        return GradientEstimate(first, second, third, score, self.grad_outputs, len(self.terms[0]))
+
+
+def _gradient_of(surrogate: Tensor) -> Tensor:
+    """Zeros with the gradient of a surrogate."""
+    return replace_gradient(torch.zeros_like(surrogate), surrogate)
+
+
+def draw_discretely(
+    model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs, uniforms: Tensor
+) -> DiscreteDraws:
+    """Draw z from uniforms, (draw, batch, unit), zeta and h from noise that all draws of an example share."""
+    features = model.read(batch.x, batch.observed)
+    sample = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
+    source: Any = SharedNoise(batch.generator)
+    terms = loss_terms_at(model, sample, features, replace(batch, generator=source))
+    return DiscreteDraws(grad_outputs, features, sample, terms)
+
+
+class SharedNoise(NoiseSource):
+    """Gives all draws of an example the same noise, so that differences between them are those of z."""
+
+    def __init__(self, generator: torch.Generator | NoiseSource | None) -> None:
+        self._generator = generator
+
+    def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
+        """One draw without the first axis, repeated along it."""
+        return draw(like, shape=tuple(shape)[1:], generator=self._generator).expand(tuple(shape))
+
+
+def groups_up_to(group_of_unit: Tensor) -> Tensor:
+    """(group, unit) bool, True where a unit's group is that group or one before.
+
+    Examples:
+        >>> groups_up_to(torch.tensor([0, 1, 0])).int().tolist()
+        [[1, 0, 1], [1, 1, 1]]
+    """
+    groups = torch.arange(int(group_of_unit.max()) + 1, device=group_of_unit.device)
+    return group_of_unit <= groups[:, None]
+
+
+# Baselines of REINFORCE.
 
 
 class Baseline(nn.Module, ABC):
-    """A guess of each group's signal from what is known before the group is drawn: x, zeta of earlier groups, the past.
+    """An estimate of each group's signal from what is known before it is drawn: x, zeta of earlier groups, the past.
 
     What it takes away from the signal of group j must not depend on z_j nor on anything drawn later, its own signal
     above all: a baseline that sees its own sample biases the gradient.
@@ -362,20 +337,11 @@ class Baseline(nn.Module, ABC):
 def build_baseline(
     baseline: BaselineConfig | Baseline | None, group_of_unit: Tensor, num_features: int
 ) -> Baseline:
-    """A baseline as it is, or built from its config; None is none.
-
-    Args:
-        baseline: The baseline, or its config.
-        group_of_unit: See `Baseline`.
-        num_features: Likewise.
-    """
+    """A baseline as it is, or built from its config; None is none."""
     if isinstance(baseline, Baseline):
         return baseline
     config = NoBaselineConfig() if baseline is None else baseline
     return instantiate(config, group_of_unit=group_of_unit, num_features=num_features)
-
-
-# No baseline.
 
 
 class NoBaseline(Baseline):
@@ -384,9 +350,6 @@ class NoBaseline(Baseline):
     def forward(self, features: Tensor, zeta: Tensor, signals: Tensor) -> tuple[Tensor, None]:
         """The signals themselves."""
         return signals, None
-
-
-# The running mean of each group's signal as baseline.
 
 
 class RunningMean(Baseline):
@@ -399,8 +362,6 @@ class RunningMean(Baseline):
 
     Args:
         decay: Weight of the past per batch, from 0 to below 1.
-        group_of_unit: See `Baseline`.
-        num_features: Likewise.
 
     Attributes:
         total: Decayed sum of the means, (group,), nats.
@@ -444,9 +405,6 @@ class RunningMean(Baseline):
         self.weight.lerp_(torch.ones_like(self.weight), 1 - self.decay)
 
 
-# A baseline by networks that read x and the earlier groups.
-
-
 class LearnedBaseline(Baseline):
     """B_j = m_j + s_j b_j(features of x, zeta_<j), with a small network b_j per group, trained by squared error.
 
@@ -461,8 +419,6 @@ class LearnedBaseline(Baseline):
     Args:
         hidden: Widths of the hidden layers of each network.
         decay: Weight of the past per batch in m and s, from 0 to below 1.
-        group_of_unit: See `Baseline`.
-        num_features: Likewise.
 
     Raises:
         InvalidInputError: If decay breaks its rule, or a width is not a positive integer.
@@ -491,7 +447,7 @@ class LearnedBaseline(Baseline):
             network.initialize_output_(0.0, scale=0.0)
 
     def forward(self, features: Tensor, zeta: Tensor, signals: Tensor) -> tuple[Tensor, Tensor]:
-        """Take away what the networks make of what is known before each group; then note the signals."""
+        """Take away what the networks expect of what is known before each group; then note the signals."""
         own = next(self.parameters()).dtype
         features, zeta = features.to(own), zeta.to(own)
         groups = zeta.index_select(-1, self.by_group).split(self._sizes, -1)
@@ -511,7 +467,7 @@ class LearnedBaseline(Baseline):
         return advantages, error
 
 
-# REINFORCE: the score of one draw times its signal, less a baseline.
+# Score-function estimators.
 
 
 class Reinforce(GradientEstimator):
@@ -525,8 +481,6 @@ class Reinforce(GradientEstimator):
 
     Args:
         baseline: Its config, or a baseline of your own; None is none.
-        group_of_unit: See `GradientEstimator`.
-        num_features: Likewise.
     """
 
     up_to: Tensor
@@ -542,23 +496,15 @@ class Reinforce(GradientEstimator):
         self.register_buffer("up_to", groups_up_to(group_of_unit), persistent=False)
         self.baseline = build_baseline(baseline, group_of_unit, num_features)
 
-    @property
-    def num_evaluations(self) -> int:
-        """1."""
-        return 1
-
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (1, len(batch.x), len(self.group_of_unit))
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
-        draws = draw_discretely(model, batch, seeds, uniforms)
+        draws = draw_discretely(model, batch, grad_outputs, uniforms)
         signals = draws.signals(model.prior, model.pair_order, self.up_to)
         advantages, error = self.baseline(draws.features.detach(), draws.sample.zeta.detach(), signals)
         of_unit = advantages.index_select(-1, self.group_of_unit)
         surrogate = (of_unit * draws.log_prob()).sum(-1)
         return draws.estimate((surrogate if error is None else surrogate + error).mean(0))
-
-
-# Leave-one-out: several draws, each with the mean signal of the others as its baseline.
 
 
 class LeaveOneOut(GradientEstimator):
@@ -573,8 +519,6 @@ class LeaveOneOut(GradientEstimator):
 
     Args:
         num_samples: K, at least 2.
-        group_of_unit: See `GradientEstimator`.
-        num_features: Likewise.
 
     Raises:
         InvalidInputError: If num_samples is no whole number of at least 2.
@@ -593,10 +537,10 @@ class LeaveOneOut(GradientEstimator):
         """K."""
         return self.num_samples
 
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (self.num_samples, len(batch.x), len(self.group_of_unit))
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
-        draws = draw_discretely(model, batch, seeds, uniforms)
+        draws = draw_discretely(model, batch, grad_outputs, uniforms)
         signals = draws.signals(model.prior, model.pair_order, self.up_to)
         advantages = self.advantages(signals).index_select(-1, self.group_of_unit)
         return draws.estimate((advantages * draws.log_prob()).sum(-1).mean(0))
@@ -610,10 +554,6 @@ class DisARM(GradientEstimator):
     """Half the difference of the loss between antithetic draws, times sigmoid(|l|), for units in which they differ.
 
     Source: Dong, Mnih & Tucker 2020; see the module for the formula, its derivation and groups one after another.
-
-    Args:
-        group_of_unit: See `GradientEstimator`.
-        num_features: Likewise.
     """
 
     flipped: Tensor
@@ -629,19 +569,16 @@ class DisARM(GradientEstimator):
         """1 + the number of groups."""
         return 1 + self.num_groups
 
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         shape = (len(batch.x), len(self.group_of_unit))
         u = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
         uniforms = torch.where(self.flipped, 1 - u, u)
-        draws = draw_discretely(model, batch, seeds, uniforms)
+        draws = draw_discretely(model, batch, grad_outputs, uniforms)
         losses, z, logits = draws.losses(), draws.sample.z, draws.sample.logits[0]
         differences = (losses[0] - losses[1:]).T.index_select(-1, self.group_of_unit)  # (batch, unit)
         antithetic = (z[1:] * self.flipped[1:]).sum(0)  # each unit's bit in the branch of its group
         slopes = 0.5 * differences * (z[0] - antithetic) * torch.sigmoid(logits.detach().abs())
         return draws.estimate((slopes * logits).sum(-1))
-
-
-# The paper's naive gradient of the KL: the score function for the energies of pairs, ours for all else.
 
 
 class NaiveKL(GradientEstimator):
@@ -657,8 +594,6 @@ class NaiveKL(GradientEstimator):
 
     Args:
         baseline: Its config, or a baseline of your own; None is none.
-        group_of_unit: See `GradientEstimator`.
-        num_features: Likewise.
     """
 
     before: Tensor
@@ -675,21 +610,16 @@ class NaiveKL(GradientEstimator):
         self.register_buffer("before", group_of_unit < groups[:, None], persistent=False)
         self.baseline = build_baseline(baseline, group_of_unit, num_features)
 
-    @property
-    def num_evaluations(self) -> int:
-        """1; the second draw costs the posterior's networks once more."""
-        return 1
-
-    def _estimate(self, model: BoundedModel, batch: Batch, seeds: Seeds) -> GradientEstimate:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         prior, features = model.prior, model.read(batch.x, batch.observed)
         sample = model.posterior.rsample(features, generator=batch.generator)
-        reconstruction, relative, continuous = bound_parts_at(model, sample, features, batch)
+        reconstruction, relative, continuous = loss_terms_at(model, sample, features, batch)
         mean = torch.sigmoid(sample.logits)
         closed = prior.expected_energy(sample.bits, mean, model.pair_order) + (mean * prior.bias).sum(-1)
         uniforms = open_uniform(prior.bias, shape=(1, *sample.logits.shape), generator=batch.generator)
         again = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
         pairs = self._pairs(model, again.z)
-        weight = (seeds[1] * len(batch.x)).unsqueeze(-1)
+        weight = (grad_outputs[1] * len(batch.x)).unsqueeze(-1)
         with torch.no_grad():
             dropped = self._pairs(model, again.z * self.before.to(again.z.dtype)[:, None, None])
             signals = weight * (pairs.unsqueeze(-1) - dropped.movedim(0, -1))
@@ -698,12 +628,10 @@ class NaiveKL(GradientEstimator):
         surrogate = (of_unit * bernoulli_log_prob(again.z, again.logits)).sum(-1)
         surrogate = (surrogate if error is None else surrogate + error).squeeze(0)
         relative = relative - closed + pairs.squeeze(0)
-        score = replace_gradient(torch.zeros_like(surrogate), surrogate)
-        return GradientEstimate(
-            reconstruction, relative.to(reconstruction.dtype), continuous, score, seeds, 1
-        )
+        relative, score = relative.to(reconstruction.dtype), _gradient_of(surrogate)
+        return GradientEstimate(reconstruction, relative, continuous, score, grad_outputs, 1)
 
     @staticmethod
-    def _pairs(model: BoundedModel, z: Tensor) -> Tensor:
+    def _pairs(model: DiscreteVAE, z: Tensor) -> Tensor:
         """The energy of all pairs, (...), nats."""
         return model.prior.compute_energy(z) + (z * model.prior.bias).sum(-1)

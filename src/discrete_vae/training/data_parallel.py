@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 
 def check_divisible(config: ExperimentConfig) -> None:
-    """Check that the processes can have equal shares of a step.
-
-    Raises:
-        InvalidInputError: If they cannot.
-    """
+    """Check that the processes can have equal shares of a step."""
     number, training = world_size(), config.training
     if number == 1:
         return
@@ -64,12 +60,10 @@ def own_chains(config: ExperimentConfig, energy: nn.Module) -> Sampler:
 def whole_state(chains: Sampler) -> dict[str, Any]:
     """The state of the chains of all processes, as one sampler would have it; every process must ask."""
     state = chains.state_dict()
-    return state if world_size() == 1 else {name: _whole(value) for name, value in state.items()}
-
-
-def _whole(value: Any) -> Any:
-    """A tensor whose first axis are chains, of all processes; others are the same everywhere."""
-    return gather_shares(value) if isinstance(value, Tensor) and value.ndim > 0 else value
+    if world_size() == 1:
+        return state
+    divided = {name: value for name, value in state.items() if isinstance(value, Tensor) and value.ndim > 0}
+    return state | {name: gather_shares(value) for name, value in divided.items()}
 
 
 def noise_key(*key: int) -> tuple[int, ...]:
@@ -78,12 +72,7 @@ def noise_key(*key: int) -> tuple[int, ...]:
 
 
 class Replicas:
-    """Brings gradients, running statistics and the step's means to their averages over the processes.
-
-    Args:
-        optimizer: Has the gradients.
-        modules: Whose floating-point buffers, running statistics, are averaged.
-    """
+    """Brings gradients, running statistics of modules and the step's means to their averages over the processes."""
 
     def __init__(self, optimizer: Adam, *modules: nn.Module) -> None:
         self._optimizer, self._modules = optimizer, modules
@@ -98,11 +87,7 @@ class Replicas:
 
     @torch.no_grad()
     def average(self, means: tuple[float, ...]) -> tuple[float, ...]:
-        """Average the gradients that there are, the buffers, and the means of the bound's parts over this batch.
-
-        Returns:
-            The means over the whole batch.
-        """
+        """Average the gradients that there are, the buffers, and the means of the loss terms; returns the last."""
         if world_size() == 1:
             return means
         gradients = [leaf.grad for leaf in self._optimizer.gradient_leaves() if leaf.grad is not None]

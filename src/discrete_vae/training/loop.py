@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
-from discrete_vae.nets.weights import non_finite_weight as _first_of_module
+from discrete_vae.nets.weights import non_finite_weight
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
@@ -43,83 +43,282 @@ from discrete_vae.training.logging import (
 from discrete_vae.training.state import ElboSums, TrainingState, decay_weights, set_rates, shares_in_words
 from discrete_vae.training.step import choose_precision
 
-# Errors that name what is not finite, and the last good checkpoint.
-
-
-def check_finite(metrics: dict[str, float], step: int, store: CheckpointStore | None) -> None:
-    """Check the metrics of a step.
-
-    Raises:
-        NonFiniteLossError: If one is not finite.
-    """
-    for name, value in metrics.items():
-        if not math.isfinite(value):
-            raise NonFiniteLossError(step, name, value, _last(store))
-
-
-def non_finite_term(means: Sequence[float], step: int, store: CheckpointStore | None) -> NonFiniteLossError:
-    """The error that names the first term that is not finite.
-
-    Args:
-        means: Of reconstruction, kl_discrete and kl_continuous over the batch.
-        step: The step.
-        store: Where the last good checkpoint is.
-    """
-    terms = zip(("reconstruction", "kl_discrete", "kl_continuous"), means, strict=True)
-    name, value = next((name, value) for name, value in terms if not math.isfinite(value))
-    return NonFiniteLossError(step, name, value, _last(store))
-
-
-def non_finite_weight(state: TrainingState, store: CheckpointStore | None) -> NonFiniteLossError | None:
-    """The error that names the first weight that is not finite; None if all are."""
-    found = _first_of_module(state.model)
-    if found is None:
-        return None
-    name, value = found
-    return NonFiniteLossError(state.step, f"the weight {name}", value, _last(store))
-
-
-def _last(store: CheckpointStore | None) -> int | None:
-    steps = [] if store is None else store.steps()
-    return steps[-1] if steps else None
-
-
-# The checkpoints of a run in training: which one it goes on from, what is saved when, which is the best.
-
-
-_CHANGES = "config_changes"
+_POSTERIOR_STREAM, _VALIDATION_STREAM = 0x706F7374, 0x76616C6964  # of the noise
+_TERMS = ("reconstruction", "kl_discrete", "kl_continuous")
 _ELBO, _SCORE = "validation_elbo", "validation_score"
+_SHOWN = ("elbo", "kl_discrete", "examples_per_second")  # beside the bar
+_CHANGES = "config_changes"
 _NAMED_STEPS = 5
 
 
-def best_entry(step: int, elbo: MeanElbo, bound: MeanElbo | None = None) -> dict[str, Any]:
-    """What ``best.json`` says of the best checkpoint.
+@dataclass(frozen=True)
+class TrainingResult(ShowsTable):
+    """The end of a run.
+
+    Attributes:
+        num_steps: Steps of the whole run.
+        step: Steps done; fewer if the run was asked to stop.
+        best_step: Step of the best checkpoint, by `validation_score`; None before the first validation.
+        best_elbo: That ELBO, nats; None before the first validation.
+        seconds: Time this process trained.
+    """
+
+    num_steps: int
+    step: int
+    best_step: int | None
+    best_elbo: float | None
+    seconds: float
+
+
+def run_steps(
+    config: ExperimentConfig,
+    dataset: DataSplits,
+    run: RunDirectory,
+    *,
+    device: torch.device | str = "cpu",
+    progress: TrainingProgress | None = None,
+    stop: Callable[[], bool] | None = None,
+    accept_changed_config: bool = False,
+    trace: StepTrace | None = None,
+    logger: MetricsLogger | None = None,
+) -> TrainingResult:
+    """Take the steps of a run, from its last checkpoint if it has one; `discrete_vae.train` checks and prepares it.
+
+    A step draws the negative phase from the persistent chains, then follows the gradient of the ELBO, whose KL terms
+    are turned on gradually, and brings bounded parameters back inside their bounds. All noise is keyed by the seed
+    and the step, so a resumed run equals an unbroken one bit for bit on CPUs of one kind; on another kind a warning
+    says so. Among the processes of torchrun each step is divided, see `discrete_vae.training.data_parallel`; the first
+    process writes.
+
+    Source: Rolfe 2017, section architecture.
+
+    Args and errors are those of `discrete_vae.train`; a trace records single steps.
+    """
+    settings = config.training
+    dataset = training_subset(dataset, settings)
+    batches = TrainingBatches(
+        dataset, settings.batch_size, seed=config.seed, device=device, share=own_share(settings.batch_size)
+    )
+    num_steps = settings.num_epochs * batches.steps_per_epoch
+    valid = dataset.valid.to(device)
+    begun = run.read_environment()
+    precision = choose_precision(config, device=device, begun=begun).dtype
+    state = TrainingState.initial(config, dataset.train, device=device, precision=precision)
+    checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
+    store, metrics = checkpoints.store, run.metrics()
+    if is_writer := rank() == 0:
+        metrics.drop_after(state.step)
+        checkpoints.warn_of_missing_lines(settings)
+        goes_on = 0 < state.step < num_steps and torch.device(device).type == "cpu"
+        if goes_on and (others := other_rounding(begun)):
+            text = "sums round differently, so its last weights are not those of an unbroken run"
+            warnings.warn(f"the run {others}: {text}.", stacklevel=2)
+    state.replicas.start()
+    clock = Clock(metrics.read())
+    state.times.restart()
+    times: dict[str, float] = {}
+    slower = schedules.first_importance_step(settings, num_steps)
+    stage = None if slower is None else (slower, "importance samples")
+    console = None if is_writer else Console(quiet=True)
+    shows = progress or TrainingProgress(state.step, num_steps, console, stage=stage)
+    with yielding_threads(), written(metrics, logger, writes=is_writer) as append, shows as shown:
+        if (reason := state.recorded.functions.reason) is not None:
+            shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
+        while state.step < num_steps and not agree_any(stop is not None and stop()):
+            epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
+            x = batches.batch(state.step)
+            with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
+                training_step(state, config, x, epoch, done, store)
+            state.step += 1
+            shown.advance(state.step)
+            if trace is not None and trace.is_complete():
+                shown.note(trace.write())
+            validating = validates(settings, state.step, num_steps)
+            if not is_due(settings, state.step, num_steps):
+                continue
+            epoch = state.step / batches.steps_per_epoch
+            times = state.times.metrics(settings.batch_size, x.device)
+            values = _line_of_steps(state, store, to_compare=validating) | times
+            append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
+            shown.show(state.step, epoch, {name: values[name] for name in _SHOWN if name in values})
+            if validating:
+                elbo = _validate(state, valid, config.seed, store)
+                bound, also = elbo, ""
+                if (count := settings.num_importance_samples) > 1:
+                    bound = _validate(state, valid, config.seed, store, count)
+                    also = f", bound of {count} samples {bound.elbo:.2f}"
+                found = {
+                    _ELBO: elbo.elbo,
+                    "validation_elbo_std_error": elbo.total_std_error,
+                    _SCORE: validation_score(bound),
+                }
+                found = {name: value for name, value in found.items() if not math.isnan(value)}
+                append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
+                also += " (best so far)" if checkpoints.save(elbo, bound) else ""
+                error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
+                shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} +- {error} nats{also}")
+            state.times.restart()  # what the line itself took is not a step's
+        if shares := ", ".join(shares_in_words(times)):
+            shown.note(f"Time of the last steps: {shares}.")
+        checkpoints.save_interim()
+        if trace is not None and not trace.written:
+            shown.note(trace.write())
+    best = checkpoints.best_step, checkpoints.best_elbo
+    return TrainingResult(num_steps, state.step, *best, clock.here())
+
+
+def training_step(
+    state: TrainingState,
+    config: ExperimentConfig,
+    x: Tensor,
+    epoch: float,
+    progress: float,
+    store: CheckpointStore | None = None,
+) -> Elbo:
+    """Take one step of the optimizer.
 
     Args:
-        step: Its step.
-        elbo: Its validation ELBO.
-        bound: What it was compared by; None is the ELBO.
+        state: What the step changes; its count of steps, which keys the noise, stays.
+        config: The experiment.
+        x: (batch, *event) or (batch, feature).
+        epoch: Epochs done, for warm-up and the bound of beta.
+        progress: Share of the run that is done, for the step size and the start of importance samples.
+        store: Where to look for the last good checkpoint if the step fails.
+
+    Returns:
+        The bound that the step was taken for.
+
+    Raises:
+        NonFiniteLossError: If a term of the loss is not finite; the parameters stay as they are.
     """
+    settings, model = config.training, state.model
+    if not model.training:
+        model.train()
+    model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
+    set_rates(state.optimizer, schedules.learning_rate(settings.optimizer, progress))
+    state.times.begin("chains")
+    try:
+        negative_phase = state.chains.step(settings.num_sweeps)
+    except InvalidInputError:
+        # the chains look at every weight that they use, so looking twice at each step is saved
+        _check_weights_finite(state, store)
+        raise
+    state.times.begin("networks")
+    weights = schedules.kl_weights(settings.warm_up, epoch)
+    num_samples = schedules.num_importance_samples(settings, progress)
+    terms, means = state.recorded.take_gradients(
+        x,
+        negative_phase,
+        discrete=weights.discrete,
+        continuous=weights.continuous,
+        num_importance_samples=num_samples,
+        noise_key=noise_key(config.seed, _POSTERIOR_STREAM, state.step),
+    )
+    means = state.replicas.average(means)
+    _check_finite(dict(zip(_TERMS, means, strict=True)), state.step, store)
+    state.times.begin("optimizer")
+    decay_weights(state.optimizer)
+    state.optimizer.update()
+    state.recorded.project_()
+    if state.averages is not None:
+        state.averages.update(model, state.step + 1)
+    state.sums.add(means, state.log_partition)
+    state.times.end_step()
+    return Elbo(*terms, state.log_partition, trains_prior=True, num_importance_samples=num_samples)
+
+
+def _line_of_steps(state: TrainingState, store: CheckpointStore, *, to_compare: bool) -> dict[str, float]:
+    """Means over the steps since the last line, and the state's metrics with log Z estimated anew."""
+    _check_weights_finite(state, store)
+    before = state.log_partition
+    state.estimate_log_partition(to_compare=to_compare)
+    values = state.sums.means(state.log_partition - before) | state_metrics(state)
+    _check_finite(values, state.step, store)
+    state.sums = ElboSums()
+    return values
+
+
+def _validate(
+    state: TrainingState, x: Tensor, seed: int, store: CheckpointStore, num_importance_samples: int = 1
+) -> MeanElbo:
+    """The validation ELBO or bound, with the log Z of the log's last line or, of averaged weights, their own."""
+    log_partition, std_error = state.evaluated_log_partition()
+    elbo = evaluate_elbo(
+        state.evaluated,
+        x,
+        log_partition=log_partition,
+        log_partition_std_error=std_error,
+        num_importance_samples=num_importance_samples,
+        seed=key_to_seed(seed, _VALIDATION_STREAM),
+    )
+    _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
+    return elbo
+
+
+def _check_finite(values: Mapping[str, float], step: int, store: CheckpointStore | None) -> None:
+    """Stop at the first value that is not finite; the error names it and the last good checkpoint."""
+    for name, value in values.items():
+        if not math.isfinite(value):
+            steps = [] if store is None else store.steps()
+            raise NonFiniteLossError(step, name, value, steps[-1] if steps else None) from None
+
+
+def _check_weights_finite(state: TrainingState, store: CheckpointStore | None) -> None:
+    found = non_finite_weight(state.model)
+    if found is not None:
+        _check_finite({f"the weight {found[0]}": found[1]}, state.step, store)
+
+
+# Which checkpoint is the best.
+
+
+CAUTION = 2.0
+"""Standard errors of log Z that are taken off the ELBO before checkpoints are compared."""
+
+
+def validation_score(estimate: MeanElbo) -> float:
+    """The score that checkpoints are compared by: the validation bound less two standard errors of its log Z, in nats.
+
+    The bound is that which training raises: the ELBO, or the bound of the run's number of importance samples.
+
+    Checkpoint k has the true bound L_k = A_k - log Z_k, of which A_k - (log Z_k + e_k) is known. Noise of examples and
+    draws is nearly the same in all checkpoints, as it is keyed by the example's place, and falls out of differences.
+    e_k is drawn anew at each, with a standard error s_k that is larger the more the modes of the prior are apart, so
+    the plain maximum picks the checkpoint whose log Z is known worst. Hence the score A_k - log Z_k - e_k - 2 s_k,
+    which L_k exceeds with a probability of 0.98. If a has the best score and b is passed over, and neither error
+    exceeds two of its standard errors,
+
+        L_b - L_a <= 4 s_b
+
+    whatever s_a is; the plain maximum can cost 2 s_a + 2 s_b. A score of each checkpoint alone orders them without
+    contradiction, and with equal errors it is the plain maximum. It trusts s_k, so log Z comes from
+    `comparable_log_partition`, not from a short annealing, which understates its error where it misses a mode.
+
+    Examples:
+        >>> lucky = MeanElbo(-89.7, 0.3, -80.0, 4.7, 5.0, 100, 1, log_partition_std_error=0.4)
+        >>> known = MeanElbo(-90.0, 0.3, -80.2, 4.8, 5.0, 100, 1, log_partition_std_error=0.02)
+        >>> round(validation_score(lucky), 2), round(validation_score(known), 2)
+        (-90.5, -90.04)
+    """
+    return estimate.elbo - CAUTION * estimate.log_partition_std_error
+
+
+# The checkpoints of a run in training: which one it goes on from, and what is saved when.
+
+
+def best_entry(step: int, elbo: MeanElbo, bound: MeanElbo | None = None) -> dict[str, Any]:
+    """The entry of ``best.json``: step and validation ELBO of a checkpoint, and the bound that it was compared by."""
     return {"step": step, _ELBO: elbo.elbo, _SCORE: validation_score(elbo if bound is None else bound)}
 
 
 class RunCheckpoints:
     """Brings a state to where the run was left, and saves it from there on.
 
-    Args:
-        run: The run.
-        state: The state before the first step; brought to the last checkpoint, if there is one.
-        num_steps: Steps of the whole run.
-        accept_changed_config: Whether a config.json that has changed since then is a warning, not an error.
-
     Attributes:
         store: The checkpoints.
         best_step: Step of the best one; None before the first validation.
-        best_elbo: Its validation ELBO, nats; None before the first validation.
-        best_score: What it is the best by, `validation_score`, nats; None before the first validation.
-
-    Raises:
-        InvalidInputError: If the last checkpoint is damaged or another model's, or the config has changed.
+        best_elbo: Its validation ELBO, nats.
+        best_score: Its `validation_score`, nats.
     """
 
     def __init__(
@@ -167,12 +366,12 @@ class RunCheckpoints:
             self._warn_of_damaged_best()
 
     def save(self, elbo: MeanElbo, bound: MeanElbo) -> bool:
-        """Save the state after a validation; returns whether it is the best so far.
+        """Save the state after a validation; returns True if it is the best so far.
 
         Args:
             elbo: The validation ELBO.
-            bound: What checkpoints are compared by: the bound with the run's number of importance samples, from its
-                first step on. The ELBO of a model trained for that bound falls while its log-likelihood rises.
+            bound: What checkpoints are compared by, from the first step on: the bound that training raises. The ELBO of
+                a model trained for a higher bound falls while its log-likelihood rises.
         """
         score = validation_score(bound)
         better = self.best_score is None or score > self.best_score
@@ -182,16 +381,10 @@ class RunCheckpoints:
         return better
 
     def save_interim(self) -> None:
-        """Save the state between two validations, unless nothing has been done since the last checkpoint.
-
-        Raises:
-            NonFiniteLossError: If a weight is not finite; nothing is saved.
-        """
+        """Save the state between two validations, unless nothing has been done since the last checkpoint."""
         if self._state.step in (0, self._saved):
             return
-        broken = non_finite_weight(self._state, self.store)
-        if broken is not None:
-            raise broken
+        _check_weights_finite(self._state, self.store)
         self._save(interim=True)
 
     def _save(self, *, best: dict[str, Any] | None = None, interim: bool = False) -> None:
@@ -227,319 +420,3 @@ class RunCheckpoints:
             self.store.verify(self.best_step)
         except InvalidInputError as error:
             warnings.warn(f"the best checkpoint so far cannot be used: {error}", stacklevel=4)
-
-
-# Which checkpoint is the best.
-
-
-CAUTION = 2.0
-"""Standard errors of log Z that are taken off the ELBO before checkpoints are compared."""
-
-
-def validation_score(estimate: MeanElbo) -> float:
-    r"""What checkpoints are compared by: the validation bound less two standard errors of its log Z, in nats.
-
-    The bound is the ELBO, or that with the run's number of importance samples: what training raises, and in all of a
-    run's checkpoints the same.
-
-    Checkpoint k has the true mean ELBO on the validation examples
-
-        L_k = A_k - log Z_k,
-
-    with A_k the part that needs no log Z. What is known of it is A_k - (log Z_k + e_k). Two kinds of noise are in it:
-
-    - **Examples and draws.** All checkpoints have the same examples and, as noise is keyed by the example's place, the
-      same draws. Of the standard error over examples, which `MeanElbo.elbo_std_error` states, nearly all is common
-      to two checkpoints and falls out of their difference; what is left is about the same for each pair. It cannot
-      make one checkpoint more doubtful than another, so it has no part in the rule.
-    - **log Z.** e_k is drawn anew at each checkpoint, with a standard error s_k that differs between them: the more the
-      modes of the prior are apart, the larger. The greatest of many estimates is that with the luckiest error. So the
-      plain maximum picks the checkpoint whose log Z is known worst.
-
-    Hence the score A_k - log Z_k - e_k - 2 s_k, which L_k exceeds with a probability of 0.98. If a has the best score
-    and b is passed over, and neither error exceeds two of its standard errors, then
-
-        L_b - L_a <= 4 s_b,
-
-    whatever s_a is: what the choice can cost depends on how well the passed-over log Z is known, not on the winner's
-    luck. The plain maximum can cost 2 s_a + 2 s_b. A score of each checkpoint alone orders them without contradiction,
-    whatever the order in which they come, which tests of pairs do not; with equal errors, exact log Z for example, it
-    is the plain maximum.
-
-    The rule trusts s_k, so log Z comes from `comparable_log_partition`, not from a short annealing, whose value is too
-    low on average and whose error is understated where it misses a mode.
-
-    Args:
-        estimate: The validation bound with the standard error of its log Z.
-
-    Examples:
-        >>> lucky = MeanElbo(-89.7, 0.3, -80.0, 4.7, 5.0, 100, 1, log_partition_std_error=0.4)
-        >>> known = MeanElbo(-90.0, 0.3, -80.2, 4.8, 5.0, 100, 1, log_partition_std_error=0.02)
-        >>> round(validation_score(lucky), 2), round(validation_score(known), 2)
-        (-90.5, -90.04)
-    """
-    return estimate.elbo - CAUTION * estimate.log_partition_std_error
-
-
-_POSTERIOR_STREAM = 0x706F7374
-_VALIDATION_STREAM = 0x76616C6964
-
-
-@dataclass(frozen=True)
-class TrainingResult(ShowsTable):
-    """How a run ended.
-
-    Attributes:
-        num_steps: Steps of the whole run.
-        step: Steps done; fewer if the run was asked to stop.
-        best_step: Step of the best checkpoint, by `validation_score`; None before the first validation.
-        best_elbo: That ELBO, nats; None before the first validation.
-        seconds: Time this process trained.
-    """
-
-    num_steps: int
-    step: int
-    best_step: int | None
-    best_elbo: float | None
-    seconds: float
-
-
-def run_steps(
-    config: ExperimentConfig,
-    dataset: DataSplits,
-    run: RunDirectory,
-    *,
-    device: torch.device | str = "cpu",
-    progress: TrainingProgress | None = None,
-    stop: Callable[[], bool] | None = None,
-    accept_changed_config: bool = False,
-    trace: StepTrace | None = None,
-    logger: MetricsLogger | None = None,
-) -> TrainingResult:
-    """Take the steps of a run, from its last checkpoint if it has one; `discrete_vae.train` checks and prepares it.
-
-    A step draws the negative phase from the persistent chains, then follows the gradient of the ELBO, whose KL terms
-    are turned on gradually, and brings bounded parameters back inside their bounds. All noise is keyed by the seed
-    and the step, so a resumed run equals an unbroken one bit for bit on CPUs of one kind; on another kind a warning
-    says so. Among the processes of torchrun each step is divided, see `discrete_vae.training.data_parallel`; the first
-    process writes.
-
-    Source: Rolfe 2017, section architecture.
-
-    Args:
-        config: The experiment.
-        dataset: Its data.
-        run: Where checkpoints and metrics go.
-        device: Where to compute.
-        progress: What shows the metrics; None makes one on standard error.
-        stop: Asked before each step; once it says True, the run is saved where it is and left.
-        accept_changed_config: Whether to go on, with a warning and an entry in the checkpoints, where the run's
-            config.json is not the one that its last checkpoint was trained with.
-        trace: What records single steps, if any.
-        logger: Where the lines of metrics.jsonl go beside it; closed however training ends.
-
-    Returns:
-        How far it came and which checkpoint is the best.
-
-    Raises:
-        InvalidInputError: If the data do not fit the model, the last checkpoint is damaged or another model's, or
-            config.json has changed and that is not accepted.
-        NonFiniteLossError: If a term of the loss, a weight or the validation ELBO is not finite; checkpoints stay as
-            they are.
-        CheckpointWriteError: If a checkpoint cannot be written; those before it stay.
-        PeerLostError: If another process of the run has ended.
-    """
-    settings = config.training
-    dataset = training_subset(dataset, settings)
-    share = own_share(settings.batch_size)
-    batches = TrainingBatches(dataset, settings.batch_size, seed=config.seed, device=device, share=share)
-    num_steps = settings.num_epochs * batches.steps_per_epoch
-    valid = dataset.valid.to(device)
-    begun = run.read_environment()
-    precision = choose_precision(config, device=device, begun=begun)
-    state = TrainingState.initial(config, dataset.train, device=device, precision=precision.dtype)
-    metrics = run.metrics()
-    checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
-    store = checkpoints.store
-    if is_writer := rank() == 0:
-        metrics.drop_after(state.step)
-        checkpoints.warn_of_missing_lines(settings)
-        if (
-            0 < state.step < num_steps
-            and torch.device(device).type == "cpu"
-            and (others := other_rounding(begun))
-        ):
-            text = "sums round differently, so its last weights are not those of an unbroken run"
-            warnings.warn(f"the run {others}: {text}.", stacklevel=2)
-    state.replicas.start()
-    clock = Clock(metrics.read())
-    state.times.restart()
-    times: dict[str, float] = {}
-    console = None if is_writer else Console(quiet=True)
-    slower = schedules.first_importance_step(settings, num_steps)
-    stage = None if slower is None else (slower, "importance samples")
-    shows = progress or TrainingProgress(state.step, num_steps, console, stage=stage)
-    with yielding_threads(), written(metrics, logger, writes=is_writer) as append, shows as shown:
-        if state.compiled is not None and state.step < num_steps:
-            shown.note("Compiling the training step, which takes a minute or two.")
-            state.compiled.prepare(batches.batch(state.step), state.chains.z)
-            state.times.restart()
-        elif (reason := state.recorded.functions.reason) is not None:
-            shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
-        while state.step < num_steps and not agree_any(stop is not None and stop()):
-            start = state.step / batches.steps_per_epoch
-            x = batches.batch(state.step)
-            with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
-                training_step(state, config, x, start, state.step / num_steps, store)
-            state.step += 1
-            shown.advance(state.step)
-            if trace is not None and trace.is_complete():
-                shown.note(trace.write())
-            epoch = state.step / batches.steps_per_epoch
-            if is_due(settings, state.step, num_steps):
-                times = state.times.metrics(settings.batch_size, x.device)
-                validating = validates(settings, state.step, num_steps)
-                change = _estimate_log_partition(state, store, to_compare=validating)
-                values = state.sums.means(change) | state_metrics(state) | times
-                check_finite(values, state.step, store)
-                append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
-                shown.show(
-                    state.step,
-                    epoch,
-                    {
-                        name: values[name]
-                        for name in ("elbo", "kl_discrete", "examples_per_second")
-                        if name in values
-                    },
-                )
-                state.sums = ElboSums()
-            if validates(settings, state.step, num_steps):
-                estimate = _validate(state, valid, config.seed, store)
-                bound, also = estimate, ""
-                if (count := settings.num_importance_samples) > 1:
-                    bound = _validate(state, valid, config.seed, store, count)
-                    also = f", bound of {count} samples {bound.elbo:.2f}"
-                found = {
-                    "validation_elbo": estimate.elbo,
-                    "validation_elbo_std_error": estimate.total_std_error,
-                    "validation_score": validation_score(bound),
-                }
-                found = {name: value for name, value in found.items() if not math.isnan(value)}
-                append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
-                better = checkpoints.save(estimate, bound)
-                shown.note(
-                    f"step {state.step}: validation ELBO {estimate.elbo:.2f} +- {_error(estimate.total_std_error)} nats"
-                    f"{also}{' (best so far)' if better else ''}"
-                )
-            if is_due(settings, state.step, num_steps):
-                state.times.restart()  # what the line itself took is not a step's
-        if shares := ", ".join(shares_in_words(times)):
-            shown.note(f"Time of the last steps: {shares}.")
-        checkpoints.save_interim()
-        if trace is not None and not trace.written:
-            shown.note(trace.write())
-    best = checkpoints.best_step, checkpoints.best_elbo
-    return TrainingResult(num_steps, state.step, *best, clock.here())
-
-
-def _error(error: float) -> str:
-    """A standard error in words; a single example has none."""
-    return "unknown" if math.isnan(error) else f"{error:.2f}"
-
-
-def training_step(
-    state: TrainingState,
-    config: ExperimentConfig,
-    x: Tensor,
-    epoch: float,
-    progress: float,
-    store: CheckpointStore | None = None,
-) -> Elbo:
-    """Take one step of the optimizer.
-
-    Args:
-        state: What the step changes; its count of steps, which keys the noise, stays.
-        config: The experiment.
-        x: (batch, *event) or (batch, feature).
-        epoch: Epochs done, for warm-up and the bound of beta.
-        progress: Share of the run that is done, for the step size and the start of importance samples.
-        store: Where to look for the last good checkpoint if the step fails.
-
-    Returns:
-        The bound that the step was taken for.
-
-    Raises:
-        NonFiniteLossError: If a term of the loss is not finite; the parameters stay as they are.
-    """
-    settings, model = config.training, state.model
-    state.times.begin("chains")
-    if not model.training:
-        model.train()
-    model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
-    set_rates(state.optimizer, schedules.learning_rate(settings.optimizer, progress))
-    try:
-        z = state.chains.step(settings.num_sweeps)
-    except InvalidInputError:
-        # the chains look at every weight that they use, so looking twice at each step is saved
-        broken = non_finite_weight(state, store)
-        if broken is None:
-            raise
-        raise broken from None
-    state.times.begin("networks")
-    weights = schedules.kl_weights(settings.warm_up, epoch)
-    num_samples = schedules.num_importance_samples(settings, progress)
-    graph = state.compiled if num_samples == 1 else None
-    found = (graph or state.recorded).take_gradients(
-        x,
-        z,
-        discrete=weights.discrete,
-        continuous=weights.continuous,
-        num_importance_samples=num_samples,
-        noise_key=noise_key(config.seed, _POSTERIOR_STREAM, state.step),
-    )
-    means = state.replicas.average(found.means)
-    if not all(map(math.isfinite, means)):
-        raise non_finite_term(means, state.step, store)
-    state.times.begin("optimizer")
-    decay_weights(state.optimizer)
-    state.optimizer.update()
-    state.recorded.project_()
-    if state.averages is not None:
-        state.averages.update(model, state.step + 1)
-    state.sums.add(means, state.log_partition)
-    state.times.end_step()
-    return Elbo(
-        found.reconstruction,
-        found.kl_relative,
-        found.kl_continuous,
-        state.log_partition,
-        trains_prior=True,
-        num_importance_samples=num_samples,
-    )
-
-
-def _estimate_log_partition(state: TrainingState, store: CheckpointStore, *, to_compare: bool) -> float:
-    """Estimate log Z anew; returns by how much the state's value changed."""
-    broken = non_finite_weight(state, store)
-    if broken is not None:
-        raise broken
-    before = state.log_partition
-    state.estimate_log_partition(to_compare=to_compare)
-    return state.log_partition - before
-
-
-def _validate(
-    state: TrainingState, x: Tensor, seed: int, store: CheckpointStore, num_importance_samples: int = 1
-) -> MeanElbo:
-    """The validation ELBO or bound, with the log Z of the log's last line or, of averaged weights, their own."""
-    log_partition, std_error = state.evaluated_log_partition()
-    elbo = evaluate_elbo(
-        state.evaluated,
-        x,
-        log_partition=log_partition,
-        log_partition_std_error=std_error,
-        num_importance_samples=num_importance_samples,
-        seed=key_to_seed(seed, _VALIDATION_STREAM),
-    )
-    check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
-    return elbo

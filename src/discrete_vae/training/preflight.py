@@ -28,7 +28,6 @@ from discrete_vae.samplers.tempering import start_ladder
 from discrete_vae.samplers.trajectory import SETS
 from discrete_vae.system import check_memory
 from discrete_vae.training.data_parallel import check_divisible
-from discrete_vae.training.step import check_compiler
 
 SMALLEST_SHARED = 20_000_000
 """Weights times examples of a batch from which a training step is divided among threads.
@@ -128,8 +127,6 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     check_divisible(config)
     chosen = training_subset(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
-    if config.training.compile:
-        check_compiler()
     return config.training.num_epochs * batches.steps_per_epoch
 
 

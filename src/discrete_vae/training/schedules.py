@@ -1,4 +1,4 @@
-"""What changes along a run: the step size, warm-up, bounds."""
+"""Schedules along a run: the step size, warm-up of the KL, the bound of beta, importance samples."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from discrete_vae.config import BetaBoundConfig, OptimizerConfig, TrainingConfig, WarmUpConfig, instantiate
 
-# Shapes of the step size along a run: its share of the largest one after a share of the run.
+# Shapes of the step size along a run: its share of the largest one after a share of the run, both from 0 to 1.
 
 
 class ConstantRate:
     """1 throughout."""
 
     def __call__(self, progress: float) -> float:
-        """The share after a share of the run, which is from 0 to 1."""
+        """The share."""
         return 1.0
 
 
@@ -35,7 +35,7 @@ class ExponentialRate:
     final_fraction: float
 
     def __call__(self, progress: float) -> float:
-        """The share after a share of the run, which is from 0 to 1."""
+        """The share."""
         return self.final_fraction**progress
 
 
@@ -54,7 +54,7 @@ class CosineRate:
     final_fraction: float
 
     def __call__(self, progress: float) -> float:
-        """The share after a share of the run, which is from 0 to 1."""
+        """The share."""
         return self.final_fraction + (1 - self.final_fraction) * (1 + math.cos(math.pi * progress)) / 2
 
 
@@ -74,21 +74,13 @@ class StepRate:
         self.at, self.factor = tuple(at), factor
 
     def __call__(self, progress: float) -> float:
-        """The share after a share of the run, which is from 0 to 1."""
+        """The share."""
         return self.factor ** sum(progress >= share for share in self.at)
-
-
-# What changes along a run, as functions of the time in epochs.
 
 
 @dataclass(frozen=True)
 class KLWeights:
-    """Weights of the KL terms in the training loss.
-
-    Attributes:
-        discrete: Of the KL of the binary latents.
-        continuous: Of the KL of the Gaussian layers.
-    """
+    """Weights in the training loss of the KL of the binary latents and of that of the Gaussian layers."""
 
     discrete: float
     continuous: float
@@ -122,11 +114,7 @@ def max_beta(config: BetaBoundConfig, epoch: float) -> float:
 
 
 def learning_rate(config: OptimizerConfig, progress: float) -> float:
-    """The step size after a share of the run: its shape, times a line from 0 to 1 at the start.
-
-    Args:
-        config: The largest step size, the shape and the length of the rise.
-        progress: Share of the run that is done, from 0 to 1.
+    """The step size after a share of the run, from 0 to 1: its shape, times a line from 0 to 1 at the start.
 
     Examples:
         >>> from discrete_vae.config import ExponentialRateConfig

@@ -36,9 +36,9 @@ from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
 from discrete_vae.training.data_parallel import Replicas, own_chains, whole_state
-from discrete_vae.training.step import CompiledLoss, RecordedStep, choose_precision
+from discrete_vae.training.step import RecordedStep, choose_precision
 
-# Which parameters take which step size and which decay.
+# Step sizes and decay of the parameters.
 
 
 _FACTOR, _DECAY = "rate_factor", "decoupled_decay"  # names that torch's optimizers leave alone
@@ -52,13 +52,8 @@ def parameter_groups(
     Only matrices and the like decay, those of p(h | zeta) and of the decoder, not scales, offsets and biases. Settings
     that change nothing make one group.
 
-    Args:
-        model: The model.
-        settings: Factor of the machine's step size, decay of the Gaussian layers' prior networks and of the decoder.
-        others: What else is trained as networks are, baselines of the gradient for example.
-
-    Returns:
-        Groups; `set_rates` and `decay_weights` read what is in them beside the parameters.
+    Other modules, baselines of the gradient for example, are trained as networks are. `set_rates` and `decay_weights`
+    read what is in the groups beside the parameters.
     """
     machine: list[nn.Parameter] = []
     if settings.prior_learning_rate_factor != 1.0:
@@ -78,19 +73,13 @@ def parameter_groups(
 
 
 def _matrices(part: object, decay: float) -> list[nn.Parameter]:
-    """What decays of a part; nothing without decay."""
     if decay == 0.0 or not isinstance(part, nn.Module):
         return []
     return [parameter for parameter in part.parameters() if parameter.dim() >= 2]
 
 
 def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give each group its step size.
-
-    Args:
-        optimizer: Made with `parameter_groups`.
-        rate: Step size of the networks.
-    """
+    """Give each group of `parameter_groups` its step size, of which the networks' is given."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group[_FACTOR]
 
@@ -101,9 +90,6 @@ def decay_weights(optimizer: torch.optim.Optimizer) -> None:
     It never enters Adam's moments. Frozen weights stay as they are.
 
     Source: Loshchilov & Hutter 2019, algorithm 2.
-
-    Args:
-        optimizer: Made with `parameter_groups`.
     """
     for group in optimizer.param_groups:
         if group[_DECAY] > 0:
@@ -111,9 +97,6 @@ def decay_weights(optimizer: torch.optim.Optimizer) -> None:
                 for parameter in group["params"]:
                     if parameter.requires_grad:
                         parameter.mul_(1 - group["lr"] * group[_DECAY])
-
-
-# Running averages of all weights and running statistics along a run.
 
 
 RAW_PREFIX = "raw/"
@@ -154,12 +137,7 @@ class AveragedWeights:
 
     @torch.no_grad()
     def update(self, model: DiscreteVAE, step: int) -> None:
-        """Take in the state after a step.
-
-        Args:
-            model: The model that trains.
-            step: Steps done, this one included; the first is 1.
-        """
+        """Take in the state of the model that trains after a step; the first step is 1."""
         now, weight = model.state_dict(), (1 - self._decay) / (1 - self._decay**step)
         for name, average in self.model.state_dict().items():
             if average.is_floating_point():
@@ -168,81 +146,14 @@ class AveragedWeights:
                 average.copy_(now[name])
 
 
-# Checks of what a checkpoint holds, beside weights, against the model and the chains that it is for.
+# What a line of the log says of the steps since the one before.
 
 
-MOMENTS = ("exp_avg", "exp_avg_sq", "step")
-
-
-def check_moments(
-    parameters: Iterable[tuple[str, nn.Parameter]], tensors: Mapping[str, Tensor], *, step: int
-) -> None:
-    """Check Adam's moments: all three for each trained parameter, none before the first step.
-
-    The optimizer's fused kernel trusts their sizes and would write beyond the end of smaller ones.
-
-    Raises:
-        InvalidInputError: If one is missing or foreign, has another shape or type, or is not finite.
-    """
-    wanted: dict[str, Tensor] = {}
-    for name, parameter in parameters:
-        if step > 0 and parameter.requires_grad:
-            for moment in MOMENTS:
-                like = torch.zeros(()) if moment == "step" else parameter
-                wanted[f"optimizer/{name}/{moment}"] = like
-    saved = {name: value for name, value in tensors.items() if name.startswith("optimizer/")}
-    for name in sorted(wanted.keys() | saved.keys()):
-        check_like(name, saved.get(name), wanted.get(name))
-        if not bool(saved[name].isfinite().all()):
-            raise InvalidInputError(name, "must be finite", "NaN or an infinity", OTHER_MODEL)
-
-
-def check_raw_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, averaged: bool) -> None:
-    """Check the weights that train where the saved model is their average, and that there are none where it is not.
-
-    Raises:
-        InvalidInputError: If one is missing or foreign, has another shape or type, or is not finite.
-    """
-    if averaged:
-        check_weights(model, tensors, prefix=RAW_PREFIX)
-    elif foreign := sorted(name for name in tensors if name.startswith(RAW_PREFIX)):
-        repair = "The run was trained with averaged weights: put training.averaging.decay back."
-        raise InvalidInputError(foreign[0], "must not be there", described(tensors[foreign[0]]), repair)
-
-
-def check_step(meta: Mapping[str, Any]) -> int:
-    """Check the number of steps done.
-
-    Raises:
-        InvalidInputError: If it is none.
-    """
-    step = meta.get("step")
-    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 2**63:
-        raise InvalidInputError("step", "must be a whole number of at least 0", f"{step!r}"[:80], OTHER_MODEL)
-    return step
-
-
-def check_log_partition(meta: Mapping[str, Any]) -> tuple[float, float]:
-    """Check log Z and its standard error.
-
-    Raises:
-        InvalidInputError: If they are no finite numbers, or the error is negative.
-    """
-    value, error = meta.get("log_partition"), meta.get("log_partition_std_error")
-    return (
-        check_number("log_partition", value, repair=OTHER_MODEL),
-        check_number("log_partition_std_error", error, at_least=0, repair=OTHER_MODEL),
-    )
-
-
-# What a line of the log averages, kept over an interruption.
-
-
-_PARTS = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
+_TERMS = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
 
 
 class ElboSums:
-    """Sums of the bound's parts over the steps since the last line of the log.
+    """Sums of the bound and its terms over the steps since the last line of the log; a checkpoint has them.
 
     Examples:
         >>> ElboSums().state()
@@ -250,18 +161,21 @@ class ElboSums:
     """
 
     def __init__(self) -> None:
-        self._parts = [0.0] * len(_PARTS)
+        self._parts = [0.0] * len(_TERMS)
         self._count = 0
 
     @classmethod
     def from_state(cls, state: object) -> Self:
-        """Go on from what `state` gave.
-
-        Raises:
-            InvalidInputError: If it is damaged.
-        """
+        """Go on from what `state` gave."""
+        fields = state if isinstance(state, dict) else {}
+        parts, count = fields.get("parts"), fields.get("count")
+        is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**63
+        if not isinstance(parts, list) or len(parts) != len(_TERMS) or not is_count:
+            rule = f"must hold a count and the {len(_TERMS)} sums of {', '.join(_TERMS)}"
+            raise InvalidInputError("sums", rule, f"{state!r}"[:80], "Load the right file.")
         sums = cls()
-        sums._parts, sums._count = _checked(state)
+        sums._parts = [check_number("sums", part, repair="Load the right file.") for part in parts]
+        sums._count = count
         return sums
 
     def state(self) -> dict[str, Any]:
@@ -269,12 +183,7 @@ class ElboSums:
         return {"parts": self._parts, "count": self._count}
 
     def add(self, means: Sequence[float], log_partition: float) -> None:
-        """Count one step.
-
-        Args:
-            means: Of reconstruction, kl_relative and kl_continuous over the batch, nats.
-            log_partition: log Z, nats.
-        """
+        """Count one step with the means of `LossTerms` over its batch and log Z, nats."""
         reconstruction, relative, continuous = means
         discrete = relative + log_partition
         parts = (reconstruction - discrete - continuous, reconstruction, discrete, continuous)
@@ -284,32 +193,12 @@ class ElboSums:
     def means(self, log_partition_change: float) -> dict[str, float]:
         """Means over the steps counted, nats per example.
 
-        Args:
-            log_partition_change: log Z after these steps minus that before, which they were counted with; it is taken
-                to have changed evenly.
+        They were counted with the log Z before them, which is taken to have changed evenly.
         """
-        means = {name: total / self._count for name, total in zip(_PARTS, self._parts, strict=True)}
+        means = {name: total / self._count for name, total in zip(_TERMS, self._parts, strict=True)}
         means["elbo"] -= log_partition_change / 2
         means["kl_discrete"] += log_partition_change / 2
         return means
-
-
-def _checked(state: object) -> tuple[list[float], int]:
-    fields = state if isinstance(state, dict) else {}
-    parts, count = fields.get("parts"), fields.get("count")
-    if (
-        not isinstance(parts, list)
-        or len(parts) != len(_PARTS)
-        or isinstance(count, bool)
-        or not isinstance(count, int)
-        or not 0 <= count < 2**63
-    ):
-        rule = f"must hold a count and the {len(_PARTS)} sums of {', '.join(_PARTS)}"
-        raise InvalidInputError("sums", rule, f"{state!r}"[:80], "Load the right file.")
-    return [check_number("sums", part, repair="Load the right file.") for part in parts], count
-
-
-# Where the time of training steps goes: for the log, and for a trace of single steps.
 
 
 PARTS = ("chains", "networks", "optimizer")
@@ -318,11 +207,10 @@ TIME_METRICS = ("seconds", "examples_per_second", *(f"{part}_share" for part in 
 
 
 class StepTimes:
-    """Seconds of the parts of steps since the last line of the log.
+    """Seconds of the parts of steps since the last line of the log, which a trace of single steps names too.
 
-    The parts are the chains; the networks, which are the objective and its gradients; the optimizer. What is left of
-    the time are the data and the log. An accelerator works while the host goes on, so there the host's clock says
-    nothing of the parts, and shares are left out.
+    The networks are the loss and its gradients. What is left of the time are the data and the log. An accelerator works
+    while the host goes on, so there the host's clock says nothing of the parts, and shares are left out.
 
     Examples:
         >>> times = StepTimes()
@@ -333,7 +221,7 @@ class StepTimes:
     """
 
     def __init__(self) -> None:
-        self.labels = False  # whether the parts have names in a trace
+        self.labels = False  # True names the parts in a trace
         self._label: AbstractContextManager[object] | None = None
         self.restart()
 
@@ -345,7 +233,7 @@ class StepTimes:
         self._steps = 0
 
     def begin(self, part: str | None) -> None:
-        """Say which part the time from now on belongs to; None is none of them."""
+        """Count the time from now on as that of a part; None is none of them."""
         now = time.perf_counter()
         if self._part is not None:
             self._seconds[self._part] += now - self._since
@@ -389,8 +277,9 @@ def shares_in_words(metrics: Mapping[str, float]) -> Iterator[str]:
 
 
 GRADIENT_PREFIX = "gradient/"
-"""What stands before the names of the sampler's state, and of the gradient's, among a checkpoint's tensors."""
+"""In front of the names of the gradient estimator's state, in a checkpoint."""
 
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 _LOG_Z_STREAM, _AVERAGED_LOG_Z_STREAM = 0x6C6F677A, 0x61766C6F677A
 _ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a quarter second
 
@@ -412,8 +301,7 @@ class TrainingState:
         times: Where the time goes; not part of what is saved.
         averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
         recorded: Takes the gradients; not part of what is saved.
-        compiled: The compiled loss, if the run compiles it; not part of what is saved.
-        record: Whether steps are recorded and repeated; not part of what is saved.
+        record: True where steps are recorded and repeated; not part of what is saved.
         replicas: What the processes of torchrun share; not part of what is saved.
     """
 
@@ -428,7 +316,6 @@ class TrainingState:
     sums: ElboSums = field(default_factory=ElboSums)
     times: StepTimes = field(default_factory=StepTimes)
     averages: AveragedWeights | None = None
-    compiled: CompiledLoss | None = None
     record: bool = True
     recorded: RecordedStep = field(init=False)
     replicas: Replicas = field(init=False)
@@ -448,11 +335,7 @@ class TrainingState:
     ) -> TrainingState:
         """The state before the first step; depends on the config and the statistics of the training data alone.
 
-        Args:
-            config: The experiment.
-            train: Its training data.
-            device: Where to compute.
-            precision: Of the networks' products; None means what the config asks for on this device.
+        None for the precision of the products means what the config asks for on this device.
         """
         if precision is None:
             precision = choose_precision(config, device=device).dtype
@@ -465,24 +348,15 @@ class TrainingState:
         working = set_precision(model, precision)
         groups = parameter_groups(model, settings, gradient)
         optimizer = Adam(groups, lr=settings.learning_rate, eps=settings.eps, working=working)
-        compiled = CompiledLoss(model, working) if config.training.compile else None
         chains = own_chains(config, model.prior)
-        state = cls(
-            model,
-            optimizer,
-            chains,
-            gradient,
-            config.seed,
-            averages=averages,
-            compiled=compiled,
-            record=config.training.record,
-        )
+        record = config.training.record
+        state = cls(model, optimizer, chains, gradient, config.seed, averages=averages, record=record)
         state.estimate_log_partition()
         return state
 
     @property
     def evaluated(self) -> DiscreteVAE:
-        """What is validated and saved as the model: the averaged weights, or without them those that train."""
+        """The model that is validated and saved: the averaged weights, or without them those that train."""
         return self.model if self.averages is None else self.averages.model
 
     def evaluated_log_partition(self) -> tuple[float, float]:
@@ -503,8 +377,8 @@ class TrainingState:
         """Estimate log Z at the prior's present weights, by the sampler if it can, else exactly or by annealing.
 
         Args:
-            to_compare: Whether the value will be compared with other checkpoints': then these, of which annealing is
-                too low on average and may not know it, are not enough (`comparable_log_partition`). With averaged
+            to_compare: True for a value that will be compared with other checkpoints': then these, of which annealing
+                is too low on average and may not know it, are not enough (`comparable_log_partition`). With averaged
                 weights it never is compared, see `evaluated_log_partition`.
         """
         chains = gather_shares(self.chains.z) if to_compare and self.averages is None else None
@@ -528,12 +402,11 @@ class TrainingState:
 
     def capture(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values that `restore` needs, those of all processes; every process must ask."""
-        tensors = {f"{MODEL_PREFIX}{name}": value for name, value in self.evaluated.state_dict().items()}
-        if self.averages is not None:
-            tensors |= {f"{RAW_PREFIX}{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= {f"{GRADIENT_PREFIX}{name}": value for name, value in self.gradient.state_dict().items()}
+        tensors: dict[str, Tensor] = {}
+        for prefix, module in self._modules():
+            tensors |= {f"{prefix}{name}": value for name, value in module.state_dict().items()}
         for name, parameter in self._parameters():
-            for moment in MOMENTS:
+            for moment in _MOMENTS:
                 if moment in self.optimizer.state[parameter]:
                     tensors[f"optimizer/{name}/{moment}"] = self.optimizer.state[parameter][moment]
         meta: dict[str, Any] = {
@@ -545,6 +418,13 @@ class TrainingState:
         tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in whole_state(self.chains).items()}
         return tensors, meta
 
+    def _modules(self) -> Iterator[tuple[str, nn.Module]]:
+        """All whose weights are saved, with what stands in front of their names."""
+        yield MODEL_PREFIX, self.evaluated
+        if self.averages is not None:
+            yield RAW_PREFIX, self.model
+        yield GRADIENT_PREFIX, self.gradient
+
     def _parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """All that the optimizer trains, by the names that checkpoints have for them."""
         yield from self.model.named_parameters()
@@ -554,35 +434,63 @@ class TrainingState:
     def restore(
         self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], *, source: str = "checkpoint"
     ) -> None:
-        """Go on from what `capture` gave.
-
-        Args:
-            tensors: Its tensors.
-            meta: Its plain values.
-            source: What errors call them.
-
-        Raises:
-            InvalidInputError: If they belong to another model or are damaged; nothing is changed.
-        """
+        """Go on from what `capture` gave; what is damaged or of another model is refused and changes nothing."""
         with naming(source):
-            step, (log_partition, std_error) = check_step(meta), check_log_partition(meta)
+            step = _check_step(meta.get("step"))
+            log_partition = check_number("log_partition", meta.get("log_partition"), repair=OTHER_MODEL)
+            error = meta.get("log_partition_std_error")
+            std_error = check_number("log_partition_std_error", error, at_least=0, repair=OTHER_MODEL)
             sums = ElboSums.from_state(meta.get("sums"))
-            check_weights(self.evaluated, tensors, prefix=MODEL_PREFIX)
-            check_raw_weights(self.model, tensors, averaged=self.averages is not None)
-            check_weights(self.gradient, tensors, prefix=GRADIENT_PREFIX)
-            check_moments(self._parameters(), tensors, step=step)
+            for prefix, module in self._modules():
+                check_weights(module, tensors, prefix=prefix)
+            if self.averages is None:
+                _check_no_raw_weights(tensors)
+            _check_moments(self._parameters(), tensors, step=step)
             load_chains(self.chains, tensors, divided=True)
-        load_weights(self.evaluated, tensors, prefix=MODEL_PREFIX)
-        if self.averages is not None:
-            load_weights(self.model, tensors, prefix=RAW_PREFIX)
-        load_weights(self.gradient, tensors, prefix=GRADIENT_PREFIX)
+        for prefix, module in self._modules():
+            load_weights(module, tensors, prefix=prefix)
         if step > 0:
             for name, parameter in self._parameters():
                 if parameter.requires_grad:
                     self.optimizer.state[parameter] = {
                         moment: tensors[f"optimizer/{name}/{moment}"].to(parameter.device, copy=True)
-                        for moment in MOMENTS
+                        for moment in _MOMENTS
                     }
         self.__post_init__()
         self.step, self.sums = step, sums
         self.log_partition, self.log_partition_std_error = log_partition, std_error
+
+
+# Checks of what a checkpoint holds, beside weights, against the model and the chains that it is for.
+
+
+def _check_moments(
+    parameters: Iterable[tuple[str, nn.Parameter]], tensors: Mapping[str, Tensor], *, step: int
+) -> None:
+    """Check Adam's moments: all three for each trained parameter, none before the first step.
+
+    The optimizer's fused kernel trusts their sizes and would write beyond the end of smaller ones.
+    """
+    wanted: dict[str, Tensor] = {}
+    for name, parameter in parameters:
+        if step > 0 and parameter.requires_grad:
+            for moment in _MOMENTS:
+                like = torch.zeros(()) if moment == "step" else parameter
+                wanted[f"optimizer/{name}/{moment}"] = like
+    saved = {name: value for name, value in tensors.items() if name.startswith("optimizer/")}
+    for name in sorted(wanted.keys() | saved.keys()):
+        check_like(name, saved.get(name), wanted.get(name))
+        if not bool(saved[name].isfinite().all()):
+            raise InvalidInputError(name, "must be finite", "NaN or an infinity", OTHER_MODEL)
+
+
+def _check_no_raw_weights(tensors: Mapping[str, Tensor]) -> None:
+    if foreign := sorted(name for name in tensors if name.startswith(RAW_PREFIX)):
+        repair = "The run was trained with averaged weights: put training.averaging.decay back."
+        raise InvalidInputError(foreign[0], "must not be there", described(tensors[foreign[0]]), repair)
+
+
+def _check_step(step: object) -> int:
+    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 2**63:
+        raise InvalidInputError("step", "must be a whole number of at least 0", f"{step!r}"[:80], OTHER_MODEL)
+    return step

@@ -1,12 +1,10 @@
-"""The loss of a training step and its gradient: precision, recorded operations, torch.compile."""
+"""The loss of a training step and its gradient: precision of the products, operations recorded once and repeated."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from itertools import chain
 from operator import is_, itemgetter
 from typing import Any
@@ -17,7 +15,6 @@ from torch.utils.hooks import RemovableHandle
 
 from discrete_vae.checks import check_gradients_are_recorded
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.kernels.lowering import ReplayedFunctions
 from discrete_vae.kernels.mlp import has_hooks
@@ -25,22 +22,17 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import DTYPES, gains_by_bfloat16, has_fast_bfloat16
 from discrete_vae.nets.weights import WorkingLayer, WorkingWeight
 from discrete_vae.numerics import is_ordinary, rounds_products, row_sum
-from discrete_vae.objectives.elbo import Elbo, loss_gradients
+from discrete_vae.objectives.elbo import Batch, GradOutputs, LossTerms, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized
-from discrete_vae.objectives.importance import Batch
-from discrete_vae.records import ShowsShapes
-from discrete_vae.rng import DrawnNoise, NoiseRequest, NotedNoise, keyed_generator, reseed
-
-# In which precision a run computes the products of its networks.
-
+from discrete_vae.rng import reseed
 
 KEY = "precision"
-"""Where ``environment.json`` says which one a run began with."""
+"""The entry of ``environment.json`` for the precision that a run began with."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """A choice and its ground.
+    """In what a run computes the products of its networks, and why.
 
     Attributes:
         name: ``float32`` or ``bfloat16``.
@@ -52,14 +44,14 @@ class Precision:
 
     @property
     def dtype(self) -> torch.dtype:
-        """What products are computed in."""
+        """The precision as torch has it."""
         return DTYPES[self.name]
 
 
 def choose_precision(
     config: ExperimentConfig, *, device: torch.device | str, begun: Mapping[str, Any] | None = None
 ) -> Precision:
-    """What ``training.precision`` means for a run on a device.
+    """Choose the precision that ``training.precision`` means for a run on a device.
 
     ``auto`` is bfloat16 where the device has instructions for it and networks and minibatches are large enough to gain,
     else float32. A run that has begun goes on in the precision that it began with, wherever that is.
@@ -86,26 +78,6 @@ def choose_precision(
     return Precision("float32", "products as small as these gain nothing by bfloat16")
 
 
-# The bound of one step's batch.
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class EvaluatedBound(ShowsShapes):
-    """The parts of the bound of a batch, without gradient.
-
-    Attributes:
-        reconstruction: As in `Elbo`, (batch,), nats.
-        kl_relative: Likewise.
-        kl_continuous: Likewise.
-        means: Their means over the batch, nats.
-    """
-
-    reconstruction: Tensor
-    kl_relative: Tensor
-    kl_continuous: Tensor
-    means: tuple[float, float, float]
-
-
 # The tensor operations of a training step between the chains and the optimizer, recorded once and repeated.
 
 
@@ -113,7 +85,7 @@ _TRUSTED = ("discrete_vae.", "torch.nn.")
 
 
 class RecordedStep:
-    """Evaluates the bound and its gradients step after step, on the CPU by repeating recorded operations.
+    """Evaluates the loss and its gradients step after step, on the CPU by repeating recorded operations.
 
     A step of a small model is a thousand short operations, of which torch's modules, its autograd and Python cost more
     than the arithmetic. So the first batch of each shape is recorded, the second one evaluated both ways and compared
@@ -128,7 +100,7 @@ class RecordedStep:
         model: The model.
         optimizer: Its optimizer, which has the gradients' memory.
         gradient: What estimates the gradient; None is `Reparameterized`.
-        record: Whether to record at all.
+        record: False evaluates each step as it is.
 
     Attributes:
         functions: What is recorded; its ``reason`` says why nothing is.
@@ -146,7 +118,7 @@ class RecordedStep:
         self._gradient = Reparameterized.of(model) if gradient is None else gradient
         self._generator: torch.Generator | None = None  # one object, which a recording can go on using
         self._weights: tuple[int, float, float] | None = None
-        self._seeds: tuple[Tensor, ...] = ()  # of these weights
+        self._grad_outputs: GradOutputs | tuple[()] = ()  # of these weights
         self._num_hooks = RemovableHandle.next_id
         self._structure, self._copies = _Structure(model, self._gradient), _working_weights(model)
         self._leaves = optimizer.gradient_leaves()
@@ -162,8 +134,8 @@ class RecordedStep:
         continuous: float,
         num_importance_samples: int,
         noise_key: tuple[int, ...],
-    ) -> EvaluatedBound:
-        """Evaluate the parts of the bound, and give the parameters the gradients of its weighted loss.
+    ) -> tuple[LossTerms, tuple[float, ...]]:
+        """Evaluate the terms of the loss, and give the parameters the gradients of their weighted sum.
 
         Args:
             x: (batch, *event) or (batch, feature), in the likelihood's domain.
@@ -172,6 +144,9 @@ class RecordedStep:
             continuous: Weight of the KL of the Gaussian layers.
             num_importance_samples: See `DiscreteVAE.elbo`.
             noise_key: Seed and key of the noise, see `discrete_vae.rng.keyed_generator`.
+
+        Returns:
+            The terms, (batch,) each and without gradient, and their means over the batch, nats.
 
         Raises:
             InvalidInputError: If torch records no gradients here.
@@ -186,27 +161,46 @@ class RecordedStep:
         num_examples = x.shape[0]  # len() of a tensor takes far longer
         weights = (num_examples, discrete, continuous)
         if weights != self._weights:
-            self._weights, self._seeds = weights, loss_gradients(*weights, like=self._model.prior.bias)
+            self._weights = weights
+            self._grad_outputs = loss_gradients(*weights, like=self._model.prior.bias)
         for each in self._copies:
             if each.dtype != torch.float32:
                 each.current()
-        evaluation = _Evaluation(self._model, self._gradient, self._optimizer, num_importance_samples)
-        inputs = (x, negative_phase, *self._seeds, reseed(self._generator, *noise_key))
         kind = (x.shape, x.dtype, negative_phase.shape, num_importance_samples, self._model.training)
         key = ("bound", *kind, torch.get_num_threads())
-        sums, *found = self._call(key, evaluation, *inputs)
-        parts, gradients = found[:3], found[3:]
-        for leaf, gradient in zip(self._leaves, gradients, strict=True):
+        inputs = (x, negative_phase, *self._grad_outputs, reseed(self._generator, *noise_key))
+        sums, *found = self._call(key, partial(self._evaluate, num_importance_samples), *inputs)
+        for leaf, gradient in zip(self._leaves, found[3:], strict=True):
             if leaf.grad is not gradient:  # a recording gives the same memory again
                 leaf.grad = gradient
-        reconstruction, relative, layers = (part.clone() for part in parts if part is not None)
+        terms = LossTerms(*(term.clone() for term in found[:3] if term is not None))
         assert sums is not None
-        first, second, third = (total / num_examples for total in sums.tolist())
-        return EvaluatedBound(reconstruction, relative, layers, (first, second, third))
+        return terms, tuple(total / num_examples for total in sums.tolist())
+
+    def _evaluate(
+        self, num_importance_samples: int, x: Tensor, negative_phase: Tensor, *rest: Any
+    ) -> Sequence[Tensor | None]:
+        """The sums of the terms, the terms, then the gradient by each leaf, None for those without one."""
+        model, (first, second, third, generator) = self._model, rest
+        self._optimizer.zero_grad()  # lends the gradients' memory anew
+        x = x.reshape(-1, *model.likelihood.event_shape).to(torch.promote_types(model.dtype, torch.float32))
+        observed = model.likelihood.observed_mask(x, None, missing=model.missing)
+        of_prior = model.prior.compute_negative_phase(negative_phase)
+        batch = Batch(x, observed, of_prior, num_importance_samples, second * len(x), generator)
+        estimate = self._gradient.estimate(model, batch, (first, second, third))
+        outputs, grad_outputs = zip(*estimate.outputs(), strict=True)
+        leaves = self._optimizer.gradient_leaves()
+        gradients = torch.autograd.grad(outputs, leaves, grad_outputs, allow_unused=True)
+        terms = [term.detach() for term in estimate.terms]
+        return row_sum(torch.stack(terms, 1)), *terms, *gradients
 
     def project_(self) -> None:
         """`DiscreteVAE.project_`."""
         self._call("bounds", self._project_)
+
+    def _project_(self) -> tuple[()]:
+        self._model.project_()
+        return ()
 
     def _look_for_changes(self) -> None:
         """Record anew if the model is another than it was, and not at all if it may do more than torch sees."""
@@ -223,10 +217,6 @@ class RecordedStep:
         if self.functions.reason is None and (reason := _why_not(self._model, self._gradient)) is not None:
             self.functions.stop(reason)
 
-    def _project_(self) -> tuple[()]:
-        self._model.project_()
-        return ()
-
     def _call(self, key: Any, function: Any, *inputs: Any) -> Sequence[Tensor | None]:
         """Repeat a function if that may be done here and now."""
         # rounding is switched off around energies, which a recording would not repeat
@@ -235,61 +225,31 @@ class RecordedStep:
         return self.functions(key, function, *inputs)
 
     def _state(self) -> Iterator[Tensor]:
-        yield from self._model.parameters()
-        yield from self._model.buffers()
-        yield from self._gradient.parameters()
-        yield from self._gradient.buffers()
+        for module in (self._model, self._gradient):
+            yield from module.parameters()
+            yield from module.buffers()
         yield from self._optimizer.gradient_leaves()
         for each in self._copies:
             yield from (each.current(), each.own_memory())
 
 
-@dataclass(frozen=True, eq=False)
-class _Evaluation:
-    """The sums of the parts of the bound, the parts, then the gradient by each leaf, None for those without one."""
-
-    model: DiscreteVAE
-    gradient: GradientEstimator
-    optimizer: Adam
-    num_importance_samples: int
-
-    def __call__(self, x: Tensor, negative_phase: Tensor, *rest: Any) -> Sequence[Tensor | None]:
-        model, (*seeds, generator) = self.model, rest
-        self.optimizer.zero_grad()  # lends the gradients' memory anew
-        x = x.reshape(-1, *model.likelihood.event_shape).to(torch.promote_types(model.dtype, torch.float32))
-        observed = model.likelihood.observed_mask(x, None, missing=model.missing)
-        of_prior = model.prior.compute_negative_phase(negative_phase)
-        first, second, third = seeds
-        batch = Batch(x, observed, of_prior, self.num_importance_samples, second * len(x), generator)
-        estimate = self.gradient.estimate(model, batch, (first, second, third))
-        outputs, weights = zip(*estimate.outputs(), strict=True)
-        leaves = self.optimizer.gradient_leaves()
-        gradients = torch.autograd.grad(outputs, leaves, weights, allow_unused=True)
-        values = [part.detach() for part in estimate.parts]
-        return row_sum(torch.stack(values, 1)), *values, *gradients
-
-
 def _working_weights(model: DiscreteVAE) -> list[WorkingWeight]:
-    """What the products of the model's layers read in place of their weights."""
+    """The low-precision copies that the products of the model's layers read in place of their weights."""
     found = [part.working for part in model.modules() if isinstance(part, WorkingLayer)]
     return [working for working in found if working is not None]
 
 
 class _Structure:
-    """What a recording takes as given of modules: their tensors and where these lie, their parts, modes and settings.
+    """The fingerprint of modules: their tensors and where these lie, their parts, modes and settings.
 
-    A number inside a list or another object that a module refers to is not looked at; the object in its place is.
-
-    Args:
-        parts: The modules.
+    A recording takes it as given. A number inside a list or another object that a module refers to is not looked at;
+    the object in its place is.
     """
 
     def __init__(self, *parts: nn.Module) -> None:
         modules = [module for part in parts for module in part.modules()]
-        self._modules, self._attributes = (
-            [each._modules for each in modules],
-            [vars(each) for each in modules],
-        )
+        self._modules = [each._modules for each in modules]
+        self._attributes = [vars(each) for each in modules]
         self._holders = [holder for each in modules for holder in (each._parameters, each._buffers)]
         self._classes = {type(each) for each in modules}
         # what a module has beside torch's own dictionaries of hooks, parameters and the like
@@ -300,7 +260,7 @@ class _Structure:
         self._modules_then = [dict(each) for each in self._modules]
 
     def holds(self) -> bool:
-        """Whether all is as it was."""
+        """True if all is as it was."""
         tensors = self._tensors()
         try:
             return (
@@ -326,7 +286,7 @@ _OF_EVERY_MODULE = vars(nn.Module()).keys()
 
 
 def _why_not(*parts: nn.Module) -> str | None:
-    """Why steps with a model, and an estimator of its gradient, are not recorded, if so."""
+    """The reason for which steps with a model, and an estimator of its gradient, are not recorded; None if they are."""
     for module in chain.from_iterable(part.modules() for part in parts):
         if not type(module).__module__.startswith(_TRUSTED):
             return f"{type(module).__name__} is a module of your own"
@@ -336,191 +296,3 @@ def _why_not(*parts: nn.Module) -> str | None:
         if parameter._backward_hooks:
             return f"the parameter {name} has hooks"
     return None
-
-
-# The loss of a training step and its gradient as one graph of `torch.compile`.
-
-
-_ARGUMENTS = ("x", "negative_phase", "noise", "weights")
-
-
-class CompiledLoss:
-    """The bound of a model and its loss, compiled into one graph for batches of one size.
-
-    Networks, smoothing, KL terms and likelihood run as a few fused passes around torch's products. The noise is drawn
-    outside, as an uncompiled step draws it, and the weights of the KL terms are tensors, so that one graph serves all
-    steps and computes what an uncompiled step does, up to rounding.
-
-    Args:
-        model: The model; from the first call on, its structure must not change.
-        working: Its weights as products read them.
-        backend: What `torch.compile` compiles with.
-    """
-
-    def __init__(
-        self, model: DiscreteVAE, working: Sequence[WorkingWeight] = (), *, backend: str = "inductor"
-    ) -> None:
-        self._model, self._working = model, tuple(working)
-        self._backend = backend
-        self._graph: Callable[..., tuple[Tensor, ...]] | None = None
-        self._requests: list[NoiseRequest] = []
-
-    def __call__(
-        self,
-        x: Tensor,
-        negative_phase: Tensor,
-        *,
-        log_partition: float,
-        discrete: float,
-        continuous: float,
-        generator: torch.Generator,
-    ) -> tuple[Elbo, Tensor]:
-        """The bound of checked arguments, and its loss.
-
-        Args:
-            x: (batch, *event), of the same shape at each call.
-            negative_phase: (chain, unit), likewise.
-            log_partition: log Z, nats.
-            discrete: Weight of the KL of the binary latents in the loss.
-            continuous: Weight of the KL of the Gaussian layers.
-            generator: Source of the noise.
-
-        Returns:
-            The bound, which carries no gradient, and the loss, which does.
-
-        Raises:
-            InvalidInputError: If the step cannot be compiled.
-        """
-        if self._graph is None:
-            self.prepare(x, negative_phase)
-        assert self._graph is not None
-        for each in self._working:
-            each.current()
-        noise = [request.repeat(generator) for request in self._requests]
-        weights = torch.tensor([discrete, continuous], dtype=torch.float32, device=x.device)
-        loss, *parts = self._graph(x, negative_phase, noise, weights)
-        reconstruction, kl_relative, kl_continuous = (part.detach() for part in parts)
-        elbo = Elbo(reconstruction, kl_relative, kl_continuous, log_partition, True)
-        return elbo, loss + discrete * log_partition
-
-    def take_gradients(
-        self,
-        x: Tensor,
-        negative_phase: Tensor,
-        *,
-        discrete: float,
-        continuous: float,
-        num_importance_samples: int = 1,
-        noise_key: tuple[int, ...],
-    ) -> EvaluatedBound:
-        """Evaluate the bound, and give the parameters the gradients of its loss; see `RecordedStep.take_gradients`."""
-        assert num_importance_samples == 1
-        self._forget_gradients()
-        generator = keyed_generator(*noise_key, device=x.device)
-        elbo, loss = self(
-            x,
-            negative_phase,
-            log_partition=0.0,
-            discrete=discrete,
-            continuous=continuous,
-            generator=generator,
-        )
-        loss.backward()
-        parts = elbo.reconstruction, elbo.kl_relative, elbo.kl_continuous
-        first, second, third = torch.stack(parts).mean(1).tolist()
-        return EvaluatedBound(*parts, (first, second, third))
-
-    def _forget_gradients(self) -> None:
-        self._model.zero_grad()
-        for each in self._working:
-            each.clear_gradient()
-
-    def prepare(self, x: Tensor, negative_phase: Tensor) -> None:
-        """Compile, by one trial of the forward and the backward pass; nothing of it stays in the model.
-
-        Args:
-            x: A batch, as at each call.
-            negative_phase: States, likewise.
-
-        Raises:
-            InvalidInputError: If it cannot be compiled.
-        """
-        model, working = self._model, self._working
-        before, training = [buffer.clone() for buffer in model.buffers()], model.training
-        generator, weights = torch.Generator(x.device).manual_seed(0), torch.ones(2, device=x.device)
-        noted = NotedNoise(generator)
-        model.train()
-        try:
-            with torch.no_grad():
-                self._parts(x, negative_phase, noted)
-            for each in working:
-                each.current()
-            noise = [request.repeat(generator) for request in noted.requests]
-            # the model's thousand attributes are not looked at again at each call: they stay as they are
-            options: Any = {"guard_filter_fn": _of_arguments}
-            with _refusing():
-                graph = torch.compile(
-                    self._loss, backend=self._backend, fullgraph=True, dynamic=False, options=options
-                )
-                graph(x, negative_phase, noise, weights)[0].backward()
-        finally:
-            with torch.no_grad():
-                for buffer, value in zip(model.buffers(), before, strict=True):
-                    buffer.copy_(value)
-            self._forget_gradients()
-            model.train(training)
-        self._graph, self._requests = graph, noted.requests
-
-    def _parts(
-        self, x: Tensor, negative_phase: Tensor, noise: DrawnNoise | NotedNoise
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        elbo = self._model.elbo(x, negative_phase=negative_phase, generator=noise)  # pyright: ignore[reportArgumentType]
-        return elbo.reconstruction, elbo.kl_relative, elbo.kl_continuous
-
-    def _loss(
-        self, x: Tensor, negative_phase: Tensor, noise: list[Tensor], weights: Tensor
-    ) -> tuple[Tensor, ...]:
-        """What is compiled: the loss less log Z, and the parts of the bound."""
-        reconstruction, discrete, continuous = self._parts(x, negative_phase, DrawnNoise(noise))
-        loss = (discrete * weights[0] + continuous * weights[1] - reconstruction).mean()
-        return loss, reconstruction, discrete, continuous
-
-
-@cache
-def check_compiler() -> None:
-    """Check that torch.compile works here, on a small function; it takes a few seconds, once per process.
-
-    Raises:
-        InvalidInputError: If it does not.
-    """
-    x = torch.linspace(0, 1, 8, device="cpu")
-    with _refusing():
-        found = torch.compile(_trial, fullgraph=True, dynamic=False)(x)
-    if not torch.allclose(found, _trial(x)):
-        raise _cannot("its numbers are wrong")
-
-
-def _trial(x: Tensor) -> Tensor:
-    return torch.tanh(x).sum() + x
-
-
-def _of_arguments(guards: Sequence[Any]) -> list[bool]:
-    """Which conditions of a graph are about the arguments of `CompiledLoss._loss`, or about torch as a whole."""
-    return [re.split(r"[.\[]", guard.name)[0] in ("", *_ARGUMENTS) for guard in guards]
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Say in the house's words that something cannot be compiled."""
-    try:
-        yield
-    except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:300]
-        raise _cannot(reason) from error
-
-
-def _cannot(reason: str) -> InvalidInputError:
-    rule = "must be false where torch.compile fails"
-    repair = "Install a C++ compiler (g++, or the one that CXX names), or leave the setting out."
-    return InvalidInputError("training.compile", rule, f"true, and {reason}", repair)

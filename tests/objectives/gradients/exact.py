@@ -26,8 +26,7 @@ from discrete_vae import (
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.nets.mlp import L1BatchNorm
-from discrete_vae.objectives.elbo import loss_gradients
-from discrete_vae.objectives.importance import Batch
+from discrete_vae.objectives.elbo import Batch, loss_gradients
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
@@ -203,8 +202,8 @@ def gradient_of(model, estimator, drawn, weight):
     """The weighted mean of the gradients of the rows, for noise that is drawn."""
     x = X.expand(len(weight), -1)
     log_z = enumerate_log_partition(model.prior)
-    of_prior, seeds = log_z - log_z.detach(), loss_gradients(len(x), *WEIGHTS, like=log_z)
-    batch = Batch(x, None, of_prior, 1, seeds[1] * len(x), DrawnNoise(drawn))
-    estimate = estimator.estimate(model, batch, seeds)
+    of_prior, grad_outputs = log_z - log_z.detach(), loss_gradients(len(x), *WEIGHTS, like=log_z)
+    batch = Batch(x, None, of_prior, 1, grad_outputs[1] * len(x), DrawnNoise(drawn))
+    estimate = estimator.estimate(model, batch, grad_outputs)
     rows = [(part, seed * len(x) * weight) for part, seed in estimate.outputs()]
     return flat_gradient(sum((part * seed).sum() for part, seed in rows), model)

@@ -19,7 +19,6 @@ from discrete_vae.config import (
     RBMConfig,
     RunningMeanConfig,
 )
-from discrete_vae.errors import InvalidInputError
 
 GROUPS = torch.tensor([0, 1, 0, 2, 1])
 SIZES = {"group_of_unit": GROUPS, "num_features": 4}
@@ -82,11 +81,6 @@ class TestRunningMean:
         baseline.eval()(None, None, torch.full((1, 6, 3), 5.0))
         assert baseline.mean().tolist() == [1.0, 1.0, 1.0]
 
-    @pytest.mark.parametrize("decay", [1.0, -0.1, float("nan")])
-    def test_a_wrong_decay_is_refused(self, decay):
-        with pytest.raises(InvalidInputError, match="decay must be"):
-            RunningMean(decay, **SIZES)
-
 
 class TestLearnedBaseline:
     def test_it_starts_as_the_running_mean(self):
@@ -139,26 +133,8 @@ def _predicted(learned, features, zeta):
     return torch.stack(found, -1)
 
 
-class TestErrors:
-    def test_one_draw_cannot_be_left_out(self):
-        with pytest.raises(InvalidInputError, match="num_samples must be .* at least 2; received 1"):
-            LeaveOneOut.of(make_model(), num_samples=1)
-
-    @pytest.mark.parametrize("kind", [Reinforce, LeaveOneOut, DisARM, NaiveKL])
-    def test_importance_samples(self, kind):
-        model = make_model()
-        with pytest.raises(
-            InvalidInputError, match=rf"num_importance_samples must be 1 with {kind.__name__}"
-        ):
-            model.estimate_gradient(kind.of(model), torch.ones(2, 6), num_importance_samples=3)
-
-    def test_a_weight_that_is_no_number(self):
-        model = make_model()
-        with pytest.raises(InvalidInputError, match="discrete must be"):
-            model.estimate_gradient(DisARM.of(model), torch.ones(2, 6), discrete=float("nan"))
-
-    def test_a_baseline_comes_from_its_config_or_as_it_is(self):
-        model = make_model()
-        made = Reinforce.of(model, baseline=RunningMeanConfig(decay=0.5)).baseline
-        assert made.decay == 0.5
-        assert Reinforce.of(model, baseline=made).baseline is made
+def test_a_baseline_comes_from_its_config_or_as_it_is():
+    model = make_model()
+    made = Reinforce.of(model, baseline=RunningMeanConfig(decay=0.5)).baseline
+    assert made.decay == 0.5
+    assert Reinforce.of(model, baseline=made).baseline is made

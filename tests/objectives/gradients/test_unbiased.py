@@ -86,9 +86,9 @@ class SeesItsGroup(LearnedBaseline):
 class Turned(DisARM):
     """A fault: the pair's difference has the other sign."""
 
-    def _estimate(self, model, batch, seeds):
-        made = super()._estimate(model, batch, seeds)
-        return type(made)(*made.parts, -made.score, made.seeds, made.num_evaluations)
+    def _estimate(self, model, batch, grad_outputs):
+        made = super()._estimate(model, batch, grad_outputs)
+        return type(made)(*made.terms, -made.score, made.grad_outputs, made.num_evaluations)
 
 
 class Together(DisARM):

@@ -375,7 +375,7 @@ def best_codes(model: DiscreteVAE, x: Tensor) -> tuple[Tensor, Tensor]:
     bits, logits = [], []
     with eval_mode(model.discretized()) as sharp:
         for part in x.split(_ROWS):
-            features = sharp.read(*sharp._open(part, None))
+            features = sharp.read(*sharp.preprocess(part, None))
             half = torch.full((1, len(part), sharp.prior.num_units), 0.5, dtype=features.dtype)
             found = sharp.posterior.sample_discretely(features, half)
             bits.append(found.z[0])
@@ -397,10 +397,10 @@ def log_likelihoods(
     values, at_once = [], samples_in_memory(model, _MAX_MEMORY / 2)  # of float32
     chunk_size = min(_CHUNK, at_once)
     rows = max(1, min(_SCORED_ROWS, at_once // min(chunk_size, num_samples)))
-    with model.weigher(log_partition) as weigher:
+    with model.importance_sampler(log_partition) as importance_sampler:
         for part in x.split(rows):
             keys = [key_to_seed(seed, row_key(row)) for row in part]
-            weights = weigher.log_weights(part, num_samples, chunk_size, keys=keys)
+            weights = importance_sampler.log_weights(part, num_samples, chunk_size, keys=keys)
             values.append(importance_weighted(weights).value)
     return torch.cat(values)
 

@@ -1,13 +1,84 @@
-"""The hierarchical posterior: what each group sees, one joint sample, any order of units."""
+"""The posterior: division into groups, one group of a draw, the hierarchical posterior."""
 
 import pytest
 import torch
 
-from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeGaussian
-from discrete_vae.config import PosteriorConfig, instantiate, members
+from discrete_vae import (
+    DiscreteVAE,
+    FactorialBernoulli,
+    GraphBoltzmann,
+    HierarchicalPosterior,
+    LatentGroup,
+    SpikeExponential,
+    SpikeGaussian,
+)
+from discrete_vae.config import (
+    FactorialBernoulliConfig,
+    GraphBoltzmannConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    PosteriorConfig,
+    RBMConfig,
+    instantiate,
+    members,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.mlp import MLP
+from discrete_vae.posterior import check_groups, color_groups, contiguous_groups
 from discrete_vae.testing.goodness_of_fit import check_frequencies
+
+
+def test_four_groups_of_the_papers_machine_are_two_on_each_side():
+    groups = contiguous_groups(128, 4)
+    assert [len(group) for group in groups] == [32, 32, 32, 32]
+    assert max(groups[1]) == 63
+    assert min(groups[2]) == 64
+
+
+@pytest.mark.parametrize(("units", "groups"), [(7, 3), (5, 5), (9, 1), (128, 8)])
+def test_sizes_differ_by_at_most_one_and_cover_in_order(units, groups):
+    made = contiguous_groups(units, groups)
+    assert [unit for group in made for unit in group] == list(range(units))
+    assert max(map(len, made)) - min(map(len, made)) <= 1
+    assert check_groups(made) == made
+
+
+PRIORS = {
+    "rbm": (RBMConfig(num_left=3, num_right=2), 2),
+    "factorial": (FactorialBernoulliConfig(num_units=4), 1),
+    "chimera": (GraphBoltzmannConfig(num_units=32, edges="chimera"), 2),
+    "pegasus": (GraphBoltzmannConfig(num_units=40, edges="pegasus"), 4),
+    "zephyr": (GraphBoltzmannConfig(num_units=48, edges="zephyr"), 4),
+}
+
+
+@pytest.mark.parametrize(("prior", "number"), PRIORS.values(), ids=PRIORS)
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_model_has_a_group_per_color(prior, number, device):
+    posterior = HierarchicalPosteriorConfig(groups="colors", hidden=(4,))
+    with torch.device(device):
+        model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=prior, posterior=posterior))
+    groups = check_groups(model.posterior.groups)
+    assert len(groups) == number
+    assert model.config.posterior.groups == "colors"  # which is what is saved
+
+
+@pytest.mark.parametrize("name", ["chimera", "pegasus", "zephyr"])
+def test_no_pair_lies_within_a_group(name):
+    machine = GraphBoltzmann(PRIORS[name][0].num_units, name)
+    group = torch.zeros(machine.num_units, dtype=torch.int64)
+    for index, units in enumerate(color_groups(machine)):
+        group[list(units)] = index
+    assert bool((group[machine.edges[:, 0]] != group[machine.edges[:, 1]]).all())
+    assert color_groups(FactorialBernoulli(3)) == ((0, 1, 2),)
+
+
+def test_it_is_frozen():
+    zeros = torch.zeros(2, 3)
+    group = LatentGroup(logits=zeros, zeta=zeros, bits=zeros)
+    with pytest.raises(AttributeError):
+        group.logits = zeros
+
 
 GROUPS = {
     "in order": [[0, 1], [2], [3, 4]],
@@ -161,26 +232,42 @@ class TestWhatDependsOnX:
         assert all(group.kl_of_zeta is None for group in sample.groups)
 
 
-class TestErrors:
-    def test_groups_as_a_number_need_num_units(self):
-        with pytest.raises(
-            InvalidInputError, match="groups must list the units where num_units is not given"
-        ):
-            HierarchicalPosterior(6, 2, (3,), SpikeExponential(beta=1.0))
+ZEROS, SHARP = torch.zeros(2, 3), SpikeExponential(beta=1.0)
+# (the argument that the error names, a call)
+REFUSED = [
+    ("num_groups", lambda: contiguous_groups(3, 4)),
+    *(
+        (argument, lambda groups=groups: check_groups(groups))
+        for argument, groups in (
+            ("groups", []),
+            ("groups", "01"),
+            ("groups[1]", [[0], []]),
+            ("groups", [[0, 1], [1, 2]]),
+            ("groups", [[0, 2]]),
+            ("groups[0]", [[0, -1]]),
+            ("groups[0]", [[0, 1.0]]),
+            ("groups[0]", [0, 1]),
+        )
+    ),
+    ("zeta", lambda: LatentGroup(logits=ZEROS, zeta=torch.zeros(1, 3), bits=ZEROS)),
+    ("bits", lambda: LatentGroup(logits=ZEROS, zeta=ZEROS, bits=torch.zeros(2, 2))),
+    *(
+        ("units", lambda units=units: LatentGroup(logits=ZEROS, zeta=ZEROS, bits=ZEROS, units=units))
+        for units in (torch.tensor([0, 1]), torch.tensor([0.0, 1.0, 2.0]), [0, 1, 2])
+    ),
+    ("groups", lambda: HierarchicalPosterior(6, 2, (3,), SHARP)),
+    ("groups", lambda: HierarchicalPosterior(6, [[0], [1]], (3,), SHARP, num_units=4)),
+    ("features", lambda: build(GROUPS["in order"]).rsample(torch.zeros(2, 5))),
+    ("num_samples", lambda: build(GROUPS["in order"]).rsample(torch.zeros(2, 6), num_samples=0)),
+    ("uniforms", lambda: build(GROUPS["in order"]).sample_discretely(torch.zeros(4, 6), torch.rand(4, 5))),
+]
 
-    def test_groups_must_cover_the_prior(self):
-        with pytest.raises(InvalidInputError, match="groups must cover 4 units; received 2 units"):
-            HierarchicalPosterior(6, [[0], [1]], (3,), SpikeExponential(beta=1.0), num_units=4)
 
-    def test_shape_of_features(self):
-        with pytest.raises(
-            InvalidInputError, match=r"features must have shape \(batch, 6\); received shape \(2, 5\)"
-        ):
-            build(GROUPS["in order"]).rsample(torch.zeros(2, 5))
-
-    def test_number_of_samples(self):
-        with pytest.raises(InvalidInputError, match="num_samples must be a positive integer"):
-            build(GROUPS["in order"]).rsample(torch.zeros(2, 6), num_samples=0)
+@pytest.mark.parametrize(("argument", "call"), REFUSED)
+def test_what_breaks_a_rule_is_named(argument, call):
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.argument == argument
 
 
 def test_discrete_draws_in_float32_have_the_law_of_zeta_given_z():
@@ -196,8 +283,3 @@ def test_discrete_draws_in_float32_have_the_law_of_zeta_given_z():
         levels = torch.special.expm1(beta * drawn.double()) / torch.special.expm1(beta)  # F(zeta | z = 1)
         counts = torch.histc(levels, bins=20, min=0, max=1)
     check_frequencies(counts, torch.full((20,), 0.05))
-
-
-def test_uniforms_of_another_shape_are_refused():
-    with pytest.raises(InvalidInputError, match="uniforms must"):
-        build(GROUPS["in order"]).sample_discretely(torch.zeros(4, 6), torch.rand(4, 5))

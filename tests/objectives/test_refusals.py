@@ -1,0 +1,133 @@
+"""Refusals of the bound, its weights, its importance samples, the KL and the estimators of its gradient."""
+
+import pytest
+import torch
+
+from discrete_vae import (
+    RBM,
+    DisARM,
+    DiscreteVAE,
+    LatentGroup,
+    LeaveOneOut,
+    NaiveKL,
+    Reinforce,
+    Reparameterized,
+    RunningMean,
+    kl_to_boltzmann,
+)
+from discrete_vae.config import (
+    GaussianHierarchyConfig,
+    MixtureOfRampsConfig,
+    ModelConfig,
+    NoHierarchyConfig,
+    RBMConfig,
+    SpikeSlabConfig,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.gaussian import NoHierarchy
+from discrete_vae.objectives.importance import relaxed_bound
+from discrete_vae.posterior import PosteriorSample
+
+X = torch.ones(4, 5)
+LAYERS = GaussianHierarchyConfig(num_layers=1, num_units=2, posterior_hidden=(6,), prior_hidden=(6,))
+RAMPS = MixtureOfRampsConfig()
+PLAIN = {"log_partition": 0.0, "negative_phase": torch.zeros(4, 4)}
+SIZES = {"group_of_unit": torch.tensor([0, 1]), "num_features": 4}
+
+
+def build(hierarchy=NoHierarchyConfig(), smoothing=SpikeSlabConfig()):  # noqa: B008 (they are frozen)
+    prior = RBMConfig(num_left=2, num_right=2)
+    return DiscreteVAE.from_config(
+        ModelConfig(num_features=5, prior=prior, hierarchy=hierarchy, smoothing=smoothing)
+    )
+
+
+def gradient(kind, model=None, *, settings=None, **more):
+    model = build() if model is None else model
+    return model.estimate_gradient(kind.of(model, **(settings or {})), X, **PLAIN, **more)
+
+
+def group_of(width, units=None):
+    zeros = torch.zeros(2, width)
+    return LatentGroup(logits=zeros, zeta=zeros, bits=zeros, units=units)
+
+
+def layers_that_draw_one_sample():
+    hierarchy = NoHierarchy(num_latents=4, num_features=5)
+    hierarchy.num_layers = 1
+    return hierarchy
+
+
+def without_paths():
+    model = build(smoothing=RAMPS)
+    drawn = model.posterior.rsample(X, num_samples=2)
+    told = PosteriorSample(drawn.z, drawn.zeta, drawn.logits, drawn.bits, drawn.group_of_unit)
+    return relaxed_bound(model.prior, model.smoothing, told, lambda zeta: zeta.sum(-1))
+
+
+NUMBER = "num_importance_samples"
+# (the argument that the error names, a call)
+REFUSED = [
+    (NUMBER, lambda: build(LAYERS).elbo(X, num_importance_samples=0)),
+    (NUMBER, lambda: build().elbo(X, num_importance_samples=2)),  # a spike, and no layers
+    (NUMBER, lambda: layers_that_draw_one_sample().prior_at(torch.zeros(1, 4), torch.zeros(1, 1, 1))),
+    (NUMBER, without_paths),
+    *(
+        (NUMBER, lambda kind=kind: gradient(kind, num_importance_samples=3))
+        for kind in (Reinforce, LeaveOneOut, DisARM, NaiveKL)
+    ),
+    (
+        "continuous",
+        lambda: build(LAYERS).elbo(X, **PLAIN, num_importance_samples=3).weighted_loss(continuous=0.5),
+    ),
+    (
+        "continuous",
+        lambda: gradient(Reparameterized, build(LAYERS), continuous=0.5, num_importance_samples=3),
+    ),
+    (
+        "discrete",
+        lambda: build(smoothing=RAMPS).elbo(X, **PLAIN, num_importance_samples=3).weighted_loss(discrete=0.5),
+    ),
+    ("discrete", lambda: gradient(DisARM, discrete=float("nan"))),
+    ("num_samples", lambda: gradient(LeaveOneOut, settings={"num_samples": 1})),
+    ("decay", lambda: RunningMean(-0.1, **SIZES)),
+    ("decay", lambda: RunningMean(float("nan"), **SIZES)),
+    ("1 - decay", lambda: RunningMean(1.0, **SIZES)),
+    ("groups", lambda: kl_to_boltzmann(RBM(1, 1), [], 0.0)),
+    ("groups", lambda: kl_to_boltzmann(RBM(2, 2), [group_of(3)], 0.0)),
+    (
+        "groups",
+        lambda: kl_to_boltzmann(
+            RBM(2, 2), [group_of(2, torch.tensor([0, 1])), group_of(2, torch.tensor([1, 2]))], 0.0
+        ),
+    ),
+    (
+        "groups",
+        lambda: kl_to_boltzmann(RBM(2, 2), [group_of(2, torch.tensor([0, 1])), group_of(2)], 0.0),
+    ),
+    (
+        "kl_of_zeta",
+        lambda: LatentGroup(logits=X, zeta=X, bits=X, kl_of_zeta=torch.zeros(1, 5)),
+    ),
+]
+
+
+@pytest.mark.parametrize(("argument", "call"), REFUSED)
+def test_what_breaks_a_rule_is_named(argument, call):
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.argument == argument
+
+
+def test_a_weight_of_a_kl_that_no_importance_weight_holds_is_free():
+    of_layers = build(LAYERS).elbo(X, **PLAIN, num_importance_samples=3)
+    of_ramps = build(LAYERS, RAMPS).elbo(X, **PLAIN, num_importance_samples=2)
+    assert not of_ramps.weighs_binary_latents
+    of_zeta = build(smoothing=RAMPS).elbo(X, **PLAIN, num_importance_samples=3)
+    for loss in (
+        of_layers.weighted_loss(discrete=0.5),
+        of_ramps.weighted_loss(discrete=0.5),
+        of_zeta.weighted_loss(continuous=0.5),  # there are none
+        of_zeta.loss,
+    ):
+        assert bool(loss.isfinite())
