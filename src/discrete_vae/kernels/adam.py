@@ -14,9 +14,9 @@ from numba import types
 from numba.extending import intrinsic
 from torch import Tensor, nn
 
-from discrete_vae.kernels import codegen
 from discrete_vae.kernels.codegen import FLOAT32, INT64, Numbers, splat
-from discrete_vae.kernels.registry import ChunkLoop, check_close, threads_for, tried
+from discrete_vae.kernels.loops import ChunkLoop, threads_for
+from discrete_vae.kernels.registry import Kernel, check_close
 from discrete_vae.nets.weights import WorkingWeight
 
 # The compiled pass of Adam: all parameters of a group, cut into chunks of equal length, in one call.
@@ -29,7 +29,7 @@ LANES = 32
 """Elements that are updated together; those left over go one by one."""
 
 MASTER, GRADIENT, FIRST, SECOND, COPY, STEP = range(6)
-"""Columns of the table of addresses: the parameter, its gradient, both moments, the bfloat16 copy, the count of steps.
+"""Columns of the table of pointers: the parameter, its gradient, both moments, the bfloat16 copy, the count of steps.
 
 Where there is a copy, the gradient is bfloat16 too; 0 is no copy.
 """
@@ -79,10 +79,10 @@ def _count_step(_typing, address):
     return types.float32(types.int64), generate
 
 
-def _prepare(addresses, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
+def _prepare(pointers, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
     """Count the step of each parameter, and its two factors; the arguments are those of the loop."""
-    for k in range(len(addresses)):
-        count = np.float64(_count_step(addresses[k, STEP]))  # pyright: ignore[reportCallIssue]
+    for k in range(len(pointers)):
+        count = np.float64(_count_step(pointers[k, STEP]))  # pyright: ignore[reportCallIssue]
         scratch[k, 0] = np.float32(rate / (1 - beta1**count))
         scratch[k, 1] = np.float32(math.sqrt(1 - beta2**count))
 
@@ -92,14 +92,14 @@ def _make(chunks: Any) -> Callable[..., Any]:
     many, one = _update(LANES, bfloat16=False), _update(1, bfloat16=False)
     many_narrow, one_narrow = _update(LANES, bfloat16=True), _update(1, bfloat16=True)
 
-    def update(addresses, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
+    def update(pointers, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
         """One step of Adam: m and v are the moments, g the gradient plus ``decay`` times the weight w.
 
         m += (1 - beta1) (g - m), v = beta2 v + (1 - beta2) g^2, and with t steps
         w -= rate / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps), as torch computes it.
 
         Args:
-            addresses: (parameter, 6) int64, see `MASTER` and the others.
+            pointers: (parameter, 6) int64, see `MASTER` and the others.
             starts: (parameter + 1,) int64, elements before each parameter.
             first_of_chunk: (chunk,) int64, the parameter that each chunk begins in.
             scratch: (parameter, 2) float32.
@@ -120,8 +120,8 @@ def _make(chunks: Any) -> Callable[..., Any]:
                 stop = min(end, starts[k + 1])
                 place, last = position - starts[k], stop - starts[k]
                 a, b, c, d, e = (
-                    addresses[k, MASTER], addresses[k, GRADIENT], addresses[k, FIRST], addresses[k, SECOND],
-                    addresses[k, COPY],
+                    pointers[k, MASTER], pointers[k, GRADIENT], pointers[k, FIRST], pointers[k, SECOND],
+                    pointers[k, COPY],
                 )  # fmt: skip
                 size, spread = scratch[k, 0], scratch[k, 1]
                 if e:
@@ -145,7 +145,7 @@ def _make(chunks: Any) -> Callable[..., Any]:
     return update
 
 
-update = ChunkLoop(_make, prepare=_prepare, sources=(codegen, codegen))
+update = ChunkLoop(_make, prepare=_prepare)
 
 
 # Where in memory a step of Adam finds what it reads and writes.
@@ -155,8 +155,8 @@ SMALLEST_SHARED = 200_000
 """Elements from which a step is divided among threads."""
 
 
-class AddressTable:
-    """The addresses of one group's parameters that have a gradient, with their moments and copies, looked up once.
+class PointerTable:
+    """The pointers of one group's parameters that have a gradient, with their moments and copies, looked up once.
 
     Args:
         parameters: Of the group.
@@ -183,8 +183,8 @@ class AddressTable:
         pairs = [pair for pair in zip(parameters, leaves, strict=True) if pair[1].grad is not None]
         self.parameters = [parameter for parameter, _ in pairs]
         self.working = [working[parameter] for parameter in self.parameters if parameter in working]
-        self._addresses = np.zeros((len(pairs), 6), np.int64)
-        for row, (parameter, leaf) in zip(self._addresses, pairs, strict=True):
+        self._pointers = np.zeros((len(pairs), 6), np.int64)
+        for row, (parameter, leaf) in zip(self._pointers, pairs, strict=True):
             moments = state[parameter]
             row[MASTER] = parameter.data_ptr()
             row[FIRST], row[SECOND] = moments["exp_avg"].data_ptr(), moments["exp_avg_sq"].data_ptr()
@@ -222,7 +222,7 @@ class AddressTable:
             return False
         found = [gradient for gradient in gradients if gradient is not None]
         self._kept = [each if each.is_contiguous() else each.contiguous() for each in found]
-        self._addresses[:, GRADIENT] = _places(self._kept)
+        self._pointers[:, GRADIENT] = _places(self._kept)
         self._gradients = gradients if _same(found, self._kept) else []  # a copy serves one step
         return True
 
@@ -235,7 +235,7 @@ class AddressTable:
         beta1, beta2 = group["betas"]
         update(
             threads_for(int(self._starts[-1]), SMALLEST_SHARED),
-            self._addresses,
+            self._pointers,
             self._starts,
             self._first_of_chunk,
             self._scratch,
@@ -302,7 +302,7 @@ class Adam(torch.optim.Adam):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
         self._working = {each.master: each for each in working}
         self._pairs: list[tuple[Tensor, Tensor]] = []  # of all groups, in order
-        self._tables: dict[int, AddressTable] = {}
+        self._tables: dict[int, PointerTable] = {}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients; memory that is lent for them comes back."""
@@ -344,7 +344,7 @@ class Adam(torch.optim.Adam):
     @torch.no_grad()
     def update(self) -> None:
         """`step` without a closure and without torch's hooks around it."""
-        tables = [self._table(*each) for each in enumerate(self.param_groups)] if works() else [None]
+        tables = [self._table(*each) for each in enumerate(self.param_groups)]
         if None in tables:
             self._torch_step()
             return
@@ -362,20 +362,20 @@ class Adam(torch.optim.Adam):
         pairs = zip(parameters, working, strict=True)
         return [parameter if own is None else own.current() for parameter, own in pairs]
 
-    def _table(self, index: int, group: dict[str, Any]) -> AddressTable | None:
+    def _table(self, index: int, group: dict[str, Any]) -> PointerTable | None:
         """What the compiled pass needs for a group; None where it cannot take the step."""
         if group["amsgrad"] or group["maximize"] or group["decoupled_weight_decay"]:
             return None
         table, parameters = self._tables.get(index), group["params"]
         if table is not None and table.fits(parameters, self.state):
             return table
-        if not all(map(_is_plain, parameters)):
+        if not _UPDATE.takes(*parameters):
             return None
         leaves = self._leaves(parameters)
         for parameter, leaf in zip(parameters, leaves, strict=True):
             if leaf.grad is not None and not self.state[parameter]:
                 self.state[parameter].update(_first_moments(parameter))
-        table = self._tables[index] = AddressTable(parameters, leaves, self._working, self.state)
+        table = self._tables[index] = PointerTable(parameters, leaves, self._working, self.state)
         return table
 
     def _torch_step(self) -> None:
@@ -394,19 +394,24 @@ def _first_moments(parameter: Tensor) -> dict[str, Tensor]:
     return {"step": torch.zeros((), dtype=torch.float32), "exp_avg": first, "exp_avg_sq": second}
 
 
-def _is_plain(parameter: Tensor) -> bool:
-    """Whether the compiled pass can update it."""
-    return parameter.dtype == torch.float32 and parameter.is_cpu and parameter.is_contiguous()
-
-
-@tried("The compiled Adam", "torch's own is used")
-def works() -> None:
-    """Whether the compiled pass takes torch's steps: two of them, compared."""
+def _check_update(_kernel: Kernel) -> None:
+    """Compare two steps with torch's."""
     start = torch.linspace(-1, 1, 43)
     mine, right = nn.Parameter(start.clone()), nn.Parameter(start.clone())
     other, state = torch.optim.Adam([right], lr=0.1), {mine: _first_moments(mine)}
     for gradient in (start.cos(), start.sin()):
         mine.grad, right.grad = gradient, gradient
-        AddressTable([mine], [mine], {}, state).update(other.param_groups[0])
+        PointerTable([mine], [mine], {}, state).update(other.param_groups[0])
         other.step()
     check_close((mine.detach(), right.detach()))
+
+
+_UPDATE = Kernel(
+    "The compiled Adam",
+    update,
+    _check_update,
+    supports=lambda *parameters: all(
+        each.dtype == torch.float32 and each.is_cpu and each.is_contiguous() for each in parameters
+    ),
+    fallback="torch's own is used",
+)

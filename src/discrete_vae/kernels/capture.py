@@ -97,7 +97,7 @@ class Call:
     """One operation.
 
     Attributes:
-        function: An operation of torch, or one that `recordable` made.
+        function: An operation of torch, or one that `custom_op` made.
         arguments: As it was called.
         keywords: As it was called.
         result: What it gave.
@@ -149,10 +149,10 @@ class Recorder(TorchDispatchMode):
         return result
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-        """Do a `recordable` operation, as one call."""
+        """Do a `custom_op` operation, as one call."""
         self._inside = True
         try:
-            function.prepare(*arguments, **keywords)()
+            function.lower(*arguments, **keywords)()
         finally:
             self._inside = False
         self.calls.append(Call(function, arguments, keywords, None, ()))
@@ -185,7 +185,7 @@ def _places_are_numbers(function: OpOverload, arguments: tuple[Any, ...]) -> boo
     )
 
 
-def recordable(
+def custom_op(
     *, only_read: Collection[str] = ()
 ) -> Callable[[Callable[P, Callable[[], object]]], Callable[P, None]]:
     """Make an operation of what reads and writes the memory of its tensors itself, so that torch does not see it.
@@ -199,17 +199,17 @@ def recordable(
     Returns:
         A decorator of a function that takes the operation's arguments and returns a function without arguments that
         does it. The decorated function does the operation at once. A recording takes it as one call, and a replay
-        prepares it once.
+        lowers it once.
     """
 
-    def decorate(prepare: Callable[P, Callable[[], object]]) -> Callable[P, None]:
-        parameters = signature(prepare)
+    def decorate(lower: Callable[P, Callable[[], object]]) -> Callable[P, None]:
+        parameters = signature(lower)
 
-        @wraps(prepare)
+        @wraps(lower)
         def call(*arguments: P.args, **keywords: P.kwargs) -> None:
             recorder = _thread.recorder
             if recorder is None:
-                prepare(*arguments, **keywords)()
+                lower(*arguments, **keywords)()
             else:
                 recorder.call(call, arguments, keywords)
 
@@ -217,7 +217,7 @@ def recordable(
             given = parameters.bind(*arguments, **keywords).arguments
             return tensors_in([value for name, value in given.items() if name not in only_read])
 
-        call.prepare, call.may_write = prepare, may_write  # pyright: ignore[reportAttributeAccessIssue]
+        call.lower, call.may_write = lower, may_write  # pyright: ignore[reportAttributeAccessIssue]
         return call
 
     return decorate

@@ -198,6 +198,11 @@ def constant(value: int) -> Any:
     return ir.Constant(INT64, value)
 
 
+def unpacked(builder: Any, pack: Any, count: int) -> list[Any]:
+    """The members of an LLVM tuple."""
+    return [builder.extract_value(pack, index) for index in range(count)]
+
+
 def pointers_and_scalars(context: Any, builder: Any, signature: Any, arguments: Any) -> list[Any]:
     """The arguments of an intrinsic, with each contiguous array replaced by the pointer to its first element."""
     plain = []

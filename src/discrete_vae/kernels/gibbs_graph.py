@@ -14,7 +14,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.checks import check_binary
-from discrete_vae.kernels import codegen, gibbs_tiles
+from discrete_vae.kernels import gibbs_tiles
 from discrete_vae.kernels.codegen import (
     FLOAT32,
     INT32,
@@ -31,7 +31,7 @@ from discrete_vae.kernels.codegen import (
 )
 from discrete_vae.kernels.gibbs_tiles import comes_on
 from discrete_vae.kernels.gibbs_torch import SweepCall
-from discrete_vae.kernels.registry import ChunkLoop
+from discrete_vae.kernels.loops import ChunkLoop
 
 # The two inner steps of the CPU kernel for graphs, as numba intrinsics for 16 chains: random words, and
 # decisions.
@@ -241,7 +241,7 @@ def _make(chunks: Any) -> Callable[..., Any]:
     return run_chunks
 
 
-run_chunks = ChunkLoop(_make, sources=(codegen, codegen, codegen, gibbs_tiles))
+run_chunks = ChunkLoop(_make, sources=(gibbs_tiles,))
 
 
 # The CPU kernel for Boltzmann machines on any graph: all sweeps of a call in one compiled loop, on numba's

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_binary
-from discrete_vae.kernels import codegen, gibbs_amx, gibbs_tiles
+from discrete_vae.kernels import gibbs_amx, gibbs_tiles
 from discrete_vae.kernels.gibbs_amx import LARGEST_WEIGHT, num_blocks, split_side
 from discrete_vae.kernels.gibbs_tiles import (
     GROUP,
@@ -30,7 +30,8 @@ from discrete_vae.kernels.gibbs_tiles import (
     unpack,
 )
 from discrete_vae.kernels.gibbs_torch import SweepCall, fair_coins
-from discrete_vae.kernels.registry import ChunkLoop, tried
+from discrete_vae.kernels.loops import ChunkLoop
+from discrete_vae.kernels.registry import Kernel
 
 # The compiled loops of the CPU kernel.
 #
@@ -180,25 +181,15 @@ def _loop_with(
     return make
 
 
-_SOURCES = (
-    gibbs_tiles,
-    gibbs_tiles,
-    gibbs_tiles,
-    codegen,
-    codegen,
-    codegen,
-    gibbs_tiles,
-)
-
 run_by_tables = ChunkLoop(
     _loop_with("by_tables", gibbs_tiles.scratch_for, gibbs_tiles.draw_side),
     prepare=_prepare_tables,
-    sources=_SOURCES,
+    sources=(gibbs_tiles,),
 )
 run_by_products = ChunkLoop(
     _loop_with("by_products", gibbs_amx.scratch_for, gibbs_amx.draw_side),
     prepare=_prepare_products,
-    sources=(*_SOURCES, gibbs_amx, gibbs_amx),
+    sources=(gibbs_tiles, gibbs_amx),
 )
 
 
@@ -239,11 +230,11 @@ def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
     Raises:
         InvalidInputError: If z holds anything but 0 and 1.
     """
-    return _run(energy, z, call, by_products=_multiplies(energy, call))
+    return by_products(energy, z, call)
 
 
 def _run(energy: RBM, z: Tensor, call: SweepCall, *, by_products: bool) -> Tensor:
-    """`run` in one of its two ways."""
+    """Run the sweeps with fields that are products of bytes, or sums of table rows."""
     num_chains, num_units = z.shape
     # a chunk is the chains that a thread advances together
     chunks = min(num_chains, max(call.num_threads, -(-num_chains // _LARGEST_CHUNK)))
@@ -281,12 +272,12 @@ def _units(first: int, end: int) -> np.ndarray:
     return units
 
 
-def _multiplies(energy: RBM, call: SweepCall) -> bool:
-    """Whether fields are products: of machines whose tables would be large, with weights that bytes can stand for."""
+def _suits_products(energy: RBM, _z: Tensor, call: SweepCall) -> bool:
+    """True for machines whose tables would be large, with weights that bytes can stand for, on a matrix unit."""
     num_units = energy.num_left + energy.num_right
     if _have_tables(len(_units(0, energy.num_left)), len(_units(energy.num_left, num_units))):
         return False
-    if not products_work():
+    if not gibbs_amx.is_there():
         return False
     largest = energy.weight.detach().abs().max()
     if call.inverse_temperature is not None:
@@ -294,21 +285,26 @@ def _multiplies(energy: RBM, call: SweepCall) -> bool:
     return bool(largest <= LARGEST_WEIGHT)
 
 
-def products_work() -> bool:
-    """Whether the processor has a matrix unit, with which the kernel draws what it draws without."""
-    return gibbs_amx.is_there() and _products_work()
-
-
-@tried("The sampler's products of bytes", "sums of table rows are used")
-def _products_work() -> None:
-    """Whether they give the same states on a small machine, but for draws within rounding."""
+def _check_products(kernel: Kernel) -> None:
+    """Compare with sums of table rows on a small machine: the same states but for draws within rounding."""
     energy, start = RBM(70, 40), fair_coins(40, 110, key=1)
     weights = torch.linspace(-1, 1, 2800).sin_().mul_(3).view(70, 40)
     energy.weight.copy_(weights.roll(7, 1))
     call = SweepCall(2, 1, 1, 0, None, None)
-    mine, right = (_run(energy, start, call, by_products=each) for each in (True, False))
+    mine, right = kernel.compiled(energy, start, call), by_tables(energy, start, call)
     if float((mine != right).float().mean()) > 0.01:
         raise RuntimeError("its states are wrong")
+
+
+by_tables = partial(_run, by_products=False)
+by_products = Kernel(
+    "The RBM sampler's products of bytes",
+    partial(_run, by_products=True),
+    _check_products,
+    by_tables,
+    _suits_products,
+    fallback="sums of table rows are used",
+)
 
 
 def _have_tables(left: int, right: int) -> bool:

@@ -344,7 +344,7 @@ class BoundProgram:
         if not isinstance(function, OpOverload):
             # aliases, which keep the memory even if a parameter is given another one
             self._kept += [tensor.detach() for tensor in tensors_in([arguments, keywords])]
-            return [function.prepare(*arguments, **keywords)]  # pyright: ignore[reportFunctionMemberAccess]
+            return [function.lower(*arguments, **keywords)]  # pyright: ignore[reportFunctionMemberAccess]
         if is_view(function):
             made = function(*arguments, **keywords)
             for value, tensor in zip(

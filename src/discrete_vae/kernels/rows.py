@@ -1,11 +1,11 @@
-"""Passes over rows of matrices, and over rows that stand for samples, with their noise."""
+"""Fused row reductions: one compiled pass over rows that a function of vectors describes, with sums along rows."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +14,7 @@ from numba import types
 from numba.extending import intrinsic
 from torch import Tensor
 
-from discrete_vae.kernels import codegen
-from discrete_vae.kernels.capture import recordable
+from discrete_vae.kernels.capture import custom_op
 from discrete_vae.kernels.codegen import (
     FLOAT32,
     INT32,
@@ -30,19 +29,15 @@ from discrete_vae.kernels.codegen import (
     cos_and_sin,
     log,
     loop,
-    magnitude,
     minimum,
     numbers,
     philox_rounds,
     splat,
 )
-from discrete_vae.kernels.registry import ChunkLoop, check_close, threads_for, tried
+from discrete_vae.kernels.loops import ChunkLoop, threads_for
 
-# One pass over the rows of matrices that a function of vectors describes: element by element, with sums along
-# rows.
-#
-# What torch does in a dozen short operations, each of which costs several microseconds before it begins, is
-# one here, and what lies between stays in registers.
+# Rows of matrices, for training steps: a dozen short operations of torch, each of which costs microseconds before it
+# begins, are one pass here, and what lies between stays in registers.
 
 
 LANES = 32
@@ -54,11 +49,11 @@ SMALLEST_SHARED = 30_000
 Body = Callable[[list[Vector], list[Vector]], tuple[Sequence[Vector], Sequence[Vector]]]
 
 
-class RowPass:
-    """A pass over rows, compiled at its first call.
+class RowReduction:
+    """A fused reduction over rows of float32 tensors, compiled at its first call.
 
-    Every operand is float32, of one number per element or of one per row. Tensors are read and written where they are;
-    the caller answers for their types and shapes.
+    Operands have one number per element or one per row. They are read and written where they are; the caller answers
+    for their types and shapes.
 
     Args:
         name: Tells it apart from all others that share the body's module.
@@ -99,7 +94,7 @@ class RowPass:
             run.__qualname__ = f"{module.__name__}.{name}"  # the cache's name of it
             return run
 
-        self._loop = ChunkLoop(make, sources=(codegen, codegen, codegen, module))
+        self._loop = ChunkLoop(make, sources=(module,))
 
     def __call__(
         self,
@@ -118,19 +113,19 @@ class RowPass:
         """
         _run(self, tuple(elements), tuple(per_row), tuple(outputs), tuple(sums))
 
-    def prepare(
+    def lower(
         self,
-        wide: Sequence[Tensor],
+        elements: Sequence[Tensor],
         per_row: Sequence[Tensor],
         outputs: Sequence[Tensor],
         sums: Sequence[Tensor],
     ) -> Callable[[], object]:
-        """A function without arguments that runs it, on these tensors."""
-        operands = [*wide, *per_row, *outputs, *sums]
-        num_columns = wide[0].shape[-1]
-        num_rows = wide[0].numel() // num_columns
+        """The reduction of these tensors as a function without arguments."""
+        operands = [*elements, *per_row, *outputs, *sums]
+        num_columns = elements[0].shape[-1]
+        num_rows = elements[0].numel() // num_columns
         distances = (
-            *map(_distance, wide),
+            *map(_distance, elements),
             *map(_distance_of_numbers, per_row),
             *map(_distance, outputs),
             *map(_distance_of_numbers, sums),
@@ -146,15 +141,15 @@ class RowPass:
         )
 
 
-@recordable(only_read=("elements", "per_row"))
+@custom_op(only_read=("elements", "per_row"))
 def _run(
-    row_pass: RowPass,
+    reduction: RowReduction,
     elements: Sequence[Tensor],
     per_row: Sequence[Tensor],
     outputs: Sequence[Tensor],
     sums: Sequence[Tensor],
 ) -> Callable[[], object]:
-    return row_pass.prepare(elements, per_row, outputs, sums)
+    return reduction.lower(elements, per_row, outputs, sums)
 
 
 def as_rows(value: Tensor) -> Tensor:
@@ -283,13 +278,10 @@ def total_of(vector: Vector) -> Vector:
     return vector
 
 
-# Passes over rows that stand for samples of examples, with noise that the sample and the example's key
-# decide.
-#
-# What `RowPass` is for training steps, this is for importance sampling: rows lie in two axes, sample and
-# example, so that what all samples share is read where it is; operands may be bfloat16; results go into the
-# inputs of several networks at once; and noise is made where it is used, so that it does not depend on how
-# samples and examples are divided.
+# Rows of samples, for importance sampling: rows lie in two axes, sample and example, so that what all samples share is
+# read where it is; operands may be bfloat16; results go into the inputs of several networks at once; and noise is made
+# where it is used, from the sample's number and the example's key, so that it does not depend on how samples and
+# examples are divided.
 
 
 KEY = 0x6469736372657465
@@ -302,11 +294,11 @@ _FACTORS = 64  # blocks whose factors, each at most 2, are multiplied before a l
 
 @dataclass(frozen=True)
 class Made:
-    """What a body makes of a block of columns.
+    """Results of a body for a block of columns.
 
     Attributes:
         outputs: Vectors that are written, in the order of the operands.
-        spread: A vector that is written to all places of a table; None where the pass has no such table.
+        spread: A vector that is written to all places of a table; None without a table.
         terms: What is added to the row's total.
         factors: Numbers from 1 to 2 whose logarithms are subtracted from it.
     """
@@ -321,7 +313,7 @@ SampleBody = Callable[[list[Vector], list[Vector], list[Vector]], Made]
 
 
 class Keys(NamedTuple):
-    """Whose noise it is.
+    """Keys of the noise of some rows.
 
     Attributes:
         of_example: A number of 64 bits per example, (example,) int64.
@@ -334,8 +326,8 @@ class Keys(NamedTuple):
     draw: int
 
 
-class SamplePass:
-    """A pass over rows (sample, example), compiled at its first call.
+class SampleReduction:
+    """A fused reduction over rows (sample, example), compiled at its first call.
 
     Args:
         name: Tells it apart from all others that share the body's module.
@@ -372,36 +364,48 @@ class SamplePass:
             run.__qualname__ = f"{module.__name__}.{form}"  # the cache's name of it
             return run
 
-        self._loop = ChunkLoop(make, sources=(codegen, codegen, codegen, codegen, module))
+        self._loop = ChunkLoop(make, sources=(module,))
 
-    def __call__(
+    def __call__(self, elements: Sequence[Tensor], outputs: Sequence[Tensor] = (), **more: Any) -> None:
+        """Run it; see `lower`."""
+        self.lower(elements, outputs, **more)()
+
+    def lower(
         self,
         elements: Sequence[Tensor],
         outputs: Sequence[Tensor] = (),
         *,
-        total: Tensor,
+        total: Tensor | None = None,
         spread: Sequence[Tensor] = (),
         numbers: Sequence[float] = (0.0,),
         keys: Keys | None = None,
-    ) -> None:
-        """Run it; the caller answers for types and shapes.
+    ) -> Callable[[], object]:
+        """The reduction of these tensors as a function without arguments; the caller answers for types and shapes.
 
         Args:
             elements: (sample, example, column) each, with consecutive columns; other axes may be expanded.
             outputs: Likewise, receive the outputs.
-            total: (sample, example), float32; the terms are added to it.
+            total: (sample, example), float32; the terms are added to it. None where there are none.
             spread: Places of the table, as outputs.
             numbers: Of the call, at least one.
             keys: Of the noise.
         """
         samples, examples, columns = elements[0].shape
+        if total is None:
+            total = torch.zeros((), dtype=torch.float32, device="cpu").expand(samples, examples)
         operands = tuple(map(_place, (*elements, *outputs, total[..., None])))
         table = torch.tensor([_place(value) for value in spread] or [(0, 0, 0)], device="cpu")
         draw = (0, 0, 0) if keys is None else (keys.of_example.data_ptr(), keys.first_sample, keys.draw)
         threads = threads_for(samples * examples * columns, SMALLEST_SHARED)
         per_chunk = samples if threads == 1 else max(1, 8 // examples)
-        places = table.data_ptr(), len(spread)
-        self._loop(threads, operands, places, tuple(numbers), draw, samples, examples, columns, per_chunk)
+        places, shape = (table.data_ptr(), len(spread)), (samples, examples, columns, per_chunk)
+        run = self._loop.bind(threads, operands, places, tuple(numbers), draw, *shape)
+        return partial(_run_keeping, run, (table, total))
+
+
+def _run_keeping(run: Callable[[], object], _kept: object) -> None:
+    """Run, and keep memory alive until then."""
+    run()
 
 
 def _place(value: Tensor) -> tuple[int, int, int]:
@@ -514,9 +518,6 @@ def _words(builder: Any, draw: list[Any], sample: Any, example: Any) -> Callable
     return of_block
 
 
-# Uniform and normal numbers of the random words of passes over samples.
-
-
 def uniforms(words: list[Vector]) -> Vector:
     """32 numbers (word // 2^8 + 1/2) 2^-24 of the open unit interval."""
     joint = concatenate(words)
@@ -536,7 +537,7 @@ def normals(words: list[Vector]) -> Vector:
 
 
 def draw_uniforms(shape: tuple[int, int, int], keys: Keys) -> Tensor:
-    """The uniform numbers that a pass of this shape, (sample, example, column), and these keys meets."""
+    """The uniform numbers that a reduction of this shape, (sample, example, column), and these keys draws."""
     return _drawn(_UNIFORMS, shape, keys)
 
 
@@ -545,9 +546,9 @@ def draw_normals(shape: tuple[int, int, int], keys: Keys) -> Tensor:
     return _drawn(_NORMALS, shape, keys)
 
 
-def _drawn(run: SamplePass, shape: tuple[int, int, int], keys: Keys) -> Tensor:
+def _drawn(run: SampleReduction, shape: tuple[int, int, int], keys: Keys) -> Tensor:
     found = torch.empty(shape, dtype=torch.float32, device="cpu")
-    run([found], [found], total=torch.zeros(shape[:2], dtype=torch.float32, device="cpu"), keys=keys)
+    run([found], [found], keys=keys)
     return found
 
 
@@ -559,41 +560,5 @@ def _normal_body(_elements: list[Vector], _numbers: list[Vector], words: list[Ve
     return Made([normals(words)])
 
 
-_UNIFORMS = SamplePass("uniforms", _uniform_body, elements=[False], outputs=[False], noise=True)
-_NORMALS = SamplePass("normals", _normal_body, elements=[False], outputs=[False], noise=True)
-
-
-# Numbers brought back between bounds, in one compiled pass.
-
-
-def project_(value: Tensor, low: Tensor, high: Tensor) -> None:
-    """Move numbers between bounds; what is infinite stays.
-
-    Args:
-        value: Contiguous, float32, not empty; changed.
-        low: One number.
-        high: One number, at least low.
-    """
-    flat = value.view(-1)
-    _PROJECT([flat], [low, high], [flat])
-
-
-def moved(value: Vector, low: Vector | float, high: Vector | float) -> Vector:
-    """The numbers between the bounds, what is infinite as it is."""
-    return value.where(magnitude(value).reaches(math.inf), value.between(low, high))
-
-
-def _project(elements: list[Vector], per_row: list[Vector]) -> tuple[list[Vector], list[Vector]]:
-    return [moved(elements[0], *per_row)], []
-
-
-_PROJECT = RowPass("projection", _project, elements=1, per_row=2, outputs=1)
-
-
-@tried("The compiled projection", "plain torch is used")
-def works() -> None:
-    """Whether it gives what plain torch gives."""
-    low, high = torch.tensor(2.0), torch.tensor(3.0)
-    found = torch.tensor([1.0, 2.5, 4.0, math.inf, -math.inf])
-    project_(found, low, high)
-    check_close((found, torch.tensor([2.0, 2.5, 3.0, math.inf, -math.inf])), tolerance=0)
+_UNIFORMS = SampleReduction("uniforms", _uniform_body, elements=[False], outputs=[False], noise=True)
+_NORMALS = SampleReduction("normals", _normal_body, elements=[False], outputs=[False], noise=True)
