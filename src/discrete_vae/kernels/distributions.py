@@ -387,7 +387,7 @@ _DRAW_BACKWARD = RowReduction(
 )
 
 
-class FusedDraw(torch.autograd.Function):
+class _FusedDraw(torch.autograd.Function):
     """zeta and the bits of z, of rho and logits (..., unit) and a scalar beta; no gradient reaches rho."""
 
     @staticmethod
@@ -439,7 +439,7 @@ def _cases_of_draws() -> list[tuple[Any, ...]]:
 
 spike_exponential = Kernel(
     "The compiled draw of spike-and-exponential units",
-    lambda rho, logits, beta, bounds, _smoothing: FusedDraw.apply(rho, logits, beta, bounds),
+    lambda rho, logits, beta, bounds, _smoothing: _FusedDraw.apply(rho, logits, beta, bounds),
     agrees_on(_cases_of_draws),
     supports=_is_exponential,
 )

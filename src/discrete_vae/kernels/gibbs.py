@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -173,18 +173,12 @@ def kernel_for(energy: BoltzmannMachine, *, parallel: bool = False) -> Sweeps:
         KernelWarning: If the compiled kernel fails its self-test; the reference or `run_on_device` takes its place.
     """
     if energy.bias.device.type == "cpu":
-        return usable(cpu_kernel(type(energy), parallel)) if _compiles(energy) else gibbs_torch.run
+        return cpu_kernel(type(energy), parallel).select() if _compiles(energy) else gibbs_torch.run
     if not _suits_triton(energy):
         return gibbs_torch.run_on_device
     from discrete_vae.kernels import gibbs_triton
 
-    return usable(triton_kernel(energy.bias.device, *gibbs_triton.padded_sides(energy)))  # pyright: ignore[reportArgumentType]
-
-
-def usable(kernel: Kernel) -> Sweeps:
-    """What a kernel runs: its compiled form, or its reference if that fails its self-test."""
-    assert kernel.reference is not None
-    return kernel.compiled if kernel.is_usable() else kernel.reference
+    return triton_kernel(energy.bias.device, *gibbs_triton.padded_sides(energy)).select()  # pyright: ignore[reportArgumentType]
 
 
 def _compiles(energy: BoltzmannMachine) -> bool:
@@ -206,17 +200,13 @@ def _suits_triton(energy: BoltzmannMachine) -> bool:
     return gibbs_triton.fits(energy)
 
 
-def _run_by(module: str, energy: Any, z: Tensor, call: SweepCall) -> Tensor:
-    return import_module(f"{__package__}.{module}").run(energy, z, call)
-
-
 @cache
 def cpu_kernel(kind: type, parallel: bool) -> Kernel:
     """The CPU kernel for a kind of machine; where it fails on several threads, it runs on one."""
-    compiled = partial(_run_by, _COMPILED[kind])
+    compiled = import_module(f"{__package__}.{_COMPILED[kind]}").run
 
     def on_one_thread(energy: Any, z: Tensor, call: SweepCall) -> Tensor:
-        return usable(cpu_kernel(kind, False))(energy, z, replace(call, num_threads=1))
+        return cpu_kernel(kind, False).select()(energy, z, replace(call, num_threads=1))
 
     def self_test(kernel: Kernel) -> None:
         energy = (RBM(5, 3) if kind is RBM else GraphBoltzmann(8, "complete")).float()
@@ -235,6 +225,7 @@ def cpu_kernel(kind: type, parallel: bool) -> Kernel:
 @cache
 def triton_kernel(device: torch.device, left: int, right: int) -> Kernel:
     """The CUDA kernel for RBMs whose sides are padded to these powers of two; its self-test waits for the device."""
+    from discrete_vae.kernels import gibbs_triton
 
     def self_test(kernel: Kernel) -> None:
         energy, generator = RBM(left, right).float(), torch.Generator().manual_seed(1)
@@ -244,7 +235,7 @@ def triton_kernel(device: torch.device, left: int, right: int) -> Kernel:
 
     return Kernel(
         f"The compiled sampler for RBM of {left} + {right} units on {device}",
-        partial(_run_by, "gibbs_triton"),
+        gibbs_triton.run,
         self_test,
         gibbs_torch.run_on_device,
         fallback="plain torch is used, with 12 launches per sweep",

@@ -402,7 +402,7 @@ class _Room(ShowsShapes):
 
 
 class CompiledDraws:
-    """Draws of z, zeta and h, made by `compiled_draws`; networks are those of the groups and of the layers' posteriors."""
+    """Draws of z, zeta and h; made by `compiled_draws`. Networks are those of groups and of layers' posteriors."""
 
     def __init__(
         self,

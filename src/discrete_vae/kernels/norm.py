@@ -38,9 +38,9 @@ from discrete_vae.numerics import differentiable_once
 if TYPE_CHECKING:
     from discrete_vae.nets.mlp import L1BatchNorm
 
-# The L1 batch norm of a batch, (row, feature), contiguous, float32 or bfloat16. Statistics and parameters are (feature,),
-# contiguous, float32, and so is all arithmetic. No column needs another one's sums, so the result does not depend on how
-# columns are divided among threads. The caller answers for types, shapes and strides.
+# The L1 batch norm of a batch, (row, feature), contiguous, float32 or bfloat16. Statistics and parameters are
+# (feature,), contiguous, float32, and so is all arithmetic. No column needs another one's sums, so the result does not
+# depend on how columns are divided among threads. The caller answers for types, shapes and strides.
 
 
 SCALE_BOUNDS = (2.0, 3.0)

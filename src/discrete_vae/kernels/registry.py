@@ -52,10 +52,15 @@ class Kernel:
         REGISTRY.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Run the compiled form if `takes` holds, else the reference."""
-        function = self.compiled if self.takes(*arguments) else self.reference
-        assert function is not None
-        return function(*arguments)
+        """Run what `select` gives."""
+        return self.select(*arguments)(*arguments)
+
+    def select(self, *arguments: Any) -> Callable[..., Any]:
+        """The compiled form if it `takes` the arguments, else the reference."""
+        if self.takes(*arguments):
+            return self.compiled
+        assert self.reference is not None
+        return self.reference
 
     def takes(self, *arguments: Any) -> bool:
         """True if the compiled form is to be used for these arguments."""

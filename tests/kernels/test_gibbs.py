@@ -8,7 +8,7 @@ from numba import njit
 from discrete_vae import RBM, FactorialBernoulli
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import gibbs_rbm, gibbs_torch
-from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.kernels.gibbs_tiles import GROUP, LANES, PART, ROWS, TILE, decide
 from discrete_vae.kernels.gibbs_torch import fair_coins, uniforms
 
@@ -32,7 +32,7 @@ def make_rbm(num_left: int, num_right: int, *, scale: float = 0.4, seed: int = 0
 def test_kernels_give_the_same_states(shape, num_chains):
     rbm = make_rbm(*shape)
     start = fair_coins(num_chains, sum(shape), key=1)
-    assert choose_kernel(rbm) is gibbs_rbm.run
+    assert kernel_for(rbm) is gibbs_rbm.run
     compiled = run_sweeps(rbm, start, 6, key=2, first_sweep=1)
     reference = run_sweeps(rbm, start, 6, key=2, first_sweep=1, kernel=gibbs_torch.run)
     assert compiled.dtype == reference.dtype == torch.float32
@@ -145,7 +145,7 @@ def test_states_in_other_layouts_and_dtypes_are_taken():
 
 
 def test_float64_machine_keeps_its_precision_and_bfloat16_machine_is_taken():
-    assert choose_kernel(RBM(2, 2).double()) is gibbs_torch.run
+    assert kernel_for(RBM(2, 2).double()) is gibbs_torch.run
     low = make_rbm(5, 3).bfloat16()
     high = RBM(5, 3)
     high.load_state_dict(low.float().state_dict())
@@ -269,7 +269,7 @@ def test_rows_that_are_made_when_they_are_due_are_those_of_whole_tables(shape, m
     rbm, z = make_rbm(*shape), fair_coins(30, sum(shape), key=1)
     whole = run_sweeps(rbm, z, 3, key=2, first_sweep=1)
     monkeypatch.setattr(gibbs_rbm, "LARGEST_TABLE", 0)
-    monkeypatch.setattr(gibbs_rbm, "products_work", lambda: False)
+    monkeypatch.setattr(gibbs_rbm.by_products, "supports", lambda *_: False)
     monkeypatch.setattr(gibbs_rbm, "_kept", gibbs_rbm._Kept())
     assert torch.equal(run_sweeps(rbm, z, 3, key=2, first_sweep=1), whole)
     assert not any(table.size for table in gibbs_rbm._kept.tables)

@@ -10,7 +10,7 @@ import torch
 from numba.core import config
 
 from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.kernels import openmp, registry
+from discrete_vae.kernels import loops
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 
@@ -21,26 +21,26 @@ MACHINES = pytest.mark.parametrize(
 
 @MACHINES
 def test_forked_child_works_on_one_thread(energy, monkeypatch, threads_of_torch):
-    monkeypatch.setattr(openmp, "has_team", lambda: False)
+    monkeypatch.setattr(loops, "has_parallel_regions", lambda: False)
     threads_of_torch(2)
     start = fair_coins(30, 8, key=1)
     expected = run_sweeps(energy, start, 3, key=2, first_sweep=1)
-    monkeypatch.setattr(registry.os, "getpid", lambda: -1)
-    assert registry.threads_for(10**9) == 1
+    monkeypatch.setattr(loops.os, "getpid", lambda: -1)
+    assert loops.threads_for(10**9) == 1
     assert torch.equal(run_sweeps(energy, start, 3, key=2, first_sweep=1), expected)
 
 
 def test_thread_layer_order_is_restored(monkeypatch):
     before = list(config.THREADING_LAYER_PRIORITY)
-    monkeypatch.setattr(registry, "_process_of_threads", None)
-    registry._launch()
+    monkeypatch.setattr(loops, "_process_of_threads", None)
+    loops._launch()
     assert before == config.THREADING_LAYER_PRIORITY
 
 
 def test_a_small_call_uses_one_thread(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr(registry, "_launch", lambda: pytest.fail("launched"))
-    assert registry.threads_for(registry.SMALLEST_SHARED - 1) == 1
+    monkeypatch.setattr(loops, "_launch", lambda: pytest.fail("launched"))
+    assert loops.threads_for(loops.SMALLEST_SHARED - 1) == 1
 
 
 # In a process of its own, since OpenMP and numba are launched once. Prints nothing where all is right.
@@ -48,13 +48,12 @@ CHECKS = """
 import os, sys, threading
 import numba, torch
 from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.kernels import registry as threads
+from discrete_vae.kernels import loops as threads
 from discrete_vae.kernels import gibbs_torch as torch_reference
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.kernels.gibbs import run_sweeps
 
-from discrete_vae.kernels import openmp as team
-team.has_team = lambda: False  # as where torch has another OpenMP than GNU's
+threads.has_parallel_regions = lambda: False  # as where torch has another OpenMP than GNU's
 threads.SMALLEST_SHARED = 0
 asked, most = int(sys.argv[1]), int(sys.argv[2])
 rbm, graph, start = RBM(5, 3), GraphBoltzmann(8, "complete"), fair_coins(40, 8, key=1)
@@ -68,8 +67,7 @@ wrapped = threads.numba_threads
 def counting(number):
     used.add(number)
     return wrapped(number)
-from discrete_vae.kernels import registry as loops
-loops.numba_threads = counting
+threads.numba_threads = counting
 
 def check(expected):
     used.clear()
@@ -120,15 +118,15 @@ def test_the_number_of_threads_is_torchs_and_stays(asked, most):
 def test_numba_with_one_thread_is_not_launched(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 1)
-    monkeypatch.setattr(registry, "_launch", lambda: pytest.fail("launched"))
-    assert registry.threads_for(10**9) == 1
+    monkeypatch.setattr(loops, "_launch", lambda: pytest.fail("launched"))
+    assert loops.threads_for(10**9) == 1
 
 
 def test_two_python_threads_launch_once(monkeypatch):
     launches = []
-    monkeypatch.setattr(registry, "_process_of_threads", None)
-    monkeypatch.setattr(registry, "_launch_here", lambda: launches.append(1))
-    workers = [threading.Thread(target=registry._launch) for _ in range(8)]
+    monkeypatch.setattr(loops, "_process_of_threads", None)
+    monkeypatch.setattr(loops, "_launch_here", lambda: launches.append(1))
+    workers = [threading.Thread(target=loops._launch) for _ in range(8)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -8,7 +8,7 @@ import torch
 from discrete_vae.kernels import rows as rows_module
 from discrete_vae.kernels.codegen import FLOAT32, concatenate
 from discrete_vae.kernels.gibbs_torch import philox4x32, uniforms
-from discrete_vae.kernels.rows import KEY, Keys, Made, SamplePass, draw_normals, draw_uniforms
+from discrete_vae.kernels.rows import KEY, Keys, Made, SampleReduction, draw_normals, draw_uniforms
 
 
 def _body(elements, numbers, _words):
@@ -17,10 +17,10 @@ def _body(elements, numbers, _words):
 
 
 PASSES = {
-    half: SamplePass("test samples", _body, elements=[half, False], outputs=[False], spreads=half)
+    half: SampleReduction("test samples", _body, elements=[half, False], outputs=[False], spreads=half)
     for half in (False, True)
 }
-WORDS = SamplePass(
+WORDS = SampleReduction(
     "test words",
     lambda _elements, _numbers, words: Made([concatenate(words).view(FLOAT32)]),
     elements=[False],

@@ -23,8 +23,7 @@ def machine(left, right, scale=1.0):
     return energy
 
 
-def draw(energy, z, call, *, by_products=True):
-    return gibbs_rbm._run(energy, z, call, by_products=by_products)
+draw = gibbs_rbm.by_products.compiled
 
 
 def share_of_differences(energy, num_chains, draws):
@@ -35,7 +34,7 @@ def share_of_differences(energy, num_chains, draws):
 
 
 def test_states_are_the_references():
-    assert gibbs_rbm.products_work()
+    assert gibbs_rbm.by_products.is_usable()
     assert share_of_differences(machine(300, 290), 1000, draw) < WITHIN_ROUNDING
 
 
@@ -69,17 +68,17 @@ def test_it_does_not_matter_how_chains_are_divided():
     assert torch.equal(whole, again)
     part = draw(energy, z[37:], SweepCall(4, 1, 1, 37, temperatures[37:], clamped[37:]))
     assert torch.equal(whole[37:], part)
-    by_tables = draw(energy, z, SweepCall(4, 1, 1, 0, temperatures, clamped), by_products=False)
+    by_tables = gibbs_rbm.by_tables(energy, z, SweepCall(4, 1, 1, 0, temperatures, clamped))
     assert float((whole != by_tables).float().mean()) < 1e-3
 
 
 def test_large_weights_and_small_machines_are_summed_by_tables():
     call = SweepCall(1, 1, 1, 0, None, None)
-    assert gibbs_rbm._multiplies(machine(256, 256, 0.1), call)
-    assert not gibbs_rbm._multiplies(machine(64, 64, 0.1), call)
+    assert gibbs_rbm._suits_products(machine(256, 256, 0.1), None, call)
+    assert not gibbs_rbm._suits_products(machine(64, 64, 0.1), None, call)
     energy = machine(256, 256, 0.1)
     with torch.no_grad():
         energy.weight[3, 5] = -LARGEST_WEIGHT - 1
-    assert not gibbs_rbm._multiplies(energy, call)
+    assert not gibbs_rbm._suits_products(energy, None, call)
     hot = SweepCall(1, 1, 1, 0, torch.tensor([0.5, 200.0]), None)
-    assert not gibbs_rbm._multiplies(machine(256, 256, 0.1), hot)
+    assert not gibbs_rbm._suits_products(machine(256, 256, 0.1), None, hot)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae.kernels import rows
-from discrete_vae.kernels.rows import RowPass, as_numbers, as_rows, unread
+from discrete_vae.kernels.rows import RowReduction, as_numbers, as_rows, unread
 
 
 def _body(elements, per_row):
@@ -12,8 +12,8 @@ def _body(elements, per_row):
     return [a * per_row[0] + b, a - b], [a * b, a]
 
 
-ROWS = RowPass("test rows", _body, elements=2, per_row=1, outputs=2, sums=2)
-ALL = RowPass(
+ROWS = RowReduction("test rows", _body, elements=2, per_row=1, outputs=2, sums=2)
+ALL = RowReduction(
     "test all",
     _body,
     elements=2,

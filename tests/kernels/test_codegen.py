@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from discrete_vae.kernels import codegen
-from discrete_vae.kernels.rows import RowPass
+from discrete_vae.kernels.rows import RowReduction
 
 EXACT = {
     "exp": np.exp,
@@ -35,7 +35,7 @@ SPECIAL = [
 
 def compiled(name, x):
     function, found = getattr(codegen, name), torch.empty_like(x)
-    run = RowPass(
+    run = RowReduction(
         f"test-{name}", lambda elements, _per_row: ([function(elements[0])], []), elements=1, outputs=1
     )
     run([x], outputs=[found])
@@ -65,7 +65,7 @@ def test_cosine_and_sine(part):
     x = np.concatenate([np.linspace(-2, 2, 400_001), [-1000.25, 4e5 + 0.5]]).astype(np.float32)
     found, run = (
         torch.empty(len(x)),
-        RowPass(
+        RowReduction(
             f"test-turn {part}",
             lambda elements, _per_row: ([codegen.cos_and_sin(elements[0])[part]], []),
             elements=1,

@@ -7,10 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from discrete_vae.kernels import openmp
-from discrete_vae.kernels.registry import ChunkLoop
+from discrete_vae.kernels.loops import ChunkLoop, has_parallel_regions
 
-needs_team = pytest.mark.skipif(not openmp.has_team(), reason="torch has no OpenMP of GNU's kind here")
+needs_regions = pytest.mark.skipif(
+    not has_parallel_regions(), reason="torch has no OpenMP of GNU's kind here"
+)
 
 
 def _make(chunks):
@@ -29,7 +30,7 @@ def _prepare(values, amount):
 add = ChunkLoop(_make, prepare=_prepare)
 
 
-@needs_team
+@needs_regions
 @pytest.mark.parametrize("threads", [1, 2, 3, 5])
 def test_each_chunk_is_worked_on_once_after_the_preparation(threads):
     values = np.zeros(7)
@@ -37,7 +38,7 @@ def test_each_chunk_is_worked_on_once_after_the_preparation(threads):
     assert values.tolist() == [4.0] + [2.0 + 1000 * place for place in range(1, 7)]
 
 
-@needs_team
+@needs_regions
 def test_without_chunks_nothing_is_done():
     add(2, np.zeros(1), 1.0)
     assert ChunkLoop(_make)(2, np.zeros(0), 1.0) == 0
@@ -49,12 +50,11 @@ import pathlib, threading
 import torch
 torch.set_num_threads(2)
 from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.kernels import openmp as team
-from discrete_vae.kernels import registry as threads
+from discrete_vae.kernels import loops as threads
 from discrete_vae.kernels import gibbs_torch as torch_reference
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.kernels.gibbs import run_sweeps
-assert team.has_team()
+assert threads.has_parallel_regions()
 threads.SMALLEST_SHARED = 0
 start = fair_coins(40, 8, key=1)
 machines = RBM(5, 3), GraphBoltzmann(8, "complete")
@@ -77,7 +77,7 @@ if maps.exists():
 """
 
 
-@needs_team
+@needs_regions
 def test_states_do_not_depend_on_threads_and_one_openmp_is_loaded():
     environment = os.environ | {"OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
     command = [sys.executable, "-W", "error", "-c", CHECKS]
