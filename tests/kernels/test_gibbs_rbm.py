@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from discrete_vae import RBM
-from discrete_vae.kernels import gibbs_amx, gibbs_rbm, gibbs_torch
+from discrete_vae.kernels import gibbs_rbm, gibbs_torch
 from discrete_vae.kernels.gibbs_rbm import LARGEST_WEIGHT
 from discrete_vae.kernels.gibbs_torch import SweepCall, fair_coins
 
 pytestmark = pytest.mark.skipif(
-    not gibbs_amx.is_there(), reason="this processor has no matrix unit for bytes"
+    not gibbs_rbm.has_matrix_unit(), reason="this processor has no matrix unit for bytes"
 )
 WITHIN_ROUNDING = 2e-5  # share of draws; rounding of fields by 1e-5 changes two in a million
 

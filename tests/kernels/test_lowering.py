@@ -206,8 +206,8 @@ OPERATIONS = (
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_programs(seed):
-    """Programs of 40 random operations: views, sums, writes in place, reuse of early values."""
+def test_random_graphs(seed):
+    """Graphs of 40 random operations: views, sums, writes in place, reuse of early values."""
     generator = torch.Generator().manual_seed(seed)
     plan = torch.randint(1000, (40, 3), generator=generator).tolist()
 
@@ -229,7 +229,7 @@ def test_memory_is_used_again():
 
     replay = assert_replays(function, shapes=[(100, 100)])
     storages = {
-        step.keywords["out"].untyped_storage().data_ptr() for step in replay._bound.steps if step.keywords
+        step.keywords["out"].untyped_storage().data_ptr() for step in replay._lowered.steps if step.keywords
     }
     assert len(storages) <= 3
 

@@ -1,4 +1,7 @@
-"""The operations of a function of tensors, recorded while it runs."""
+"""The operations of a function of tensors, recorded while it runs: a flat list, of torch's and of our own.
+
+`discrete_vae.kernels.lowering` makes of it a function that repeats it without modules, autograd and checks.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,20 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-# What an operation of torch does, as its schema says.
-
 
 def is_view(function: OpOverload) -> bool:
-    """Whether what it returns lies in the memory of its argument, which it leaves as it is."""
+    """True if its result lies in the memory of its argument, which it leaves as it is."""
     returns = function._schema.returns
     return any(kind.alias_info is not None and not kind.alias_info.is_write for kind in returns)
 
 
 def draws(function: object) -> bool:
-    """Whether an operation draws random numbers."""
+    """True if an operation draws random numbers."""
     return isinstance(function, OpOverload) and torch.Tag.nondeterministic_seeded in function.tags
 
 
 def is_pure(call: Call) -> bool:
-    """Whether a call only makes its results, the same from the same arguments."""
+    """True if a call only makes its results, the same from the same arguments."""
     function = call.function
     if not isinstance(function, OpOverload):
         return False
@@ -59,12 +60,6 @@ def functional(call: Call) -> Call:
     return replace(call, function=getattr(packet, function._overloadname))
 
 
-# What a function of tensors does, written down while it runs: the flat list of torch's operations.
-#
-# `discrete_vae.kernels.lowering` makes a function of the list that repeats it without modules, autograd and
-# checks.
-
-
 P = ParamSpec("P")
 
 
@@ -74,13 +69,7 @@ class ReplayError(RuntimeError):
 
 @dataclass(frozen=True)
 class Layout:
-    """What a tensor looks like.
-
-    Attributes:
-        shape: Its shape.
-        stride: Its strides.
-        dtype: Its dtype.
-    """
+    """Shape, strides and dtype of a tensor."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -168,7 +157,7 @@ class Recorder(TorchDispatchMode):
 
 
 class _Thread(threading.local):
-    """What is under way on a thread."""
+    """The recording that is under way on a thread."""
 
     recorder: Recorder | None = None
 
@@ -178,7 +167,7 @@ _thread = _Thread()
 
 
 def _places_are_numbers(function: OpOverload, arguments: tuple[Any, ...]) -> bool:
-    """Whether an operation looks values up by their numbers: only by a mask does its shape depend on values."""
+    """True if an operation looks values up by their numbers: only by a mask does its shape depend on values."""
     masks = (torch.bool, torch.uint8)
     return function.overloadpacket is torch.ops.aten.index and all(
         places.dtype not in masks for places in tensors_in(arguments[1])
@@ -188,7 +177,7 @@ def _places_are_numbers(function: OpOverload, arguments: tuple[Any, ...]) -> boo
 def custom_op(
     *, only_read: Collection[str] = ()
 ) -> Callable[[Callable[P, Callable[[], object]]], Callable[P, None]]:
-    """Make an operation of what reads and writes the memory of its tensors itself, so that torch does not see it.
+    """Make one operation of a function that reads and writes the memory of its tensors, which torch does not see.
 
     It makes no tensors, and those that it is given have to stay where they are between the two calls.
 
@@ -224,7 +213,7 @@ def custom_op(
 
 
 def is_recording() -> bool:
-    """Whether a recorder, and nothing else, sees torch's operations on this thread."""
+    """True if a recorder, and nothing else, sees torch's operations on this thread."""
     return _thread.recorder is not None and torch._C._len_torch_dispatch_stack() == 1
 
 

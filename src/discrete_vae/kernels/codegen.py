@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 # Vectors of fixed length for numba intrinsics: LLVM instructions behind Python's operators.
 #
@@ -203,13 +206,34 @@ def unpacked(builder: Any, pack: Any, count: int) -> list[Any]:
     return [builder.extract_value(pack, index) for index in range(count)]
 
 
-def pointers_and_scalars(context: Any, builder: Any, signature: Any, arguments: Any) -> list[Any]:
-    """The arguments of an intrinsic, with each contiguous array replaced by the pointer to its first element."""
-    plain = []
-    for kind, value in zip(signature.args, arguments, strict=True):
-        is_array = isinstance(kind, types.Array)
-        plain.append(context.make_array(kind)(context, builder, value).data if is_array else value)
-    return plain
+def builder_intrinsic(returns: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
+    """Make a numba intrinsic of a function that takes an LLVM builder and the arguments, and generates instructions.
+
+    In place of a contiguous array it is given the pointer to its first element.
+
+    Args:
+        returns: The type of what it returns, an LLVM value; None for `types.void`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        def typed(_typing: Any, *kinds: Any) -> Any:
+            def generate(context: Any, builder: Any, kind: Any, values: Any) -> Any:
+                plain = []
+                for each, value in zip(kind.args, values, strict=True):
+                    is_array = isinstance(each, types.Array)
+                    plain.append(
+                        context.make_array(each)(context, builder, value).data if is_array else value
+                    )
+                found = function(builder, *plain)
+                return context.get_dummy_value() if found is None else found
+
+            return returns(*kinds), generate
+
+        typed.__signature__ = signature(function)  # pyright: ignore[reportFunctionMemberAccess]
+        typed.__name__ = typed.__qualname__ = function.__name__
+        return intrinsic(typed)
+
+    return decorate
 
 
 # Elementary functions of float32 vectors, branch-free, right over the whole range: NaN stays NaN.
