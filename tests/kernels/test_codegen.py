@@ -12,8 +12,6 @@ EXACT = {
     "expm1": np.expm1,
     "log1p": np.log1p,
     "tanh": np.tanh,
-    "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
-    "softplus": lambda x: np.logaddexp(0, x),
 }
 SPECIAL = [
     0.0,

@@ -1,4 +1,4 @@
-"""Vectors of LLVM instructions: operators, elementary functions, random words, memory."""
+"""Vectors of LLVM instructions for numba intrinsics: operators, elementary functions, random words, memory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-# Vectors of fixed length for numba intrinsics: LLVM instructions behind Python's operators.
-#
-# LLVM turns a vector longer than the processor's into several instructions that do not wait for each other,
-# which is what hides their latency. Nothing here knows the processor.
-
-
 INT16, INT32, INT64, FLOAT32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 
 
 class Vector:
     """An LLVM vector of integers or float32; plain numbers in expressions stand for constant vectors.
+
+    LLVM turns a vector longer than the processor's into several instructions that do not wait for each other, which
+    hides their latency. Nothing here knows the processor.
 
     Args:
         builder: The LLVM builder that receives the instructions.
@@ -75,15 +72,15 @@ class Vector:
         return self._apply("lshr", other)
 
     def below(self, other: Vector | float) -> Vector:
-        """One bit an element: whether the float is below the other; false for NaN."""
+        """One bit an element: the float is below the other; false for NaN."""
         return Vector(self.builder, self.builder.fcmp_ordered("<", self.value, self._operand(other)))
 
     def above(self, other: Vector | float) -> Vector:
-        """One bit an element: whether the float is above the other; false for NaN."""
+        """One bit an element: the float is above the other; false for NaN."""
         return Vector(self.builder, self.builder.fcmp_ordered(">", self.value, self._operand(other)))
 
     def reaches(self, other: Vector | float) -> Vector:
-        """One bit an element: whether the float is at least the other; false for NaN."""
+        """One bit an element: the float is at least the other; false for NaN."""
         return Vector(self.builder, self.builder.fcmp_ordered(">=", self.value, self._operand(other)))
 
     def square_root(self) -> Vector:
@@ -129,7 +126,7 @@ class Vector:
         return Vector(self.builder, self.builder.call(function, arguments))
 
     def differs_from(self, other: Vector | float) -> Vector:
-        """One bit an element: whether it is not equal to the other; true for NaN."""
+        """One bit an element: it is not equal to the other; true for NaN."""
         if self.value.type.element == FLOAT32:
             return Vector(self.builder, self.builder.fcmp_unordered("!=", self.value, self._operand(other)))
         return Vector(self.builder, self.builder.icmp_unsigned("!=", self.value, self._operand(other)))
@@ -236,10 +233,8 @@ def builder_intrinsic(returns: Any = types.void) -> Callable[[Callable[..., Any]
     return decorate
 
 
-# Elementary functions of float32 vectors, branch-free, right over the whole range: NaN stays NaN.
-#
-# Errors are at most 2 units in the last place. A scalar call of the C library for each number, which is what
-# numba's own functions come to, takes twenty times as long.
+# Elementary functions of float32 vectors, branch-free, right over the whole range: NaN stays NaN, errors are at most 2
+# units in the last place. numba's own functions are a scalar call of the C library for each number.
 
 
 _LOG2_E = 1 / math.log(2)
@@ -355,20 +350,6 @@ def tanh(x: Vector) -> Vector:
     return (quotient.view(INT32) | (x.view(INT32) & _SIGN)).view(FLOAT32)
 
 
-def sigmoid(x: Vector) -> Vector:
-    """1 / (1 + e^-x), with all its digits where it is small."""
-    small = exp(-magnitude(x))
-    return small.where(x.below(0), 1.0) / (small + 1)
-
-
-def softplus(x: Vector) -> Vector:
-    """log(1 + e^x)."""
-    return x.where(x.above(0), 0.0) + log1p(exp(-magnitude(x)))
-
-
-# Elementary functions of vectors in LLVM instructions.
-
-
 # 2^f for |f| <= 1/2, relative error below 3e-7 in float32
 _EXP2 = (1.00000007165, 0.693146967064, 0.240221197239, 0.0555071327496, 0.00967554133066, 0.00132764715186)
 
@@ -422,11 +403,9 @@ def times(x: Vector, multiplier: int) -> Vector:
     return (x & LOW) * MULTIPLIERS[multiplier]
 
 
-# What compiled loops do with tensors' memory: vectors at an address, of float32 or of bfloat16.
-#
-# A tensor's address is read in 60 ns where a numpy array of it takes 2 us, which counts where a training step
-# calls some hundred loops. Who hands an address over answers for its type, its size and its life. numba knows
-# no bfloat16: it is the upper half of a float32, and all arithmetic is float32.
+# Tensors' memory: vectors at an address, which is had far sooner than a numpy array of a tensor. Who hands an address
+# over answers for its type, its size and its life. numba knows no bfloat16: it is the upper half of a float32, and all
+# arithmetic is float32.
 
 
 _NAN = 0x7FC00000

@@ -104,11 +104,7 @@ def _check_range(name: str, value: object, low: int, end: int) -> None:
 
 
 def check_logits(energy: BoltzmannMachine) -> None:
-    """Refuse a machine whose logits may not be finite; waits for an accelerator.
-
-    Raises:
-        InvalidInputError: If a parameter is not finite or too large.
-    """
+    """Refuse a machine whose parameters are not finite or so large that logits may not be; waits for an accelerator."""
     check_parameters(energy, below=_LARGEST_LOGIT)
 
 
@@ -124,15 +120,7 @@ def _check_inverse_temperature(inverse_temperature: Tensor) -> None:
 
 
 def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a mask of clamped units as (chain, unit) or (1, unit).
-
-    Args:
-        clamped: Bool, (unit,) or (chain, unit).
-        shape: Chains and units.
-
-    Raises:
-        InvalidInputError: If it is something else.
-    """
+    """Return a mask of clamped units, bool (unit,) or (chain, unit), as (1, unit) or (chain, unit)."""
     shapes = {shape, shape[1:], (1, shape[1])}
     if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
         raise InvalidInputError(

@@ -45,19 +45,14 @@ _TINY = 2.0**-126
 
 @dataclass(frozen=True)
 class Spike:
-    """A smoothing with its parameters as they are.
-
-    Attributes:
-        kind: Its class.
-        numbers: What the pass must know of them.
-    """
+    """A smoothing's class, and what a reduction must know of its parameters as they are."""
 
     kind: type[Smoothing]
     numbers: tuple[float, ...]
 
 
 def spike_of(smoothing: Smoothing) -> Spike | None:
-    """The smoothing as the pass takes it; None if it is of another kind."""
+    """The smoothing as a reduction takes it; None if it is of another kind."""
     kind = type(smoothing)  # a subclass may have another density
     if isinstance(smoothing, SpikeExponential) and kind in _INVERSE_SURVIVALS:
         parameter = smoothing._bounded_parameter()
@@ -261,26 +256,14 @@ def draw(
     *,
     generator: torch.Generator | None = None,
 ) -> Draws:
-    """Draw from q(z, zeta, h | x).
-
-    Args:
-        posterior: Over the binary latents.
-        hierarchy: Over the continuous ones.
-        features: (example, feature), what the encoder makes of x.
-        num_samples: Draws per example.
-        generator: Source of the noise; None means torch's global generator.
-    """
+    """Draw from q(z, zeta, h | x), where features, (example, feature), are what the encoder makes of x."""
     sample = posterior.rsample(features, num_samples=num_samples, generator=generator)
     below = hierarchy.rsample(features, sample.zeta, generator=generator)
     return Draws(sample.z, sample.log_prob() - below.log_ratio(), below.decoder_input)
 
 
 def joined(parts: Iterable[Draws]) -> Draws:
-    """Draws of several examples beside each other.
-
-    Args:
-        parts: With as many samples each.
-    """
+    """Draws of several examples, with as many samples each, beside each other."""
     columns = zip(*((part.z, part.log_ratio, part.decoder_input) for part in parts), strict=True)
     return Draws(*(torch.cat(column, 1) for column in columns))
 
@@ -344,13 +327,7 @@ def _layer_prior(prior: AutoregressiveGaussianPrior) -> _LayerPrior | None:
 
 
 def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Module) -> CompiledDraws | None:
-    """Compiled draws of parts with folded networks; None where a part is of another kind or kernels do not work.
-
-    Args:
-        posterior: Over the binary latents.
-        hierarchy: Over the continuous ones.
-        decoder: What reads the draws.
-    """
+    """Compiled draws of parts with folded networks; None where a part is of another kind or kernels do not work."""
     parts = nn.ModuleList([posterior, hierarchy, decoder])
     if type(posterior) is not HierarchicalPosterior or not is_eager() or has_hooks(parts.modules()):
         return None

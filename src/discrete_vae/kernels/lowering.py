@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from discrete_vae.errors import KernelWarning
 from discrete_vae.kernels.capture import (
@@ -34,10 +35,8 @@ from discrete_vae.kernels.capture import (
 class Value:
     """A tensor or another object in a graph.
 
-    Attributes:
-        layout: Of a tensor that a call makes or is given.
-        fixed: The object itself where it is the same from call to call; None for what calls make or are given.
-        root: The value whose memory it lies in; None for itself.
+    The layout is that of a tensor that a call makes or is given; what is fixed is the object itself, the same from call
+    to call; the root is the value whose memory a view lies in.
     """
 
     layout: Layout | None = None
@@ -51,15 +50,7 @@ class Value:
 
 @dataclass(eq=False)
 class Operation:
-    """A call with values in place of objects.
-
-    Attributes:
-        call: As it was recorded.
-        arguments: Its arguments, with values for tensors and for objects.
-        keywords: Likewise.
-        written: The memories that it may write to.
-        results: Values of its results, in the order of `tensors_in`.
-    """
+    """A recorded call with values in place of objects; results are in the order of `tensors_in`."""
 
     call: Call
     arguments: tuple[Any, ...]
@@ -74,19 +65,8 @@ class Graph:
     Views of memory that stays where it is are taken once, equal operations on equal values done once, results that
     nobody reads not made.
 
-    Args:
-        calls: The recording.
-        inputs: Objects that each call is given.
-        outputs: Tensors that a call returns; None stays None.
-        state: Tensors whose memory stays where it is.
-
-    Attributes:
-        inputs: Values of the inputs.
-        outputs: Values of the outputs, None for None.
-        operations: In order.
-
     Raises:
-        ReplayError: If an operation reads a tensor or a source of noise that is none of these.
+        ReplayError: If an operation reads a tensor or a source of noise that is neither an input nor state.
     """
 
     def __init__(
@@ -156,13 +136,7 @@ class Graph:
 
     def _stand_in(self, thing: Any) -> Any:
         """The same with values in place of tensors and of what has no literal."""
-        if isinstance(thing, (list, tuple)):
-            return type(thing)(self._stand_in(part) for part in thing)
-        if isinstance(thing, dict):
-            return {name: self._stand_in(part) for name, part in thing.items()}
-        if type(thing) in _LITERALS:
-            return thing
-        return self._value_of(thing)
+        return tree_map(lambda leaf: leaf if type(leaf) in _LITERALS else self._value_of(leaf), thing)
 
     def _share(self) -> None:
         """Let an operation that repeats another one on the same values take its results.
@@ -227,11 +201,7 @@ def _storage(tensor: Tensor) -> int:
 
 def values_in(thing: Any) -> list[Value]:
     """The values among arguments or results."""
-    if isinstance(thing, Value):
-        return [thing]
-    if isinstance(thing, dict):
-        thing = list(thing.values())
-    return [value for part in thing for value in values_in(part)] if isinstance(thing, (list, tuple)) else []
+    return [leaf for leaf in tree_leaves(thing) if isinstance(leaf, Value)]
 
 
 def _read_by(operation: Operation) -> list[Value]:
@@ -241,13 +211,7 @@ def _read_by(operation: Operation) -> list[Value]:
 
 def _replaced(thing: Any, by: dict[Value, Value]) -> Any:
     """The same with other values in place of some."""
-    if isinstance(thing, Value):
-        return by.get(thing, thing)
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(_replaced(part, by) for part in thing)
-    if isinstance(thing, dict):
-        return {name: _replaced(part, by) for name, part in thing.items()}
-    return thing
+    return tree_map_only(Value, lambda value: by.get(value, value), thing)
 
 
 def _key(thing: Any) -> Any:
@@ -295,9 +259,6 @@ class LoweredGraph:
     and an operation is a function without arguments. Memory that is read for the last time is given to the next result
     of its size, which then lies in the cache.
 
-    Args:
-        graph: Is used up.
-
     Attributes:
         inputs: Where the inputs lie; sources of noise stand for themselves.
         outputs: Where the outputs lie, None for None.
@@ -331,13 +292,7 @@ class LoweredGraph:
 
     def _real(self, thing: Any) -> Any:
         """The same with tensors and objects in place of values."""
-        if isinstance(thing, Value):
-            return self._thing(thing)
-        if isinstance(thing, (list, tuple)):
-            return type(thing)(self._real(part) for part in thing)
-        if isinstance(thing, dict):
-            return {name: self._real(part) for name, part in thing.items()}
-        return thing
+        return tree_map_only(Value, self._thing, thing)
 
     def _lower(self, operation: Operation) -> list[Step]:
         function = operation.call.function
@@ -468,15 +423,6 @@ class Replay:
     `Graph`; what is left are the same operations on the same numbers in the same order, so results are the same to the
     last bit, without the cost of modules, autograd and checks.
 
-    Args:
-        recorder: Has seen the call.
-        inputs: Tensors and sources of noise that the call was given.
-        outputs: What it returned.
-        state: Tensors whose memory stays where it is.
-
-    Attributes:
-        num_operations: Operations of a call.
-
     Raises:
         ReplayError: If the function looked at a value, or read a tensor that is neither an input, nor state, nor made
             by an operation.
@@ -503,14 +449,7 @@ class Replay:
         self.num_operations = len(self._lowered.steps)
 
     def __call__(self, *inputs: Any) -> Sequence[Tensor | None]:
-        """Repeat the operations, without autograd.
-
-        Args:
-            inputs: Of the shapes and dtypes of those that were recorded; the same sources of noise.
-
-        Returns:
-            Where the outputs lie; the next call writes over them.
-        """
+        """Repeat the operations, without autograd, and return where the outputs lie; the next call writes over them."""
         lowered = self._lowered
         with torch.no_grad():
             for place, value in zip(lowered.inputs, inputs, strict=True):
@@ -525,12 +464,8 @@ class Replay:
     def compare(self, function: Function, *inputs: Any) -> tuple[Sequence[Tensor | None], bool]:
         """Call the function once more and compare; the state is changed as by that call alone.
 
-        Args:
-            function: What was recorded.
-            inputs: Others than those that were recorded.
-
         Returns:
-            What the function gave, and whether outputs and state are the same to the last bit.
+            The function's outputs, and True if they and the state are the same to the last bit.
         """
         # all of the state: an operation of torch may change what its schema does not say, running statistics above all
         before = [tensor.clone() for tensor in self._state]

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 from torch import Tensor
 
 from discrete_vae.kernels.capture import custom_op
 from discrete_vae.kernels.codegen import (
     FLOAT32,
-    INT64,
     Numbers,
     Total,
     Vector,
+    builder_intrinsic,
     constant,
     loop,
     magnitude,
@@ -277,38 +275,31 @@ class _Norm:
 def _forward_columns(lanes: int, bfloat16: bool) -> Any:
     """An intrinsic: `normalize` of some columns."""
 
-    @intrinsic
-    def columns(_typing, pointers, num_rows, num_features, numbers, first):
-        def generate(_context, builder, _signature, arguments):
-            pointers, num_rows, num_features, numbers, first = arguments
-            x, out, scale, offset, running_mean, running_deviation, mean, deviation = unpacked(
-                builder, pointers, 8
-            )
-            norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 6))
-            inside, outside = (
-                _Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out)
-            )
-            (total,) = _row_sums(builder, num_rows, lanes, lambda row: [inside.load_early(row)], 1)
-            centre = total / norm.count
-            (total,) = _row_sums(
-                builder, num_rows, lanes, lambda row: [magnitude(inside.load(row) - centre)], 1
-            )
-            spread = total / norm.count
-            for found, place, average in (
-                (centre, mean, running_mean),
-                (spread, deviation, running_deviation),
-            ):
-                norm.store(found, place)
-                before = norm.load(average)
-                norm.store(before + (found - before) * norm.momentum, average)
-            times, shift = norm.bounded(scale, offset)
-            factor = times[1] / (spread + norm.eps)
-            with loop(builder, constant(0), num_rows) as (row, _):
-                value = (inside.load(row) - centre) * factor + shift[1]
-                outside.store(_rectified(value, norm.floor), row)
-            return ir.Constant(INT64, 0)
-
-        return types.int64(pointers, num_rows, num_features, numbers, first), generate
+    @builder_intrinsic()
+    def columns(builder, pointers, num_rows, num_features, numbers, first):
+        x, out, scale, offset, running_mean, running_deviation, mean, deviation = unpacked(
+            builder, pointers, 8
+        )
+        norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 6))
+        inside, outside = (
+            _Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out)
+        )
+        (total,) = _row_sums(builder, num_rows, lanes, lambda row: [inside.load_early(row)], 1)
+        centre = total / norm.count
+        (total,) = _row_sums(builder, num_rows, lanes, lambda row: [magnitude(inside.load(row) - centre)], 1)
+        spread = total / norm.count
+        for found, place, average in (
+            (centre, mean, running_mean),
+            (spread, deviation, running_deviation),
+        ):
+            norm.store(found, place)
+            before = norm.load(average)
+            norm.store(before + (found - before) * norm.momentum, average)
+        times, shift = norm.bounded(scale, offset)
+        factor = times[1] / (spread + norm.eps)
+        with loop(builder, constant(0), num_rows) as (row, _):
+            value = (inside.load(row) - centre) * factor + shift[1]
+            outside.store(_rectified(value, norm.floor), row)
 
     return columns
 
@@ -316,45 +307,37 @@ def _forward_columns(lanes: int, bfloat16: bool) -> Any:
 def _backward_columns(lanes: int, bfloat16: bool) -> Any:
     """An intrinsic: `normalize_backward` of some columns."""
 
-    @intrinsic
-    def columns(_typing, pointers, num_rows, num_features, numbers, first):
-        def generate(_context, builder, _signature, arguments):
-            pointers, num_rows, num_features, numbers, first = arguments
-            x, out, gradient, scale, offset, by_scale, by_offset, mean, deviation = unpacked(
-                builder, pointers, 9
-            )
-            norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 7))
-            inside, outside, both = (
-                _Columns(builder, matrix, first, num_features, lanes, bfloat16)
-                for matrix in (x, out, gradient)
-            )
-            centre = norm.load(mean)
+    @builder_intrinsic()
+    def columns(builder, pointers, num_rows, num_features, numbers, first):
+        x, out, gradient, scale, offset, by_scale, by_offset, mean, deviation = unpacked(builder, pointers, 9)
+        norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 7))
+        inside, outside, both = (
+            _Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out, gradient)
+        )
+        centre = norm.load(mean)
 
-            def passed(x: Vector, out: Vector, g: Vector) -> tuple[Vector, Vector]:
-                """The centred input, and the gradient where the output is above the floor."""
-                closed = norm.floor.reaches(out)
-                return x - centre, g.filled(0).where(closed, g)
+        def passed(x: Vector, out: Vector, g: Vector) -> tuple[Vector, Vector]:
+            """The centred input, and the gradient where the output is above the floor."""
+            closed = norm.floor.reaches(out)
+            return x - centre, g.filled(0).where(closed, g)
 
-            def terms(row: Any) -> list[Vector]:
-                c, g = passed(*(each.load_early(row) for each in (inside, outside, both)))
-                return [g, g * c, _sign(c)]
+        def terms(row: Any) -> list[Vector]:
+            c, g = passed(*(each.load_early(row) for each in (inside, outside, both)))
+            return [g, g * c, _sign(c)]
 
-            sum_g, sum_gc, sum_sign = _row_sums(builder, num_rows, lanes, terms, 3)
-            divisor = norm.load(deviation) + norm.eps
-            through_scale = sum_gc / divisor
-            times, shift = norm.bounded(scale, offset)
-            norm.store(_inward(through_scale, *times), by_scale)
-            norm.store(_inward(sum_g, *shift), by_offset)
-            factor = times[1] / divisor
-            share = norm.rest[0] / norm.count  # 0 where the statistics are constants
-            pull = factor * through_scale * share
-            shift = (factor * sum_g - pull * sum_sign) * share
-            with loop(builder, constant(0), num_rows) as (row, _):
-                c, g = passed(*(each.load(row) for each in (inside, outside, both)))
-                both.store(factor * g - pull * _sign(c) - shift, row)
-            return ir.Constant(INT64, 0)
-
-        return types.int64(pointers, num_rows, num_features, numbers, first), generate
+        sum_g, sum_gc, sum_sign = _row_sums(builder, num_rows, lanes, terms, 3)
+        divisor = norm.load(deviation) + norm.eps
+        through_scale = sum_gc / divisor
+        times, shift = norm.bounded(scale, offset)
+        norm.store(_inward(through_scale, *times), by_scale)
+        norm.store(_inward(sum_g, *shift), by_offset)
+        factor = times[1] / divisor
+        share = norm.rest[0] / norm.count  # 0 where the statistics are constants
+        pull = factor * through_scale * share
+        shift = (factor * sum_g - pull * sum_sign) * share
+        with loop(builder, constant(0), num_rows) as (row, _):
+            c, g = passed(*(each.load(row) for each in (inside, outside, both)))
+            both.store(factor * g - pull * _sign(c) - shift, row)
 
     return columns
 
@@ -437,22 +420,13 @@ def _clear_loop(bfloat16: bool) -> ChunkLoop:
 def _number_access(bfloat16: bool) -> tuple[Any, Any]:
     """Intrinsics: the number at a place behind an address, as float32, and 0 to such a place."""
 
-    @intrinsic
-    def number(_typing, address, place):
-        def generate(_context, builder, _signature, arguments):
-            address, place = arguments
-            return Numbers(builder, address, bfloat16=bfloat16).load(place, 1).element(0)
+    @builder_intrinsic(types.float32)
+    def number(builder, address, place):
+        return Numbers(builder, address, bfloat16=bfloat16).load(place, 1).element(0)
 
-        return types.float32(types.int64, types.int64), generate
-
-    @intrinsic
-    def clear(_typing, address, place):
-        def generate(_context, builder, _signature, arguments):
-            address, place = arguments
-            Numbers(builder, address, bfloat16=bfloat16).store(zeros(builder, 1), place)
-            return ir.Constant(INT64, 0)
-
-        return types.int64(types.int64, types.int64), generate
+    @builder_intrinsic()
+    def clear(builder, address, place):
+        Numbers(builder, address, bfloat16=bfloat16).store(zeros(builder, 1), place)
 
     return number, clear
 

@@ -9,9 +9,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from torch import Tensor
 
 from discrete_vae.kernels.capture import custom_op
@@ -24,6 +21,7 @@ from discrete_vae.kernels.codegen import (
     Product,
     Total,
     Vector,
+    builder_intrinsic,
     concatenate,
     constant,
     cos_and_sin,
@@ -33,6 +31,7 @@ from discrete_vae.kernels.codegen import (
     numbers,
     philox_rounds,
     splat,
+    unpacked,
 )
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
 
@@ -205,46 +204,40 @@ def _step(
     count = elements + per_row + outputs + sums
     last_element, last_row, last_output = elements, elements + per_row, elements + per_row + outputs
 
-    @intrinsic
-    def step(_typing, addresses, strides, row, num_rows, num_columns):
-        def generate(_context, builder, _signature, arguments):
-            addresses, strides, row, num_rows, num_columns = arguments
-            starts = []
-            for index in range(count):
-                offset = builder.mul(builder.extract_value(strides, index), row)
-                start = builder.extract_value(addresses, index)
-                starts.append(builder.add(start, builder.mul(offset, constant(4))))
-            rows = [Numbers(builder, start) for start in starts]
-            places = [builder.inttoptr(start, FLOAT32.as_pointer()) for start in starts]
-            of_row = [splat(builder, builder.load(place), LANES) for place in places[last_element:last_row]]
-            totals = [Total(builder, LANES) for _ in range(sums)]
-            with loop(builder, constant(0), blocks_of(builder, num_columns)) as (block, _):
-                first, mask = block_of(builder, block, num_columns)
-                vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
-                made, terms = body(vectors, of_row)
-                for vector, write in zip(made, rows[last_row:last_output], strict=True):
-                    write.store_masked(vector, first, mask)
-                for total, term in zip(totals, terms, strict=True):
-                    total.add(term.where(Vector(builder, mask), 0.0))
-            found = [total_of(total.value()) for total in totals]
-            if across_rows:
-                found = [
-                    _added(vector, place, row)
-                    for vector, place in zip(found, places[last_output:], strict=True)
-                ]
-            if finish is not None:
-                at_end = builder.icmp_signed("==", row, builder.sub(num_rows, constant(1)))
-                finished = finish(found, of_row)
-                found = [
-                    Vector(builder, builder.select(at_end, end.value, vector.value)) if across_rows else end
-                    for end, vector in zip(finished, found, strict=True)
-                ]
-            for vector, place in zip(found, places[last_output:], strict=True):
-                builder.store(vector.element(0), place)
-            return ir.Constant(INT64, 0)
-
-        kind = types.UniTuple(types.int64, count)
-        return types.int64(kind, kind, *[types.int64] * 3), generate
+    @builder_intrinsic()
+    def step(builder, addresses, strides, row, num_rows, num_columns):
+        starts = [
+            builder.add(start, builder.mul(builder.mul(stride, row), constant(4)))
+            for start, stride in zip(
+                unpacked(builder, addresses, count), unpacked(builder, strides, count), strict=True
+            )
+        ]
+        rows = [Numbers(builder, start) for start in starts]
+        places = [builder.inttoptr(start, FLOAT32.as_pointer()) for start in starts]
+        of_row = [splat(builder, builder.load(place), LANES) for place in places[last_element:last_row]]
+        totals = [Total(builder, LANES) for _ in range(sums)]
+        with loop(builder, constant(0), blocks_of(builder, num_columns)) as (block, _):
+            first, mask = block_of(builder, block, num_columns)
+            vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
+            made, terms = body(vectors, of_row)
+            for vector, write in zip(made, rows[last_row:last_output], strict=True):
+                write.store_masked(vector, first, mask)
+            for total, term in zip(totals, terms, strict=True):
+                total.add(term.where(Vector(builder, mask), 0.0))
+        found = [total_of(total.value()) for total in totals]
+        if across_rows:
+            found = [
+                _added(vector, place, row) for vector, place in zip(found, places[last_output:], strict=True)
+            ]
+        if finish is not None:
+            at_end = builder.icmp_signed("==", row, builder.sub(num_rows, constant(1)))
+            finished = finish(found, of_row)
+            found = [
+                Vector(builder, builder.select(at_end, end.value, vector.value)) if across_rows else end
+                for end, vector in zip(finished, found, strict=True)
+            ]
+        for vector, place in zip(found, places[last_output:], strict=True):
+            builder.store(vector.element(0), place)
 
     return step
 
@@ -380,7 +373,7 @@ class SampleReduction:
         numbers: Sequence[float] = (0.0,),
         keys: Keys | None = None,
     ) -> Callable[[], object]:
-        """The reduction of these tensors as a function without arguments; the caller answers for types and shapes.
+        """The reduction of these tensors as a function without arguments.
 
         Args:
             elements: (sample, example, column) each, with consecutive columns; other axes may be expanded.
@@ -420,69 +413,60 @@ def _sample_step(
     """The intrinsic that works on one row."""
     count = len(elements) + len(outputs) + 1
 
-    @intrinsic
-    def step(_typing, operands, table, of_call, draw, sample, example, num_columns):
-        def generate(_context, builder, signature, arguments):
-            operands, table, of_call, draw, sample, example, num_columns = arguments
+    @builder_intrinsic()
+    def step(builder, operands, table, of_call, draw, sample, example, num_columns):
 
-            def start(place):
-                return builder.add(
-                    place[0], builder.add(builder.mul(place[1], sample), builder.mul(place[2], example))
-                )
+        def start(place):
+            return builder.add(
+                place[0], builder.add(builder.mul(place[1], sample), builder.mul(place[2], example))
+            )
 
-            def unpacked(pack, length):
-                return [builder.extract_value(pack, index) for index in range(length)]
-
-            places = [unpacked(place, 3) for place in unpacked(operands, count)]
-            starts = [start(place) for place in places]
-            ahead = [builder.mul(place[2], constant(_AHEAD)) for place in places[: len(elements)]]
-            inputs = [
-                Numbers(builder, address, bfloat16=half)
-                for address, half in zip(starts, elements, strict=False)
-            ]
-            results = [
-                Numbers(builder, address, bfloat16=half)
-                for address, half in zip(starts[len(elements) :], outputs, strict=False)
-            ]
-            numbers_of_call = [
-                splat(builder, builder.fptrunc(value, FLOAT32), LANES)
-                for value in unpacked(of_call, len(signature.args[2]))
-            ]
-            words_of = _words(builder, unpacked(draw, 3), sample, example) if noise else None
-            first_place, num_places = unpacked(table, 2)
-            total, product = Total(builder, LANES), Product(builder, LANES)
-            blocks = blocks_of(builder, num_columns)
-            groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
-            with loop(builder, constant(0), groups) as (group, _):
-                from_block = builder.mul(group, constant(_FACTORS))
-                to_block = minimum(builder, builder.add(from_block, constant(_FACTORS)), blocks)
-                product.clear()
-                with loop(builder, from_block, to_block) as (block, _):
-                    first, mask = block_of(builder, block, num_columns)
-                    for read, distance in zip(inputs, ahead, strict=True):
-                        read.prefetch(first, distance)
-                    vectors = [read.load_masked(first, mask) for read in inputs]
-                    words = [] if words_of is None else words_of(block)
-                    made = body(vectors, numbers_of_call, words)
-                    for vector, write in zip(made.outputs, results, strict=True):
-                        write.store_masked(vector, first, mask)
-                    if spreads is not None and made.spread is not None:
-                        with loop(builder, constant(0), num_places) as (index, _):
-                            place = _row_of_table(builder, first_place, index)
-                            there = Numbers(builder, start(place), bfloat16=spreads)
-                            there.store_masked(made.spread, first, mask)
-                    for term in made.terms:
-                        total.add(term.where(Vector(builder, mask), 0.0))
-                    for factor in made.factors:
-                        product.multiply(factor.where(Vector(builder, mask), 1.0))
-                if made.factors:
-                    total.add(-log(product.value()))
-            place = builder.inttoptr(starts[-1], FLOAT32.as_pointer())
-            before = builder.load(place)
-            builder.store(builder.fadd(before, total_of(total.value()).element(0)), place)
-            return ir.Constant(INT64, 0)
-
-        return types.int64(operands, table, of_call, draw, sample, example, num_columns), generate
+        places = [unpacked(builder, place, 3) for place in unpacked(builder, operands, count)]
+        starts = [start(place) for place in places]
+        ahead = [builder.mul(place[2], constant(_AHEAD)) for place in places[: len(elements)]]
+        inputs = [
+            Numbers(builder, address, bfloat16=half) for address, half in zip(starts, elements, strict=False)
+        ]
+        results = [
+            Numbers(builder, address, bfloat16=half)
+            for address, half in zip(starts[len(elements) :], outputs, strict=False)
+        ]
+        numbers_of_call = [
+            splat(builder, builder.fptrunc(value, FLOAT32), LANES)
+            for value in unpacked(builder, of_call, of_call.type.count)
+        ]
+        words_of = _words(builder, unpacked(builder, draw, 3), sample, example) if noise else None
+        first_place, num_places = unpacked(builder, table, 2)
+        total, product = Total(builder, LANES), Product(builder, LANES)
+        blocks = blocks_of(builder, num_columns)
+        groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
+        with loop(builder, constant(0), groups) as (group, _):
+            from_block = builder.mul(group, constant(_FACTORS))
+            to_block = minimum(builder, builder.add(from_block, constant(_FACTORS)), blocks)
+            product.clear()
+            with loop(builder, from_block, to_block) as (block, _):
+                first, mask = block_of(builder, block, num_columns)
+                for read, distance in zip(inputs, ahead, strict=True):
+                    read.prefetch(first, distance)
+                vectors = [read.load_masked(first, mask) for read in inputs]
+                words = [] if words_of is None else words_of(block)
+                made = body(vectors, numbers_of_call, words)
+                for vector, write in zip(made.outputs, results, strict=True):
+                    write.store_masked(vector, first, mask)
+                if spreads is not None and made.spread is not None:
+                    with loop(builder, constant(0), num_places) as (index, _):
+                        place = _row_of_table(builder, first_place, index)
+                        there = Numbers(builder, start(place), bfloat16=spreads)
+                        there.store_masked(made.spread, first, mask)
+                for term in made.terms:
+                    total.add(term.where(Vector(builder, mask), 0.0))
+                for factor in made.factors:
+                    product.multiply(factor.where(Vector(builder, mask), 1.0))
+            if made.factors:
+                total.add(-log(product.value()))
+        place = builder.inttoptr(starts[-1], FLOAT32.as_pointer())
+        before = builder.load(place)
+        builder.store(builder.fadd(before, total_of(total.value()).element(0)), place)
 
     return step
 
