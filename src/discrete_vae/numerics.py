@@ -117,7 +117,8 @@ class _MeanAndEntropy(torch.autograd.Function):
         ctx: Any, *gradients: Tensor | None
     ) -> Tensor:
         """q p (g_q - l g_H)."""
-        return _mean_and_entropy_gradient(*gradients, *ctx.saved_tensors)
+        of_mean, of_entropy = gradients
+        return _mean_and_entropy_gradient(of_mean, of_entropy, *ctx.saved_tensors)
 
 
 @compiled_by("distributions.mean_and_entropy")

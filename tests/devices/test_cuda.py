@@ -22,7 +22,7 @@ from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.boltzmann.graphs import randomize
 from tests.devices.models import CHANGES, build, data
 from tests.oracles.transitions import check_sweeps
-from tests.kernels.test_gibbs_device import MACHINES
+from tests.kernels.test_gibbs_torch import MACHINES
 
 pytestmark = [
     pytest.mark.cuda,

@@ -6,11 +6,15 @@ import torch
 from numba import njit
 
 from discrete_vae import RBM, FactorialBernoulli
+from discrete_vae.config import PriorConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import gibbs_rbm, gibbs_torch
 from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.kernels.gibbs_tiles import GROUP, LANES, PART, ROWS, TILE, decide
 from discrete_vae.kernels.gibbs_torch import fair_coins, uniforms
+from tests.boltzmann.graphs import randomize
+from tests.boltzmann.test_contract import SMALL
+from tests.oracles.transitions import check_sweeps
 
 # A decision u < sigmoid(l) may differ between kernels only within rounding (about 1e-6 in the logit), once in some
 # 10 million draws; the fixed keys below meet no such case, so states must be equal without exception.
@@ -295,3 +299,15 @@ def test_the_reference_in_parts_is_the_reference(options, monkeypatch):
     whole = run()
     monkeypatch.setattr(gibbs_torch, "_LARGEST_PART", 44)  # four chains
     assert torch.equal(run(), whole)
+
+
+@pytest.mark.parametrize("config", members(PriorConfig))
+@pytest.mark.parametrize("choose", [kernel_for, lambda energy: gibbs_torch.run], ids=["own", "torch"])
+def test_sweeps_keep_the_law(config, choose):
+    kind = config.model_fields["kind"].default
+    energy = randomize(instantiate(config(**SMALL[kind])))
+
+    def step(z):
+        return run_sweeps(energy, z, 1, key=7, first_sweep=1, kernel=choose(energy))
+
+    check_sweeps(energy, step, repeats=1000)

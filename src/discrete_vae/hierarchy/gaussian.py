@@ -644,6 +644,7 @@ def _head_gradient(
 ) -> Tensor:
     """The gradient by the output, of which at least one of the three by the results is there."""
     if of_h is not None:
+        assert spread is not None
         of_mean = of_h if of_mean is None else of_mean + of_h
         through_h = of_h * spread
         of_log_std = through_h if of_log_std is None else through_h.add_(of_log_std)

@@ -317,13 +317,19 @@ class _LayerPrior:
 
 def _layer_prior(prior: AutoregressiveGaussianPrior) -> _LayerPrior | None:
     """The prior with its folded networks; None if a part is of another kind."""
-    if type(prior) not in (NoSharing, GroupSharing, CompleteSharing):
+    kinds = (NoSharing, GroupSharing)
+    if not isinstance(prior, kinds) or type(prior) not in (*kinds, CompleteSharing):
         return None
-    layers = list(prior.networks)
-    networks = [folded for layer in layers if (folded := _folded_layer(layer)) is not None]
-    if len(networks) < len(layers) or len({network.dtype for network in networks}) > 1:
+    networks, bounds = [], []
+    for layer in prior.networks:
+        folded = _folded_layer(layer)
+        if folded is None or not isinstance(layer, GaussianNetwork):
+            return None
+        networks.append(folded)
+        bounds.append(layer.log_std_bound)
+    if len({network.dtype for network in networks}) > 1:
         return None
-    return _LayerPrior(prior, networks, [layer.log_std_bound for layer in layers])  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+    return _LayerPrior(prior, networks, bounds)
 
 
 def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Module) -> CompiledDraws | None:

@@ -171,7 +171,7 @@ def are_plain(tensors: Iterable[Tensor], dtypes: Sequence[torch.dtype] = _DTYPES
     return True
 
 
-def are_operands(values: Iterable[object], dtypes: Sequence[torch.dtype] = (torch.float32,)) -> bool:
+def are_operands(values: Iterable[Any], dtypes: Sequence[torch.dtype] = (torch.float32,)) -> bool:
     """True if the tensors among the values are plain and not empty; other values do not matter."""
     for value in values:
         if type(value) in _PLAIN:
