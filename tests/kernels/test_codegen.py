@@ -33,9 +33,7 @@ SPECIAL = [
 
 def compiled(name, x):
     function, found = getattr(codegen, name), torch.empty_like(x)
-    run = RowReduction(
-        f"test-{name}", lambda elements, _per_row: ([function(elements[0])], []), elements=1, outputs=1
-    )
+    run = RowReduction(f"test-{name}", lambda elements, _per_row: ([function(elements[0])], []))
     run([x], outputs=[found])
     return found.numpy()
 
@@ -66,8 +64,6 @@ def test_cosine_and_sine(part):
         RowReduction(
             f"test-turn {part}",
             lambda elements, _per_row: ([codegen.cos_and_sin(elements[0])[part]], []),
-            elements=1,
-            outputs=1,
         ),
     )
     run([torch.from_numpy(x)], outputs=[found])

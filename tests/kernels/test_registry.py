@@ -18,7 +18,7 @@ from discrete_vae.kernels.registry import Kernel, agrees_on, check_close, compil
 from discrete_vae.nets import mlp
 from discrete_vae.smoothing import spike
 
-PATHS = sorted(registry._references)
+PATHS = sorted(registry.REGISTRY)
 FILES = (numerics, gaussian, mlp, spike)  # whose plain functions name a kernel
 
 

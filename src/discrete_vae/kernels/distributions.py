@@ -52,8 +52,8 @@ def _entropy_backward(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vec
     return [(of_mean - logits * of_entropy) * slope], []
 
 
-_ENTROPY = RowReduction("entropy", _entropy, elements=1, outputs=2, sums=1)
-_ENTROPY_BACKWARD = RowReduction("entropy backward", _entropy_backward, elements=3, per_row=1, outputs=1)
+_ENTROPY = RowReduction("entropy", _entropy)
+_ENTROPY_BACKWARD = RowReduction("entropy backward", _entropy_backward)
 
 
 def _mean_and_entropy(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -112,13 +112,8 @@ def _log_prob_of_samples(elements: Vectors, _numbers: Vectors, _words: Vectors) 
     return Made(terms=[(-(value - 1)).where(on, value) * minus], factors=[exp_of_negative(minus) + 1])
 
 
-_LOG_PROB = RowReduction("log probability", _log_prob, elements=2, outputs=1, sums=1)
-_LOG_PROB_OF_SAMPLES = {
-    dtype: SampleReduction(
-        "joint log probability", _log_prob_of_samples, elements=[False, dtype == torch.bfloat16]
-    )
-    for dtype in (torch.float32, torch.bfloat16)
-}
+_LOG_PROB = RowReduction("log probability", _log_prob)
+_LOG_PROB_OF_SAMPLES = SampleReduction("joint log probability", _log_prob_of_samples)
 
 
 class _JointLogProb(torch.autograd.Function):
@@ -147,7 +142,7 @@ def _joint_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Tensor:
         rows = value.flatten(-num_axes).flatten(0, -2)
         wide = logits.reshape(-1, *rows.shape)
         found = torch.zeros(wide.shape[:-1], dtype=torch.float32, device="cpu")
-        _LOG_PROB_OF_SAMPLES[logits.dtype]([rows.expand(wide.shape), wide], total=found)
+        _LOG_PROB_OF_SAMPLES([rows.expand(wide.shape), wide], total=found)
         return found.view(logits.shape[:-num_axes])
     value, logits = torch.broadcast_tensors(value, logits.float())
     return _JointLogProb.apply(value.flatten(-num_axes), logits.flatten(-num_axes))
@@ -195,8 +190,8 @@ def _kl_backward(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]
     return [of_mean, gradient * by_log_std, -of_mean, -(gradient * minus_by_other)], []
 
 
-_KL = RowReduction("divergence", _kl, elements=4, outputs=3, sums=1)
-_KL_BACKWARD = RowReduction("divergence backward", _kl_backward, elements=3, per_row=1, outputs=4)
+_KL = RowReduction("divergence", _kl)
+_KL_BACKWARD = RowReduction("divergence backward", _kl_backward)
 
 
 class _JointKL(torch.autograd.Function):
@@ -275,8 +270,7 @@ def _head_reduction(bound: float | None, draws: bool) -> RowReduction:
             found += [mean + spread, spread]
         return found, []
 
-    outputs = 2 + 2 * draws + (bound is not None)
-    return RowReduction(f"head {bound} {draws}", body, elements=2 + draws, outputs=outputs)
+    return RowReduction(f"head {bound} {draws}", body)
 
 
 def _head_backward(
@@ -308,7 +302,7 @@ def _head_backward_reduction(given: tuple[bool, ...]) -> RowReduction:
         return [mean, log_std if slope is None else log_std * slope], []
 
     name = "".join(str(int(there)) for there in given)
-    return RowReduction(f"head backward {name}", body, elements=sum(given), outputs=2)
+    return RowReduction(f"head backward {name}", body)
 
 
 head = Kernel(
@@ -373,18 +367,9 @@ def _inside(value: Vector, low: Vector, high: Vector) -> Vector:
     return inside + (value - inside) * 0
 
 
-_DRAW = RowReduction("draw", _draw, elements=2, per_row=3, outputs=5)
+_DRAW = RowReduction("draw", _draw)
 # the sum over all elements is taken row by row, whatever the threads
-_DRAW_BACKWARD = RowReduction(
-    "backward",
-    _draw_backward,
-    elements=5,
-    per_row=3,
-    outputs=1,
-    sums=1,
-    across_rows=True,
-    finish=_not_outward,
-)
+_DRAW_BACKWARD = RowReduction("backward", _draw_backward, across_rows=True, finish=_not_outward)
 
 
 class _FusedDraw(torch.autograd.Function):

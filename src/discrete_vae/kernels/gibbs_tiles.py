@@ -181,17 +181,11 @@ def start_lanes(lanes, counter, sweep, key):
 
 @builder_intrinsic()
 def draw_words(builder, words, lanes, chain_part, chain, key):
-    """Finish the words of the chains ``chain`` to ``chain + 7``, from the third round.
+    """Finish the words of the chains ``chain`` to ``chain + 7``, from the third round; all numbers are uint64.
 
-    Args:
-        builder: The LLVM builder.
-        words: (2, lane) uint64, receives words 1 and 0 of each counter, then words 3 and 2; the first named word
-            is the low half.
-        lanes: (3, lane) uint64, the state before round three: x0, x1, and the part of x2 that does not depend on
-            the chain. Lane f stands for counter f % 4 of chain f // 4.
-        chain_part: uint64, what meets the chain in round two.
-        chain: uint64.
-        key: uint64.
+    The lanes, (3, lane), are the state before round three: x0, x1, and the part of x2 that does not depend on the
+    chain. Lane f stands for counter f % 4 of chain f // 4. The chain part is what meets the chain in round two. The
+    words, (2, lane), receive words 1 and 0 of each counter, then words 3 and 2; the first named one is the low half.
     """
 
     def place(pointer, row):
@@ -213,12 +207,8 @@ def draw_words(builder, words, lanes, chain_part, chain, key):
 def fill_rows(builder, table, place, weights, pair):
     """Fill the rows of the table for one tile and one tile of the other side: sums of weights, by doubling.
 
-    Args:
-        builder: The LLVM builder.
-        table: (place, row, 16) float32, changed; aligned to 64 bytes for the sake of speed.
-        place: int64, index of the rows within it.
-        weights: (pair, 16, 16) float32, the scaled weights between each bit of the other tile and the tile's bits.
-        pair: int64, index of the two tiles within it.
+    The rows are those at a place of the table, (place, row, 16) float32, aligned to 64 bytes for the sake of speed; the
+    scaled weights between each bit of the other tile and the tile's bits are those of a pair of (pair, 16, 16) float32.
     """
     rows = builder.gep(table, [builder.mul(place, constant(ROWS * TILE))])
     weights = builder.gep(weights, [builder.mul(pair, constant(TILE * TILE))])
@@ -275,20 +265,9 @@ def decide(
 def _sum_rows(builder, start, step, table, place, others, first, count, num_chains, chain):
     """The scaled fields of one tile of four chains: earlier ones plus the rows that the spins of some tiles choose.
 
-    Args:
-        builder: The LLVM builder.
-        start: Pointer to float32, the earlier ones.
-        step: int64, distance of the earlier ones of two chains: 16, or 0 for the same of all.
-        table: (place, row, 16) float32, from `fill_rows`.
-        place: int64, index of the first tile's rows within it.
-        others: (tile, chain) uint16, the spins of the other side.
-        first: int64, index of the first tile within them.
-        count: int64, number of tiles.
-        num_chains: int64, length of a row of others, a multiple of 4.
-        chain: int64, index of the first of the four chains, a multiple of 4.
-
-    Returns:
-        One vector per chain.
+    The earlier ones of two chains, from start on, lie step apart: 16, or 0 for the same of all. The tiles are count of
+    the spins of the other side, others (tile, chain) uint16, from first on; the first tile's rows lie at a place of the
+    table. The number of chains and the first of the four are multiples of 4.
     """
     totals = []
     for i in range(PART):
@@ -314,13 +293,9 @@ def _sum_rows(builder, start, step, table, place, others, first, count, num_chai
 
 
 def comes_on(t: Vector, words: Vector) -> Vector:
-    """One bit per element: whether u (1 + 2^t) < 1, with t = -logit log2(e) and u the uniform of a word.
+    """One bit per element: u (1 + 2^t) < 1, with t = -logit log2(e) and u the uniform of a 32-bit word.
 
     u and 1 are scaled by 2^24. t is clamped to +-126, beyond which the decision is the same for every u.
-
-    Args:
-        t: float32.
-        words: 32-bit integers, as many.
     """
     t = t.at_least(-126).at_most(126)
     power = power_of_two(t)
@@ -335,13 +310,8 @@ def comes_on(t: Vector, words: Vector) -> Vector:
 def scale_side(weights, biases, weight, bias, units, others):
     """Set the weights and biases of a side in the order of its bits, both scaled by -log2(e).
 
-    Args:
-        weights: (tile * tile of the other side, 16, 16) float32: other tile's bit, tile's bit.
-        biases: (tile, 16) float32.
-        weight: (left, right) float32.
-        bias: (unit,) float32.
-        units: (tile, 16).
-        others: (tile of the other side, 16).
+    The weights are (tile * tile of the other side, 16, 16) float32, by the other tile's bit and the tile's; the biases
+    (tile, 16). Weight (left, right) and bias (unit,) are the machine's, units and others those of the sides.
     """
     num_left = weight.shape[0]
     for tile in range(units.shape[0]):

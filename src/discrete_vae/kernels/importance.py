@@ -86,7 +86,7 @@ def _draw_units(
         log_prob: log q(z | x) is added to it, (sample, example), nats.
     """
     factor, offset = (value.expand(raw.shape) for value in affine)
-    run = _unit_reduction(spike.kind, raw.dtype == torch.bfloat16)
+    run = _unit_reduction(spike.kind)
     run([raw, factor, offset], [z, zeta], spread=spread, total=log_prob, numbers=spike.numbers, keys=keys)
 
 
@@ -104,7 +104,7 @@ _INVERSE_SURVIVALS: dict[type[Smoothing], Callable[[Vector, list[Vector]], Vecto
 
 
 @cache
-def _unit_reduction(kind: type[Smoothing], bfloat16: bool) -> SampleReduction:
+def _unit_reduction(kind: type[Smoothing]) -> SampleReduction:
     inverse_survival = _INVERSE_SURVIVALS[kind]
 
     def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> Made:
@@ -122,14 +122,7 @@ def _unit_reduction(kind: type[Smoothing], bfloat16: bool) -> SampleReduction:
         # z l - softplus(l): the likelier value costs nothing but the logarithm
         return Made([z, zeta], zeta, [zero.where(on_side ^ spike, minus)], [sum_of_odds])
 
-    return SampleReduction(
-        f"units {kind.__name__}",
-        body,
-        elements=[bfloat16, False, False],
-        outputs=[False, False],
-        spreads=bfloat16,
-        noise=True,
-    )
+    return SampleReduction(f"units {kind.__name__}", body)
 
 
 def _check_units(_kernel: Kernel) -> None:
@@ -183,13 +176,13 @@ def _draw_layer(
         log_ratio: log q(h | x) - log p(h) is added to it, (sample, example), nats.
     """
     numbers = [number for bound in bounds for number in ((bound, 1 / bound) if bound else (1.0, 1.0))]
-    run = _layer_reduction(posterior.dtype == torch.bfloat16, bounds[0] is not None, bounds[1] is not None)
+    run = _layer_reduction(bounds[0] is not None, bounds[1] is not None)
     elements = [*posterior.chunk(2, -1), *prior.chunk(2, -1)]
     run(elements, [h], spread=spread, total=log_ratio, numbers=numbers, keys=keys)
 
 
 @cache
-def _layer_reduction(bfloat16: bool, posterior_bound: bool, prior_bound: bool) -> SampleReduction:
+def _layer_reduction(posterior_bound: bool, prior_bound: bool) -> SampleReduction:
     def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> Made:
         mean, raw, prior_mean, prior_raw = elements
         log_std = tanh(raw * numbers[1]) * numbers[0] if posterior_bound else raw
@@ -200,14 +193,7 @@ def _layer_reduction(bfloat16: bool, posterior_bound: bool, prior_bound: bool) -
         term = (scaled * scaled - noise * noise).times_plus(0.5, prior_log_std - log_std)
         return Made([h], h, [term])
 
-    return SampleReduction(
-        f"layer {posterior_bound} {prior_bound}",
-        body,
-        elements=[bfloat16] * 4,
-        outputs=[False],
-        spreads=bfloat16,
-        noise=True,
-    )
+    return SampleReduction(f"layer {posterior_bound} {prior_bound}", body)
 
 
 def _check_layer(_kernel: Kernel) -> None:

@@ -453,36 +453,29 @@ def apply_fixed(
     """
     wide = x[:, None]
     operands = [wide, *(value.expand(wide.shape) for value in (mean, factor, offset))]
-    return _AFFINE[x.dtype, rectify].lower(operands, [out[:, None]])
+    return _AFFINE[rectify].lower(operands, [out[:, None]])
 
 
 def _add_shared(rows: Tensor, shared: Tensor, rectify: bool) -> Tensor:
-    _ADD[rows.dtype, rectify]([rows, shared.expand(rows.shape)], [rows])
+    _ADD[rectify]([rows, shared.expand(rows.shape)], [rows])
     return rows
 
 
-def _with_rectifier(
-    name: str, body: Callable[[list[Vector]], Vector], num_shared: int
-) -> dict[tuple[torch.dtype, bool], SampleReduction]:
-    """Reductions of rows of both precisions and of float32 numbers that they share, with and without a rectifier."""
+def _with_rectifier(name: str, body: Callable[[list[Vector]], Vector]) -> dict[bool, SampleReduction]:
+    """Reductions of rows and of numbers that they share, with and without a rectifier."""
 
-    def reduction(bfloat16: bool, rectify: bool) -> SampleReduction:
+    def reduction(rectify: bool) -> SampleReduction:
         def made(elements: list[Vector], _numbers: list[Vector], _words: list[Vector]) -> Made:
             found = body(elements)
             return Made([found.filled(0).where(found.below(0), found) if rectify else found])
 
-        elements = [bfloat16, *[False] * num_shared]
-        return SampleReduction(f"{name} {rectify}", made, elements=elements, outputs=[bfloat16])
+        return SampleReduction(f"{name} {rectify}", made)
 
-    return {
-        (dtype, rectify): reduction(dtype == torch.bfloat16, rectify)
-        for dtype in (torch.float32, torch.bfloat16)
-        for rectify in (True, False)
-    }
+    return {rectify: reduction(rectify) for rectify in (True, False)}
 
 
-_AFFINE = _with_rectifier("affine", lambda each: (each[0] - each[1]) * each[2] + each[3], 3)
-_ADD = _with_rectifier("add shared", lambda each: each[0] + each[1], 1)
+_AFFINE = _with_rectifier("affine", lambda each: (each[0] - each[1]) * each[2] + each[3])
+_ADD = _with_rectifier("add shared", lambda each: each[0] + each[1])
 
 add_shared = Kernel(
     "The compiled sum of rows and what they share",
@@ -494,7 +487,8 @@ add_shared = Kernel(
                 torch.linspace(-1, 1, 74).view(2, 37),
                 rectify,
             )
-            for dtype, rectify in _ADD
+            for dtype in (torch.float32, torch.bfloat16)
+            for rectify in _ADD
         ],
         tolerance=1e-2,
     ),
@@ -586,8 +580,8 @@ def _project_norm_body(elements: list[Vector], _per_row: list[Vector]) -> tuple[
     return [scale, _moved(offset, -scale, scale)], []
 
 
-_PROJECT = RowReduction("projection", _project_body, elements=1, per_row=2, outputs=1)
-_PROJECT_NORM = RowReduction("projection of a norm", _project_norm_body, elements=2, outputs=2)
+_PROJECT = RowReduction("projection", _project_body)
+_PROJECT_NORM = RowReduction("projection of a norm", _project_norm_body)
 
 
 def _project(value: Tensor, low: Tensor, high: Tensor) -> None:

@@ -19,10 +19,8 @@ from torch.overrides import TorchFunctionMode
 from discrete_vae.errors import KernelWarning
 from discrete_vae.kernels.capture import is_recording, tensors_in, unrecorded
 
-REGISTRY: list[Kernel] = []
-"""All kernels of the modules that have been imported."""
-
-_references: dict[str, Callable[..., Any]] = {}  # by the path of the kernel
+REGISTRY: dict[str, Callable[..., Any]] = {}
+"""The plain functions that a kernel may run in place of, by the path of the kernel."""
 
 
 @dataclass(eq=False)
@@ -47,9 +45,6 @@ class Kernel:
     fallback: str = "plain torch is used"
     package: str = "numba"
     _usable: bool | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        REGISTRY.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
         """Run what `select` gives."""
@@ -119,7 +114,7 @@ def compiled_by(
     """
 
     def decorate(reference: FunctionT) -> FunctionT:
-        _references[path] = reference
+        REGISTRY[path] = reference
 
         @wraps(reference)
         def dispatch(*arguments: Any) -> Any:
@@ -139,7 +134,7 @@ def load(path: str) -> Kernel:
     """The kernel of a path, with the plain function that it stands for."""
     module, name = path.split(".")
     kernel: Kernel = getattr(import_module(f"{__package__}.{module}"), name)
-    kernel.reference = _references[path]
+    kernel.reference = REGISTRY[path]
     return kernel
 
 

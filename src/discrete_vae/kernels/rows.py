@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -58,10 +59,6 @@ class RowReduction:
         name: Tells it apart from all others that share the body's module.
         body: Takes vectors of elements, and of each row's number, repeated; returns the outputs' vectors and the terms
             whose sums over a row are wanted.
-        elements: Operands of one number per element that are read.
-        per_row: Operands of one number per row that are read.
-        outputs: Of one number per element.
-        sums: Of one number per row that are written.
         across_rows: Whether the sums are over all elements instead, one number each. They are taken row by row, on one
             thread.
         finish: Takes sums and each row's numbers, returns what is written in place of the sums.
@@ -72,28 +69,30 @@ class RowReduction:
         name: str,
         body: Body,
         *,
-        elements: int,
-        per_row: int = 0,
-        outputs: int = 0,
-        sums: int = 0,
         across_rows: bool = False,
         finish: Callable[[list[Vector], list[Vector]], Sequence[Vector]] | None = None,
     ) -> None:
-        module = sys.modules[body.__module__]
-        step = _step(body, elements, per_row, outputs, sums, across_rows, finish)
-        self._most_threads = 1 if across_rows else None
+        self._name, self._body, self._across_rows, self._finish = name, body, across_rows, finish
+        self._loops: dict[tuple[int, ...], ChunkLoop] = {}
 
-        def make(chunks: Any) -> Callable[..., Any]:
-            def run(addresses, strides, num_rows, num_columns, per_chunk):
-                for chunk in chunks((num_rows + per_chunk - 1) // per_chunk):
-                    for row in range(chunk * per_chunk, min((chunk + 1) * per_chunk, num_rows)):
-                        step(addresses, strides, row, num_rows, num_columns)
-                return 0
+    def _loop(self, form: tuple[int, ...]) -> ChunkLoop:
+        """The loop for so many operands of each kind."""
+        if form not in self._loops:
+            step = _step(self._body, form, self._across_rows, self._finish)
+            module = sys.modules[self._body.__module__]
 
-            run.__qualname__ = f"{module.__name__}.{name}"  # the cache's name of it
-            return run
+            def make(chunks: Any) -> Callable[..., Any]:
+                def run(pointers, strides, num_rows, num_columns, per_chunk):
+                    for chunk in chunks((num_rows + per_chunk - 1) // per_chunk):
+                        for row in range(chunk * per_chunk, min((chunk + 1) * per_chunk, num_rows)):
+                            step(pointers, strides, row, num_rows, num_columns)
+                    return 0
 
-        self._loop = ChunkLoop(make, sources=(module,))
+                run.__qualname__ = f"{module.__name__}.{self._name} {form}"  # the cache's name of it
+                return run
+
+            self._loops[form] = ChunkLoop(make, sources=(module,))
+        return self._loops[form]
 
     def __call__(
         self,
@@ -129,8 +128,8 @@ class RowReduction:
             *map(_distance, outputs),
             *map(_distance_of_numbers, sums),
         )
-        threads = self._most_threads or threads_for(num_rows * num_columns, SMALLEST_SHARED)
-        return self._loop.bind(
+        threads = 1 if self._across_rows else threads_for(num_rows * num_columns, SMALLEST_SHARED)
+        return self._loop((len(elements), len(per_row), len(outputs), len(sums))).bind(
             threads,
             tuple(value.data_ptr() for value in operands),
             distances,
@@ -197,25 +196,22 @@ def _distance_of_numbers(value: Tensor) -> int | None:
     return 0 if value.numel() == 1 else _distance(value.unsqueeze(-1))
 
 
-def _step(
-    body: Body, elements: int, per_row: int, outputs: int, sums: int, across_rows: bool, finish: Any
-) -> Any:
+def _step(body: Body, form: tuple[int, ...], across_rows: bool, finish: Any) -> Any:
     """The intrinsic that works on one row."""
-    count = elements + per_row + outputs + sums
-    last_element, last_row, last_output = elements, elements + per_row, elements + per_row + outputs
+    last_element, last_row, last_output, count = accumulate(form)
 
     @builder_intrinsic()
-    def step(builder, addresses, strides, row, num_rows, num_columns):
+    def step(builder, pointers, strides, row, num_rows, num_columns):
         starts = [
             builder.add(start, builder.mul(builder.mul(stride, row), constant(4)))
             for start, stride in zip(
-                unpacked(builder, addresses, count), unpacked(builder, strides, count), strict=True
+                unpacked(builder, pointers, count), unpacked(builder, strides, count), strict=True
             )
         ]
         rows = [Numbers(builder, start) for start in starts]
         places = [builder.inttoptr(start, FLOAT32.as_pointer()) for start in starts]
         of_row = [splat(builder, builder.load(place), LANES) for place in places[last_element:last_row]]
-        totals = [Total(builder, LANES) for _ in range(sums)]
+        totals = [Total(builder, LANES) for _ in range(count - last_output)]
         with loop(builder, constant(0), blocks_of(builder, num_columns)) as (block, _):
             first, mask = block_of(builder, block, num_columns)
             vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
@@ -305,6 +301,19 @@ class Made:
 SampleBody = Callable[[list[Vector], list[Vector], list[Vector]], Made]
 
 
+class _Form(NamedTuple):
+    """Of each operand that is read or written, and of the table, whether it is bfloat16; and whether there is noise."""
+
+    elements: tuple[bool, ...]
+    outputs: tuple[bool, ...]
+    spread: bool
+    noise: bool
+
+
+def _are_bfloat16(tensors: Sequence[Tensor]) -> tuple[bool, ...]:
+    return tuple(tensor.dtype == torch.bfloat16 for tensor in tensors)
+
+
 class Keys(NamedTuple):
     """Keys of the noise of some rows.
 
@@ -320,44 +329,37 @@ class Keys(NamedTuple):
 
 
 class SampleReduction:
-    """A fused reduction over rows (sample, example), compiled at its first call.
+    """A fused reduction over rows (sample, example) of float32 or bfloat16 tensors, compiled at its first call.
 
     Args:
         name: Tells it apart from all others that share the body's module.
         body: Takes vectors of elements, the numbers of the call, repeated, and the random words, two vectors of 16
             32-bit integers, or none.
-        elements: Of each operand that is read, whether it is bfloat16, not float32.
-        outputs: Likewise of those that are written.
-        spreads: Likewise of those in the table; None for no table.
-        noise: Whether the body takes words.
     """
 
-    def __init__(
-        self,
-        name: str,
-        body: SampleBody,
-        *,
-        elements: Sequence[bool],
-        outputs: Sequence[bool] = (),
-        spreads: bool | None = None,
-        noise: bool = False,
-    ) -> None:
-        module = sys.modules[body.__module__]
-        form = f"{name} {[*map(int, elements)]} {[*map(int, outputs)]} {spreads} {noise}"
-        step = _sample_step(body, tuple(elements), tuple(outputs), spreads, noise)
+    def __init__(self, name: str, body: SampleBody) -> None:
+        self._name, self._body = name, body
+        self._loops: dict[_Form, ChunkLoop] = {}
 
-        def make(chunks: Any) -> Callable[..., Any]:
-            def run(operands, table, of_call, draw, samples, examples, num_columns, per_chunk):
-                for chunk in chunks((samples + per_chunk - 1) // per_chunk):
-                    for sample in range(chunk * per_chunk, min((chunk + 1) * per_chunk, samples)):
-                        for example in range(examples):
-                            step(operands, table, of_call, draw, sample, example, num_columns)
-                return 0
+    def _loop(self, form: _Form) -> ChunkLoop:
+        if form not in self._loops:
+            step = _sample_step(self._body, form)
+            module = sys.modules[self._body.__module__]
 
-            run.__qualname__ = f"{module.__name__}.{form}"  # the cache's name of it
-            return run
+            def make(chunks: Any) -> Callable[..., Any]:
+                def run(operands, table, of_call, draw, samples, examples, num_columns, per_chunk):
+                    for chunk in chunks((samples + per_chunk - 1) // per_chunk):
+                        for sample in range(chunk * per_chunk, min((chunk + 1) * per_chunk, samples)):
+                            for example in range(examples):
+                                step(operands, table, of_call, draw, sample, example, num_columns)
+                    return 0
 
-        self._loop = ChunkLoop(make, sources=(module,))
+                name = f"{module.__name__}.{self._name}"
+                run.__qualname__ = f"{name} {form.elements}{form.outputs}{form.spread}{form.noise}"
+                return run
+
+            self._loops[form] = ChunkLoop(make, sources=(module,))
+        return self._loops[form]
 
     def __call__(self, elements: Sequence[Tensor], outputs: Sequence[Tensor] = (), **more: Any) -> None:
         """Run it; see `lower`."""
@@ -392,7 +394,9 @@ class SampleReduction:
         threads = threads_for(samples * examples * columns, SMALLEST_SHARED)
         per_chunk = samples if threads == 1 else max(1, 8 // examples)
         places, shape = (table.data_ptr(), len(spread)), (samples, examples, columns, per_chunk)
-        run = self._loop.bind(threads, operands, places, tuple(numbers), draw, *shape)
+        spread_form = _are_bfloat16(spread or elements)[0]
+        form = _Form(_are_bfloat16(elements), _are_bfloat16(outputs), spread_form, keys is not None)
+        run = self._loop(form).bind(threads, operands, places, tuple(numbers), draw, *shape)
         return partial(_run_keeping, run, (table, total))
 
 
@@ -407,10 +411,9 @@ def _place(value: Tensor) -> tuple[int, int, int]:
     return value.data_ptr(), sample * value.element_size(), example * value.element_size()
 
 
-def _sample_step(
-    body: SampleBody, elements: tuple[bool, ...], outputs: tuple[bool, ...], spreads: bool | None, noise: bool
-) -> Any:
+def _sample_step(body: SampleBody, form: _Form) -> Any:
     """The intrinsic that works on one row."""
+    elements, outputs, spread, noise = form
     count = len(elements) + len(outputs) + 1
 
     @builder_intrinsic()
@@ -453,10 +456,10 @@ def _sample_step(
                 made = body(vectors, numbers_of_call, words)
                 for vector, write in zip(made.outputs, results, strict=True):
                     write.store_masked(vector, first, mask)
-                if spreads is not None and made.spread is not None:
+                if made.spread is not None:
                     with loop(builder, constant(0), num_places) as (index, _):
                         place = _row_of_table(builder, first_place, index)
-                        there = Numbers(builder, start(place), bfloat16=spreads)
+                        there = Numbers(builder, start(place), bfloat16=spread)
                         there.store_masked(made.spread, first, mask)
                 for term in made.terms:
                     total.add(term.where(Vector(builder, mask), 0.0))
@@ -544,5 +547,5 @@ def _normal_body(_elements: list[Vector], _numbers: list[Vector], words: list[Ve
     return Made([normals(words)])
 
 
-_UNIFORMS = SampleReduction("uniforms", _uniform_body, elements=[False], outputs=[False], noise=True)
-_NORMALS = SampleReduction("normals", _normal_body, elements=[False], outputs=[False], noise=True)
+_UNIFORMS = SampleReduction("uniforms", _uniform_body)
+_NORMALS = SampleReduction("normals", _normal_body)

@@ -259,7 +259,7 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         super().__init__(beta, trainable, max_beta, repair="The paper's figures use 1 to 5.")
 
     def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-        return _draw(rho, logits, self.beta, self._bounds(), self)
+        return _draw(rho, logits, self._parameter(), self._bounds(), self)
 
     def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
         """See `SpikeSmoothing.inverse_survival`."""
