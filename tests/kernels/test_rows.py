@@ -10,15 +10,15 @@ from discrete_vae.kernels.codegen import FLOAT32, concatenate
 from discrete_vae.kernels.gibbs_torch import philox4x32, uniforms
 from discrete_vae.kernels.rows import (
     KEY,
+    BlockResults,
     Keys,
-    Made,
     RowReduction,
     SampleReduction,
     as_numbers,
     as_rows,
+    discarded,
     draw_normals,
     draw_uniforms,
-    unread,
 )
 
 
@@ -62,7 +62,7 @@ def test_widths_and_shapes(width, lead):
 def test_sums_over_all_rows_and_a_finish():
     a, b, factor = values(70, 45), values(70, 45, seed=1), torch.tensor(-2.0)
     sums = [torch.full((), torch.nan) for _ in range(2)]
-    ALL([a, b], [factor], unread(a.shape, 2), sums)
+    ALL([a, b], [factor], discarded(a.shape, 2), sums)
     torch.testing.assert_close(sums[0].double(), -2 * (a.double() * b).sum(), rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(sums[1].double(), a.double().sum(), rtol=1e-5, atol=1e-4)
 
@@ -105,13 +105,13 @@ def test_threads_change_nothing(monkeypatch):
 
 def _sample_body(elements, numbers, _words):
     a, b = elements
-    return Made([a * b], a * numbers[0] + numbers[1], [a, b], [a * 0 + 1.5, a * 0 + 2])
+    return BlockResults([a * b], a * numbers[0] + numbers[1], [a, b], [a * 0 + 1.5, a * 0 + 2])
 
 
 SAMPLES = SampleReduction("test samples", _sample_body)
 WORDS = SampleReduction(
     "test words",
-    lambda _elements, _numbers, words: Made([concatenate(words).view(FLOAT32)]),
+    lambda _elements, _numbers, words: BlockResults([concatenate(words).view(FLOAT32)]),
 )
 
 

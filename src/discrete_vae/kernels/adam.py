@@ -217,7 +217,7 @@ def _moments(state: Mapping[Any, Mapping[str, Any]]) -> list[Any]:
 
 
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether two lists hold the same objects."""
+    """True if two lists hold the same objects."""
     return len(some) == len(others) and all(map(is_, some, others))
 
 
@@ -310,13 +310,13 @@ class Adam(torch.optim.Adam):
             table.update(group)
 
     def _leaves(self, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
-        """What has the gradient of each parameter."""
+        """The tensors that have the gradients of parameters."""
         working = [self._working.get(parameter) for parameter in parameters]
         pairs = zip(parameters, working, strict=True)
         return [parameter if own is None else own.current() for parameter, own in pairs]
 
     def _table(self, index: int, group: dict[str, Any]) -> PointerTable | None:
-        """What the compiled pass needs for a group; None where it cannot take the step."""
+        """The pointer table of a group; None where the compiled pass cannot take the step."""
         if group["amsgrad"] or group["maximize"] or group["decoupled_weight_decay"]:
             return None
         table, parameters = self._tables.get(index), group["params"]
@@ -342,7 +342,7 @@ class Adam(torch.optim.Adam):
 
 
 def _first_moments(parameter: Tensor) -> dict[str, Tensor]:
-    """What a parameter starts with, as torch has it."""
+    """The state that a parameter starts with, as torch has it."""
     first, second = (torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in range(2))
     return {"step": torch.zeros((), dtype=torch.float32), "exp_avg": first, "exp_avg_sq": second}
 

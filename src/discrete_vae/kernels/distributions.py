@@ -16,7 +16,14 @@ from torch import Tensor
 
 from discrete_vae.kernels.codegen import Vector, exp, exp_of_negative, expm1, log1p, magnitude, tanh
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_operands
-from discrete_vae.kernels.rows import Made, RowReduction, SampleReduction, as_numbers, as_rows, unread
+from discrete_vae.kernels.rows import (
+    BlockResults,
+    RowReduction,
+    SampleReduction,
+    as_numbers,
+    as_rows,
+    discarded,
+)
 from discrete_vae.numerics import differentiable_once
 
 Vectors = list[Vector]
@@ -28,7 +35,7 @@ def _new(shape: Sequence[int]) -> Tensor:
 
 def _slopes(shape: Sequence[int], count: int, *, differentiable: bool) -> list[Tensor]:
     """Memory for derivatives; nobody reads those of what is not differentiated."""
-    return [_new(shape) for _ in range(count)] if differentiable else unread(shape, count)
+    return [_new(shape) for _ in range(count)] if differentiable else discarded(shape, count)
 
 
 def _wave(*shape: int, low: float, high: float) -> Tensor:
@@ -104,12 +111,12 @@ def _log_prob(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     return [value - mean], [-surprise]
 
 
-def _log_prob_of_samples(elements: Vectors, _numbers: Vectors, _words: Vectors) -> Made:
+def _log_prob_of_samples(elements: Vectors, _numbers: Vectors, _words: Vectors) -> BlockResults:
     value, logits = elements
     minus = -magnitude(logits)
     on = logits.above(0)
     # the likelier value costs nothing but the logarithm of 1 + e^-|l|
-    return Made(terms=[(-(value - 1)).where(on, value) * minus], factors=[exp_of_negative(minus) + 1])
+    return BlockResults(terms=[(-(value - 1)).where(on, value) * minus], factors=[exp_of_negative(minus) + 1])
 
 
 _LOG_PROB = RowReduction("log probability", _log_prob)

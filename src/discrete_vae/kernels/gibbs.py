@@ -140,10 +140,8 @@ def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
 Sweeps = Callable[[Any, Tensor, SweepCall], Tensor]
 """Runs the sweeps of a checked call on states (chain, unit) float32 and returns new ones."""
 
-_COMPILED: dict[type, str] = {
-    RBM: "gibbs_rbm",
-    GraphBoltzmann: "gibbs_graph",
-}  # module of the kernel of a machine
+# exact types only: a subclass may have other conditionals
+_COMPILED: dict[type, str] = {RBM: "gibbs_rbm", GraphBoltzmann: "gibbs_graph"}
 
 
 def kernel_for(energy: BoltzmannMachine, *, parallel: bool = False) -> Sweeps:
@@ -170,7 +168,6 @@ def kernel_for(energy: BoltzmannMachine, *, parallel: bool = False) -> Sweeps:
 
 
 def _compiles(energy: BoltzmannMachine) -> bool:
-    # exact types only: a subclass may have other conditionals
     bias = energy.bias
     return type(energy) in _COMPILED and bias.device.type == "cpu" and bias.dtype != torch.float64
 

@@ -169,7 +169,7 @@ def _array(tensor: Tensor) -> np.ndarray:
 def _loop_by(
     name: str, scratch_for: Callable[..., Any], draw_side: Callable[..., Any]
 ) -> Callable[[Any], Callable[..., Any]]:
-    """What makes the loop over chunks by one way to draw a side."""
+    """The maker of the loop over chunks by one way to draw a side."""
 
     @njit(**INNER)
     def run_chunk(

@@ -22,8 +22,8 @@ from discrete_vae.hierarchy.sharing import CompleteSharing, GroupSharing, NoShar
 from discrete_vae.kernels.codegen import Vector, exp, exp_of_negative, log1p, magnitude, tanh
 from discrete_vae.kernels.registry import Kernel, are_plain, check_close, has_hooks, is_eager
 from discrete_vae.kernels.rows import (
+    BlockResults,
     Keys,
-    Made,
     SampleReduction,
     draw_normals,
     draw_uniforms,
@@ -107,7 +107,7 @@ _INVERSE_SURVIVALS: dict[type[Smoothing], Callable[[Vector, list[Vector]], Vecto
 def _unit_reduction(kind: type[Smoothing]) -> SampleReduction:
     inverse_survival = _INVERSE_SURVIVALS[kind]
 
-    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> Made:
+    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> BlockResults:
         raw, factor, offset = elements
         logits = raw.times_plus(factor, offset)
         minus = -magnitude(logits)
@@ -120,7 +120,7 @@ def _unit_reduction(kind: type[Smoothing]) -> SampleReduction:
         zeta = zero.where(spike, inverse_survival(inside, numbers))
         z = zero.where(spike, v * 0 + 1)
         # z l - softplus(l): the likelier value costs nothing but the logarithm
-        return Made([z, zeta], zeta, [zero.where(on_side ^ spike, minus)], [sum_of_odds])
+        return BlockResults([z, zeta], zeta, [zero.where(on_side ^ spike, minus)], [sum_of_odds])
 
     return SampleReduction(f"units {kind.__name__}", body)
 
@@ -183,7 +183,7 @@ def _draw_layer(
 
 @cache
 def _layer_reduction(posterior_bound: bool, prior_bound: bool) -> SampleReduction:
-    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> Made:
+    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> BlockResults:
         mean, raw, prior_mean, prior_raw = elements
         log_std = tanh(raw * numbers[1]) * numbers[0] if posterior_bound else raw
         prior_log_std = tanh(prior_raw * numbers[3]) * numbers[2] if prior_bound else prior_raw
@@ -191,7 +191,7 @@ def _layer_reduction(posterior_bound: bool, prior_bound: bool) -> SampleReductio
         h = exp(log_std).times_plus(noise, mean)
         scaled = (h - prior_mean) * exp(-prior_log_std)
         term = (scaled * scaled - noise * noise).times_plus(0.5, prior_log_std - log_std)
-        return Made([h], h, [term])
+        return BlockResults([h], h, [term])
 
     return SampleReduction(f"layer {posterior_bound} {prior_bound}", body)
 
@@ -287,7 +287,7 @@ class _LayerPrior:
         self._sum = None if self._zeta_map is None else self._zeta_map(zeta)
 
     def output(self, index: int, joint: Tensor) -> Tensor:
-        """What a layer's network makes of the layers above, which joint holds beside each other."""
+        """The output of a layer's network, where joint holds the layers above beside each other."""
         rows = joint if self._sum is None else self._sum.to(self.dtype)
         return self._networks[index].of_rows(rows)
 
@@ -297,7 +297,7 @@ class _LayerPrior:
             self._sum.add_(h)
 
     def decoder_input(self, joint: Tensor) -> Tensor:
-        """What p(x | zeta, h) reads, where joint holds all layers."""
+        """The input of p(x | zeta, h), where joint holds all layers."""
         return joint if self._sum is None else self._sum
 
 
@@ -356,7 +356,7 @@ def _folded_layer(layer: nn.Module) -> FoldedMLP | None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Room(ShowsShapes):
+class _Workspace(ShowsShapes):
     """Memory of one call, used again by the next of its size; all (sample, example, column).
 
     The inputs are those of the networks in the order in which they run; the first one reads x alone, and the last is
@@ -397,7 +397,7 @@ class CompiledDraws:
             scale, offset = norm.used_parameters()
             factor = scale / (norm.running_deviation + norm.eps)
             self._affine.append((factor.contiguous(), (offset - norm.running_mean * factor).contiguous()))
-        self._kept: tuple[tuple[int, int], _Room] | None = None
+        self._kept: tuple[tuple[int, int], _Workspace] | None = None
 
     def __call__(self, features: Tensor, keys: Sequence[int], first: int, count: int) -> Draws:
         """Draw.
@@ -411,46 +411,52 @@ class CompiledDraws:
         Returns:
             The draws, in memory that the next call writes anew.
         """
-        room = self._room(count, len(features))
-        room.log_ratio.zero_()
+        workspace = self._workspace_for(count, len(features))
+        workspace.log_ratio.zero_()
         signed = torch.tensor([key - ((key >> 63) << 64) for key in keys], device="cpu")
-        self._units(room, features, signed, first)
-        z, zeta = room.z, room.zeta
+        self._units(workspace, features, signed, first)
+        z, zeta = workspace.z, workspace.zeta
         if not self._posterior._in_order:
             order = self._posterior._to_prior_order
             z, zeta = z.index_select(-1, order), zeta.index_select(-1, order)
-            for rows in room.inputs[len(self._sizes) :]:
+            for rows in workspace.inputs[len(self._sizes) :]:
                 rows[..., : self._num_units].copy_(zeta)
-        decoder_input = room.inputs[-1]
+        decoder_input = workspace.inputs[-1]
         if self._steps is not None:
-            decoder_input = self._layers(room, zeta, features, signed, first, self._steps)
-        return Draws(z, room.log_ratio, decoder_input)
+            decoder_input = self._layers(workspace, zeta, features, signed, first, self._steps)
+        return Draws(z, workspace.log_ratio, decoder_input)
 
-    def _units(self, room: _Room, features: Tensor, keys: Tensor, first: int) -> None:
+    def _units(self, workspace: _Workspace, features: Tensor, keys: Tensor, first: int) -> None:
         """Group after group."""
-        to_layers = room.inputs[len(self._sizes) :] if self._posterior._in_order else []
+        to_layers = workspace.inputs[len(self._sizes) :] if self._posterior._in_order else []
         start = 0
         for index, size in enumerate(self._sizes):
             network, end = self._networks[index], start + size
             if index == 0:
-                raw = network(features).expand(*room.log_ratio.shape, -1)
+                raw = network(features).expand(*workspace.log_ratio.shape, -1)
             else:
-                raw = network.of_rows(room.inputs[index], features)
-            readers = [*room.inputs[index + 1 : len(self._sizes)], *to_layers]
+                raw = network.of_rows(workspace.inputs[index], features)
+            readers = [*workspace.inputs[index + 1 : len(self._sizes)], *to_layers]
             _draw_units(
                 self._spike,
                 raw,
                 self._affine[index],
                 Keys(keys, first, index),
-                z=room.z[..., start:end],
-                zeta=room.zeta[..., start:end],
+                z=workspace.z[..., start:end],
+                zeta=workspace.zeta[..., start:end],
                 spread=[rows[..., start:end] for rows in readers],
-                log_prob=room.log_ratio,
+                log_prob=workspace.log_ratio,
             )
             start = end
 
     def _layers(
-        self, room: _Room, zeta: Tensor, features: Tensor, keys: Tensor, first: int, steps: _LayerPrior
+        self,
+        workspace: _Workspace,
+        zeta: Tensor,
+        features: Tensor,
+        keys: Tensor,
+        first: int,
+        steps: _LayerPrior,
     ) -> Tensor:
         """Layer after layer; returns what the decoder reads."""
         steps.begin(zeta)
@@ -458,19 +464,19 @@ class CompiledDraws:
         for index in range(self._num_layers):
             place, end = len(self._sizes) + index, start + self._layer_size
             _draw_layer(
-                self._networks[place].of_rows(room.inputs[place], features),
-                steps.output(index, room.inputs[place]),
+                self._networks[place].of_rows(workspace.inputs[place], features),
+                steps.output(index, workspace.inputs[place]),
                 (self._bounds[index], steps.bounds[index]),
                 Keys(keys, first, place),
-                h=room.h,
-                spread=[rows[..., start:end] for rows in room.inputs[place + 1 :]],
-                log_ratio=room.log_ratio,
+                h=workspace.h,
+                spread=[rows[..., start:end] for rows in workspace.inputs[place + 1 :]],
+                log_ratio=workspace.log_ratio,
             )
-            steps.take(room.h)
+            steps.take(workspace.h)
             start = end
-        return steps.decoder_input(room.inputs[-1])
+        return steps.decoder_input(workspace.inputs[-1])
 
-    def _room(self, samples: int, examples: int) -> _Room:
+    def _workspace_for(self, samples: int, examples: int) -> _Workspace:
         """Memory for so many rows."""
         if self._kept is not None and self._kept[0] == (samples, examples):
             return self._kept[1]
@@ -480,12 +486,12 @@ class CompiledDraws:
         def rows(width: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(samples, examples, width, dtype=dtype, device="cpu")
 
-        room = _Room(
+        workspace = _Workspace(
             [rows(width, self._dtype) for width in widths],
             rows(self._num_units),
             rows(self._num_units),
             rows(self._layer_size),
             rows(1).squeeze(-1),
         )
-        self._kept = (samples, examples), room
-        return room
+        self._kept = (samples, examples), workspace
+        return workspace

@@ -170,7 +170,7 @@ def _launch() -> None:
 
 
 def _launch_here() -> None:
-    """Launch with OpenMP first, unless the user chose another layer: beside it numba's own pool is half as fast."""
+    """Launch with OpenMP first, unless the user chose another layer: beside it numba's own pool is far slower."""
     order = getattr(config, _ORDER)
     setattr(config, _ORDER, ["omp", "tbb", "workqueue"])
     try:

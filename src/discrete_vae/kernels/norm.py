@@ -30,7 +30,7 @@ from discrete_vae.kernels.codegen import (
 )
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, check_close
-from discrete_vae.kernels.rows import Made, RowReduction, SampleReduction
+from discrete_vae.kernels.rows import BlockResults, RowReduction, SampleReduction
 from discrete_vae.numerics import differentiable_once
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ SMALLEST_SHARED = 30_000
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """What is not a tensor of a norm.
+    """The settings of a norm.
 
     Attributes:
         numbers: In float32: eps, which is added to the deviation; the weight of a batch in the running averages; lower
@@ -174,9 +174,7 @@ def _lowered(
 
 _COLUMNS = 32  # that are worked on together: those left over go by 8, then one by one
 _ROWS_TOGETHER = 64  # whose sums are made apart, which keeps the rounding of long sums small
-_ROWS_AHEAD = (
-    16  # how many rows before its turn a row is asked for: a fifth of the backward pass of 400 rows and more
-)
+_ROWS_AHEAD = 16  # how many rows before its turn a row is asked for
 
 
 class _Columns:
@@ -249,7 +247,7 @@ def _inward(gradient: Vector, own: Vector, used: Vector) -> Vector:
 
 
 class _Norm:
-    """What both directions know of some columns: tensors of features, and the numbers of the form as vectors."""
+    """Some columns of a norm in either direction: tensors of features, and the numbers of the form as vectors."""
 
     def __init__(self, builder: Any, first: Any, num_rows: Any, lanes: int, numbers: list[Any]) -> None:
         self._builder, self._first, self._lanes = builder, first, lanes
@@ -465,9 +463,9 @@ def _with_rectifier(name: str, body: Callable[[list[Vector]], Vector]) -> dict[b
     """Reductions of rows and of numbers that they share, with and without a rectifier."""
 
     def reduction(rectify: bool) -> SampleReduction:
-        def made(elements: list[Vector], _numbers: list[Vector], _words: list[Vector]) -> Made:
+        def made(elements: list[Vector], _numbers: list[Vector], _words: list[Vector]) -> BlockResults:
             found = body(elements)
-            return Made([found.filled(0).where(found.below(0), found) if rectify else found])
+            return BlockResults([found.filled(0).where(found.below(0), found) if rectify else found])
 
         return SampleReduction(f"{name} {rectify}", made)
 

@@ -44,7 +44,7 @@ LANES = 32
 """Elements that are worked on together."""
 
 SMALLEST_SHARED = 30_000
-"""Elements from which a pass is divided among threads: waking a second one takes 5 to 10 us."""
+"""Elements from which a reduction is divided among threads: waking a second one takes as long as fewer."""
 
 Body = Callable[[list[Vector], list[Vector]], tuple[Sequence[Vector], Sequence[Vector]]]
 
@@ -166,7 +166,7 @@ def as_numbers(value: Tensor) -> Tensor:
     return value if _distance(value.unsqueeze(-1)) is not None else value.contiguous()
 
 
-def unread(shape: Sequence[int], count: int) -> list[Tensor]:
+def discarded(shape: Sequence[int], count: int) -> list[Tensor]:
     """Tensors (..., element) for outputs that nobody reads: all rows write to the same place."""
     return [
         place.expand(shape)
@@ -282,7 +282,7 @@ _FACTORS = 64  # blocks whose factors, each at most 2, are multiplied before a l
 
 
 @dataclass(frozen=True)
-class Made:
+class BlockResults:
     """Results of a body for a block of columns.
 
     Attributes:
@@ -298,7 +298,7 @@ class Made:
     factors: Sequence[Vector] = field(default=())
 
 
-SampleBody = Callable[[list[Vector], list[Vector], list[Vector]], Made]
+SampleBody = Callable[[list[Vector], list[Vector], list[Vector]], BlockResults]
 
 
 class _Form(NamedTuple):
@@ -482,7 +482,7 @@ def _row_of_table(builder: Any, address: Any, index: Any) -> list[Any]:
 
 
 def _words(builder: Any, draw: list[Any], sample: Any, example: Any) -> Callable[[Any], list[Vector]]:
-    """What makes the random words of a block: Philox of the counters (draw and place, sample, key of the example)."""
+    """The maker of a block's random words: Philox of the counters (draw and place, sample, key of the example)."""
     keys, first_sample, number = draw
     of_example = builder.load(builder.gep(builder.inttoptr(keys, INT64.as_pointer()), [example]))
     fixed = [
@@ -539,12 +539,12 @@ def _drawn(run: SampleReduction, shape: tuple[int, int, int], keys: Keys) -> Ten
     return found
 
 
-def _uniform_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> Made:
-    return Made([uniforms(words)])
+def _uniform_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> BlockResults:
+    return BlockResults([uniforms(words)])
 
 
-def _normal_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> Made:
-    return Made([normals(words)])
+def _normal_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> BlockResults:
+    return BlockResults([normals(words)])
 
 
 _UNIFORMS = SampleReduction("uniforms", _uniform_body)
