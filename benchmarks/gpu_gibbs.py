@@ -16,7 +16,7 @@ from worker import machine
 
 from discrete_vae import RBM
 from discrete_vae.kernels import gibbs_torch
-from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 
 CASES = [
@@ -51,7 +51,7 @@ def measure(case: Case) -> list[str]:
     rbm.bias.copy_(bias)
     rbm.cuda()
     z = fair_coins(case.num_chains, rbm.num_units, key=1, device="cuda")
-    chosen = choose_kernel(rbm)
+    chosen = kernel_for(rbm)
     times: dict[str, list[float]] = {"chosen": [], "torch": []}
     for round_ in range(ROUNDS + 1):  # the first compiles
         for name, kernel in (("chosen", chosen), ("torch", gibbs_torch.run_on_device)):

@@ -3,7 +3,7 @@ import os
 import pytest
 import torch
 
-from discrete_vae.kernels import registry
+from discrete_vae.kernels import loops
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read where huggingface_hub is imported: no test asks a hub
 
@@ -12,6 +12,6 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read where huggingface_hub is imported: no
 def threads_of_torch(monkeypatch):
     """Set torch's number of threads for this test; calls of any size use them."""
     before = torch.get_num_threads()
-    monkeypatch.setattr(registry, "SMALLEST_SHARED", 0)
+    monkeypatch.setattr(loops, "SMALLEST_SHARED", 0)
     yield torch.set_num_threads
     torch.set_num_threads(before)

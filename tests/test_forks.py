@@ -12,8 +12,7 @@ import json, os, signal, sys
 import torch
 import discrete_vae as d
 from discrete_vae.config import ModelConfig, RBMConfig, HierarchicalPosteriorConfig, MLPDecoderConfig
-from discrete_vae.kernels import openmp as team
-from discrete_vae.kernels import registry as threads
+from discrete_vae.kernels import loops as threads
 
 threads.SMALLEST_SHARED = 0
 torch.set_num_threads(2)
@@ -52,7 +51,7 @@ def figures():
     }
 
 parent = figures()
-assert team.has_team() or threads._process_of_threads == os.getpid()
+assert threads.has_parallel_regions() or threads._process_of_threads == os.getpid()
 reader, writer = os.pipe()
 child = os.fork()
 if child == 0:

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from discrete_vae import numerics
-from discrete_vae.kernels import bernoulli
 
 GRID = torch.linspace(-40, 40, 4001)
 
@@ -150,17 +149,3 @@ def test_second_derivatives_of_the_joint_log_probability():
     (second,) = torch.autograd.grad(first.sum(), logits)
     exact = -torch.sigmoid(logits.detach()) * torch.sigmoid(-logits.detach())
     torch.testing.assert_close(second, exact, rtol=2e-6, atol=1e-7)
-
-
-def test_a_failing_trial_leaves_plain_torch(monkeypatch):
-    logits = wide_logits(4, 20)
-    mean, entropy = numerics.mean_and_entropy(logits)
-    joint = numerics.joint_bernoulli_log_prob(torch.zeros(4, 20), logits, 1)
-    monkeypatch.setattr(bernoulli, "works", lambda: False)
-    monkeypatch.setattr(bernoulli, "log_prob", None)
-    monkeypatch.setattr(bernoulli, "mean_and_entropy", None)
-    plain = (
-        *numerics.mean_and_entropy(logits),
-        numerics.joint_bernoulli_log_prob(torch.zeros(4, 20), logits, 1),
-    )
-    torch.testing.assert_close((mean, entropy, joint), plain)

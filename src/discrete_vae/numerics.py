@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor, nn
-from torch.autograd import forward_ad
+from torch import Tensor
 
-from discrete_vae.kernels.capture import is_recording
+from discrete_vae.kernels.registry import compiled_by
 
 # Elementary functions that stay accurate in float32 over the whole range of logits.
 
@@ -106,18 +105,11 @@ class _MeanAndEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """H = softplus(-|l|) + |l| sigmoid(-|l|), whose last factor is the smaller one of q and p."""
+        """The values; q p is kept for the backward pass."""
         ctx.set_materialize_grads(False)
-        if logits.dim() and _fuses(logits):
-            from discrete_vae.kernels import bernoulli
-
-            mean, entropy, slope = bernoulli.mean_and_entropy(logits)
-            ctx.save_for_backward(logits, slope)
-            return mean, entropy
-        mean, other, magnitude = torch.sigmoid(logits), torch.sigmoid(-logits), logits.abs()
-        entropy = torch.minimum(mean, other).mul_(magnitude).sub_(F.logsigmoid(magnitude))
-        ctx.save_for_backward(logits, other.mul_(mean))
-        return mean, entropy.sum(-1)
+        mean, entropy, slope = _mean_entropy_and_slope(logits)
+        ctx.save_for_backward(logits, slope)
+        return mean, entropy
 
     @staticmethod
     @differentiable_once
@@ -125,16 +117,26 @@ class _MeanAndEntropy(torch.autograd.Function):
         ctx: Any, *gradients: Tensor | None
     ) -> Tensor:
         """q p (g_q - l g_H)."""
-        logits, slope = ctx.saved_tensors
         of_mean, of_entropy = gradients
-        if of_mean is not None and of_entropy is not None and _fuses(logits, slope, of_mean, of_entropy):
-            from discrete_vae.kernels import bernoulli
+        return _mean_and_entropy_gradient(of_mean, of_entropy, *ctx.saved_tensors)
 
-            return bernoulli.mean_and_entropy_backward(of_mean, of_entropy, logits, slope)
-        total = torch.zeros_like(logits) if of_mean is None else of_mean
-        if of_entropy is not None:
-            total = torch.addcmul(total, logits, of_entropy.unsqueeze(-1), value=-1)
-        return total * slope
+
+@compiled_by("distributions.mean_and_entropy")
+def _mean_entropy_and_slope(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """H = softplus(-|l|) + |l| sigmoid(-|l|), whose last factor is the smaller one of q and p, and q p."""
+    mean, other, magnitude = torch.sigmoid(logits), torch.sigmoid(-logits), logits.abs()
+    entropy = torch.minimum(mean, other).mul_(magnitude).sub_(F.logsigmoid(magnitude))
+    return mean, entropy.sum(-1), other.mul_(mean)
+
+
+@compiled_by("distributions.mean_and_entropy_backward")
+def _mean_and_entropy_gradient(
+    of_mean: Tensor | None, of_entropy: Tensor | None, logits: Tensor, slope: Tensor
+) -> Tensor:
+    total = torch.zeros_like(logits) if of_mean is None else of_mean
+    if of_entropy is not None:
+        total = torch.addcmul(total, logits, of_entropy.unsqueeze(-1), value=-1)
+    return total * slope
 
 
 def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
@@ -154,6 +156,7 @@ def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
     return -F.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
 
+@compiled_by("distributions.joint_log_prob", (torch.float32, torch.bfloat16))
 def joint_bernoulli_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Tensor:
     """`bernoulli_log_prob`, summed over the last axes.
 
@@ -169,60 +172,8 @@ def joint_bernoulli_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Te
         >>> joint_bernoulli_log_prob(torch.ones(2, 3), torch.zeros(2, 3), 1)
         tensor([-2.0794, -2.0794])
     """
-    if _sums_samples(value, logits, num_axes):
-        from discrete_vae.kernels import bernoulli
-
-        rows = value.flatten(-num_axes).flatten(0, -2)
-        return bernoulli.joint_log_prob(rows, logits.reshape(-1, *rows.shape)).view(logits.shape[:-num_axes])
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if not value.requires_grad and _fuses(value, logits):
-        value, logits = torch.broadcast_tensors(value, logits)
-        return _JointLogProb.apply(value.flatten(-num_axes), logits.flatten(-num_axes))
     return bernoulli_log_prob(value, logits).sum(tuple(range(-num_axes, 0)))
-
-
-def _sums_samples(value: Tensor, logits: Tensor, num_axes: int) -> bool:
-    """Whether a compiled pass without derivatives takes these: logits of many samples for each value."""
-    if torch.is_grad_enabled() and (value.requires_grad or logits.requires_grad):
-        return False
-    axes = value.dim()
-    if not num_axes < axes <= logits.dim() or value.shape != logits.shape[-axes:] or not logits.numel():
-        return False
-    return logits.is_contiguous() and are_plain((logits,)) and _fuses(value)
-
-
-class _JointLogProb(torch.autograd.Function):
-    """See `joint_bernoulli_log_prob`; by a compiled pass, and no gradient reaches the value."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, logits: Tensor) -> Tensor:
-        """The sums over the last axis, and the derivative z - q."""
-        from discrete_vae.kernels import bernoulli
-
-        differentiable = any(ctx.needs_input_grad)
-        found, slope = bernoulli.log_prob(value, logits, differentiable=differentiable)
-        if differentiable:
-            ctx.save_for_backward(slope, value, logits)
-        return found
-
-    @staticmethod
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[None, Tensor]:
-        """Times the derivative, which is written out where it is to be differentiated in its turn."""
-        slope, value, logits = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            slope = value - torch.sigmoid(logits)
-        return None, gradients[0].unsqueeze(-1) * slope
-
-
-def _fuses(*tensors: Tensor) -> bool:
-    """Whether the compiled passes of binary variables take these tensors."""
-    if not fuses(*tensors):
-        return False
-    from discrete_vae.kernels import bernoulli  # takes a while
-
-    return bernoulli.works()
 
 
 def replace_gradient(value: Tensor, surrogate: Tensor) -> Tensor:
@@ -273,6 +224,7 @@ def bounded(value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
 
 
 @torch.no_grad()
+@compiled_by("norm.project")
 def project_(value: Tensor, low: Tensor | float, high: Tensor | float) -> None:
     """Bring a parameter between bounds in place; what is not finite stays, so that a diverged step is found.
 
@@ -450,37 +402,3 @@ def _products(device: str) -> Any:
     """Torch's settings of matrix products on a device."""
     backend: Any = torch.backends.cuda if device == "cuda" else torch.backends.mkldnn
     return backend.matmul
-
-
-# Whether compiled loops may take the place of plain torch: nothing but torch's plain arithmetic is asked for.
-
-
-_PLAIN = (Tensor, nn.Parameter)
-_DTYPES = (torch.float32, torch.bfloat16)
-_FLOAT32 = (torch.float32,)
-
-
-def is_ordinary() -> bool:
-    """Whether torch computes as it stands: nothing compiles, traces, transforms, intercepts or casts operations."""
-    return not (
-        torch.compiler.is_compiling()
-        or torch._C._is_tracing()
-        or torch.is_autocast_enabled("cpu")
-        or torch._C._are_functorch_transforms_active()
-        or (torch._C._len_torch_dispatch_stack() and not is_recording())
-        or forward_ad._current_level >= 0
-    )
-
-
-def are_plain(tensors: Iterable[Tensor], dtypes: Sequence[torch.dtype] = _DTYPES) -> bool:
-    """Whether all are ordinary tensors on the CPU, of one of these types."""
-    # a plain loop is three times as fast as all() of a generator, and this runs at every step
-    for value in tensors:  # noqa: SIM110
-        if type(value) not in _PLAIN or value.dtype not in dtypes or not value.is_cpu:
-            return False
-    return True
-
-
-def fuses(*tensors: Tensor) -> bool:
-    """Whether a compiled pass over rows can read all of them: ordinary, float32, none of them empty."""
-    return is_ordinary() and are_plain(tensors, _FLOAT32) and all(map(Tensor.numel, tensors))

@@ -342,7 +342,7 @@ def _of_the_process() -> int | None:
     return None if limit == resource.RLIM_INFINITY else max(0, limit - used)
 
 
-# Threads that stop spinning while other programs want their cores.
+# The OpenMP wait policy: threads stop spinning while other programs want their cores.
 
 
 _TASKS = Path("/proc/self/task")
@@ -404,7 +404,7 @@ class _Watch(threading.Thread):
     """
 
     def __init__(self, seconds_waited: Callable[[], float | None], holders: _Holders) -> None:
-        super().__init__(name="discrete_vae-contention", daemon=True)
+        super().__init__(name="discrete_vae-openmp-wait", daemon=True)
         self._seconds_waited, self._holders = seconds_waited, holders
         self._over = threading.Event()
         self._judge = _Judge()

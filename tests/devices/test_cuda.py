@@ -21,8 +21,8 @@ from discrete_vae.numerics import full_precision
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.boltzmann.graphs import randomize
 from tests.devices.models import CHANGES, build, data
+from tests.kernels.test_gibbs_torch import MACHINES
 from tests.oracles.transitions import check_sweeps
-from tests.samplers.kernels.test_torch_device import MACHINES
 
 pytestmark = [
     pytest.mark.cuda,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae.hierarchy.gaussian import Gaussian, GaussianNetwork, _Head
-from discrete_vae.kernels import gaussian as gaussian_module
+from discrete_vae.kernels.registry import Kernel
 
 
 @pytest.mark.parametrize("bound", [5.0, 0.5, None])
@@ -55,7 +55,7 @@ def test_the_compiled_head(bound, shape):
 
 def test_the_compiled_head_is_used_and_keeps_nan(monkeypatch):
     calls = []
-    monkeypatch.setattr(gaussian_module, "works", lambda: calls.append(1) or True)
+    monkeypatch.setattr(Kernel, "is_usable", lambda self: calls.append(1) or True)
     output = torch.tensor([[math.nan, 1.0, 1.0, math.nan]], requires_grad=True)
     mean, log_std, h = _Head.apply(output, torch.ones(1, 2), 5.0)
     assert mean.isnan().tolist() == [[True, False]]
@@ -63,7 +63,7 @@ def test_the_compiled_head_is_used_and_keeps_nan(monkeypatch):
     assert h.isnan().tolist() == [[True, True]]
     h.sum().backward()
     assert len(calls) == 2
-    monkeypatch.setattr(gaussian_module, "works", lambda: False)
+    monkeypatch.setattr(Kernel, "is_usable", lambda self: False)
     plain = _Head.apply(output, torch.ones(1, 2), 5.0)
     for mine, other in zip((mean, log_std, h), plain, strict=True):
         torch.testing.assert_close(mine, other, equal_nan=True)

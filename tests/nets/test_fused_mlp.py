@@ -8,7 +8,7 @@ from torch import nn
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import norm as kernel
-from discrete_vae.kernels.mlp import norm_form
+from discrete_vae.kernels.norm import norm_form
 from discrete_vae.nets import mlp
 from discrete_vae.nets.mlp import MLP, ConcatLinear
 from discrete_vae.nets.precision import precision_of_products, set_precision

@@ -18,7 +18,7 @@ from discrete_vae.boltzmann.ising import Array, IsingModel, set_from_ising_, to_
 from discrete_vae.boltzmann.topologies import chimera_edges, pegasus_edges, pegasus_nodes, zephyr_edges
 from discrete_vae.checks import check_positive_int, values_are_readable
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.capture import recordable
+from discrete_vae.kernels.capture import custom_op
 from discrete_vae.system import check_memory
 
 _DENSE = 8  # a whole matrix of up to so many entries per edge is computed faster than its entries one by one
@@ -441,7 +441,7 @@ def _multiply(values: Tensor, z: Tensor, places: Tensor, num_rows: int, coalesce
     return result
 
 
-@recordable(only_read=("values", "z", "places"))
+@custom_op(only_read=("values", "z", "places"))
 def _multiply_into(
     result: Tensor, values: Tensor, z: Tensor, places: Tensor, coalesced: bool
 ) -> Callable[[], object]:

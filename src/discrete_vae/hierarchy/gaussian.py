@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_number, check_positive_int, check_tensor
 from discrete_vae.config import SharingConfig, instantiate
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels.registry import compiled_by
 from discrete_vae.nets.mlp import MLP, NetworkFactory
-from discrete_vae.numerics import differentiable_once, fuses
+from discrete_vae.numerics import differentiable_once
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import standard_normal
 
@@ -443,37 +444,14 @@ class Gaussian(ShowsShapes):
         Returns:
             (...), nats.
         """
-        tensors = (self.mean, self.log_std, other.mean, other.log_std)
-        if len({tensor.shape for tensor in tensors}) == 1 and fuses(*tensors):
-            from discrete_vae.kernels.gaussian import divergence_works
-
-            if divergence_works():
-                return _JointKL.apply(*(tensor.flatten(-num_axes) for tensor in tensors))
-        return self.kl_to(other).sum(tuple(range(-num_axes, 0)))
+        return _joint_kl(self.mean, self.log_std, other.mean, other.log_std, num_axes)
 
 
-class _JointKL(torch.autograd.Function):
-    """The divergence summed over the last axis, by compiled passes; see `_KL`."""
-
-    @staticmethod
-    def forward(ctx: Any, mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
-        """The sums."""
-        from discrete_vae.kernels.gaussian import divergence
-
-        differentiable = any(ctx.needs_input_grad)
-        found, slopes = divergence(mean, log_std, other_mean, other_log_std, differentiable=differentiable)
-        if differentiable:
-            ctx.save_for_backward(*slopes)
-        return found
-
-    @staticmethod
-    @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        from discrete_vae.kernels.gaussian import divergence_backward
-
-        return divergence_backward(gradients[0], *ctx.saved_tensors)
+@compiled_by("distributions.joint_kl")
+def _joint_kl(
+    mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor, num_axes: int
+) -> Tensor:
+    return _KL.apply(mean, log_std, other_mean, other_log_std).sum(tuple(range(-num_axes, 0)))
 
 
 class _KL(torch.autograd.Function):
@@ -618,25 +596,7 @@ class _Head(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Mean, log standard deviation and, where there is noise, the draw."""
         ctx.set_materialize_grads(False)
-        shape = (*output.shape[:-1], output.shape[-1] // 2)
-        if fuses(output) and (noise is None or (noise.shape == shape and fuses(noise))):
-            from discrete_vae.kernels import gaussian
-
-            if gaussian.works():
-                mean, log_std, h, slope, spread = gaussian.head(output, noise, bound)
-                ctx.save_for_backward(slope, spread)
-                return mean, log_std, h
-        # copies, since what a function returns must not be a view of what it was given
-        mean, raw = (part.clone(memory_format=torch.contiguous_format) for part in output.chunk(2, -1))
-        slope = spread = h = None
-        if bound is None:
-            log_std = raw
-        else:
-            bent = (raw / bound).tanh_()
-            log_std, slope = bent * bound, bent.square_().neg_().add_(1)
-        if noise is not None:
-            spread = torch.exp(log_std).mul_(noise)
-            h = mean + spread
+        mean, log_std, h, slope, spread = _head(output, noise, bound)
         ctx.save_for_backward(slope, spread)
         return mean, log_std, h
 
@@ -645,24 +605,50 @@ class _Head(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> tuple[Tensor | None, None, None]:
-        slope, spread = ctx.saved_tensors
-        of_mean, of_log_std, of_h = gradients
-        if of_mean is None and of_log_std is None and of_h is None:
+        """See the class."""
+        if all(gradient is None for gradient in gradients):
             return None, None, None
-        if fuses(*(value for value in (*gradients, slope, spread) if value is not None)):
-            from discrete_vae.kernels import gaussian
+        return _head_gradient(*gradients, *ctx.saved_tensors), None, None
 
-            if gaussian.works():
-                return gaussian.head_backward(of_mean, of_log_std, of_h, slope, spread), None, None
-        if of_h is not None:
-            of_mean = of_h if of_mean is None else of_mean + of_h
-            through_h = of_h * spread
-            of_log_std = through_h if of_log_std is None else through_h.add_(of_log_std)
-        if of_mean is None:
-            assert of_log_std is not None
-            of_mean = torch.zeros_like(of_log_std)
-        of_log_std = torch.zeros_like(of_mean) if of_log_std is None else of_log_std
-        return torch.cat([of_mean, of_log_std if slope is None else of_log_std * slope], -1), None, None
+
+@compiled_by("distributions.head")
+def _head(
+    output: Tensor, noise: Tensor | None, bound: float | None
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """Mean, log standard deviation, draw, ds/du (None without a bound) and dh/ds (None without noise)."""
+    # copies, since what a function returns must not be a view of what it was given
+    mean, raw = (part.clone(memory_format=torch.contiguous_format) for part in output.chunk(2, -1))
+    slope = spread = h = None
+    if bound is None:
+        log_std = raw
+    else:
+        bent = (raw / bound).tanh_()
+        log_std, slope = bent * bound, bent.square_().neg_().add_(1)
+    if noise is not None:
+        spread = torch.exp(log_std).mul_(noise)
+        h = mean + spread
+    return mean, log_std, h, slope, spread
+
+
+@compiled_by("distributions.head_backward")
+def _head_gradient(
+    of_mean: Tensor | None,
+    of_log_std: Tensor | None,
+    of_h: Tensor | None,
+    slope: Tensor | None,
+    spread: Tensor | None,
+) -> Tensor:
+    """The gradient by the output, of which at least one of the three by the results is there."""
+    if of_h is not None:
+        assert spread is not None
+        of_mean = of_h if of_mean is None else of_mean + of_h
+        through_h = of_h * spread
+        of_log_std = through_h if of_log_std is None else through_h.add_(of_log_std)
+    if of_mean is None:
+        assert of_log_std is not None
+        of_mean = torch.zeros_like(of_log_std)
+    of_log_std = torch.zeros_like(of_mean) if of_log_std is None else of_log_std
+    return torch.cat([of_mean, of_log_std if slope is None else of_log_std * slope], -1)
 
 
 # The hierarchy of Gaussian layers.

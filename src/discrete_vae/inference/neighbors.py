@@ -11,7 +11,7 @@ from numba import int64, uint64
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.registry import ChunkLoop, threads_for
+from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.records import ShowsShapes
 from discrete_vae.system import check_memory
 

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from numba import njit, types
 from torch import Tensor, nn
 
-from discrete_vae.kernels import codegen
-from discrete_vae.kernels.codegen import FLOAT32, INT64, Numbers, splat
-from discrete_vae.kernels.registry import ChunkLoop, check_close, threads_for, tried
+from discrete_vae.kernels.codegen import FLOAT32, Numbers, builder_intrinsic, splat, unpacked
+from discrete_vae.kernels.loops import ChunkLoop, threads_for
+from discrete_vae.kernels.registry import Kernel, check_close
 from discrete_vae.nets.weights import WorkingWeight
 
 # The compiled pass of Adam: all parameters of a group, cut into chunks of equal length, in one call.
@@ -29,7 +28,7 @@ LANES = 32
 """Elements that are updated together; those left over go one by one."""
 
 MASTER, GRADIENT, FIRST, SECOND, COPY, STEP = range(6)
-"""Columns of the table of addresses: the parameter, its gradient, both moments, the bfloat16 copy, the count of steps.
+"""Columns of the pointer table: the parameter, its gradient, both moments, the bfloat16 copy, the count of steps.
 
 Where there is a copy, the gradient is bfloat16 too; 0 is no copy.
 """
@@ -38,77 +37,74 @@ Where there is a copy, the gradient is bfloat16 too; 0 is no copy.
 def _update(lanes: int, *, bfloat16: bool) -> Any:
     """An intrinsic that updates some elements from a place on."""
 
-    @intrinsic
-    def update(_typing, master, gradient, first, second, copy, place, step_size, spread, scalars):
-        def generate(_context, builder, _signature, arguments):
-            master, gradient, first, second, copy, place, step_size, spread, scalars = arguments
-            learn_first, keep_second, learn_second, eps, decay = (
-                splat(builder, builder.extract_value(scalars, i), lanes) for i in range(5)
-            )
-            weights, moments, squares = (Numbers(builder, part) for part in (master, first, second))
-            weight, moment, square = (part.load(place, lanes) for part in (weights, moments, squares))
-            g = Numbers(builder, gradient, bfloat16=bfloat16).load(place, lanes) + decay * weight
-            moment = moment + (g - moment) * learn_first
-            square = square * keep_second + g * g * learn_second
-            divisor = square.square_root() / splat(builder, spread, lanes) + eps
-            weight = weight - splat(builder, step_size, lanes) * moment / divisor
-            weights.store(weight, place)
-            moments.store(moment, place)
-            squares.store(square, place)
-            if bfloat16:
-                Numbers(builder, copy, bfloat16=True).store(weight, place)
-            return ir.Constant(INT64, 0)
-
-        numbers = types.UniTuple(types.float32, 5)
-        signature = types.int64(*[types.int64] * 6, types.float32, types.float32, numbers)
-        return signature, generate
+    @builder_intrinsic()
+    def update(builder, master, gradient, first, second, copy, place, step_size, spread, scalars):
+        learn_first, keep_second, learn_second, eps, decay = (
+            splat(builder, scalar, lanes) for scalar in unpacked(builder, scalars, 5)
+        )
+        weights, moments, squares = (Numbers(builder, part) for part in (master, first, second))
+        weight, moment, square = (part.load(place, lanes) for part in (weights, moments, squares))
+        g = Numbers(builder, gradient, bfloat16=bfloat16).load(place, lanes) + decay * weight
+        moment = moment + (g - moment) * learn_first
+        square = square * keep_second + g * g * learn_second
+        divisor = square.square_root() / splat(builder, spread, lanes) + eps
+        weight = weight - splat(builder, step_size, lanes) * moment / divisor
+        weights.store(weight, place)
+        moments.store(moment, place)
+        squares.store(square, place)
+        if bfloat16:
+            Numbers(builder, copy, bfloat16=True).store(weight, place)
 
     return update
 
 
-@intrinsic
-def _count_step(_typing, address):
+@builder_intrinsic(types.float32)
+def _count_step(builder, address):
     """Add 1 to a float32 and return it."""
-
-    def generate(_context, builder, _signature, arguments):
-        pointer = builder.inttoptr(arguments[0], FLOAT32.as_pointer())
-        after = builder.fadd(builder.load(pointer), ir.Constant(FLOAT32, 1.0))
-        builder.store(after, pointer)
-        return after
-
-    return types.float32(types.int64), generate
+    pointer = builder.inttoptr(address, FLOAT32.as_pointer())
+    after = builder.fadd(builder.load(pointer), ir.Constant(FLOAT32, 1.0))
+    builder.store(after, pointer)
+    return after
 
 
-def _prepare(addresses, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
+def _prepare(pointers, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
     """Count the step of each parameter, and its two factors; the arguments are those of the loop."""
-    for k in range(len(addresses)):
-        count = np.float64(_count_step(addresses[k, STEP]))  # pyright: ignore[reportCallIssue]
+    for k in range(len(pointers)):
+        count = np.float64(_count_step(pointers[k, STEP]))  # pyright: ignore[reportCallIssue]
         scratch[k, 0] = np.float32(rate / (1 - beta1**count))
         scratch[k, 1] = np.float32(math.sqrt(1 - beta2**count))
 
 
+def _stretch(*, bfloat16: bool) -> Any:
+    """A function that updates the elements of a parameter from one place to another."""
+    many, one = _update(LANES, bfloat16=bfloat16), _update(1, bfloat16=bfloat16)
+
+    @njit(nogil=True)
+    def stretch(row, place, last, step_size, spread, scalars):
+        a, b, c, d, e = row[MASTER], row[GRADIENT], row[FIRST], row[SECOND], row[COPY]
+        while place + LANES <= last:
+            many(a, b, c, d, e, place, step_size, spread, scalars)
+            place += LANES
+        while place < last:
+            one(a, b, c, d, e, place, step_size, spread, scalars)
+            place += 1
+
+    return stretch
+
+
 def _make(chunks: Any) -> Callable[..., Any]:
-    """The loop over chunks that `chunks`, range or prange, divides."""
-    many, one = _update(LANES, bfloat16=False), _update(1, bfloat16=False)
-    many_narrow, one_narrow = _update(LANES, bfloat16=True), _update(1, bfloat16=True)
+    """One step of Adam: m and v are the moments, g the gradient plus ``decay`` times the weight w.
 
-    def update(addresses, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
-        """One step of Adam: m and v are the moments, g the gradient plus ``decay`` times the weight w.
+    m += (1 - beta1) (g - m), v = beta2 v + (1 - beta2) g^2, and with t steps
+    w -= rate / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps), as torch computes it.
 
-        m += (1 - beta1) (g - m), v = beta2 v + (1 - beta2) g^2, and with t steps
-        w -= rate / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps), as torch computes it.
+    The loop's arguments are the pointer table, (parameter, 6) int64; the number of elements before each parameter,
+    (parameter + 1,) int64; the parameter that each chunk begins in, (chunk,) int64; memory for two factors,
+    (parameter, 2) float32; and the settings.
+    """
+    wide, narrow = _stretch(bfloat16=False), _stretch(bfloat16=True)
 
-        Args:
-            addresses: (parameter, 6) int64, see `MASTER` and the others.
-            starts: (parameter + 1,) int64, elements before each parameter.
-            first_of_chunk: (chunk,) int64, the parameter that each chunk begins in.
-            scratch: (parameter, 2) float32.
-            rate: Step size.
-            beta1: Decay of m.
-            beta2: Decay of v.
-            eps: Added to the root.
-            decay: Of weights.
-        """
+    def update(pointers, starts, first_of_chunk, scratch, rate, beta1, beta2, eps, decay):
         scalars = (
             np.float32(1 - beta1), np.float32(beta2), np.float32(1 - beta2), np.float32(eps), np.float32(decay),
         )  # fmt: skip
@@ -119,25 +115,10 @@ def _make(chunks: Any) -> Callable[..., Any]:
             while position < end:
                 stop = min(end, starts[k + 1])
                 place, last = position - starts[k], stop - starts[k]
-                a, b, c, d, e = (
-                    addresses[k, MASTER], addresses[k, GRADIENT], addresses[k, FIRST], addresses[k, SECOND],
-                    addresses[k, COPY],
-                )  # fmt: skip
-                size, spread = scratch[k, 0], scratch[k, 1]
-                if e:
-                    while place + LANES <= last:
-                        many_narrow(a, b, c, d, e, place, size, spread, scalars)
-                        place += LANES
-                    while place < last:
-                        one_narrow(a, b, c, d, e, place, size, spread, scalars)
-                        place += 1
+                if pointers[k, COPY]:
+                    narrow(pointers[k], place, last, scratch[k, 0], scratch[k, 1], scalars)
                 else:
-                    while place + LANES <= last:
-                        many(a, b, c, d, e, place, size, spread, scalars)
-                        place += LANES
-                    while place < last:
-                        one(a, b, c, d, e, place, size, spread, scalars)
-                        place += 1
+                    wide(pointers[k], place, last, scratch[k, 0], scratch[k, 1], scalars)
                 position = stop
                 k += 1
         return 0
@@ -145,28 +126,17 @@ def _make(chunks: Any) -> Callable[..., Any]:
     return update
 
 
-update = ChunkLoop(_make, prepare=_prepare, sources=(codegen, codegen))
-
-
-# Where in memory a step of Adam finds what it reads and writes.
+update = ChunkLoop(_make, prepare=_prepare)
 
 
 SMALLEST_SHARED = 200_000
 """Elements from which a step is divided among threads."""
 
 
-class AddressTable:
-    """The addresses of one group's parameters that have a gradient, with their moments and copies, looked up once.
+class PointerTable:
+    """The pointers of one group's parameters that have a gradient, with their moments and copies, looked up once.
 
-    Args:
-        parameters: Of the group.
-        leaves: What has the gradient of each.
-        working: Weights that products read in place of some parameters.
-        state: The optimizer's, with the moments of those that have a gradient.
-
-    Attributes:
-        parameters: Those that have a gradient.
-        working: What products read in place of some of them.
+    The leaves have the gradient of each parameter; the attributes are about those that have one.
     """
 
     def __init__(
@@ -176,15 +146,14 @@ class AddressTable:
         working: Mapping[Any, WorkingWeight],
         state: Mapping[Any, Mapping[str, Any]],
     ) -> None:
-
         self._all, self._places, self._moments = list(parameters), _places(parameters), _moments(state)
         self._leaves, gradients = list(leaves), [leaf.grad for leaf in leaves]
         self._have_gradient = [gradient is not None for gradient in gradients]
         pairs = [pair for pair in zip(parameters, leaves, strict=True) if pair[1].grad is not None]
         self.parameters = [parameter for parameter, _ in pairs]
         self.working = [working[parameter] for parameter in self.parameters if parameter in working]
-        self._addresses = np.zeros((len(pairs), 6), np.int64)
-        for row, (parameter, leaf) in zip(self._addresses, pairs, strict=True):
+        self._pointers = np.zeros((len(pairs), 6), np.int64)
+        for row, (parameter, leaf) in zip(self._pointers, pairs, strict=True):
             moments = state[parameter]
             row[MASTER] = parameter.data_ptr()
             row[FIRST], row[SECOND] = moments["exp_avg"].data_ptr(), moments["exp_avg_sq"].data_ptr()
@@ -198,12 +167,7 @@ class AddressTable:
         self._take(gradients)
 
     def fits(self, parameters: Sequence[Tensor], state: Mapping[Any, Mapping[str, Any]]) -> bool:
-        """Whether it is still about these parameters, where they are, with these moments; takes in their gradients.
-
-        Args:
-            parameters: Of the group, as they are now.
-            state: The optimizer's.
-        """
+        """True if the parameters are the same, where they were, with the same moments; takes in their gradients."""
         gradients = [leaf.grad for leaf in self._leaves]
         return (
             _same(parameters, self._all)
@@ -217,25 +181,21 @@ class AddressTable:
         self._gradients, self._kept = [], []
 
     def _take(self, gradients: list[Tensor | None]) -> bool:
-        """Look up where gradients are; says whether the same parameters have one as before."""
+        """Look up where gradients are; True if the same parameters have one as before."""
         if [gradient is not None for gradient in gradients] != self._have_gradient:
             return False
         found = [gradient for gradient in gradients if gradient is not None]
         self._kept = [each if each.is_contiguous() else each.contiguous() for each in found]
-        self._addresses[:, GRADIENT] = _places(self._kept)
+        self._pointers[:, GRADIENT] = _places(self._kept)
         self._gradients = gradients if _same(found, self._kept) else []  # a copy serves one step
         return True
 
     def update(self, group: Mapping[str, Any]) -> None:
-        """Run the compiled pass with the gradients that `fits` saw.
-
-        Args:
-            group: Settings of the group.
-        """
+        """Run the compiled pass with the settings of the group and the gradients that `fits` saw."""
         beta1, beta2 = group["betas"]
         update(
             threads_for(int(self._starts[-1]), SMALLEST_SHARED),
-            self._addresses,
+            self._pointers,
             self._starts,
             self._first_of_chunk,
             self._scratch,
@@ -257,7 +217,7 @@ def _moments(state: Mapping[Any, Mapping[str, Any]]) -> list[Any]:
 
 
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether two lists hold the same objects."""
+    """True if two lists hold the same objects."""
     return len(some) == len(others) and all(map(is_, some, others))
 
 
@@ -302,7 +262,7 @@ class Adam(torch.optim.Adam):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
         self._working = {each.master: each for each in working}
         self._pairs: list[tuple[Tensor, Tensor]] = []  # of all groups, in order
-        self._tables: dict[int, AddressTable] = {}
+        self._tables: dict[int, PointerTable] = {}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients; memory that is lent for them comes back."""
@@ -326,14 +286,7 @@ class Adam(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Take one step with the gradients that there are.
-
-        Args:
-            closure: As torch has it.
-
-        Returns:
-            What the closure returns.
-        """
+        """Take one step with the gradients that there are; a closure is as torch has it."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -344,7 +297,7 @@ class Adam(torch.optim.Adam):
     @torch.no_grad()
     def update(self) -> None:
         """`step` without a closure and without torch's hooks around it."""
-        tables = [self._table(*each) for each in enumerate(self.param_groups)] if works() else [None]
+        tables = [self._table(*each) for each in enumerate(self.param_groups)]
         if None in tables:
             self._torch_step()
             return
@@ -357,25 +310,25 @@ class Adam(torch.optim.Adam):
             table.update(group)
 
     def _leaves(self, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
-        """What has the gradient of each parameter."""
+        """The tensors that have the gradients of parameters."""
         working = [self._working.get(parameter) for parameter in parameters]
         pairs = zip(parameters, working, strict=True)
         return [parameter if own is None else own.current() for parameter, own in pairs]
 
-    def _table(self, index: int, group: dict[str, Any]) -> AddressTable | None:
-        """What the compiled pass needs for a group; None where it cannot take the step."""
+    def _table(self, index: int, group: dict[str, Any]) -> PointerTable | None:
+        """The pointer table of a group; None where the compiled pass cannot take the step."""
         if group["amsgrad"] or group["maximize"] or group["decoupled_weight_decay"]:
             return None
         table, parameters = self._tables.get(index), group["params"]
         if table is not None and table.fits(parameters, self.state):
             return table
-        if not all(map(_is_plain, parameters)):
+        if not _UPDATE.takes(*parameters):
             return None
         leaves = self._leaves(parameters)
         for parameter, leaf in zip(parameters, leaves, strict=True):
             if leaf.grad is not None and not self.state[parameter]:
                 self.state[parameter].update(_first_moments(parameter))
-        table = self._tables[index] = AddressTable(parameters, leaves, self._working, self.state)
+        table = self._tables[index] = PointerTable(parameters, leaves, self._working, self.state)
         return table
 
     def _torch_step(self) -> None:
@@ -389,24 +342,29 @@ class Adam(torch.optim.Adam):
 
 
 def _first_moments(parameter: Tensor) -> dict[str, Tensor]:
-    """What a parameter starts with, as torch has it."""
+    """The state that a parameter starts with, as torch has it."""
     first, second = (torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in range(2))
     return {"step": torch.zeros((), dtype=torch.float32), "exp_avg": first, "exp_avg_sq": second}
 
 
-def _is_plain(parameter: Tensor) -> bool:
-    """Whether the compiled pass can update it."""
-    return parameter.dtype == torch.float32 and parameter.is_cpu and parameter.is_contiguous()
-
-
-@tried("The compiled Adam", "torch's own is used")
-def works() -> None:
-    """Whether the compiled pass takes torch's steps: two of them, compared."""
+def _check_update(_kernel: Kernel) -> None:
+    """Compare two steps with torch's."""
     start = torch.linspace(-1, 1, 43)
     mine, right = nn.Parameter(start.clone()), nn.Parameter(start.clone())
     other, state = torch.optim.Adam([right], lr=0.1), {mine: _first_moments(mine)}
     for gradient in (start.cos(), start.sin()):
         mine.grad, right.grad = gradient, gradient
-        AddressTable([mine], [mine], {}, state).update(other.param_groups[0])
+        PointerTable([mine], [mine], {}, state).update(other.param_groups[0])
         other.step()
     check_close((mine.detach(), right.detach()))
+
+
+_UPDATE = Kernel(
+    "The compiled Adam",
+    update,
+    _check_update,
+    supports=lambda *parameters: all(
+        each.dtype == torch.float32 and each.is_cpu and each.is_contiguous() for each in parameters
+    ),
+    fallback="torch's own is used",
+)

@@ -1,4 +1,7 @@
-"""The operations of a function of tensors, recorded while it runs."""
+"""The operations of a function of tensors, recorded while it runs: a flat list, of torch's and of our own.
+
+`discrete_vae.kernels.lowering` makes of it a function that repeats it without modules, autograd and checks.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +18,20 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-# What an operation of torch does, as its schema says.
-
 
 def is_view(function: OpOverload) -> bool:
-    """Whether what it returns lies in the memory of its argument, which it leaves as it is."""
+    """True if its result lies in the memory of its argument, which it leaves as it is."""
     returns = function._schema.returns
     return any(kind.alias_info is not None and not kind.alias_info.is_write for kind in returns)
 
 
 def draws(function: object) -> bool:
-    """Whether an operation draws random numbers."""
+    """True if an operation draws random numbers."""
     return isinstance(function, OpOverload) and torch.Tag.nondeterministic_seeded in function.tags
 
 
 def is_pure(call: Call) -> bool:
-    """Whether a call only makes its results, the same from the same arguments."""
+    """True if a call only makes its results, the same from the same arguments."""
     function = call.function
     if not isinstance(function, OpOverload):
         return False
@@ -59,12 +60,6 @@ def functional(call: Call) -> Call:
     return replace(call, function=getattr(packet, function._overloadname))
 
 
-# What a function of tensors does, written down while it runs: the flat list of torch's operations.
-#
-# `discrete_vae.kernels.lowering` makes a function of the list that repeats it without modules, autograd and
-# checks.
-
-
 P = ParamSpec("P")
 
 
@@ -74,13 +69,7 @@ class ReplayError(RuntimeError):
 
 @dataclass(frozen=True)
 class Layout:
-    """What a tensor looks like.
-
-    Attributes:
-        shape: Its shape.
-        stride: Its strides.
-        dtype: Its dtype.
-    """
+    """Shape, strides and dtype of a tensor."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -97,7 +86,7 @@ class Call:
     """One operation.
 
     Attributes:
-        function: An operation of torch, or one that `recordable` made.
+        function: An operation of torch, or one that `custom_op` made.
         arguments: As it was called.
         keywords: As it was called.
         result: What it gave.
@@ -149,10 +138,10 @@ class Recorder(TorchDispatchMode):
         return result
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-        """Do a `recordable` operation, as one call."""
+        """Do a `custom_op` operation, as one call."""
         self._inside = True
         try:
-            function.prepare(*arguments, **keywords)()
+            function.lower(*arguments, **keywords)()
         finally:
             self._inside = False
         self.calls.append(Call(function, arguments, keywords, None, ()))
@@ -168,7 +157,7 @@ class Recorder(TorchDispatchMode):
 
 
 class _Thread(threading.local):
-    """What is under way on a thread."""
+    """The recording that is under way on a thread."""
 
     recorder: Recorder | None = None
 
@@ -178,17 +167,17 @@ _thread = _Thread()
 
 
 def _places_are_numbers(function: OpOverload, arguments: tuple[Any, ...]) -> bool:
-    """Whether an operation looks values up by their numbers: only by a mask does its shape depend on values."""
+    """True if an operation looks values up by their numbers: only by a mask does its shape depend on values."""
     masks = (torch.bool, torch.uint8)
     return function.overloadpacket is torch.ops.aten.index and all(
         places.dtype not in masks for places in tensors_in(arguments[1])
     )
 
 
-def recordable(
+def custom_op(
     *, only_read: Collection[str] = ()
 ) -> Callable[[Callable[P, Callable[[], object]]], Callable[P, None]]:
-    """Make an operation of what reads and writes the memory of its tensors itself, so that torch does not see it.
+    """Make one operation of a function that reads and writes the memory of its tensors, which torch does not see.
 
     It makes no tensors, and those that it is given have to stay where they are between the two calls.
 
@@ -199,17 +188,17 @@ def recordable(
     Returns:
         A decorator of a function that takes the operation's arguments and returns a function without arguments that
         does it. The decorated function does the operation at once. A recording takes it as one call, and a replay
-        prepares it once.
+        lowers it once.
     """
 
-    def decorate(prepare: Callable[P, Callable[[], object]]) -> Callable[P, None]:
-        parameters = signature(prepare)
+    def decorate(lower: Callable[P, Callable[[], object]]) -> Callable[P, None]:
+        parameters = signature(lower)
 
-        @wraps(prepare)
+        @wraps(lower)
         def call(*arguments: P.args, **keywords: P.kwargs) -> None:
             recorder = _thread.recorder
             if recorder is None:
-                prepare(*arguments, **keywords)()
+                lower(*arguments, **keywords)()
             else:
                 recorder.call(call, arguments, keywords)
 
@@ -217,14 +206,14 @@ def recordable(
             given = parameters.bind(*arguments, **keywords).arguments
             return tensors_in([value for name, value in given.items() if name not in only_read])
 
-        call.prepare, call.may_write = prepare, may_write  # pyright: ignore[reportAttributeAccessIssue]
+        call.lower, call.may_write = lower, may_write  # pyright: ignore[reportAttributeAccessIssue]
         return call
 
     return decorate
 
 
 def is_recording() -> bool:
-    """Whether a recorder, and nothing else, sees torch's operations on this thread."""
+    """True if a recorder, and nothing else, sees torch's operations on this thread."""
     return _thread.recorder is not None and torch._C._len_torch_dispatch_stack() == 1
 
 

@@ -1,26 +1,26 @@
-"""Vectors of LLVM instructions: operators, elementary functions, random words, memory."""
+"""Vectors of LLVM instructions for numba intrinsics: operators, elementary functions, random words, memory."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-
-# Vectors of fixed length for numba intrinsics: LLVM instructions behind Python's operators.
-#
-# LLVM turns a vector longer than the processor's into several instructions that do not wait for each other,
-# which is what hides their latency. Nothing here knows the processor.
-
+from numba.extending import intrinsic
 
 INT16, INT32, INT64, FLOAT32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 
 
 class Vector:
     """An LLVM vector of integers or float32; plain numbers in expressions stand for constant vectors.
+
+    LLVM turns a vector longer than the processor's into several instructions that do not wait for each other, which
+    hides their latency. Nothing here knows the processor.
 
     Args:
         builder: The LLVM builder that receives the instructions.
@@ -72,15 +72,15 @@ class Vector:
         return self._apply("lshr", other)
 
     def below(self, other: Vector | float) -> Vector:
-        """One bit an element: whether the float is below the other; false for NaN."""
+        """One bit an element: the float is below the other; false for NaN."""
         return Vector(self.builder, self.builder.fcmp_ordered("<", self.value, self._operand(other)))
 
     def above(self, other: Vector | float) -> Vector:
-        """One bit an element: whether the float is above the other; false for NaN."""
+        """One bit an element: the float is above the other; false for NaN."""
         return Vector(self.builder, self.builder.fcmp_ordered(">", self.value, self._operand(other)))
 
     def reaches(self, other: Vector | float) -> Vector:
-        """One bit an element: whether the float is at least the other; false for NaN."""
+        """One bit an element: the float is at least the other; false for NaN."""
         return Vector(self.builder, self.builder.fcmp_ordered(">=", self.value, self._operand(other)))
 
     def square_root(self) -> Vector:
@@ -126,7 +126,7 @@ class Vector:
         return Vector(self.builder, self.builder.call(function, arguments))
 
     def differs_from(self, other: Vector | float) -> Vector:
-        """One bit an element: whether it is not equal to the other; true for NaN."""
+        """One bit an element: it is not equal to the other; true for NaN."""
         if self.value.type.element == FLOAT32:
             return Vector(self.builder, self.builder.fcmp_unordered("!=", self.value, self._operand(other)))
         return Vector(self.builder, self.builder.icmp_unsigned("!=", self.value, self._operand(other)))
@@ -198,19 +198,43 @@ def constant(value: int) -> Any:
     return ir.Constant(INT64, value)
 
 
-def pointers_and_scalars(context: Any, builder: Any, signature: Any, arguments: Any) -> list[Any]:
-    """The arguments of an intrinsic, with each contiguous array replaced by the pointer to its first element."""
-    plain = []
-    for kind, value in zip(signature.args, arguments, strict=True):
-        is_array = isinstance(kind, types.Array)
-        plain.append(context.make_array(kind)(context, builder, value).data if is_array else value)
-    return plain
+def unpacked(builder: Any, pack: Any, count: int) -> list[Any]:
+    """The members of an LLVM tuple."""
+    return [builder.extract_value(pack, index) for index in range(count)]
 
 
-# Elementary functions of float32 vectors, branch-free, right over the whole range: NaN stays NaN.
-#
-# Errors are at most 2 units in the last place. A scalar call of the C library for each number, which is what
-# numba's own functions come to, takes twenty times as long.
+def builder_intrinsic(returns: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
+    """Make a numba intrinsic of a function that takes an LLVM builder and the arguments, and generates instructions.
+
+    In place of a contiguous array it is given the pointer to its first element.
+
+    Args:
+        returns: The type of what it returns, an LLVM value; None for `types.void`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        def typed(_typing: Any, *kinds: Any) -> Any:
+            def generate(context: Any, builder: Any, kind: Any, values: Any) -> Any:
+                plain = []
+                for each, value in zip(kind.args, values, strict=True):
+                    is_array = isinstance(each, types.Array)
+                    plain.append(
+                        context.make_array(each)(context, builder, value).data if is_array else value
+                    )
+                found = function(builder, *plain)
+                return context.get_dummy_value() if found is None else found
+
+            return returns(*kinds), generate
+
+        typed.__signature__ = signature(function)  # pyright: ignore[reportFunctionMemberAccess]
+        typed.__name__ = typed.__qualname__ = function.__name__
+        return intrinsic(typed)
+
+    return decorate
+
+
+# Elementary functions of float32 vectors, branch-free, right over the whole range: NaN stays NaN, errors are at most 2
+# units in the last place. numba's own functions are a scalar call of the C library for each number.
 
 
 _LOG2_E = 1 / math.log(2)
@@ -326,20 +350,6 @@ def tanh(x: Vector) -> Vector:
     return (quotient.view(INT32) | (x.view(INT32) & _SIGN)).view(FLOAT32)
 
 
-def sigmoid(x: Vector) -> Vector:
-    """1 / (1 + e^-x), with all its digits where it is small."""
-    small = exp(-magnitude(x))
-    return small.where(x.below(0), 1.0) / (small + 1)
-
-
-def softplus(x: Vector) -> Vector:
-    """log(1 + e^x)."""
-    return x.where(x.above(0), 0.0) + log1p(exp(-magnitude(x)))
-
-
-# Elementary functions of vectors in LLVM instructions.
-
-
 # 2^f for |f| <= 1/2, relative error below 3e-7 in float32
 _EXP2 = (1.00000007165, 0.693146967064, 0.240221197239, 0.0555071327496, 0.00967554133066, 0.00132764715186)
 
@@ -393,11 +403,9 @@ def times(x: Vector, multiplier: int) -> Vector:
     return (x & LOW) * MULTIPLIERS[multiplier]
 
 
-# What compiled loops do with tensors' memory: vectors at an address, of float32 or of bfloat16.
-#
-# A tensor's address is read in 60 ns where a numpy array of it takes 2 us, which counts where a training step
-# calls some hundred loops. Who hands an address over answers for its type, its size and its life. numba knows
-# no bfloat16: it is the upper half of a float32, and all arithmetic is float32.
+# Tensors' memory: vectors at an address, which is had far sooner than a numpy array of a tensor. Who hands an address
+# over answers for its type, its size and its life. numba knows no bfloat16: it is the upper half of a float32, and all
+# arithmetic is float32.
 
 
 _NAN = 0x7FC00000

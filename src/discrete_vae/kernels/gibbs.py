@@ -1,12 +1,13 @@
-"""The one call that runs block-Gibbs sweeps: checks, choice of the kernel, trial."""
+"""Block-Gibbs sweeps: checks of a call, and dispatch among the kernels."""
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,10 +19,8 @@ from discrete_vae.checks import check_positive_int, check_tensor, values_are_kno
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import gibbs_torch
 from discrete_vae.kernels.gibbs_torch import SweepCall, fair_coins
-from discrete_vae.kernels.registry import threads_for, warn_of_failure
-
-# The one call that runs block-Gibbs sweeps: checks the arguments and chooses the kernel.
-
+from discrete_vae.kernels.loops import threads_for
+from discrete_vae.kernels.registry import Kernel
 
 LARGEST_INVERSE_TEMPERATURE = 1e6
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
@@ -38,7 +37,7 @@ def run_sweeps(
     first_chain: int = 0,
     inverse_temperature: Tensor | None = None,
     clamped: Tensor | None = None,
-    kernel: Kernel | None = None,
+    kernel: Sweeps | None = None,
 ) -> Tensor:
     """Run block-Gibbs sweeps; each draws the blocks in the order of ``energy.blocks``, given all others.
 
@@ -94,46 +93,7 @@ def run_sweeps(
         clamped=None if clamped is None else check_clamped(clamped, tuple(z.shape)).to(z.device),
         num_threads=threads,
     )
-    return (kernel or choose_kernel(energy, parallel=threads > 1))(energy, z.float(), call)
-
-
-def choose_kernel(energy: BoltzmannMachine, *, parallel: bool = False) -> Kernel:
-    """The fastest kernel for a machine where it lies.
-
-    On the CPU that is a compiled one for an RBM or a graph, else the reference. On a CUDA device it is a compiled one
-    for an RBM of up to 128 + 128 units where Triton is installed, else `run_on_device`, which other devices take too. A
-    float64 machine keeps its precision and so takes the reference or `run_on_device`.
-
-    Args:
-        energy: The machine.
-        parallel: Whether the kernel is to run on several threads.
-
-    Warns:
-        KernelWarning: If the compiled kernel does not work here; the reference or `run_on_device` takes its place.
-    """
-    if energy.bias.device.type != "cpu":
-        return _device_kernel(energy)
-    return tried_kernel(type(energy), parallel=parallel) if _compiles(energy) else gibbs_torch.run
-
-
-def _compiles(energy: BoltzmannMachine) -> bool:
-    bias = energy.bias
-    return type(energy) in COMPILED and bias.device.type == "cpu" and bias.dtype != torch.float64
-
-
-def _device_kernel(energy: BoltzmannMachine) -> Kernel:
-    bias = energy.bias
-    if type(energy) is not RBM or bias.device.type != "cuda" or bias.dtype == torch.float64:
-        return gibbs_torch.run_on_device
-    if not values_are_known(bias) or find_spec("triton") is None:
-        return gibbs_torch.run_on_device
-    if torch.cuda.get_device_capability(bias.device) < (8, 0):  # tensor cores that multiply bfloat16
-        return gibbs_torch.run_on_device
-    from discrete_vae.kernels import gibbs_triton  # takes a while
-
-    if not gibbs_triton.fits(energy):
-        return gibbs_torch.run_on_device
-    return tried_device_kernel(bias.device, *gibbs_triton.padded_sides(energy))
+    return (kernel or kernel_for(energy, parallel=threads > 1))(energy, z.float(), call)
 
 
 def _check_range(name: str, value: object, low: int, end: int) -> None:
@@ -144,11 +104,7 @@ def _check_range(name: str, value: object, low: int, end: int) -> None:
 
 
 def check_logits(energy: BoltzmannMachine) -> None:
-    """Refuse a machine whose logits may not be finite; waits for an accelerator.
-
-    Raises:
-        InvalidInputError: If a parameter is not finite or too large.
-    """
+    """Refuse a machine whose parameters are not finite or so large that logits may not be; waits for an accelerator."""
     check_parameters(energy, below=_LARGEST_LOGIT)
 
 
@@ -164,15 +120,7 @@ def _check_inverse_temperature(inverse_temperature: Tensor) -> None:
 
 
 def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a mask of clamped units as (chain, unit) or (1, unit).
-
-    Args:
-        clamped: Bool, (unit,) or (chain, unit).
-        shape: Chains and units.
-
-    Raises:
-        InvalidInputError: If it is something else.
-    """
+    """Return a mask of clamped units, bool (unit,) or (chain, unit), as (1, unit) or (chain, unit)."""
     shapes = {shape, shape[1:], (1, shape[1])}
     if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
         raise InvalidInputError(
@@ -186,117 +134,112 @@ def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
     return clamped.reshape(-1, shape[1])
 
 
-# A compiled kernel is tried once in a process before it is used; where it fails, the slower one steps in.
+# Dispatch among the kernels.
 
+
+Sweeps = Callable[[Any, Tensor, SweepCall], Tensor]
+"""Runs the sweeps of a checked call on states (chain, unit) float32 and returns new ones."""
 
 # exact types only: a subclass may have other conditionals
-COMPILED: dict[type, str] = {RBM: "gibbs_rbm", GraphBoltzmann: "gibbs_graph"}
-"""The module of this package with the compiled kernel of a machine."""
+_COMPILED: dict[type, str] = {RBM: "gibbs_rbm", GraphBoltzmann: "gibbs_graph"}
 
 
-class Kernel(Protocol):
-    """Runs the sweeps of a checked call and returns new states."""
+def kernel_for(energy: BoltzmannMachine, *, parallel: bool = False) -> Sweeps:
+    """The fastest kernel for a machine where it lies.
 
-    # a kernel may ask for one class of machines only, so the type of the energy is left open
-    def __call__(self, energy: Any, z: Tensor, call: SweepCall, /) -> Tensor:
-        """Advance z (chain, unit) float32 and return a new tensor."""
-        ...
-
-
-@cache
-def tried_kernel(kind: type, *, parallel: bool) -> Kernel:
-    """The compiled kernel of a kind of machine, if it gives the reference's states on a small one.
-
-    numba's interface for such kernels is not a stable one, so a release of numba may break them.
+    On the CPU that is a compiled one for an RBM or a graph, else the reference. On a CUDA device it is a compiled one
+    for an RBM of up to 128 + 128 units where Triton is installed, else `run_on_device`, which other devices take too. A
+    float64 machine keeps its precision and so takes the reference or `run_on_device`.
 
     Args:
-        kind: A key of `COMPILED`.
-        parallel: Whether it is to run on several threads.
-
-    Returns:
-        The kernel; where it fails, the same on one thread, and where that fails, the reference.
+        energy: The machine.
+        parallel: Whether the kernel is to run on several threads.
 
     Warns:
-        KernelWarning: If it fails.
+        KernelWarning: If the compiled kernel fails its self-test; the reference or `run_on_device` takes its place.
     """
-    try:
-        kernel: Kernel = importlib.import_module(f"{__package__}.{COMPILED[kind]}").run
-        _try(kernel, kind, parallel=parallel)
-    except Warning:  # the user made warnings errors
-        raise
-    except Exception as error:
-        warn_of_failure(
-            f"The compiled sampler for {kind.__name__}",
-            error,
-            "one thread is used" if parallel else "plain torch is used, some ten times slower",
-            where=" on several threads" if parallel else "",
-        )
-        return _on_one_thread(kind) if parallel else gibbs_torch.run
-    return kernel
-
-
-@cache
-def tried_device_kernel(device: torch.device, left: int, right: int) -> Kernel:
-    """The CUDA kernel for RBMs, if it gives the reference's states for sides of these sizes on this device.
-
-    Waits for the device, once per size.
-
-    Args:
-        device: A CUDA device.
-        left: A power of two, the padded size of the left side.
-        right: Likewise.
-
-    Returns:
-        The kernel; where it fails, `run_on_device`.
-
-    Warns:
-        KernelWarning: If it fails.
-    """
-    try:
-        kernel: Kernel = importlib.import_module(f"{__package__}.gibbs_triton").run
-        _try_on_device(kernel, device, left, right)
-    except Warning:
-        raise
-    except Exception as error:
-        what = f"The compiled sampler for RBM of {left} + {right} units on {device}"
-        warn_of_failure(what, error, "plain torch is used, with 12 launches per sweep", package="triton")
+    if energy.bias.device.type == "cpu":
+        return cpu_kernel(type(energy), parallel).select() if _compiles(energy) else gibbs_torch.run
+    if not _suits_triton(energy):
         return gibbs_torch.run_on_device
-    return kernel
+    from discrete_vae.kernels import gibbs_triton
+
+    return triton_kernel(energy.bias.device, *gibbs_triton.padded_sides(energy)).select()  # pyright: ignore[reportArgumentType]
 
 
-def _try_on_device(kernel: Kernel, device: torch.device, left: int, right: int) -> None:
-    """Run a machine of this size with a few chains.
+def _compiles(energy: BoltzmannMachine) -> bool:
+    bias = energy.bias
+    return type(energy) in _COMPILED and bias.device.type == "cpu" and bias.dtype != torch.float64
 
-    Raises:
-        RuntimeError: If more states than rounding explains are not those of the reference.
-    """
-    with torch.device("cpu"), torch.no_grad():
+
+def _suits_triton(energy: BoltzmannMachine) -> bool:
+    bias = energy.bias
+    if type(energy) is not RBM or bias.device.type != "cuda" or bias.dtype == torch.float64:
+        return False
+    if not values_are_known(bias) or find_spec("triton") is None:
+        return False
+    if torch.cuda.get_device_capability(bias.device) < (8, 0):  # tensor cores that multiply bfloat16
+        return False
+    from discrete_vae.kernels import gibbs_triton  # takes a while
+
+    return gibbs_triton.fits(energy)
+
+
+@cache
+def cpu_kernel(kind: type, parallel: bool) -> Kernel:
+    """The CPU kernel for a kind of machine; where it fails on several threads, it runs on one."""
+    compiled = import_module(f"{__package__}.{_COMPILED[kind]}").run
+
+    def on_one_thread(energy: Any, z: Tensor, call: SweepCall) -> Tensor:
+        return cpu_kernel(kind, False).select()(energy, z, replace(call, num_threads=1))
+
+    def self_test(kernel: Kernel) -> None:
+        energy = (RBM(5, 3) if kind is RBM else GraphBoltzmann(8, "complete")).float()
+        for parameter in energy.parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
+        _check_states(kernel, energy, fair_coins(40, 8, key=1), num_threads=2 if parallel else 1)
+
+    name = f"The compiled sampler for {kind.__name__}"
+    if parallel:
+        name, fallback = f"{name} on several threads", "one thread is used"
+        return Kernel(name, compiled, self_test, on_one_thread, fallback=fallback)
+    fallback = "plain torch is used, some ten times slower"
+    return Kernel(name, compiled, self_test, gibbs_torch.run, fallback=fallback)
+
+
+@cache
+def triton_kernel(device: torch.device, left: int, right: int) -> Kernel:
+    """The CUDA kernel for RBMs whose sides are padded to these powers of two; its self-test waits for the device."""
+    from discrete_vae.kernels import gibbs_triton
+
+    def self_test(kernel: Kernel) -> None:
         energy, generator = RBM(left, right).float(), torch.Generator().manual_seed(1)
         energy.weight.normal_(0, 2 * (left + right) ** -0.5, generator=generator)
-        call, start = SweepCall(2, 1, 1, 0, None, None), fair_coins(20, left + right, key=1)
-        expected = gibbs_torch.run(energy, start, call)
-    found = kernel(energy.to(device), start.to(device), call).cpu()
-    # a draw in a million is within rounding, and then changes what comes after it
-    if float((found != expected).float().mean()) > 0.01:
+        # a draw in a million is within rounding, and then changes what comes after it
+        _check_states(kernel, energy, fair_coins(20, left + right, key=1), device=device, most_wrong=0.01)
+
+    return Kernel(
+        f"The compiled sampler for RBM of {left} + {right} units on {device}",
+        gibbs_triton.run,
+        self_test,
+        gibbs_torch.run_on_device,
+        fallback="plain torch is used, with 12 launches per sweep",
+        package="triton",
+    )
+
+
+def _check_states(
+    kernel: Kernel,
+    energy: BoltzmannMachine,
+    start: Tensor,
+    *,
+    num_threads: int = 1,
+    device: torch.device | str = "cpu",
+    most_wrong: float = 0.0,
+) -> None:
+    """Compare two sweeps with the reference's."""
+    call = SweepCall(2, 1, 1, 0, None, None, num_threads=num_threads)
+    expected = gibbs_torch.run(energy, start, call)
+    found = kernel.compiled(energy.to(device), start.to(device), call).cpu()
+    if float((found != expected).float().mean()) > most_wrong:
         raise RuntimeError("its states are wrong")
-
-
-def _on_one_thread(kind: type) -> Kernel:
-    kernel = tried_kernel(kind, parallel=False)
-    return lambda energy, z, call: kernel(energy, z, replace(call, num_threads=1))
-
-
-def _try(kernel: Kernel, kind: type, *, parallel: bool) -> None:
-    """Run a small machine, which also compiles.
-
-    Raises:
-        RuntimeError: If the states are not those of the reference.
-    """
-    with torch.device("cpu"), torch.no_grad():
-        energy = RBM(5, 3) if kind is RBM else GraphBoltzmann(8, "complete")
-        for parameter in energy.float().parameters():
-            parameter.copy_(torch.linspace(-1, 1, parameter.numel(), dtype=torch.float32).view_as(parameter))
-        call = SweepCall(2, 1, 1, 0, None, None, num_threads=2 if parallel else 1)
-        start = fair_coins(40, 8, key=1)
-        if not torch.equal(kernel(energy, start, call), gibbs_torch.run(energy, start, call)):
-            raise RuntimeError("its states are wrong")

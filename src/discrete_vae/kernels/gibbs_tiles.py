@@ -1,14 +1,24 @@
-"""What the CPU kernels of restricted Boltzmann machines share: layout, intrinsics, one side's draw."""
+"""One side of a restricted Boltzmann machine drawn given the other: layout of spins, fields by tables, decisions.
+
+A side's units are cut into tiles of 16 that share four Philox counters, and the spins of a tile and chain are the bits
+of a uint16, in the order in which the random words come (`UNIT_ORDER`). The scaled fields of a tile are its biases plus
+three table rows for each tile of the other side: one chosen by that tile's bits 0-4, one by bits 5-9, one by 10-15. A
+chain reads 96 bytes of rows for a byte of spins, so rows have to lie in the first-level cache: those for one tile and a
+block of four tiles of the other side, 32 KiB, serve all chains of a chunk before the next. Small machines' tables are
+made once per call; those of larger ones would not fit the second-level cache, so rows are made from the weights, a
+sixteenth of their size, each time that a block is due.
+
+Arithmetic of counters is in uint64 with explicit masks. numba widens uint32 operations to 64 bits without a word, and a
+forgotten cast then draws from another law; here nothing is left to widen.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from discrete_vae.kernels.codegen import (
     FLOAT32,
@@ -19,40 +29,21 @@ from discrete_vae.kernels.codegen import (
     MULTIPLIERS,
     WEYL,
     Vector,
+    builder_intrinsic,
     concatenate,
     constant,
     load,
     numbers,
     philox_rounds,
-    pointers_and_scalars,
     power_of_two,
     splat,
     store,
     times,
+    zeros,
 )
 
-# What both CPU kernels do to vectors: the decision whether a unit comes on.
-
-
-def comes_on(t: Vector, words: Vector) -> Vector:
-    """One bit per element: whether u (1 + 2^t) < 1, with t = -logit log2(e) and u the uniform of a word.
-
-    u and 1 are scaled by 2^24. t is clamped to +-126, beyond which the decision is the same for every u.
-
-    Args:
-        t: float32.
-        words: 32-bit integers, as many.
-    """
-    t = t.at_least(-126).at_most(126)
-    power = power_of_two(t)
-    u = ((words >> 8).to_float() + 0.5).at_most(2**24 - 1)
-    return u.times_plus(power, u).below(2**24)
-
-
-# The inner steps of the CPU kernel, as numba intrinsics: random words, table rows, fields, and decisions.
-#
-# The loops around them are in `gibbs_rbm`; see there for the layout.
-
+# numba takes the intrinsics' builder for an argument that is missing.
+# pyright: reportCallIssue=false
 
 TILE = 16  # units that share four counters
 GROUP = 8  # chains whose words are drawn together
@@ -69,165 +60,215 @@ _bits = np.arange(TILE)
 UNIT_ORDER = 4 * (_bits % 8 // 2) + 2 * (_bits // 8) + 1 - _bits % 2
 """The unit of a tile, counted from its first, that each bit of a tile stands for."""
 
+_LOW, _32 = np.uint64(LOW), np.uint64(32)
+_MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
+_WEYL_0, _WEYL_1 = np.uint64(WEYL[0]), np.uint64(WEYL[1])
+_MINUS_LOG2_E = np.float32(-1.4426950408889634)
 
-@intrinsic
-def draw_words(_typing, words, lanes, chain_part, chain, key):
-    """Finish Philox4x32-10 for the chains ``chain`` to ``chain + 7``, from its third round.
+
+@njit(**INNER)
+def draw_side(
+    spins, others, table, weights, biases, clamped, inverse_temperature, scratch, first_counter, first_chain,
+    sweep, key,
+):  # fmt: skip
+    """Draw one side of all chains of a chunk given the other side.
 
     Args:
-        words: (2, lane) uint64, receives words 1 and 0 of each counter, then words 3 and 2; the first named word
-            is the low half.
-        lanes: (3, lane) uint64, the state before round three: x0, x1, and the part of x2 that does not depend on
-            the chain. Lane f stands for counter f % 4 of chain f // 4.
-        chain_part: uint64, what meets the chain in round two.
-        chain: uint64.
+        spins: (tile, chain) uint16, changed; the number of chains is a multiple of 8.
+        others: (tile, chain) uint16, the other side.
+        table: (tile * tile of the other side, row, 16) float32, from `fill_rows`; empty: rows are made when due.
+        weights: From `scale_side`.
+        biases: From `scale_side`.
+        clamped: (tile, chain), (tile, 1) or (tile, 0) uint16, bits of units that keep their values.
+        inverse_temperature: (chain,) float32.
+        scratch: From `scratch_for`.
+        first_counter: uint64, first counter of the side.
+        first_chain: uint64.
+        sweep: uint64.
         key: uint64.
     """
+    lanes, words, before, rows, fields = scratch
+    num_others, num_chains = others.shape
+    num_blocks = (num_others + BLOCK - 1) // BLOCK
+    for tile in range(spins.shape[0]):
+        chain_part = start_lanes(lanes, first_counter + np.uint64(4 * tile), sweep, key)
+        start, step = biases[tile], 0
+        block_rows, place, first, last = table, 0, 0, 0
+        for block in range(num_blocks):
+            first, last = block * num_others // num_blocks, (block + 1) * num_others // num_blocks
+            place = tile * num_others + first
+            if not table.shape[0]:
+                for other in range(last - first):
+                    fill_rows(rows, other, weights, place + other)
+                block_rows, place = rows, 0
+            if last < num_others:
+                for chain in range(0, num_chains, PART):
+                    add_rows(
+                        fields, start, step, block_rows, place, others, first, last - first, num_chains, chain
+                    )
+                start, step = fields, TILE
+        draw_tile(
+            spins, tile, lanes, words, before, chain_part, first_chain, clamped, inverse_temperature, key,
+            0, num_chains, start, step, block_rows, place, others, first, last - first,
+        )  # fmt: skip
 
-    def generate(context, builder, signature, arguments):
-        words, lanes, chain_part, chain, key = pointers_and_scalars(context, builder, signature, arguments)
 
-        def place(pointer, row):
-            return builder.gep(pointer, [constant(row * LANES)])
+@njit(**INNER)
+def draw_tile(
+    spins, tile, lanes, words, before, chain_part, first_chain, clamped, inverse_temperature, key,
+    first, last, start, step, table, place, others, first_other, count,
+):  # fmt: skip
+    """Draw one tile of the chains from first to last, multiples of 8; lanes and chain_part are from `start_lanes`."""
+    num_chains = others.shape[1]
+    for group in range(first, last, GROUP):
+        draw_words(words, lanes, chain_part, first_chain + np.uint64(group), key)
+        if clamped.shape[1]:
+            for c in range(GROUP):
+                before[c] = spins[tile, group + c]
+        for part in range(0, GROUP, PART):
+            decide(
+                spins, tile, words, part, inverse_temperature, start, step, table, place, others, first_other,
+                count, num_chains, group + part,
+            )  # fmt: skip
+        if clamped.shape[1]:
+            for c in range(GROUP):
+                keep = clamped[tile, min(group + c, clamped.shape[1] - 1)]
+                spins[tile, group + c] = (spins[tile, group + c] & ~keep) | (before[c] & keep)
 
-        x0, x1, partial = (load(builder, place(lanes, row), INT64, LANES, align=8) for row in range(3))
-        chains = splat(builder, chain, LANES) + numbers(builder, INT64, [f // 4 for f in range(LANES)])
-        x3 = times(chains ^ splat(builder, chain_part, LANES), 0)
-        x2 = (x3 >> 32) ^ partial
-        x0, x1, x2, x3 = philox_rounds(builder, (x0, x1, x2, x3), key, 2)
-        store((x0 << 32) | (x1 & LOW), place(words, 0), align=8)
-        store((x2 << 32) | (x3 & LOW), place(words, 1), align=8)
-        return context.get_dummy_value()
 
-    return types.void(words, lanes, chain_part, chain, key), generate
+@njit(**INNER)
+def scratch_for(_num_tiles, num_chains):
+    """Memory of a chunk of so many chains, a multiple of 8, for intermediate values."""
+    lanes, words, before = of_words()
+    rows = aligned(BLOCK * ROWS * TILE).reshape(BLOCK, ROWS, TILE)
+    return lanes, words, before, rows, aligned(num_chains * TILE)
 
 
-@intrinsic
-def fill_rows(_typing, table, place, weights, pair):
+@njit(**INNER)
+def of_words():
+    """Memory for the random words of a group of chains, and for its spins."""
+    return np.empty((3, LANES), np.uint64), np.empty((2, LANES), np.uint64), np.empty(GROUP, np.uint16)
+
+
+@njit(**INNER)
+def aligned(size):
+    """Uninitialized float32 memory of this thread that starts at a multiple of 64 bytes.
+
+    Memory of two threads in one page would be fetched from one to the other by the processor's guesses.
+    """
+    memory = np.empty(size + 15, np.float32)
+    skip = -(memory.ctypes.data // 4) % 16
+    return memory[skip : skip + size]
+
+
+# Random words: Philox4x32-10 of 8 chains at a time.
+
+
+@njit(**INNER)
+def start_lanes(lanes, counter, sweep, key):
+    """The part of the first two rounds that depends on a tile's first counter and the sweep only, for `draw_words`."""
+    key_0, key_1 = key & _LOW, key >> _32
+    low, high = sweep & _LOW, sweep >> _32
+    product = low * _MULTIPLIER_1
+    for f in range(LANES):
+        first = (counter + np.uint64(f & 3)) * _MULTIPLIER_0
+        second = (((first >> _32) ^ high ^ key_1) & _LOW) * _MULTIPLIER_1
+        lanes[0, f] = (second >> _32) ^ product ^ (key_0 + _WEYL_0)
+        lanes[1, f] = second
+        lanes[2, f] = first ^ (key_1 + _WEYL_1)
+    return (product >> _32) ^ key_0
+
+
+@builder_intrinsic()
+def draw_words(builder, words, lanes, chain_part, chain, key):
+    """Finish the words of the chains ``chain`` to ``chain + 7``, from the third round; all numbers are uint64.
+
+    The lanes, (3, lane), are the state before round three: x0, x1, and the part of x2 that does not depend on the
+    chain. Lane f stands for counter f % 4 of chain f // 4. The chain part is what meets the chain in round two. The
+    words, (2, lane), receive words 1 and 0 of each counter, then words 3 and 2; the first named one is the low half.
+    """
+
+    def place(pointer, row):
+        return builder.gep(pointer, [constant(row * LANES)])
+
+    x0, x1, partial = (load(builder, place(lanes, row), INT64, LANES, align=8) for row in range(3))
+    chains = splat(builder, chain, LANES) + numbers(builder, INT64, [f // 4 for f in range(LANES)])
+    x3 = times(chains ^ splat(builder, chain_part, LANES), 0)
+    x2 = (x3 >> 32) ^ partial
+    x0, x1, x2, x3 = philox_rounds(builder, (x0, x1, x2, x3), key, 2)
+    store((x0 << 32) | (x1 & LOW), place(words, 0), align=8)
+    store((x2 << 32) | (x3 & LOW), place(words, 1), align=8)
+
+
+# Table rows, fields and decisions.
+
+
+@builder_intrinsic()
+def fill_rows(builder, table, place, weights, pair):
     """Fill the rows of the table for one tile and one tile of the other side: sums of weights, by doubling.
 
-    Args:
-        table: (place, row, 16) float32, changed; aligned to 64 bytes for the sake of speed.
-        place: int64, index of the rows within it.
-        weights: (pair, 16, 16) float32, the scaled weights between each bit of the other tile and the tile's bits.
-        pair: int64, index of the two tiles within it.
+    The rows are those at a place of the table, (place, row, 16) float32, aligned to 64 bytes for the sake of speed; the
+    scaled weights between each bit of the other tile and the tile's bits are those of a pair of (pair, 16, 16) float32.
     """
+    rows = builder.gep(table, [builder.mul(place, constant(ROWS * TILE))])
+    weights = builder.gep(weights, [builder.mul(pair, constant(TILE * TILE))])
 
-    def generate(context, builder, signature, arguments):
-        table, place, weights, pair = pointers_and_scalars(context, builder, signature, arguments)
-        rows = builder.gep(table, [builder.mul(place, constant(ROWS * TILE))])
-        weights = builder.gep(weights, [builder.mul(pair, constant(TILE * TILE))])
+    def row(number):
+        return builder.gep(rows, [constant(number * TILE)])
 
-        def row(number):
-            return builder.gep(rows, [constant(number * TILE)])
-
-        bit, origin = 0, 0
-        for width in SPLIT:
-            zeros = ir.Constant(ir.VectorType(FLOAT32, TILE), [0.0] * TILE)
-            store(Vector(builder, zeros), row(origin), align=4)
-            for k in range(width):
-                weight = load(builder, builder.gep(weights, [constant(bit * TILE)]), FLOAT32, TILE, align=4)
-                for known in range(origin, origin + (1 << k)):
-                    total = load(builder, row(known), FLOAT32, TILE, align=4) + weight
-                    store(total, row(known + (1 << k)), align=4)
-                bit += 1
-            origin += 1 << width
-        return context.get_dummy_value()
-
-    return types.void(table, place, weights, pair), generate
+    bit, origin = 0, 0
+    for width in SPLIT:
+        store(zeros(builder, TILE), row(origin), align=4)
+        for k in range(width):
+            weight = load(builder, builder.gep(weights, [constant(bit * TILE)]), FLOAT32, TILE, align=4)
+            for known in range(origin, origin + (1 << k)):
+                total = load(builder, row(known), FLOAT32, TILE, align=4) + weight
+                store(total, row(known + (1 << k)), align=4)
+            bit += 1
+        origin += 1 << width
 
 
-@intrinsic
-def add_rows(_typing, fields, start, step, table, place, others, first, count, num_chains, chain):
-    """Set the scaled fields of one tile of four chains to earlier ones plus the rows that some tiles choose.
-
-    Args:
-        fields: (chain, 16) float32 as one array, receives them.
-        start: float32, the earlier ones.
-        step: int64, distance of the earlier ones of two chains: 16, or 0 for the same of all.
-        table: (place, row, 16) float32, from `fill_rows`.
-        place: int64, index of the first tile's rows within it.
-        others: (tile, chain) uint16, the spins of the other side.
-        first: int64, index of the first tile within them.
-        count: int64, number of tiles.
-        num_chains: int64, length of a row of others, a multiple of 4.
-        chain: int64, index of the first of the four chains, a multiple of 4.
-    """
-
-    def generate(context, builder, signature, arguments):
-        fields, start, step, table, place, others, first, count, num_chains, chain = pointers_and_scalars(
-            context, builder, signature, arguments
-        )
-        sums = _sum_rows(builder, start, step, table, place, others, first, count, num_chains, chain)
-        for i, total in enumerate(sums):
-            of_chain = builder.mul(builder.add(chain, constant(i)), constant(TILE))
-            store(total, builder.gep(fields, [of_chain]), align=4)
-        return context.get_dummy_value()
-
-    signature = types.void(fields, start, step, table, place, others, first, count, num_chains, chain)
-    return signature, generate
+@builder_intrinsic()
+def add_rows(builder, fields, start, step, table, place, others, first, count, num_chains, chain):
+    """Set the fields of one tile of four chains, (chain, 16) float32, to `_sum_rows`."""
+    sums = _sum_rows(builder, start, step, table, place, others, first, count, num_chains, chain)
+    for i, total in enumerate(sums):
+        of_chain = builder.mul(builder.add(chain, constant(i)), constant(TILE))
+        store(total, builder.gep(fields, [of_chain]), align=4)
 
 
-@intrinsic
+@builder_intrinsic()
 def decide(
-    _typing, spins, tile, words, part, inverse_temperature, start, step, table, place, others, first, count, num_chains,
-    chain,
+    builder, spins, tile, words, part, inverse_temperature, start, step, table, place, others, first, count,
+    num_chains, chain,
 ):  # fmt: skip
-    """Draw the spins of one tile of four chains, see `comes_on`.
+    """Draw the spins of one tile of four chains, see `comes_on`, with `_sum_rows` as their fields.
 
-    Args:
-        spins: (tile, chain) uint16, receives the spins.
-        tile: int64, index of the tile within it.
-        words: (2, lane) uint64, from `draw_words`.
-        part: int64, number of the first of the four chains within its group.
-        inverse_temperature: (chain,) float32, inverse temperatures.
-        start: This and all further ones as for `add_rows`; the sums are the fields.
-        step: int64.
-        table: float32.
-        place: int64.
-        others: uint16.
-        first: int64.
-        count: int64.
-        num_chains: int64, length of a row of both arrays of spins.
-        chain: int64.
+    The spins are (tile, chain) uint16, the words (2, lane) uint64 from `draw_words`; part is the number of the first of
+    the four chains within its group.
     """
-
-    def generate(context, builder, signature, arguments):
-        spins, tile, words, part, inverse_temperature, *fields = pointers_and_scalars(
-            context, builder, signature, arguments
-        )
-        num_chains, chain = fields[-2:]
-        t = concatenate(_sum_rows(builder, *fields))
-        inverses = (
-            builder.load(builder.gep(inverse_temperature, [builder.add(chain, constant(i))]))
-            for i in range(PART)
-        )
-        t = t * concatenate([splat(builder, value, TILE) for value in inverses])
-        on = comes_on(t, _words_of(builder, words, part)).view(INT64)
-        store(on, builder.gep(spins, [builder.add(builder.mul(tile, num_chains), chain)]), align=2)
-        return context.get_dummy_value()
-
-    signature = types.void(
-        spins,
-        tile,
-        words,
-        part,
-        inverse_temperature,
-        start,
-        step,
-        table,
-        place,
-        others,
-        first,
-        count,
-        num_chains,
-        chain,
+    sums = _sum_rows(builder, start, step, table, place, others, first, count, num_chains, chain)
+    t = concatenate(sums)
+    inverses = (
+        builder.load(builder.gep(inverse_temperature, [builder.add(chain, constant(i))])) for i in range(PART)
     )
-    return signature, generate
+    t = t * concatenate([splat(builder, value, TILE) for value in inverses])
+    halves = []
+    for i in range(PART):
+        lane = builder.mul(builder.add(part, constant(i)), constant(TILE // 4))
+        for begin in (lane, builder.add(lane, constant(LANES))):
+            halves.append(load(builder, builder.gep(words, [begin]), INT32, TILE // 2, align=8))
+    on = comes_on(t, concatenate(halves)).view(INT64)
+    store(on, builder.gep(spins, [builder.add(builder.mul(tile, num_chains), chain)]), align=2)
 
 
 def _sum_rows(builder, start, step, table, place, others, first, count, num_chains, chain):
-    """The scaled fields of four chains, one vector per chain: the start and the rows that their spins choose."""
+    """The scaled fields of one tile of four chains: earlier ones plus the rows that the spins of some tiles choose.
+
+    The earlier ones of two chains, from start on, lie step apart: 16, or 0 for the same of all. The tiles are count of
+    the spins of the other side, others (tile, chain) uint16, from first on; the first tile's rows lie at a place of the
+    table. The number of chains and the first of the four are multiples of 4.
+    """
     totals = []
     for i in range(PART):
         of_chain = builder.mul(builder.add(chain, constant(i)), step)
@@ -251,33 +292,26 @@ def _sum_rows(builder, start, step, table, place, others, first, count, num_chai
     return [Vector(builder, builder.load(total)) for total in totals]
 
 
-def _words_of(builder, words, part):
-    """The 32-bit words of four chains in the order of their bits."""
-    halves = []
-    for i in range(PART):
-        lane = builder.mul(builder.add(part, constant(i)), constant(TILE // 4))
-        for start in (lane, builder.add(lane, constant(LANES))):
-            halves.append(load(builder, builder.gep(words, [start]), INT32, TILE // 2, align=8))
-    return concatenate(halves)
+def comes_on(t: Vector, words: Vector) -> Vector:
+    """One bit per element: u (1 + 2^t) < 1, with t = -logit log2(e) and u the uniform of a 32-bit word.
+
+    u and 1 are scaled by 2^24. t is clamped to +-126, beyond which the decision is the same for every u.
+    """
+    t = t.at_least(-126).at_most(126)
+    power = power_of_two(t)
+    u = ((words >> 8).to_float() + 0.5).at_most(2**24 - 1)
+    return u.times_plus(power, u).below(2**24)
 
 
-# Scaled weights and packed spins of the CPU kernel; `gibbs_rbm` explains the layout.
-
-
-_MINUS_LOG2_E = np.float32(-1.4426950408889634)
+# Scaled weights and packed spins. Units of a tile are (16,) int64, -1 for padding.
 
 
 @njit(**INNER)
 def scale_side(weights, biases, weight, bias, units, others):
     """Set the weights and biases of a side in the order of its bits, both scaled by -log2(e).
 
-    Args:
-        weights: (tile * tile of the other side, 16, 16) float32: other tile's bit, tile's bit.
-        biases: (tile, 16) float32.
-        weight: (left, right) float32.
-        bias: (unit,) float32.
-        units: (tile, 16) int64, the unit of each bit, -1 for padding.
-        others: (tile of the other side, 16) int64, likewise.
+    The weights are (tile * tile of the other side, 16, 16) float32, by the other tile's bit and the tile's; the biases
+    (tile, 16). Weight (left, right) and bias (unit,) are the machine's, units and others those of the sides.
     """
     num_left = weight.shape[0]
     for tile in range(units.shape[0]):
@@ -298,7 +332,7 @@ def scale_side(weights, biases, weight, bias, units, others):
 
 @njit(**INNER)
 def is_binary(values, first, last):
-    """Whether rows first to last hold only 0 and 1."""
+    """True if rows first to last hold only 0 and 1."""
     others = 0
     for c in range(first, last):
         for i in range(values.shape[1]):
@@ -306,62 +340,14 @@ def is_binary(values, first, last):
     return others == 0
 
 
-@intrinsic
-def pack_tile(_typing, values, first):
-    """The spins of a whole tile, from 16 float32 in the order of units: uint16; any value but 0 counts as 1.
-
-    Args:
-        values: float32 array.
-        first: int64, index of the tile's first unit in the flat array.
-    """
-
-    def generate(context, builder, signature, arguments):
-        values, first = pointers_and_scalars(context, builder, signature, arguments)
-        tile = load(builder, builder.gep(values, [first]), FLOAT32, TILE, align=4)
-        return tile.permuted(UNIT_ORDER.tolist()).differs_from(0).view(INT16).element(0)
-
-    return types.uint16(values, first), generate
-
-
-@intrinsic
-def unpack_tile(_typing, values, first, spins):
-    """Undo `pack_tile`, writing 0 and 1.
-
-    Args:
-        values: float32 array, changed.
-        first: int64, index of the tile's first unit in the flat array.
-        spins: uint16.
-    """
-
-    def generate(context, builder, signature, arguments):
-        values, first, spins = pointers_and_scalars(context, builder, signature, arguments)
-        bits = splat(builder, builder.zext(spins, INT32), TILE) & numbers(
-            builder, INT32, [1 << b for b in range(TILE)]
-        )
-        tile = bits.differs_from(0).to_float(signed=False)
-        store(tile.permuted(np.argsort(UNIT_ORDER).tolist()), builder.gep(values, [first]), align=4)
-        return context.get_dummy_value()
-
-    return types.void(values, first, spins), generate
-
-
-@njit(**INNER)
-def first_of_whole(units):
-    """The first unit of a tile, (16,), or -1 if the tile has padding."""
-    first = units[0]
-    for unit in units:
-        first = min(first, unit)
-    return first
-
-
 @njit(**INNER)
 def pack(spins, values, units, first, last):
     """Pack rows first to last of values (row, unit), 0 or 1, into spins (tile, row)."""
     for tile in range(units.shape[0]):
-        whole = first_of_whole(units[tile])
+        whole = _first_of_whole(units[tile])
         for c in range(first, last):
             if whole >= 0:
-                spins[tile, c - first] = pack_tile(values, c * values.shape[1] + whole)  # pyright: ignore[reportCallIssue]
+                spins[tile, c - first] = _pack_tile(values, c * values.shape[1] + whole)
             else:
                 bits = 0
                 for j in range(TILE):
@@ -374,180 +360,37 @@ def pack(spins, values, units, first, last):
 def unpack(values, spins, units, first, last):
     """Undo `pack`."""
     for tile in range(units.shape[0]):
-        whole = first_of_whole(units[tile])
+        whole = _first_of_whole(units[tile])
         for c in range(first, last):
             bits = spins[tile, c - first]
             if whole >= 0:
-                unpack_tile(values, c * values.shape[1] + whole, bits)  # pyright: ignore[reportCallIssue]
+                _unpack_tile(values, c * values.shape[1] + whole, bits)
             else:
                 for j in range(TILE):
                     if units[tile, j] >= 0:
                         values[c, units[tile, j]] = np.float32((bits >> j) & 1)
 
 
-# One side of a chunk of chains drawn given the other; `gibbs_rbm` explains the layout.
-#
-# Arithmetic of counters is in uint64 with explicit masks. numba widens uint32 operations to 64 bits without a
-# word, and a forgotten cast then draws from another law; here nothing is left to widen.
-
-
-_LOW, _32 = np.uint64(LOW), np.uint64(32)
-_MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[1])
-_WEYL_0, _WEYL_1 = np.uint64(WEYL[0]), np.uint64(WEYL[1])
-
-
 @njit(**INNER)
-def aligned(size):
-    """Uninitialized float32 memory of this thread that starts at a multiple of 64 bytes.
-
-    Memory of two threads in one page would be fetched from one to the other by the processor's guesses.
-    """
-    memory = np.empty(size + 15, np.float32)
-    skip = -(memory.ctypes.data // 4) % 16
-    return memory[skip : skip + size]
+def _first_of_whole(units):
+    """The first unit of a tile, or -1 if the tile has padding."""
+    first = units[0]
+    for unit in units:
+        first = min(first, unit)
+    return first
 
 
-@njit(**INNER)
-def of_words():
-    """Memory for the random words of a group of chains, and for its spins."""
-    return np.empty((3, LANES), np.uint64), np.empty((2, LANES), np.uint64), np.empty(GROUP, np.uint16)
+@builder_intrinsic(types.uint16)
+def _pack_tile(builder, values, first):
+    """The spins of a whole tile, from 16 float32 in the order of units: any value but 0 counts as 1."""
+    tile = load(builder, builder.gep(values, [first]), FLOAT32, TILE, align=4)
+    return tile.permuted(UNIT_ORDER.tolist()).differs_from(0).view(INT16).element(0)
 
 
-@njit(**INNER)
-def scratch_for(_num_tiles, num_chains):
-    """Memory of a chunk for intermediate values.
-
-    Args:
-        _num_tiles: Of the larger side.
-        num_chains: A multiple of 8.
-    """
-    lanes, words, before = of_words()
-    rows = aligned(BLOCK * ROWS * TILE).reshape(BLOCK, ROWS, TILE)
-    return lanes, words, before, rows, aligned(num_chains * TILE)
-
-
-@njit(**INNER)
-def start_lanes(lanes, counter, sweep, key):
-    """The part of the first two rounds of Philox4x32 that depends on the counter and the sweep only.
-
-    Args:
-        lanes: (3, lane) uint64, receives what `draw_words` asks for.
-        counter: uint64, first counter of the tile.
-        sweep: uint64.
-        key: uint64.
-
-    Returns:
-        The other argument of `draw_words`, uint64.
-    """
-    key_0, key_1 = key & _LOW, key >> _32
-    low, high = sweep & _LOW, sweep >> _32
-    product = low * _MULTIPLIER_1
-    for f in range(LANES):
-        first = (counter + np.uint64(f & 3)) * _MULTIPLIER_0
-        second = (((first >> _32) ^ high ^ key_1) & _LOW) * _MULTIPLIER_1
-        lanes[0, f] = (second >> _32) ^ product ^ (key_0 + _WEYL_0)
-        lanes[1, f] = second
-        lanes[2, f] = first ^ (key_1 + _WEYL_1)
-    return (product >> _32) ^ key_0
-
-
-@njit(**INNER)
-def draw_tile(
-    spins, tile, lanes, words, before, chain_part, first_chain, clamped, inverse_temperature, key,
-    first, last, start, step, table, place, others, first_other, count,
-):  # fmt: skip
-    """Draw one tile of some chains.
-
-    Args:
-        spins: (tile, chain) uint16, changed.
-        tile: Index of the tile within it.
-        lanes: From `start_lanes`.
-        words: (2, lane) uint64, for intermediate values.
-        before: (8,) uint16, likewise.
-        chain_part: What `start_lanes` returned.
-        first_chain: uint64, number of the chunk's first chain.
-        clamped: As for `draw_side`.
-        inverse_temperature: As for `draw_side`.
-        key: uint64.
-        first: The first of the chains, a multiple of 8.
-        last: The one after the last, a multiple of 8.
-        start: This and all further ones as for `decide`.
-        step: int64.
-        table: float32.
-        place: int64.
-        others: uint16.
-        first_other: int64.
-        count: int64.
-    """
-    num_chains = others.shape[1]
-    for group in range(first, last, GROUP):
-        draw_words(words, lanes, chain_part, first_chain + np.uint64(group), key)  # pyright: ignore[reportCallIssue]
-        if clamped.shape[1]:
-            for c in range(GROUP):
-                before[c] = spins[tile, group + c]
-        for part in range(0, GROUP, PART):
-            decide(
-                spins, tile, words, part, inverse_temperature, start, step, table, place, others, first_other,
-                count, num_chains, group + part,
-            )  # fmt: skip
-        if clamped.shape[1]:
-            for c in range(GROUP):
-                keep = clamped[tile, min(group + c, clamped.shape[1] - 1)]
-                spins[tile, group + c] = (spins[tile, group + c] & ~keep) | (before[c] & keep)
-
-
-@njit(**INNER)
-def draw_side(
-    spins,
-    others,
-    table,
-    weights,
-    biases,
-    clamped,
-    inverse_temperature,
-    scratch,
-    first_counter,
-    first_chain,
-    sweep,
-    key,
-):
-    """Draw one side of all chains of a chunk given the other side.
-
-    Args:
-        spins: (tile, chain) uint16, changed; the number of chains is a multiple of 8.
-        others: (tile, chain) uint16, the other side.
-        table: (tile * tile of the other side, row, 16) float32, from `fill_rows`; empty: rows are made when due.
-        weights: From `scale_side`.
-        biases: From `scale_side`.
-        clamped: (tile, chain), (tile, 1) or (tile, 0) uint16, bits of units that keep their values.
-        inverse_temperature: (chain,) float32, inverse temperatures.
-        scratch: From `scratch_for`.
-        first_counter: uint64, first counter of the side.
-        first_chain: uint64.
-        sweep: uint64.
-        key: uint64.
-    """
-    lanes, words, before, rows, fields = scratch
-    num_others, num_chains = others.shape
-    num_blocks = (num_others + BLOCK - 1) // BLOCK
-    for tile in range(spins.shape[0]):
-        chain_part = start_lanes(lanes, first_counter + np.uint64(4 * tile), sweep, key)
-        start, step = biases[tile], 0
-        block_rows, place, first, last = table, 0, 0, 0
-        for block in range(num_blocks):
-            first, last = block * num_others // num_blocks, (block + 1) * num_others // num_blocks
-            place = tile * num_others + first
-            if not table.shape[0]:
-                for other in range(last - first):
-                    fill_rows(rows, other, weights, place + other)  # pyright: ignore[reportCallIssue]
-                block_rows, place = rows, 0
-            if last < num_others:
-                for chain in range(0, num_chains, PART):
-                    add_rows(
-                        fields, start, step, block_rows, place, others, first, last - first, num_chains, chain
-                    )  # pyright: ignore[reportCallIssue]
-                start, step = fields, TILE
-        draw_tile(
-            spins, tile, lanes, words, before, chain_part, first_chain, clamped, inverse_temperature, key,
-            0, num_chains, start, step, block_rows, place, others, first, last - first,
-        )  # fmt: skip
+@builder_intrinsic()
+def _unpack_tile(builder, values, first, spins):
+    bits = splat(builder, builder.zext(spins, INT32), TILE) & numbers(
+        builder, INT32, [1 << b for b in range(TILE)]
+    )
+    tile = bits.differs_from(0).to_float(signed=False)
+    store(tile.permuted(np.argsort(UNIT_ORDER).tolist()), builder.gep(values, [first]), align=4)

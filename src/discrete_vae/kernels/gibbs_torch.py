@@ -12,13 +12,9 @@ from discrete_vae.checks import check_binary
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import keyed_generator
 
-# Philox4x32-10 in torch integers: the definition of the random words of all Markov chains.
-#
-# A unit's word is word ``unit % 4`` of the output for the counter (unit // 4, chain, sweep low, sweep high)
-# under a 64-bit key, so it does not depend on the device, the number of threads, or on how chains and sweeps
-# are divided among calls. Sweep 0 belongs to the initial state.
-#
-# Source: Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
+# The definition of the random words of all Markov chains. A unit's word is word ``unit % 4`` of the output of
+# Philox4x32-10 for the counter (unit // 4, chain, sweep low, sweep high) under a 64-bit key, so it does not depend on
+# the device, the number of threads, or on how chains and sweeps are divided among calls. Sweep 0 is the initial state.
 
 
 LARGEST_UNIFORM = 1 - 2.0**-24  # the largest float32 below 1
@@ -32,6 +28,8 @@ def philox4x32(
     counter: tuple[Tensor, Tensor, Tensor, Tensor], key: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Ten rounds of Philox4x32.
+
+    Source: Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
 
     Args:
         counter: Four int64 tensors of values from 0 to 2^32 - 1, broadcastable with each other.
@@ -66,19 +64,7 @@ def unit_words(
     first_chain: int = 0,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """The random words of one sweep.
-
-    Args:
-        num_chains: Number of chains.
-        num_units: Units of the whole machine.
-        key: Integer from 0 to 2^64 - 1.
-        sweep: Number of the sweep, from 0 to 2^64 - 1.
-        first_chain: Number of the first chain; the last one must be below 2^32.
-        device: Where to compute.
-
-    Returns:
-        (chain, unit) int64, values from 0 to 2^32 - 1.
-    """
+    """The random words of one sweep over a whole machine, (chain, unit) int64, values from 0 to 2^32 - 1."""
     quads = torch.arange((num_units + 3) // 4, device=device)
     chains = torch.arange(first_chain, first_chain + num_chains, device=device)[:, None]
     low, high = (torch.full((), word, device=device) for word in (sweep & _LOW, sweep >> 32))
@@ -156,12 +142,13 @@ class SweepCall(ShowsShapes):
 def run(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tensor:
     """Run the sweeps one block after another: z_i = 1 where u_i < sigmoid(inverse temperature * logit_i).
 
-    Of 2^22 spins or more the chains are advanced in parts, so that random words take half a gigabyte at most.
+    Of 2^22 spins or more the chains are advanced in parts, so that random words take half a gigabyte at most. Of the
+    machine only `blocks` and `compute_block_logits` are used.
 
     Args:
-        energy: The machine; only `blocks` and `compute_block_logits` are used.
+        energy: The machine.
         z: (chain, unit) float32 in {0,1}.
-        call: What to run.
+        call: The rest.
 
     Returns:
         A new tensor (chain, unit) float32 in {0,1}.
@@ -214,9 +201,6 @@ def draw_blocks(energy: BoltzmannMachine, z: Tensor, noise: Tensor, call: SweepC
         )  # a slice converts while it copies
 
 
-# The kernel for accelerators: any Boltzmann machine in plain torch, with few launches per sweep.
-
-
 _MIN_UNIFORM = 2.0**-25  # in place of 0, for which a unit of any probability would come on
 
 
@@ -227,14 +211,6 @@ def run_on_device(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tenso
     device, but differs from the CPU's and depends on how sweeps are divided among calls. For an RBM a sweep is 12
     launches (the words of `philox` alone would be a hundred), and nothing waits for the device or is copied to it.
     Beside the states it needs their size again for the noise, and that of a block for its logits.
-
-    Args:
-        energy: The machine; only `blocks` and `compute_block_logits` are used.
-        z: (chain, unit) float32 in {0,1}.
-        call: What to run.
-
-    Returns:
-        A new tensor (chain, unit) float32 in {0,1}.
     """
     generator = keyed_generator(call.key, call.first_sweep, call.first_chain, device=z.device)
     z, noise = z.clone(), torch.empty_like(z)

@@ -173,7 +173,7 @@ def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
 
 
 def fits(energy: RBM) -> bool:
-    """Whether a machine's weights fit a program."""
+    """True if a machine's weights fit a program."""
     left, right = padded_sides(energy)
     return left * right <= LARGEST_SIDES
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -20,23 +19,25 @@ from discrete_vae.hierarchy.gaussian import (
     NoHierarchy,
 )
 from discrete_vae.hierarchy.sharing import CompleteSharing, GroupSharing, NoSharing
-from discrete_vae.kernels.codegen import Vector, exp_of_negative, log1p, magnitude
-from discrete_vae.kernels.gaussian import draw_layer
-from discrete_vae.kernels.gaussian import sampled_layer_works as layers_work
-from discrete_vae.kernels.mlp import has_hooks
-from discrete_vae.kernels.registry import check_close, tried
-from discrete_vae.kernels.rows import Keys, Made, SamplePass, draw_uniforms, uniforms
+from discrete_vae.kernels.codegen import Vector, exp, exp_of_negative, log1p, magnitude, tanh
+from discrete_vae.kernels.registry import Kernel, are_plain, check_close, has_hooks, is_eager
+from discrete_vae.kernels.rows import (
+    BlockResults,
+    Keys,
+    SampleReduction,
+    draw_normals,
+    draw_uniforms,
+    normals,
+    uniforms,
+)
 from discrete_vae.nets.mlp import MLP, FoldedMLP, L1BatchNorm, MLPDecoder
-from discrete_vae.numerics import are_plain, is_ordinary
 from discrete_vae.posterior import HierarchicalPosterior, Posterior
 from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.smoothing.spike import SharpLimit, SpikeExponential, SpikeSlab
 
-# Draws of units with a spike for importance sampling: from logits to zeta, z and log q(z | x) in one compiled
-# pass.
-#
-# The formulas are those of `discrete_vae.smoothing.spike`.
+# Draws of units with a spike: from logits to zeta, z and log q(z | x) in one fused reduction. The formulas are those of
+# `discrete_vae.smoothing.spike`.
 
 
 _TINY = 2.0**-126
@@ -44,19 +45,14 @@ _TINY = 2.0**-126
 
 @dataclass(frozen=True)
 class Spike:
-    """A smoothing with its parameters as they are.
-
-    Attributes:
-        kind: Its class.
-        numbers: What the pass must know of them.
-    """
+    """A smoothing's class, and what a reduction must know of its parameters as they are."""
 
     kind: type[Smoothing]
     numbers: tuple[float, ...]
 
 
 def spike_of(smoothing: Smoothing) -> Spike | None:
-    """The smoothing as the pass takes it; None if it is of another kind."""
+    """The smoothing as a reduction takes it; None if it is of another kind."""
     kind = type(smoothing)  # a subclass may have another density
     if isinstance(smoothing, SpikeExponential) and kind in _INVERSE_SURVIVALS:
         parameter = smoothing._bounded_parameter()
@@ -66,7 +62,7 @@ def spike_of(smoothing: Smoothing) -> Spike | None:
     return Spike(kind, (0.0,)) if kind in _INVERSE_SURVIVALS else None
 
 
-def draw_units(
+def _draw_units(
     spike: Spike,
     raw: Tensor,
     affine: tuple[Tensor, Tensor],
@@ -90,7 +86,7 @@ def draw_units(
         log_prob: log q(z | x) is added to it, (sample, example), nats.
     """
     factor, offset = (value.expand(raw.shape) for value in affine)
-    run = _pass(spike.kind, raw.dtype == torch.bfloat16)
+    run = _unit_reduction(spike.kind)
     run([raw, factor, offset], [z, zeta], spread=spread, total=log_prob, numbers=spike.numbers, keys=keys)
 
 
@@ -108,10 +104,10 @@ _INVERSE_SURVIVALS: dict[type[Smoothing], Callable[[Vector, list[Vector]], Vecto
 
 
 @cache
-def _pass(kind: type[Smoothing], bfloat16: bool) -> SamplePass:
+def _unit_reduction(kind: type[Smoothing]) -> SampleReduction:
     inverse_survival = _INVERSE_SURVIVALS[kind]
 
-    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> Made:
+    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> BlockResults:
         raw, factor, offset = elements
         logits = raw.times_plus(factor, offset)
         minus = -magnitude(logits)
@@ -124,21 +120,13 @@ def _pass(kind: type[Smoothing], bfloat16: bool) -> SamplePass:
         zeta = zero.where(spike, inverse_survival(inside, numbers))
         z = zero.where(spike, v * 0 + 1)
         # z l - softplus(l): the likelier value costs nothing but the logarithm
-        return Made([z, zeta], zeta, [zero.where(on_side ^ spike, minus)], [sum_of_odds])
+        return BlockResults([z, zeta], zeta, [zero.where(on_side ^ spike, minus)], [sum_of_odds])
 
-    return SamplePass(
-        f"units {kind.__name__}",
-        body,
-        elements=[bfloat16, False, False],
-        outputs=[False, False],
-        spreads=bfloat16,
-        noise=True,
-    )
+    return SampleReduction(f"units {kind.__name__}", body)
 
 
-@tried("The compiled draw of units with a spike", "plain torch is used")
-def works() -> None:
-    """Whether it gives what plain torch gives of the same noise, on a small batch."""
+def _check_units(_kernel: Kernel) -> None:
+    """Compare with plain torch of the same noise, on a small batch."""
     shape, keys = (3, 2, 37), Keys(torch.tensor([5, -7]), 11, 1)
     raw, factor, offset = torch.linspace(-9, 9, 222).view(shape), torch.linspace(0.5, 2, 37), torch.ones(37)
     survival = draw_uniforms(shape, keys)
@@ -149,7 +137,7 @@ def works() -> None:
             other = torch.empty(shape, dtype=dtype)
             spike = spike_of(smoothing)
             assert spike is not None
-            draw_units(
+            _draw_units(
                 spike, given, (factor, offset), keys, z=z, zeta=zeta, spread=[other], log_prob=log_prob
             )
             logits = given.float() * factor + offset
@@ -157,6 +145,75 @@ def works() -> None:
             expected = torch.where(right.z == 1, logits.sigmoid(), (-logits).sigmoid()).log().sum(-1)
             pairs = (zeta, right.zeta), (z, right.z), (log_prob, expected), (other, right.zeta.to(dtype))
             check_close(*pairs, tolerance=1e-3)
+
+
+draw_units = Kernel("The compiled draw of units with a spike", _draw_units, _check_units)
+
+
+# Draws of a Gaussian layer: from what the networks give to h and its densities in one fused reduction. The formulas are
+# those of `discrete_vae.hierarchy.gaussian`.
+
+
+def _draw_layer(
+    posterior: Tensor,
+    prior: Tensor,
+    bounds: tuple[float | None, float | None],
+    keys: Keys,
+    *,
+    h: Tensor,
+    spread: Sequence[Tensor],
+    log_ratio: Tensor,
+) -> None:
+    """Draw h from the posterior, with mean m and log standard deviation b tanh(u / b).
+
+    Args:
+        posterior: Its [m, u], (sample, example, 2 unit), float32 or bfloat16.
+        prior: That of the prior, likewise.
+        bounds: b of both; None for u itself.
+        keys: Of the noise.
+        h: Receives the draw, (sample, example, unit), float32.
+        spread: Also receive it, in the precision of the networks.
+        log_ratio: log q(h | x) - log p(h) is added to it, (sample, example), nats.
+    """
+    numbers = [number for bound in bounds for number in ((bound, 1 / bound) if bound else (1.0, 1.0))]
+    run = _layer_reduction(bounds[0] is not None, bounds[1] is not None)
+    elements = [*posterior.chunk(2, -1), *prior.chunk(2, -1)]
+    run(elements, [h], spread=spread, total=log_ratio, numbers=numbers, keys=keys)
+
+
+@cache
+def _layer_reduction(posterior_bound: bool, prior_bound: bool) -> SampleReduction:
+    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> BlockResults:
+        mean, raw, prior_mean, prior_raw = elements
+        log_std = tanh(raw * numbers[1]) * numbers[0] if posterior_bound else raw
+        prior_log_std = tanh(prior_raw * numbers[3]) * numbers[2] if prior_bound else prior_raw
+        noise = normals(words)
+        h = exp(log_std).times_plus(noise, mean)
+        scaled = (h - prior_mean) * exp(-prior_log_std)
+        term = (scaled * scaled - noise * noise).times_plus(0.5, prior_log_std - log_std)
+        return BlockResults([h], h, [term])
+
+    return SampleReduction(f"layer {posterior_bound} {prior_bound}", body)
+
+
+def _check_layer(_kernel: Kernel) -> None:
+    """Compare with plain torch of the same noise, on a small batch."""
+    shape, keys = (3, 2, 37), Keys(torch.tensor([5, -7]), 11, 1)
+    posterior, prior = (torch.linspace(low, high, 444).view(3, 2, 74) for low, high in ((-3, 3), (2, -2)))
+    noise = draw_normals(shape, keys)
+    for dtype in (torch.float32, torch.bfloat16):
+        h, log_ratio, other = torch.empty(shape), torch.zeros(shape[:2]), torch.empty(shape, dtype=dtype)
+        given = posterior.to(dtype), prior.to(dtype)
+        _draw_layer(*given, (5.0, None), keys, h=h, spread=[other], log_ratio=log_ratio)
+        (m, u), (n, t) = (value.float().chunk(2, -1) for value in given)
+        s = 5 * torch.tanh(u / 5)
+        right = m + s.exp() * noise
+        ratio = 0.5 * ((right - n) / t.exp()).square() + t - 0.5 * noise.square() - s
+        pairs = (h, right), (other, right.to(dtype)), (log_ratio, ratio.sum(-1))
+        check_close(*pairs, tolerance=1e-3)
+
+
+draw_layer = Kernel("The compiled draw of Gaussian layers", _draw_layer, _check_layer)
 
 
 # Draws from the posterior with their densities, by the modules themselves.
@@ -185,166 +242,86 @@ def draw(
     *,
     generator: torch.Generator | None = None,
 ) -> Draws:
-    """Draw from q(z, zeta, h | x).
-
-    Args:
-        posterior: Over the binary latents.
-        hierarchy: Over the continuous ones.
-        features: (example, feature), what the encoder makes of x.
-        num_samples: Draws per example.
-        generator: Source of the noise; None means torch's global generator.
-    """
+    """Draw from q(z, zeta, h | x), where features, (example, feature), are what the encoder makes of x."""
     sample = posterior.rsample(features, num_samples=num_samples, generator=generator)
     below = hierarchy.rsample(features, sample.zeta, generator=generator)
     return Draws(sample.z, sample.log_prob() - below.log_ratio(), below.decoder_input)
 
 
 def joined(parts: Iterable[Draws]) -> Draws:
-    """Draws of several examples beside each other.
-
-    Args:
-        parts: With as many samples each.
-    """
+    """Draws of several examples, with as many samples each, beside each other."""
     columns = zip(*((part.z, part.log_ratio, part.decoder_input) for part in parts), strict=True)
     return Draws(*(torch.cat(column, 1) for column in columns))
 
 
-# The prior of the Gaussian layers one layer after the other, as their draws need it.
+# Draws from the posterior by products and one fused reduction between them, with noise keyed by example and sample.
+#
+# Between two networks stand the draw of a group of units, or of a Gaussian layer with both of its densities; its result
+# goes straight into the inputs of all networks that read it, in the precision of their products. An example's draws
+# depend neither on the other examples, nor on how samples are divided among calls.
 
 
-def prior_steps(prior: AutoregressiveGaussianPrior) -> PriorSteps | None:
-    """The steps of a prior with folded networks; None if it is of another kind."""
-    if not isinstance(prior, (NoSharing, GroupSharing)) or type(prior) not in _KINDS:
+class _LayerPrior:
+    """p(h_m | h_<m, zeta) layer after layer, of folded networks that read [zeta, h_<m] or the running sum of `sharing`.
+
+    Attributes:
+        dtype: Precision of the networks' products.
+        bounds: Of the log standard deviations, one per layer.
+    """
+
+    def __init__(
+        self,
+        prior: NoSharing | GroupSharing,
+        networks: Sequence[FoldedMLP],
+        bounds: Sequence[float | None],
+    ) -> None:
+        self._zeta_map = prior.zeta_map if isinstance(prior, GroupSharing) else None
+        size = prior.group_size if isinstance(prior, GroupSharing) else 1
+        self._networks = [networks[index // size] for index in range(prior.num_layers)]
+        self.bounds = [bounds[index // size] for index in range(prior.num_layers)]
+        self.dtype = networks[0].dtype
+        self._sum: Tensor | None = None  # float32
+
+    def begin(self, zeta: Tensor) -> None:
+        """Start with zeta, (sample, example, latent), float32."""
+        self._sum = None if self._zeta_map is None else self._zeta_map(zeta)
+
+    def output(self, index: int, joint: Tensor) -> Tensor:
+        """The output of a layer's network, where joint holds the layers above beside each other."""
+        rows = joint if self._sum is None else self._sum.to(self.dtype)
+        return self._networks[index].of_rows(rows)
+
+    def take(self, h: Tensor) -> None:
+        """Take the layer that was drawn, (sample, example, unit), float32."""
+        if self._sum is not None:
+            self._sum.add_(h)
+
+    def decoder_input(self, joint: Tensor) -> Tensor:
+        """The input of p(x | zeta, h), where joint holds all layers."""
+        return joint if self._sum is None else self._sum
+
+
+def _layer_prior(prior: AutoregressiveGaussianPrior) -> _LayerPrior | None:
+    """The prior with its folded networks; None if a part is of another kind."""
+    kinds = (NoSharing, GroupSharing)
+    if not isinstance(prior, kinds) or type(prior) not in (*kinds, CompleteSharing):
         return None
     networks, bounds = [], []
     for layer in prior.networks:
-        network = layer.network if type(layer) is GaussianNetwork else None
-        folded = network.folded if type(network) is MLP else None
-        if not isinstance(layer, GaussianNetwork) or not isinstance(folded, FoldedMLP):
+        folded = _folded_layer(layer)
+        if folded is None or not isinstance(layer, GaussianNetwork):
             return None
         networks.append(folded)
         bounds.append(layer.log_std_bound)
     if len({network.dtype for network in networks}) > 1:
         return None
-    return _KINDS[type(prior)](prior, networks, bounds)
-
-
-class PriorSteps(ABC):
-    """p(h_m | h_<m, zeta), layer after layer.
-
-    Args:
-        networks: Folded.
-        bounds: Of the log standard deviations, one per layer.
-
-    Attributes:
-        dtype: Precision of the networks' products.
-        bounds: As given.
-    """
-
-    def __init__(self, networks: Sequence[FoldedMLP], bounds: Sequence[float | None]) -> None:
-        self._networks, self.bounds = networks, bounds
-        self.dtype = networks[0].dtype
-
-    @abstractmethod
-    def begin(self, zeta: Tensor) -> None:
-        """Start with zeta, (sample, example, latent), float32."""
-
-    @abstractmethod
-    def output(self, index: int, joint: Tensor) -> Tensor:
-        """What the network of a layer gives, (sample, example, 2 unit).
-
-        Args:
-            index: The layer's.
-            joint: [zeta, h_<m], (sample, example, column), in the precision of the products.
-        """
-
-    @abstractmethod
-    def drawn(self, h: Tensor) -> None:
-        """Take the layer that was drawn, (sample, example, unit), float32."""
-
-    @abstractmethod
-    def decoder_input(self, joint: Tensor) -> Tensor:
-        """What p(x | zeta, h) reads.
-
-        Args:
-            joint: [zeta, h], of all layers, in the precision of the products.
-        """
-
-
-class ConcatenationSteps(PriorSteps):
-    """Of `NoSharing`: all read the concatenation."""
-
-    def __init__(
-        self, prior: NoSharing, networks: Sequence[FoldedMLP], bounds: Sequence[float | None]
-    ) -> None:
-        super().__init__(networks, bounds)
-
-    def begin(self, zeta: Tensor) -> None:
-        """Nothing to do."""
-
-    def output(self, index: int, joint: Tensor) -> Tensor:
-        """The layer's own network at the concatenation."""
-        return self._networks[index].of_rows(joint)
-
-    def drawn(self, h: Tensor) -> None:
-        """Nothing to do."""
-
-    def decoder_input(self, joint: Tensor) -> Tensor:
-        """The concatenation."""
-        return joint
-
-
-class SumSteps(PriorSteps):
-    """Of `GroupSharing`: all read the running sum, float32."""
-
-    def __init__(
-        self, prior: GroupSharing, networks: Sequence[FoldedMLP], bounds: Sequence[float | None]
-    ) -> None:
-        group_of_layer = [index // prior.group_size for index in range(prior.num_layers)]
-        super().__init__(
-            [networks[group] for group in group_of_layer], [bounds[group] for group in group_of_layer]
-        )
-        self._prior = prior
-        self._sum = torch.empty(0)
-
-    def begin(self, zeta: Tensor) -> None:
-        """A zeta."""
-        self._sum = self._prior.zeta_map(zeta)
-
-    def output(self, index: int, joint: Tensor) -> Tensor:
-        """The network of the layer's group at the sum."""
-        return self._networks[index].of_rows(self._sum.to(self.dtype))
-
-    def drawn(self, h: Tensor) -> None:
-        """Add to the sum."""
-        self._sum.add_(h)
-
-    def decoder_input(self, joint: Tensor) -> Tensor:
-        """The sum."""
-        return self._sum
-
-
-_KINDS = {NoSharing: ConcatenationSteps, GroupSharing: SumSteps, CompleteSharing: SumSteps}
-
-
-# Draws from the posterior by products and one compiled pass between them, with noise keyed by example and
-# sample.
-#
-# Between two networks stand the draw of a group of units, or of a Gaussian layer with both of its densities;
-# its result goes straight into the inputs of all networks that read it, in the precision of their products.
-# What an example draws does not depend on the other examples, nor on how samples are divided among calls.
+    return _LayerPrior(prior, networks, bounds)
 
 
 def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Module) -> CompiledDraws | None:
-    """What draws so, of parts with folded networks; None where a part is of another kind or the machine cannot.
-
-    Args:
-        posterior: Over the binary latents.
-        hierarchy: Over the continuous ones.
-        decoder: What reads the draws.
-    """
+    """Compiled draws of parts with folded networks; None where a part is of another kind or kernels do not work."""
     parts = nn.ModuleList([posterior, hierarchy, decoder])
-    if type(posterior) is not HierarchicalPosterior or not is_ordinary() or has_hooks(parts.modules()):
+    if type(posterior) is not HierarchicalPosterior or not is_eager() or has_hooks(parts.modules()):
         return None
     spike = spike_of(posterior.smoothing) if are_plain(parts.parameters(), (torch.float32,)) else None
     groups = [_folded(network) for network in posterior.networks]
@@ -354,7 +331,7 @@ def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Modul
     steps = None
     if type(hierarchy) is GaussianHierarchy:
         layers = [_folded_layer(layer) for layer in hierarchy.posterior]
-        steps = prior_steps(hierarchy.prior)
+        steps = _layer_prior(hierarchy.prior)
         if steps is None or None in layers:
             return None
     elif type(hierarchy) is not NoHierarchy:
@@ -364,7 +341,7 @@ def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Modul
     # a decoder of another kind reads what was not rounded
     reads = _folded(decoder.network) if type(decoder) is MLPDecoder else None
     dtypes.add(torch.float32 if reads is None else reads.dtype)
-    if len(dtypes) > 1 or not works() or (layers and not layers_work()):
+    if len(dtypes) > 1 or not draw_units.is_usable() or (layers and not draw_layer.is_usable()):
         return None
     return CompiledDraws(posterior, hierarchy, spike, networks, steps)
 
@@ -379,16 +356,11 @@ def _folded_layer(layer: nn.Module) -> FoldedMLP | None:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class _Room(ShowsShapes):
+class _Workspace(ShowsShapes):
     """Memory of one call, used again by the next of its size; all (sample, example, column).
 
-    Attributes:
-        inputs: Of the networks, in the order in which they run; the first one reads x alone. The last is what the
-            decoder reads if that is a concatenation.
-        z: The bits, float32, group after group.
-        zeta: Likewise.
-        h: A layer, float32.
-        log_ratio: See `Draws`, (sample, example).
+    The inputs are those of the networks in the order in which they run; the first one reads x alone, and the last is
+    what the decoder reads if that is a concatenation.
     """
 
     inputs: list[Tensor]
@@ -399,15 +371,7 @@ class _Room(ShowsShapes):
 
 
 class CompiledDraws:
-    """See the module; made by `compiled_draws`.
-
-    Args:
-        posterior: With folded networks.
-        hierarchy: Likewise.
-        spike: The posterior's smoothing.
-        networks: Those of the groups and of the layers' posteriors, in order.
-        steps: The layers' prior; None without layers.
-    """
+    """Draws of z, zeta and h; made by `compiled_draws`. Networks are those of groups and of layers' posteriors."""
 
     def __init__(
         self,
@@ -415,7 +379,7 @@ class CompiledDraws:
         hierarchy: Hierarchy,
         spike: Spike,
         networks: Sequence[FoldedMLP],
-        steps: PriorSteps | None,
+        steps: _LayerPrior | None,
     ) -> None:
         self._posterior, self._spike, self._steps = posterior, spike, steps
         self._networks, self._dtype = networks, networks[0].dtype
@@ -433,7 +397,7 @@ class CompiledDraws:
             scale, offset = norm.used_parameters()
             factor = scale / (norm.running_deviation + norm.eps)
             self._affine.append((factor.contiguous(), (offset - norm.running_mean * factor).contiguous()))
-        self._kept: tuple[tuple[int, int], _Room] | None = None
+        self._kept: tuple[tuple[int, int], _Workspace] | None = None
 
     def __call__(self, features: Tensor, keys: Sequence[int], first: int, count: int) -> Draws:
         """Draw.
@@ -447,66 +411,72 @@ class CompiledDraws:
         Returns:
             The draws, in memory that the next call writes anew.
         """
-        room = self._room(count, len(features))
-        room.log_ratio.zero_()
+        workspace = self._workspace_for(count, len(features))
+        workspace.log_ratio.zero_()
         signed = torch.tensor([key - ((key >> 63) << 64) for key in keys], device="cpu")
-        self._draw_units(room, features, signed, first)
-        z, zeta = room.z, room.zeta
+        self._units(workspace, features, signed, first)
+        z, zeta = workspace.z, workspace.zeta
         if not self._posterior._in_order:
             order = self._posterior._to_prior_order
             z, zeta = z.index_select(-1, order), zeta.index_select(-1, order)
-            for rows in room.inputs[len(self._sizes) :]:
+            for rows in workspace.inputs[len(self._sizes) :]:
                 rows[..., : self._num_units].copy_(zeta)
-        decoder_input = room.inputs[-1]
+        decoder_input = workspace.inputs[-1]
         if self._steps is not None:
-            decoder_input = self._draw_layers(room, zeta, features, signed, first, self._steps)
-        return Draws(z, room.log_ratio, decoder_input)
+            decoder_input = self._layers(workspace, zeta, features, signed, first, self._steps)
+        return Draws(z, workspace.log_ratio, decoder_input)
 
-    def _draw_units(self, room: _Room, features: Tensor, keys: Tensor, first: int) -> None:
+    def _units(self, workspace: _Workspace, features: Tensor, keys: Tensor, first: int) -> None:
         """Group after group."""
-        to_layers = room.inputs[len(self._sizes) :] if self._posterior._in_order else []
+        to_layers = workspace.inputs[len(self._sizes) :] if self._posterior._in_order else []
         start = 0
         for index, size in enumerate(self._sizes):
             network, end = self._networks[index], start + size
             if index == 0:
-                raw = network(features).expand(*room.log_ratio.shape, -1)
+                raw = network(features).expand(*workspace.log_ratio.shape, -1)
             else:
-                raw = network.of_rows(room.inputs[index], features)
-            readers = [*room.inputs[index + 1 : len(self._sizes)], *to_layers]
-            draw_units(
+                raw = network.of_rows(workspace.inputs[index], features)
+            readers = [*workspace.inputs[index + 1 : len(self._sizes)], *to_layers]
+            _draw_units(
                 self._spike,
                 raw,
                 self._affine[index],
                 Keys(keys, first, index),
-                z=room.z[..., start:end],
-                zeta=room.zeta[..., start:end],
+                z=workspace.z[..., start:end],
+                zeta=workspace.zeta[..., start:end],
                 spread=[rows[..., start:end] for rows in readers],
-                log_prob=room.log_ratio,
+                log_prob=workspace.log_ratio,
             )
             start = end
 
-    def _draw_layers(
-        self, room: _Room, zeta: Tensor, features: Tensor, keys: Tensor, first: int, steps: PriorSteps
+    def _layers(
+        self,
+        workspace: _Workspace,
+        zeta: Tensor,
+        features: Tensor,
+        keys: Tensor,
+        first: int,
+        steps: _LayerPrior,
     ) -> Tensor:
         """Layer after layer; returns what the decoder reads."""
         steps.begin(zeta)
         start = self._num_units
         for index in range(self._num_layers):
             place, end = len(self._sizes) + index, start + self._layer_size
-            draw_layer(
-                self._networks[place].of_rows(room.inputs[place], features),
-                steps.output(index, room.inputs[place]),
+            _draw_layer(
+                self._networks[place].of_rows(workspace.inputs[place], features),
+                steps.output(index, workspace.inputs[place]),
                 (self._bounds[index], steps.bounds[index]),
                 Keys(keys, first, place),
-                h=room.h,
-                spread=[rows[..., start:end] for rows in room.inputs[place + 1 :]],
-                log_ratio=room.log_ratio,
+                h=workspace.h,
+                spread=[rows[..., start:end] for rows in workspace.inputs[place + 1 :]],
+                log_ratio=workspace.log_ratio,
             )
-            steps.drawn(room.h)
+            steps.take(workspace.h)
             start = end
-        return steps.decoder_input(room.inputs[-1])
+        return steps.decoder_input(workspace.inputs[-1])
 
-    def _room(self, samples: int, examples: int) -> _Room:
+    def _workspace_for(self, samples: int, examples: int) -> _Workspace:
         """Memory for so many rows."""
         if self._kept is not None and self._kept[0] == (samples, examples):
             return self._kept[1]
@@ -516,12 +486,12 @@ class CompiledDraws:
         def rows(width: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(samples, examples, width, dtype=dtype, device="cpu")
 
-        room = _Room(
+        workspace = _Workspace(
             [rows(width, self._dtype) for width in widths],
             rows(self._num_units),
             rows(self._num_units),
             rows(self._layer_size),
             rows(1).squeeze(-1),
         )
-        self._kept = (samples, examples), room
-        return room
+        self._kept = (samples, examples), workspace
+        return workspace

@@ -1,4 +1,4 @@
-"""Recorded operations as calls on memory that is laid out once, and functions that are replayed."""
+"""Replayed functions: recorded operations as a graph, lowered to calls on memory that is laid out once."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
+from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from discrete_vae.errors import KernelWarning
 from discrete_vae.kernels.capture import (
@@ -29,17 +30,13 @@ from discrete_vae.kernels.capture import (
     written,
 )
 
-# Recorded operations as a program over numbered values, and what of it need not be repeated.
-
 
 @dataclass(eq=False)
 class Value:
-    """What stands for an object in a program.
+    """A tensor or another object in a graph.
 
-    Attributes:
-        layout: Of a tensor that a call makes or is given.
-        fixed: The object itself where it is the same from call to call; None for what calls make or are given.
-        root: The value whose memory it lies in; None for itself.
+    The layout is that of a tensor that a call makes or is given; what is fixed is the object itself, the same from call
+    to call; the root is the value whose memory a view lies in.
     """
 
     layout: Layout | None = None
@@ -53,15 +50,7 @@ class Value:
 
 @dataclass(eq=False)
 class Operation:
-    """A call with values in place of objects.
-
-    Attributes:
-        call: As it was recorded.
-        arguments: Its arguments, with values for tensors and for objects.
-        keywords: Likewise.
-        written: The memories that it may write to.
-        results: What its results stand for, in the order of `tensors_in`.
-    """
+    """A recorded call with values in place of objects; results are in the order of `tensors_in`."""
 
     call: Call
     arguments: tuple[Any, ...]
@@ -70,22 +59,14 @@ class Operation:
     results: list[Value]
 
 
-class Program:
+class Graph:
     """The operations of a recording that have to be repeated.
 
-    Args:
-        calls: The recording.
-        inputs: Objects that each call is given.
-        outputs: Tensors that a call returns; None stays None.
-        state: Tensors whose memory stays where it is.
-
-    Attributes:
-        inputs: What stands for the inputs.
-        outputs: What stands for the outputs, None for None.
-        operations: In order.
+    Views of memory that stays where it is are taken once, equal operations on equal values done once, results that
+    nobody reads not made.
 
     Raises:
-        ReplayError: If an operation reads a tensor or a source of noise that is none of these.
+        ReplayError: If an operation reads a tensor or a source of noise that is neither an input nor state.
     """
 
     def __init__(
@@ -109,7 +90,7 @@ class Program:
         return value
 
     def _read(self, call: Call) -> Iterator[Operation]:
-        """Take in one call; what it makes is known afterwards."""
+        """Take in one call and its results."""
         call, made = functional(call), tensors_in(call.result)
         function = call.function
         if not made and not written(call):
@@ -138,7 +119,7 @@ class Program:
         yield operation
 
     def _value_of(self, thing: Any) -> Value:
-        """What stands for an object that a call reads."""
+        """The value of an object that a call reads."""
         known = self._values.get(_identity(thing))
         if known is not None:
             return known
@@ -155,13 +136,7 @@ class Program:
 
     def _stand_in(self, thing: Any) -> Any:
         """The same with values in place of tensors and of what has no literal."""
-        if isinstance(thing, (list, tuple)):
-            return type(thing)(self._stand_in(part) for part in thing)
-        if isinstance(thing, dict):
-            return {name: self._stand_in(part) for name, part in thing.items()}
-        if type(thing) in _LITERALS:
-            return thing
-        return self._value_of(thing)
+        return tree_map(lambda leaf: leaf if type(leaf) in _LITERALS else self._value_of(leaf), thing)
 
     def _share(self) -> None:
         """Let an operation that repeats another one on the same values take its results.
@@ -226,31 +201,21 @@ def _storage(tensor: Tensor) -> int:
 
 def values_in(thing: Any) -> list[Value]:
     """The values among arguments or results."""
-    if isinstance(thing, Value):
-        return [thing]
-    if isinstance(thing, dict):
-        thing = list(thing.values())
-    return [value for part in thing for value in values_in(part)] if isinstance(thing, (list, tuple)) else []
+    return [leaf for leaf in tree_leaves(thing) if isinstance(leaf, Value)]
 
 
 def _read_by(operation: Operation) -> list[Value]:
-    """What an operation is given."""
+    """The values that an operation is given."""
     return values_in([operation.arguments, operation.keywords])
 
 
 def _replaced(thing: Any, by: dict[Value, Value]) -> Any:
     """The same with other values in place of some."""
-    if isinstance(thing, Value):
-        return by.get(thing, thing)
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(_replaced(part, by) for part in thing)
-    if isinstance(thing, dict):
-        return {name: _replaced(part, by) for name, part in thing.items()}
-    return thing
+    return tree_map_only(Value, lambda value: by.get(value, value), thing)
 
 
 def _key(thing: Any) -> Any:
-    """Something that can be looked up and differs where operations do."""
+    """A key that differs where operations do."""
     if isinstance(thing, (list, tuple)):
         return tuple(map(_key, thing))
     if isinstance(thing, dict):
@@ -259,11 +224,7 @@ def _key(thing: Any) -> Any:
     return thing if isinstance(thing, (Value, OpOverload)) else (type(thing), repr(thing))
 
 
-# The operations of a program as calls on memory that is laid out once.
-#
-# Every tensor of the program gets its place when the program is bound, so that views are made once, nothing
-# is allocated in a call, and what stands for an operation is a function without arguments. Memory that is
-# read for the last time is given to the next result of its size, which then lies in the cache.
+# Lowering.
 
 
 Step = Callable[[], Any]
@@ -291,32 +252,33 @@ _CONSTANT = {
 }
 
 
-class BoundProgram:
-    """A program on memory of its own.
+class LoweredGraph:
+    """A graph on memory of its own.
 
-    Args:
-        program: Is used up.
+    Every tensor gets its place when the graph is lowered, so that views are made once, nothing is allocated in a call,
+    and an operation is a function without arguments. Memory that is read for the last time is given to the next result
+    of its size, which then lies in the cache.
 
     Attributes:
         inputs: Where the inputs lie; sources of noise stand for themselves.
         outputs: Where the outputs lie, None for None.
-        steps: What a call does between the two, in order.
+        steps: The operations of a call between the two, in order.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, graph: Graph) -> None:
         self._things: dict[Value, Any] = {}
         self._pool = _Pool()
         self.steps: list[Step] = []
         self._kept: list[Tensor] = []  # whose addresses are among the steps
-        self.inputs = [self._place_input(value) for value in program.inputs]
-        last = _last_uses(program)
-        for index, operation in enumerate(program.operations):
-            self.steps += self._bind(operation)
+        self.inputs = [self._place_input(value) for value in graph.inputs]
+        last = _last_uses(graph)
+        for index, operation in enumerate(graph.operations):
+            self.steps += self._lower(operation)
             for memory in _touched(operation):
                 if last[memory] == index and memory.fixed is None:
                     self._pool.give(self._things[memory])
         self.outputs: list[Tensor | None] = [
-            None if value is None else self._thing(value) for value in program.outputs
+            None if value is None else self._thing(value) for value in graph.outputs
         ]
 
     def _place_input(self, value: Value) -> Any:
@@ -330,21 +292,15 @@ class BoundProgram:
 
     def _real(self, thing: Any) -> Any:
         """The same with tensors and objects in place of values."""
-        if isinstance(thing, Value):
-            return self._thing(thing)
-        if isinstance(thing, (list, tuple)):
-            return type(thing)(self._real(part) for part in thing)
-        if isinstance(thing, dict):
-            return {name: self._real(part) for name, part in thing.items()}
-        return thing
+        return tree_map_only(Value, self._thing, thing)
 
-    def _bind(self, operation: Operation) -> list[Step]:
+    def _lower(self, operation: Operation) -> list[Step]:
         function = operation.call.function
         arguments, keywords = self._real(operation.arguments), self._real(operation.keywords)
         if not isinstance(function, OpOverload):
             # aliases, which keep the memory even if a parameter is given another one
             self._kept += [tensor.detach() for tensor in tensors_in([arguments, keywords])]
-            return [function.prepare(*arguments, **keywords)]  # pyright: ignore[reportFunctionMemberAccess]
+            return [function.lower(*arguments, **keywords)]  # pyright: ignore[reportFunctionMemberAccess]
         if is_view(function):
             made = function(*arguments, **keywords)
             for value, tensor in zip(
@@ -363,12 +319,12 @@ class BoundProgram:
         return self._things[value]
 
 
-def _last_uses(program: Program) -> dict[Value, float]:
+def _last_uses(graph: Graph) -> dict[Value, float]:
     """The index of the operation that touches each memory for the last time."""
     last: dict[Value, float] = {}
-    for index, operation in enumerate(program.operations):
+    for index, operation in enumerate(graph.operations):
         last.update(dict.fromkeys(_touched(operation), index))
-    last.update((value.memory(), math.inf) for value in values_in(program.outputs))
+    last.update((value.memory(), math.inf) for value in values_in(graph.outputs))
     return last
 
 
@@ -456,14 +412,6 @@ class _Pool:
         bisect.insort(self._free, (storage.nbytes(), self._count, storage), key=lambda each: each[:2])
 
 
-# A computation repeated from its recording.
-#
-# What a recording repeats needlessly is left out: views of memory that stays where it is are taken once,
-# equal operations on equal values done once, results that nobody reads not made. What is left are the same
-# operations on the same numbers in the same order, so results are the same to the last bit, without the cost
-# of modules, autograd and checks.
-
-
 Function = Callable[..., Sequence[Tensor | None]]
 
 
@@ -471,16 +419,9 @@ class Replay:
     """A function of tensors as the operations that one call of it consisted of.
 
     Its shapes, branches and numbers that are no tensors are those of that call. Tensors that it finds elsewhere than
-    among its arguments are ``state``: they are read and changed where they are.
-
-    Args:
-        recorder: Has seen the call.
-        inputs: Tensors and sources of noise that the call was given.
-        outputs: What it returned.
-        state: Tensors whose memory stays where it is.
-
-    Attributes:
-        num_operations: Operations of a call.
+    among its arguments are ``state``: they are read and changed where they are. Needless repetition is left out, see
+    `Graph`; what is left are the same operations on the same numbers in the same order, so results are the same to the
+    last bit, without the cost of modules, autograd and checks.
 
     Raises:
         ReplayError: If the function looked at a value, or read a tensor that is neither an input, nor state, nor made
@@ -504,38 +445,27 @@ class Replay:
         if recorder.problem is not None:
             raise ReplayError(recorder.problem)
         self._state = list(state)
-        self._bound = BoundProgram(Program(recorder.calls, inputs, outputs, self._state))
-        self.num_operations = len(self._bound.steps)
+        self._lowered = LoweredGraph(Graph(recorder.calls, inputs, outputs, self._state))
+        self.num_operations = len(self._lowered.steps)
 
     def __call__(self, *inputs: Any) -> Sequence[Tensor | None]:
-        """Repeat the operations, without autograd.
-
-        Args:
-            inputs: Of the shapes and dtypes of those that were recorded; the same sources of noise.
-
-        Returns:
-            Where the outputs lie; the next call writes over them.
-        """
-        bound = self._bound
+        """Repeat the operations, without autograd, and return where the outputs lie; the next call writes over them."""
+        lowered = self._lowered
         with torch.no_grad():
-            for place, value in zip(bound.inputs, inputs, strict=True):
+            for place, value in zip(lowered.inputs, inputs, strict=True):
                 if isinstance(place, Tensor):
                     place.copy_(value)
                 elif place is not value:
                     raise ReplayError("another source of noise than the recorded one is given")
-            for step in bound.steps:
+            for step in lowered.steps:
                 step()
-        return bound.outputs
+        return lowered.outputs
 
     def compare(self, function: Function, *inputs: Any) -> tuple[Sequence[Tensor | None], bool]:
         """Call the function once more and compare; the state is changed as by that call alone.
 
-        Args:
-            function: What was recorded.
-            inputs: Others than those that were recorded.
-
         Returns:
-            What the function gave, and whether outputs and state are the same to the last bit.
+            The function's outputs, and True if they and the state are the same to the last bit.
         """
         # all of the state: an operation of torch may change what its schema does not say, running statistics above all
         before = [tensor.clone() for tensor in self._state]
@@ -554,15 +484,12 @@ class Replay:
 
 
 def _equal(mine: Tensor | None, other: Tensor | None) -> bool:
-    """Whether two tensors have the same numbers, NaN being NaN."""
+    """True if two tensors have the same numbers, NaN being NaN."""
     if mine is None or other is None:
         return mine is other
     if mine.shape != other.shape or mine.dtype != other.dtype:
         return False
     return torch.equal(mine, other) or torch.allclose(mine, other, rtol=0, atol=0, equal_nan=True)
-
-
-# Functions that are recorded, checked and from then on repeated.
 
 
 _MOST_FORMS = 16  # a replay keeps its intermediate values
@@ -597,9 +524,7 @@ class ReplayedFunctions:
         self._checked: set[Hashable] = set()
         self._restarts, self._too_many = 0, False
 
-    def __call__(
-        self, key: Hashable, function: Callable[..., Sequence[Tensor | None]], *inputs: Any
-    ) -> Sequence[Tensor | None]:
+    def __call__(self, key: Hashable, function: Function, *inputs: Any) -> Sequence[Tensor | None]:
         """Call a function.
 
         Args:
@@ -633,22 +558,13 @@ class ReplayedFunctions:
             self.stop("the model changes from call to call")
 
     def stop(self, reason: str) -> None:
-        """Repeat nothing any more.
-
-        Args:
-            reason: Why.
-
-        Warns:
-            KernelWarning: Always.
-        """
+        """Repeat nothing any more, and warn of the reason."""
         self.reason = reason
         self._replays.clear()
         self._checked.clear()
         _warn(reason)
 
-    def _record(
-        self, key: Hashable, function: Callable[..., Sequence[Tensor | None]], inputs: tuple[Any, ...]
-    ) -> Sequence[Tensor | None]:
+    def _record(self, key: Hashable, function: Function, inputs: tuple[Any, ...]) -> Sequence[Tensor | None]:
         state = list(self._state())  # what is made during the call would be taken for an intermediate value
         with Recorder() as recorder:
             outputs = function(*inputs)
@@ -659,11 +575,7 @@ class ReplayedFunctions:
         return outputs
 
     def _compare(
-        self,
-        key: Hashable,
-        replay: Replay,
-        function: Callable[..., Sequence[Tensor | None]],
-        inputs: tuple[Any, ...],
+        self, key: Hashable, replay: Replay, function: Function, inputs: tuple[Any, ...]
     ) -> Sequence[Tensor | None]:
         outputs, same = replay.compare(function, *inputs)
         if same:

@@ -1,108 +1,184 @@
-"""The L1 batch norm and its gradient in compiled passes."""
+"""Kernels of networks: the L1 batch norm with a rectifier behind it, bounded parameters, and terms that rows share."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 from torch import Tensor
 
-from discrete_vae.kernels import codegen
-from discrete_vae.kernels.capture import recordable
+from discrete_vae.kernels.capture import custom_op
 from discrete_vae.kernels.codegen import (
     FLOAT32,
-    INT64,
     Numbers,
     Total,
     Vector,
+    builder_intrinsic,
     constant,
     loop,
+    magnitude,
     minimum,
     splat,
+    unpacked,
     zeros,
 )
-from discrete_vae.kernels.mlp import ONE, ZERO, Form
-from discrete_vae.kernels.registry import ChunkLoop, check_close, threads_for, tried
-from discrete_vae.kernels.rows import Made, SamplePass
+from discrete_vae.kernels.loops import ChunkLoop, threads_for
+from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, check_close
+from discrete_vae.kernels.rows import BlockResults, RowReduction, SampleReduction
+from discrete_vae.numerics import differentiable_once
 
-# What all samples of an example share, added to the rows of each of them, with a rectifier, in one compiled
-# pass.
+if TYPE_CHECKING:
+    from discrete_vae.nets.mlp import L1BatchNorm
+
+# The L1 batch norm of a batch, (row, feature), contiguous, float32 or bfloat16. Statistics and parameters are
+# (feature,), contiguous, float32, and so is all arithmetic. No column needs another one's sums, so the result does not
+# depend on how columns are divided among threads. The caller answers for types, shapes and strides.
 
 
-def add_shared_(rows: Tensor, shared: Tensor, *, rectify: bool) -> None:
-    """Add, in place.
+SCALE_BOUNDS = (2.0, 3.0)
+"""Of the scale of bounded norms (Rolfe 2017, appendix laplacian-batch-normalization)."""
+
+SMALLEST_SHARED = 30_000
+"""Activations from which a pass is divided among threads, where it takes longer than to wake a second one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """The settings of a norm.
+
+    Attributes:
+        numbers: In float32: eps, which is added to the deviation; the weight of a batch in the running averages; lower
+            and upper bound of the scale; by how much the size of the offset may be above the scale; the least output.
+            Infinite where there is no bound.
+    """
+
+    numbers: tuple[Any, ...]
+
+
+@cache
+def norm_form(eps: float, momentum: float, bounds: tuple[float, float] | None, rectify: bool) -> Form:
+    """The form of a norm whose scale and offset are bounded or not, with or without a rectifier behind it."""
+    low, high = (-math.inf, math.inf) if bounds is None else bounds
+    slack, floor = (math.inf if bounds is None else 0.0), (0.0 if rectify else -math.inf)
+    return Form(tuple(map(np.float32, (eps, momentum, low, high, slack, floor))))
+
+
+def normalize(
+    x: Tensor, out: Tensor, parameters: tuple[Tensor, Tensor], running: tuple[Tensor, Tensor], form: Form
+) -> Tensor:
+    """Normalize by the batch and move the running averages.
+
+    out = max(floor, (x - m) / (d + eps) * s + o) with m = mean x and d = mean |x - m| over the rows.
 
     Args:
-        rows: (sample, example, feature), float32 or bfloat16.
-        shared: (example, feature), float32.
-        rectify: Whether numbers below 0 become 0; NaN stays NaN.
+        x: Activations.
+        out: Receives the output; may be x.
+        parameters: s and o, before their bounds.
+        running: Running m and d; changed.
+        form: The rest.
+
+    Returns:
+        m and d, (2, feature).
     """
-    total = torch.empty((), dtype=torch.float32, device="cpu").expand(
-        rows.shape[:2]
-    )  # nothing is added to it
-    _PASSES[rows.dtype, rectify]([rows, shared.expand(rows.shape)], [rows], total=total)
+    statistics = torch.empty(2, x.shape[1], dtype=torch.float32, device="cpu")
+    _normalize(x, out, *parameters, statistics, *running, form)
+    return statistics
 
 
-def _add(elements: list[Vector], _numbers: list[Vector], _words: list[Vector]) -> Made:
-    return Made([elements[0] + elements[1]])
+def normalize_backward(
+    x: Tensor,
+    out: Tensor,
+    gradient: Tensor,
+    parameters: tuple[Tensor, Tensor],
+    statistics: Tensor,
+    form: Form,
+    *,
+    of_batch: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of `normalize`, or with given statistics.
+
+    With c = x - m, n rows, g the gradient where the output is above the floor, and a = s / (d + eps): by o it is sum g,
+    by s it is h = sum g c / (d + eps), by c it is a g - a h sign(c) / n, and by x that less its mean over the rows.
+
+    Args:
+        x: Activations.
+        out: The output.
+        gradient: By the output; replaced by that by x.
+        parameters: s and o, before their bounds.
+        statistics: m and d that were used, (2, feature).
+        form: The rest.
+        of_batch: Whether they are those of x, and no constants.
+
+    Returns:
+        The gradients by s and o, 0 where they would push a parameter further out of its bounds.
+    """
+    by_scale, by_offset = torch.empty_like(parameters[0]), torch.empty_like(parameters[1])
+    _normalize_backward(x, out, gradient, *parameters, statistics, by_scale, by_offset, form, of_batch)
+    return by_scale, by_offset
 
 
-def _add_and_rectify(elements: list[Vector], _numbers: list[Vector], _words: list[Vector]) -> Made:
-    found = elements[0] + elements[1]
-    return Made([found.filled(0).where(found.below(0), found)])
+@custom_op(only_read=("x", "scale", "offset"))
+def _normalize(
+    x: Tensor,
+    out: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    statistics: Tensor,
+    running_mean: Tensor,
+    running_deviation: Tensor,
+    form: Form,
+) -> Callable[[], object]:
+    tensors = (x, out, scale, offset, running_mean, running_deviation)
+    return _lowered(_FORWARD, tensors, statistics, form.numbers)
 
 
-_PASSES = {
-    (dtype, rectify): SamplePass(
-        f"add shared {rectify}",
-        _add_and_rectify if rectify else _add,
-        elements=[dtype == torch.bfloat16, False],
-        outputs=[dtype == torch.bfloat16],
-    )
-    for dtype in (torch.float32, torch.bfloat16)
-    for rectify in (True, False)
-}
+@custom_op(only_read=("x", "out", "scale", "offset", "statistics"))
+def _normalize_backward(
+    x: Tensor,
+    out: Tensor,
+    gradient: Tensor,
+    scale: Tensor,
+    offset: Tensor,
+    statistics: Tensor,
+    by_scale: Tensor,
+    by_offset: Tensor,
+    form: Form,
+    of_batch: bool,
+) -> Callable[[], object]:
+    tensors = (x, out, gradient, scale, offset, by_scale, by_offset)
+    return _lowered(_BACKWARD, tensors, statistics, (*form.numbers, np.float32(of_batch)))
 
 
-@tried("The compiled sum of rows and what they share", "plain torch is used")
-def works() -> None:
-    """Whether it gives what plain torch gives, on a small batch."""
-    start, shared = torch.linspace(-2, 2, 3 * 2 * 37).view(3, 2, 37), torch.linspace(-1, 1, 74).view(2, 37)
-    for (dtype, rectify), _ in _PASSES.items():
-        rows = start.to(dtype)
-        right = rows.float() + shared
-        add_shared_(rows, shared, rectify=rectify)
-        check_close((rows, (right.relu() if rectify else right).to(dtype)), tolerance=1e-2)
+def _lowered(
+    loops: dict[torch.dtype, ChunkLoop],
+    tensors: tuple[Tensor, ...],
+    statistics: Tensor,
+    numbers: tuple[Any, ...],
+) -> Callable[[], object]:
+    num_rows, num_features = tensors[0].shape
+    threads = threads_for(num_rows * num_features, SMALLEST_SHARED)
+    place = statistics.data_ptr()
+    pointers = (*(tensor.data_ptr() for tensor in tensors), place, place + 4 * num_features)
+    return loops[tensors[0].dtype].bind(threads, pointers, num_rows, num_features, numbers)
 
 
-# The inner steps of the L1 batch norm, as numba intrinsics that work on some columns of a matrix at a time.
-#
-# The sums over the rows of a column stay in registers, and the columns' numbers in the first-level cache from
-# one pass over the rows to the next. The loops around them are in `discrete_vae.kernels.norm`.
+# Inner steps, as numba intrinsics that work on some columns at a time: the sums over the rows of a column stay in
+# registers, and the columns' numbers in the first-level cache from one pass over the rows to the next.
 
 
-ROWS_TOGETHER = 64
-"""Rows whose sums are made apart, which keeps the rounding of long sums small."""
-
-ROWS_AHEAD = 16
-"""How many rows before its turn a row is asked for: a fifth of the backward pass of 400 rows and more."""
+_COLUMNS = 32  # that are worked on together: those left over go by 8, then one by one
+_ROWS_TOGETHER = 64  # whose sums are made apart, which keeps the rounding of long sums small
+_ROWS_AHEAD = 16  # how many rows before its turn a row is asked for
 
 
 class _Columns:
-    """Some columns of a matrix.
-
-    Args:
-        builder: The LLVM builder.
-        address: LLVM int64, of the matrix.
-        first: LLVM int64, the first of the columns.
-        num_columns: LLVM int64, columns of the matrix.
-        lanes: How many columns.
-        bfloat16: Whether the matrix is of bfloat16.
-    """
+    """Some columns of a matrix, given by the address of the matrix, the first column and how many."""
 
     def __init__(
         self, builder: Any, address: Any, first: Any, num_columns: Any, lanes: int, bfloat16: bool
@@ -118,7 +194,7 @@ class _Columns:
 
     def load_early(self, row: Any) -> Vector:
         """Load, and ask for those of a later row, which lies too far for the processor to ask by itself."""
-        ahead = self._builder.mul(self._num_columns, constant(ROWS_AHEAD * self._bytes))
+        ahead = self._builder.mul(self._num_columns, constant(_ROWS_AHEAD * self._bytes))
         self._numbers.prefetch(self._place(row), ahead)
         return self.load(row)
 
@@ -132,8 +208,8 @@ def _row_sums(
     """The sums over rows of some terms of each."""
     totals = [Total(builder, lanes) for _ in range(count)]
     parts = [Total(builder, lanes) for _ in range(count)]
-    together = constant(ROWS_TOGETHER)
-    num_parts = builder.sdiv(builder.add(num_rows, constant(ROWS_TOGETHER - 1)), together)
+    together = constant(_ROWS_TOGETHER)
+    num_parts = builder.sdiv(builder.add(num_rows, constant(_ROWS_TOGETHER - 1)), together)
     with loop(builder, constant(0), num_parts) as (part, _):
         start = builder.mul(part, together)
         for each in parts:
@@ -146,21 +222,14 @@ def _row_sums(
     return [total.value() for total in totals]
 
 
-def _magnitude(vector: Vector) -> Vector:
-    negative = vector.below(0.0)
-    return (zeros(vector.builder, vector.value.type.count) - vector).where(negative, vector)
-
-
 def _sign(vector: Vector) -> Vector:
     """1, 0 or -1; that of NaN is 0."""
-    builder, zero = vector.builder, zeros(vector.builder, vector.value.type.count)
-    above = Vector(builder, builder.fcmp_ordered(">", vector.value, zero.value))
-    return (zero + 1.0).where(above, (zero - 1.0).where(vector.below(0.0), zero))
+    zero = vector.filled(0)
+    return (zero + 1.0).where(vector.above(0.0), (zero - 1.0).where(vector.below(0.0), zero))
 
 
-def _rectified(vector: Vector, floor: Any) -> Vector:
-    """At least the floor, an LLVM float32; NaN stays NaN."""
-    lowest = splat(vector.builder, floor, vector.value.type.count)
+def _rectified(vector: Vector, lowest: Vector) -> Vector:
+    """At least the lowest; NaN stays NaN."""
     return lowest.where(vector.below(lowest), vector)
 
 
@@ -171,346 +240,163 @@ def _between(vector: Vector, low: Vector, high: Vector) -> Vector:
     return inside + (vector - inside) * 0.0
 
 
-def _bounded(
-    builder: Any, scale: Any, offset: Any, low: Any, high: Any, slack: Any, first: Any, lanes: int
-) -> tuple[tuple[Vector, Vector], tuple[Vector, Vector]]:
-    """Scale and offset as they are and as they are used: between low and high, and at most scale + slack large."""
-    own_scale, own_offset = (Numbers(builder, address).load(first, lanes) for address in (scale, offset))
-    used = _between(own_scale, splat(builder, low, lanes), splat(builder, high, lanes))
-    limit = used + splat(builder, slack, lanes)
-    return (own_scale, used), (own_offset, _between(own_offset, zeros(builder, lanes) - limit, limit))
-
-
 def _inward(gradient: Vector, own: Vector, used: Vector) -> Vector:
     """A gradient, 0 where descent would push a parameter that lies outside its bounds further out."""
     outward = ((own - used) * gradient).below(0.0)
-    return zeros(gradient.builder, gradient.value.type.count).where(outward, gradient)
+    return gradient.filled(0).where(outward, gradient)
 
 
-def _count(builder: Any, num_rows: Any, lanes: int) -> Vector:
-    return splat(builder, builder.sitofp(num_rows, FLOAT32), lanes)
+class _Norm:
+    """Some columns of a norm in either direction: tensors of features, and the numbers of the form as vectors."""
+
+    def __init__(self, builder: Any, first: Any, num_rows: Any, lanes: int, numbers: list[Any]) -> None:
+        self._builder, self._first, self._lanes = builder, first, lanes
+        self.eps, self.momentum, self._low, self._high, self._slack, self.floor, *self.rest = (
+            splat(builder, number, lanes) for number in numbers
+        )
+        self.count = splat(builder, builder.sitofp(num_rows, FLOAT32), lanes)
+
+    def load(self, address: Any) -> Vector:
+        return Numbers(self._builder, address).load(self._first, self._lanes)
+
+    def store(self, vector: Vector, address: Any) -> None:
+        Numbers(self._builder, address).store(vector, self._first)
+
+    def bounded(self, scale: Any, offset: Any) -> tuple[tuple[Vector, Vector], tuple[Vector, Vector]]:
+        """Scale and offset as they are and as they are used, at most scale + slack large."""
+        own_scale, own_offset = self.load(scale), self.load(offset)
+        used = _between(own_scale, self._low, self._high)
+        limit = used + self._slack
+        return (own_scale, used), (own_offset, _between(own_offset, limit.filled(0) - limit, limit))
 
 
-def forward_columns(lanes: int, *, bfloat16: bool) -> Any:
-    """An intrinsic: see `forward`, whose arguments it takes, for the columns from ``first`` on."""
+def _forward_columns(lanes: int, bfloat16: bool) -> Any:
+    """An intrinsic: `normalize` of some columns."""
 
-    @intrinsic
-    def columns(
-        _typing, x, out, scale, offset, mean, deviation, running_mean, running_deviation, num_rows,
-        num_features, eps, momentum, low, high, slack, floor, first,
-    ):  # fmt: skip
-        def generate(_context, builder, _signature, arguments):
-            x, out, scale, offset, mean, deviation, running_mean, running_deviation, *rest = arguments
-            num_rows, num_features, eps, momentum, low, high, slack, floor, first = rest
-            inside = _Columns(builder, x, first, num_features, lanes, bfloat16)
-            outside = _Columns(builder, out, first, num_features, lanes, bfloat16)
-            count = _count(builder, num_rows, lanes)
-            (total,) = _row_sums(builder, num_rows, lanes, lambda row: [inside.load_early(row)], 1)
-            centre = total / count
-            (total,) = _row_sums(
-                builder, num_rows, lanes, lambda row: [_magnitude(inside.load(row) - centre)], 1
-            )
-            spread = total / count
-            for found, place, average in (
-                (centre, mean, running_mean),
-                (spread, deviation, running_deviation),
-            ):
-                Numbers(builder, place).store(found, first)
-                before = Numbers(builder, average).load(first, lanes)
-                after = before + (found - before) * splat(builder, momentum, lanes)
-                Numbers(builder, average).store(after, first)
-            times, shift = _bounded(builder, scale, offset, low, high, slack, first, lanes)
-            factor = times[1] / (spread + splat(builder, eps, lanes))
-            with loop(builder, constant(0), num_rows) as (row, _):
-                value = (inside.load(row) - centre) * factor + shift[1]
-                outside.store(_rectified(value, floor), row)
-            return ir.Constant(INT64, 0)
-
-        return types.int64(*[types.int64] * 10, *[types.float32] * 6, types.int64), generate
-
-    return columns
-
-
-def backward_columns(lanes: int, *, bfloat16: bool) -> Any:
-    """An intrinsic: see `backward`, whose arguments it takes, for the columns from ``first`` on."""
-
-    @intrinsic
-    def columns(
-        _typing, x, out, gradient, result, scale, offset, mean, deviation, by_scale, by_offset, num_rows,
-        num_features, eps, low, high, slack, floor, of_batch, first,
-    ):  # fmt: skip
-        def generate(_context, builder, _signature, arguments):
-            x, out, gradient, result, scale, offset, mean, deviation, by_scale, by_offset, *rest = arguments
-            num_rows, num_features, eps, low, high, slack, floor, of_batch, first = rest
-
-            def matrix(address: Any) -> _Columns:
-                return _Columns(builder, address, first, num_features, lanes, bfloat16)
-
-            inside, outside, before, after = matrix(x), matrix(out), matrix(gradient), matrix(result)
-            zero, count = zeros(builder, lanes), _count(builder, num_rows, lanes)
-            centre = Numbers(builder, mean).load(first, lanes)
-            lowest = splat(builder, floor, lanes)
-
-            def passed(x: Vector, out: Vector, g: Vector) -> tuple[Vector, Vector]:
-                """The centred input, and the gradient where the output is above the floor."""
-                closed = Vector(builder, builder.fcmp_ordered("<=", out.value, lowest.value))
-                return x - centre, zero.where(closed, g)
-
-            def terms(row: Any) -> list[Vector]:
-                c, g = passed(*(each.load_early(row) for each in (inside, outside, before)))
-                return [g, g * c, _sign(c)]
-
-            sum_g, sum_gc, sum_sign = _row_sums(builder, num_rows, lanes, terms, 3)
-            divisor = Numbers(builder, deviation).load(first, lanes) + splat(builder, eps, lanes)
-            through_scale = sum_gc / divisor
-            times, moved = _bounded(builder, scale, offset, low, high, slack, first, lanes)
-            Numbers(builder, by_scale).store(_inward(through_scale, *times), first)
-            Numbers(builder, by_offset).store(_inward(sum_g, *moved), first)
-            factor = times[1] / divisor
-            share = splat(builder, of_batch, lanes) / count  # 0 where the statistics are constants
-            pull = factor * through_scale * share
-            shift = (factor * sum_g - pull * sum_sign) * share
-            with loop(builder, constant(0), num_rows) as (row, _):
-                c, g = passed(*(each.load(row) for each in (inside, outside, before)))
-                after.store(factor * g - pull * _sign(c) - shift, row)
-            return ir.Constant(INT64, 0)
-
-        return types.int64(*[types.int64] * 12, *[types.float32] * 6, types.int64), generate
+    @builder_intrinsic()
+    def columns(builder, pointers, num_rows, num_features, numbers, first):
+        x, out, scale, offset, running_mean, running_deviation, mean, deviation = unpacked(
+            builder, pointers, 8
+        )
+        norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 6))
+        inside, outside = (
+            _Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out)
+        )
+        (total,) = _row_sums(builder, num_rows, lanes, lambda row: [inside.load_early(row)], 1)
+        centre = total / norm.count
+        (total,) = _row_sums(builder, num_rows, lanes, lambda row: [magnitude(inside.load(row) - centre)], 1)
+        spread = total / norm.count
+        for found, place, average in (
+            (centre, mean, running_mean),
+            (spread, deviation, running_deviation),
+        ):
+            norm.store(found, place)
+            before = norm.load(average)
+            norm.store(before + (found - before) * norm.momentum, average)
+        times, shift = norm.bounded(scale, offset)
+        factor = times[1] / (spread + norm.eps)
+        with loop(builder, constant(0), num_rows) as (row, _):
+            value = (inside.load(row) - centre) * factor + shift[1]
+            outside.store(_rectified(value, norm.floor), row)
 
     return columns
 
 
-def fixed_row(lanes: int, *, bfloat16: bool) -> Any:
-    """An intrinsic: the norm with given statistics of ``lanes`` numbers of a row."""
+def _backward_columns(lanes: int, bfloat16: bool) -> Any:
+    """An intrinsic: `normalize_backward` of some columns."""
 
-    @intrinsic
-    def numbers(_typing, x, out, mean, factor, offset, place, first, floor):
-        def generate(_context, builder, _signature, arguments):
-            x, out, mean, factor, offset, place, first, floor = arguments
-            centre, times, shift = (
-                Numbers(builder, address).load(first, lanes) for address in (mean, factor, offset)
-            )
-            value = (Numbers(builder, x, bfloat16=bfloat16).load(place, lanes) - centre) * times + shift
-            Numbers(builder, out, bfloat16=bfloat16).store(_rectified(value, floor), place)
-            return ir.Constant(INT64, 0)
+    @builder_intrinsic()
+    def columns(builder, pointers, num_rows, num_features, numbers, first):
+        x, out, gradient, scale, offset, by_scale, by_offset, mean, deviation = unpacked(builder, pointers, 9)
+        norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 7))
+        inside, outside, both = (
+            _Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out, gradient)
+        )
+        centre = norm.load(mean)
 
-        return types.int64(*[types.int64] * 7, types.float32), generate
+        def passed(x: Vector, out: Vector, g: Vector) -> tuple[Vector, Vector]:
+            """The centred input, and the gradient where the output is above the floor."""
+            closed = norm.floor.reaches(out)
+            return x - centre, g.filled(0).where(closed, g)
 
-    return numbers
+        def terms(row: Any) -> list[Vector]:
+            c, g = passed(*(each.load_early(row) for each in (inside, outside, both)))
+            return [g, g * c, _sign(c)]
 
+        sum_g, sum_gc, sum_sign = _row_sums(builder, num_rows, lanes, terms, 3)
+        divisor = norm.load(deviation) + norm.eps
+        through_scale = sum_gc / divisor
+        times, shift = norm.bounded(scale, offset)
+        norm.store(_inward(through_scale, *times), by_scale)
+        norm.store(_inward(sum_g, *shift), by_offset)
+        factor = times[1] / divisor
+        share = norm.rest[0] / norm.count  # 0 where the statistics are constants
+        pull = factor * through_scale * share
+        shift = (factor * sum_g - pull * sum_sign) * share
+        with loop(builder, constant(0), num_rows) as (row, _):
+            c, g = passed(*(each.load(row) for each in (inside, outside, both)))
+            both.store(factor * g - pull * _sign(c) - shift, row)
 
-def read_number(*, bfloat16: bool) -> Any:
-    """An intrinsic: the number at a place behind an address, as float32."""
-
-    @intrinsic
-    def number(_typing, address, place):
-        def generate(_context, builder, _signature, arguments):
-            address, place = arguments
-            return Numbers(builder, address, bfloat16=bfloat16).load(place, 1).element(0)
-
-        return types.float32(types.int64, types.int64), generate
-
-    return number
-
-
-def clear_number_of(*, bfloat16: bool) -> Any:
-    """An intrinsic: 0 to a place behind an address."""
-
-    @intrinsic
-    def clear(_typing, address, place):
-        def generate(_context, builder, _signature, arguments):
-            address, place = arguments
-            Numbers(builder, address, bfloat16=bfloat16).store(zeros(builder, 1), place)
-            return ir.Constant(INT64, 0)
-
-        return types.int64(types.int64, types.int64), generate
-
-    return clear
+    return columns
 
 
-# The compiled loops of the L1 batch norm, for float32 and for bfloat16 activations.
-#
-# Activations are (row, feature) in memory, given by their address, as every matrix and vector is. No column
-# needs another one's sums, so the result does not depend on how the columns are divided among threads. All
-# arithmetic is float32.
+def _over_columns(name: str, columns: Callable[[int, bool], Any]) -> dict[torch.dtype, ChunkLoop]:
+    """The loop over all columns of what an intrinsic does to some, for both precisions of activations."""
+
+    def loop_of(bfloat16: bool) -> ChunkLoop:
+        by_32, by_8, by_1 = (columns(lanes, bfloat16) for lanes in (_COLUMNS, 8, 1))
+
+        def make(chunks: Any) -> Callable[..., Any]:
+            def run(pointers, num_rows, num_features, numbers):
+                for chunk in chunks((num_features + _COLUMNS - 1) // _COLUMNS):
+                    first = chunk * _COLUMNS
+                    last = min(first + _COLUMNS, num_features)
+                    if first + _COLUMNS == last:
+                        by_32(pointers, num_rows, num_features, numbers, first)
+                        continue
+                    while first + 8 <= last:
+                        by_8(pointers, num_rows, num_features, numbers, first)
+                        first += 8
+                    while first < last:
+                        by_1(pointers, num_rows, num_features, numbers, first)
+                        first += 1
+                return 0
+
+            run.__qualname__ = f"{__name__}.{name} {bfloat16}"  # the cache's name of it
+            return run
+
+        return ChunkLoop(make)
+
+    return {torch.float32: loop_of(False), torch.bfloat16: loop_of(True)}
 
 
-COLUMNS = 32
-"""Columns that are worked on together: those left over go by 8, then one by one."""
-
-ROWS = 64
-"""Rows of a chunk where statistics are given."""
+_FORWARD = _over_columns("forward", _forward_columns)
+_BACKWARD = _over_columns("backward", _backward_columns)
 
 
-def _make_forward(*, bfloat16: bool) -> Callable[[Any], Callable[..., Any]]:
-    by_32, by_8, by_1 = (forward_columns(lanes, bfloat16=bfloat16) for lanes in (COLUMNS, 8, 1))
-
-    def make(chunks: Any) -> Callable[..., Any]:
-        def forward(
-            x, out, scale, offset, mean, deviation, running_mean, running_deviation, num_rows, num_features, eps,
-            momentum, low, high, slack, floor,
-        ):  # fmt: skip
-            """out = max(floor, (x - m) / (d + eps) * s + o) with m = mean x and d = mean |x - m| over the rows.
-
-            Numbers beside num_rows and num_features are float32.
-
-            Args:
-                x: (row, feature).
-                out: (row, feature), receives the output; may be x.
-                scale: s before its bounds, (feature,) float32.
-                offset: o before its bounds, (feature,) float32.
-                mean: (feature,) float32, receives m.
-                deviation: (feature,) float32, receives d.
-                running_mean: (feature,) float32, moves towards m.
-                running_deviation: (feature,) float32, moves towards d.
-                num_rows: Rows.
-                num_features: Features.
-                eps: Above 0.
-                momentum: By how much of the way the running averages move.
-                low: Lower bound of s; minus infinity for none.
-                high: Upper bound of s; infinity for none.
-                slack: By how much the size of o may be above s; infinity for no bound.
-                floor: Minus infinity for none.
-            """
-            for chunk in chunks((num_features + COLUMNS - 1) // COLUMNS):
-                first = chunk * COLUMNS
-                last = min(first + COLUMNS, num_features)
-                if first + COLUMNS == last:
-                    by_32(
-                        x, out, scale, offset, mean, deviation, running_mean, running_deviation, num_rows,
-                        num_features, eps, momentum, low, high, slack, floor, first,
-                    )  # fmt: skip
-                    continue
-                while first + 8 <= last:
-                    by_8(
-                        x, out, scale, offset, mean, deviation, running_mean, running_deviation, num_rows,
-                        num_features, eps, momentum, low, high, slack, floor, first,
-                    )  # fmt: skip
-                    first += 8
-                while first < last:
-                    by_1(
-                        x, out, scale, offset, mean, deviation, running_mean, running_deviation, num_rows,
-                        num_features, eps, momentum, low, high, slack, floor, first,
-                    )  # fmt: skip
-                    first += 1
-            return 0 * bfloat16
-
-        return forward
-
-    return make
+# The gradient by weights of inputs that are the same in all rows, which is 0 in front of a norm.
 
 
-def _make_backward(*, bfloat16: bool) -> Callable[[Any], Callable[..., Any]]:
-    by_32, by_8, by_1 = (backward_columns(lanes, bfloat16=bfloat16) for lanes in (COLUMNS, 8, 1))
+@custom_op(only_read=("x",))
+def clear_constant(x: Tensor, gradient: Tensor) -> Callable[[], object]:
+    """Make zero of the gradient by the weights of inputs that are the same number, other than 0, in all rows.
 
-    def make(chunks: Any) -> Callable[..., Any]:
-        def backward(
-            x, out, gradient, result, scale, offset, mean, deviation, by_scale, by_offset, num_rows, num_features,
-            eps, low, high, slack, floor, of_batch,
-        ):  # fmt: skip
-            """The gradients of `forward`.
+    Where that number is 0 the gradient is 0 as it is.
 
-            With c = x - m, n rows, g the gradient where the output is above the floor, and a = s / (d + eps): by o it
-            is sum g, by s it is h = sum g c / (d + eps), by c it is a g - a h sign(c) / n, and by x that less its mean
-            over the rows.
-
-            Args:
-                x: (row, feature), the input.
-                out: (row, feature), the output.
-                gradient: (row, feature), the gradient by the output.
-                result: (row, feature), receives the gradient by x; may be the one by the output.
-                scale: s before its bounds, (feature,) float32.
-                offset: o before its bounds, (feature,) float32.
-                mean: m, (feature,) float32.
-                deviation: d, (feature,) float32.
-                by_scale: (feature,) float32, receives the gradient by s, 0 where it would push s out of its bounds.
-                by_offset: (feature,) float32, receives the gradient by o, likewise.
-                num_rows: Rows.
-                num_features: Features.
-                eps: Above 0.
-                low: As in `forward`.
-                high: As in `forward`.
-                slack: As in `forward`.
-                floor: As in `forward`.
-                of_batch: 1 where m and d are those of x, 0 where they are constants.
-            """
-            for chunk in chunks((num_features + COLUMNS - 1) // COLUMNS):
-                first = chunk * COLUMNS
-                last = min(first + COLUMNS, num_features)
-                if first + COLUMNS == last:
-                    by_32(
-                        x, out, gradient, result, scale, offset, mean, deviation, by_scale, by_offset, num_rows,
-                        num_features, eps, low, high, slack, floor, of_batch, first,
-                    )  # fmt: skip
-                    continue
-                while first + 8 <= last:
-                    by_8(
-                        x, out, gradient, result, scale, offset, mean, deviation, by_scale, by_offset, num_rows,
-                        num_features, eps, low, high, slack, floor, of_batch, first,
-                    )  # fmt: skip
-                    first += 8
-                while first < last:
-                    by_1(
-                        x, out, gradient, result, scale, offset, mean, deviation, by_scale, by_offset, num_rows,
-                        num_features, eps, low, high, slack, floor, of_batch, first,
-                    )  # fmt: skip
-                    first += 1
-            return 0 * bfloat16
-
-        return backward
-
-    return make
+    Args:
+        x: Inputs of a linear map, (row, input).
+        gradient: By its weight, (output, input), of the same dtype; rows may lie apart; changed.
+    """
+    return _CLEAR[x.dtype].bind(
+        1, x.data_ptr(), gradient.data_ptr(), *x.shape, len(gradient), gradient.stride(0)
+    )
 
 
-def _make_fixed(*, bfloat16: bool) -> Callable[[Any], Callable[..., Any]]:
-    by_32, by_1 = (fixed_row(lanes, bfloat16=bfloat16) for lanes in (COLUMNS, 1))
-
-    def make(chunks: Any) -> Callable[..., Any]:
-        def fixed(x, out, mean, factor, offset, num_rows, num_features, floor):
-            """out = max(floor, (x - mean) * factor + offset), element by element.
-
-            Args:
-                x: (row, feature).
-                out: (row, feature), receives the output; may be x.
-                mean: (feature,) float32.
-                factor: (feature,) float32.
-                offset: (feature,) float32.
-                num_rows: Rows.
-                num_features: Features.
-                floor: Float32; minus infinity for none.
-            """
-            whole = num_features // COLUMNS * COLUMNS
-            for chunk in chunks((num_rows + ROWS - 1) // ROWS):
-                for row in range(chunk * ROWS, min((chunk + 1) * ROWS, num_rows)):
-                    start = row * num_features
-                    for first in range(0, whole, COLUMNS):
-                        by_32(x, out, mean, factor, offset, start + first, first, floor)
-                    for first in range(whole, num_features):
-                        by_1(x, out, mean, factor, offset, start + first, first, floor)
-            return 0 * bfloat16
-
-        return fixed
-
-    return make
-
-
-def _make_clear(*, bfloat16: bool) -> Callable[[Any], Callable[..., Any]]:
-    number, clear_number = read_number(bfloat16=bfloat16), clear_number_of(bfloat16=bfloat16)
+def _clear_loop(bfloat16: bool) -> ChunkLoop:
+    number, clear_number = _number_access(bfloat16)
 
     def make(chunks: Any) -> Callable[..., Any]:
         def clear(x, gradient, num_rows, num_inputs, num_outputs, stride):
-            """Zeros in the columns of the gradient whose column of x holds one number, other than 0, in all rows.
-
-            Where that number is 0 the gradient is 0 as it is.
-
-            Args:
-                x: (row, input).
-                gradient: (output, input).
-                num_rows: Rows.
-                num_inputs: Inputs.
-                num_outputs: Outputs.
-                stride: Numbers from one row of the gradient to the next.
-            """
             for column in chunks(num_inputs):
                 first = number(x, column)
                 if first == 0:
@@ -521,170 +407,39 @@ def _make_clear(*, bfloat16: bool) -> Callable[[Any], Callable[..., Any]]:
                 if place >= num_rows * num_inputs:
                     for output in range(num_outputs):
                         clear_number(gradient, output * stride + column)
-            return 0 * bfloat16
+            return 0
 
+        clear.__qualname__ = f"{__name__}.clear {bfloat16}"
         return clear
 
-    return make
+    return ChunkLoop(make)
 
 
-_SOURCES = (codegen, codegen)
-FORWARD = {wide: ChunkLoop(_make_forward(bfloat16=not wide), sources=_SOURCES) for wide in (True, False)}
-BACKWARD = {wide: ChunkLoop(_make_backward(bfloat16=not wide), sources=_SOURCES) for wide in (True, False)}
-FIXED = {wide: ChunkLoop(_make_fixed(bfloat16=not wide), sources=_SOURCES) for wide in (True, False)}
-CLEAR = {wide: ChunkLoop(_make_clear(bfloat16=not wide), sources=_SOURCES) for wide in (True, False)}
+def _number_access(bfloat16: bool) -> tuple[Any, Any]:
+    """Intrinsics: the number at a place behind an address, as float32, and 0 to such a place."""
+
+    @builder_intrinsic(types.float32)
+    def number(builder, address, place):
+        return Numbers(builder, address, bfloat16=bfloat16).load(place, 1).element(0)
+
+    @builder_intrinsic()
+    def clear(builder, address, place):
+        Numbers(builder, address, bfloat16=bfloat16).store(zeros(builder, 1), place)
+
+    return number, clear
 
 
-# The L1 batch norm and a rectifier behind it in one compiled pass, forward and backward.
-#
-# Everything here is a plain function of tensors on the CPU whose types, shapes and strides the caller answers
-# for: activations (row, feature), contiguous, float32 or bfloat16; statistics and parameters (feature,),
-# contiguous, float32.
+_CLEAR = {torch.float32: _clear_loop(False), torch.bfloat16: _clear_loop(True)}
 
 
-SMALLEST_SHARED = 30_000
-"""Activations from which a pass is divided among threads, where it takes longer than to wake a second one."""
+# Affine maps of features and sums of rows with what they share, each with a rectifier.
 
 
-def normalize(
-    x: Tensor,
-    out: Tensor,
-    parameters: tuple[Tensor, Tensor],
-    running: tuple[Tensor, Tensor],
-    form: Form,
-) -> Tensor:
-    """Normalize by the batch and move the running averages.
-
-    Args:
-        x: Activations.
-        out: Receives the output; may be x.
-        parameters: Scale and offset, before their bounds.
-        running: Running mean and mean absolute deviation; changed.
-        form: The rest.
-
-    Returns:
-        Mean and mean absolute deviation of the batch, (2, feature).
-    """
-    statistics = torch.empty(2, x.shape[1], dtype=torch.float32, device="cpu")
-    _normalize(x, out, *parameters, statistics, *running, form)
-    return statistics
-
-
-@recordable(only_read=("x", "scale", "offset"))
-def _normalize(
-    x: Tensor,
-    out: Tensor,
-    scale: Tensor,
-    offset: Tensor,
-    statistics: Tensor,
-    running_mean: Tensor,
-    running_deviation: Tensor,
-    form: Form,
-) -> Callable[[], object]:
-    num_rows, num_features = x.shape
-    place = statistics.data_ptr()
-    return FORWARD[x.dtype == torch.float32].bind(
-        threads_for(num_rows * num_features, SMALLEST_SHARED),
-        x.data_ptr(),
-        out.data_ptr(),
-        scale.data_ptr(),
-        offset.data_ptr(),
-        place,
-        place + 4 * num_features,
-        running_mean.data_ptr(),
-        running_deviation.data_ptr(),
-        num_rows,
-        num_features,
-        *form.forward,
-    )
-
-
-def normalize_backward(
-    x: Tensor,
-    out: Tensor,
-    gradient: Tensor,
-    parameters: tuple[Tensor, Tensor],
-    statistics: Tensor,
-    form: Form,
-    *,
-    of_batch: bool = True,
-) -> tuple[Tensor, Tensor]:
-    """The gradients of `normalize`, or with given statistics.
-
-    Args:
-        x: Activations.
-        out: The output.
-        gradient: By the output; replaced by that by x.
-        parameters: Scale and offset, before their bounds.
-        statistics: Mean and mean absolute deviation that were used, (2, feature).
-        form: The rest.
-        of_batch: Whether they are those of x, and no constants.
-
-    Returns:
-        The gradients by scale and offset.
-    """
-    by_scale, by_offset = torch.empty_like(parameters[0]), torch.empty_like(parameters[1])
-    _normalize_backward(x, out, gradient, *parameters, statistics, by_scale, by_offset, form, of_batch)
-    return by_scale, by_offset
-
-
-@recordable(only_read=("x", "out", "scale", "offset", "statistics"))
-def _normalize_backward(
-    x: Tensor,
-    out: Tensor,
-    gradient: Tensor,
-    scale: Tensor,
-    offset: Tensor,
-    statistics: Tensor,
-    by_scale: Tensor,
-    by_offset: Tensor,
-    form: Form,
-    of_batch: bool,
-) -> Callable[[], object]:
-    num_rows, num_features = x.shape
-    place = statistics.data_ptr()
-    return BACKWARD[x.dtype == torch.float32].bind(
-        threads_for(num_rows * num_features, SMALLEST_SHARED),
-        x.data_ptr(),
-        out.data_ptr(),
-        gradient.data_ptr(),
-        gradient.data_ptr(),
-        scale.data_ptr(),
-        offset.data_ptr(),
-        place,
-        place + 4 * num_features,
-        by_scale.data_ptr(),
-        by_offset.data_ptr(),
-        num_rows,
-        num_features,
-        *form.backward,
-        ONE if of_batch else ZERO,
-    )
-
-
-@recordable(only_read=("x",))
-def clear_constant(x: Tensor, gradient: Tensor) -> Callable[[], object]:
-    """Make zero of the gradient by the weights of inputs that are the same in all rows, as it is in front of a norm.
-
-    Args:
-        x: Inputs of a linear map, (row, input).
-        gradient: By its weight, (output, input), of the same dtype; rows may lie apart; changed.
-    """
-    return CLEAR[x.dtype == torch.float32].bind(
-        1,
-        x.data_ptr(),
-        gradient.data_ptr(),
-        *x.shape,
-        len(gradient),
-        gradient.stride(0),
-    )
-
-
-@recordable(only_read=("x", "mean", "factor", "offset"))
+@custom_op(only_read=("x", "mean", "factor", "offset"))
 def apply_fixed(
-    x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, form: Form
+    x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, rectify: bool
 ) -> Callable[[], object]:
-    """out = (x - mean) * factor + offset, rectified as the form says.
+    """out = (x - mean) * factor + offset, at least 0 with a rectifier.
 
     Args:
         x: Activations.
@@ -692,17 +447,164 @@ def apply_fixed(
         mean: (feature,).
         factor: (feature,).
         offset: (feature,).
-        form: Says whether to rectify.
+        rectify: Whether numbers below 0 become 0; NaN stays NaN.
     """
-    num_rows, num_features = x.shape
-    return FIXED[x.dtype == torch.float32].bind(
-        threads_for(num_rows * num_features, SMALLEST_SHARED),
-        x.data_ptr(),
-        out.data_ptr(),
-        mean.data_ptr(),
-        factor.data_ptr(),
-        offset.data_ptr(),
-        num_rows,
-        num_features,
-        form.floor,
-    )
+    wide = x[:, None]
+    operands = [wide, *(value.expand(wide.shape) for value in (mean, factor, offset))]
+    return _AFFINE[rectify].lower(operands, [out[:, None]])
+
+
+def _add_shared(rows: Tensor, shared: Tensor, rectify: bool) -> Tensor:
+    _ADD[rectify]([rows, shared.expand(rows.shape)], [rows])
+    return rows
+
+
+def _with_rectifier(name: str, body: Callable[[list[Vector]], Vector]) -> dict[bool, SampleReduction]:
+    """Reductions of rows and of numbers that they share, with and without a rectifier."""
+
+    def reduction(rectify: bool) -> SampleReduction:
+        def made(elements: list[Vector], _numbers: list[Vector], _words: list[Vector]) -> BlockResults:
+            found = body(elements)
+            return BlockResults([found.filled(0).where(found.below(0), found) if rectify else found])
+
+        return SampleReduction(f"{name} {rectify}", made)
+
+    return {rectify: reduction(rectify) for rectify in (True, False)}
+
+
+_AFFINE = _with_rectifier("affine", lambda each: (each[0] - each[1]) * each[2] + each[3])
+_ADD = _with_rectifier("add shared", lambda each: each[0] + each[1])
+
+add_shared = Kernel(
+    "The compiled sum of rows and what they share",
+    _add_shared,
+    agrees_on(
+        lambda: [
+            (
+                torch.linspace(-2, 2, 3 * 2 * 37).view(3, 2, 37).to(dtype),
+                torch.linspace(-1, 1, 74).view(2, 37),
+                rectify,
+            )
+            for dtype in (torch.float32, torch.bfloat16)
+            for rectify in _ADD
+        ],
+        tolerance=1e-2,
+    ),
+    supports=lambda rows, shared, _: (
+        rows.dim() == 3 and shared.shape == rows.shape[1:] and shared.dtype == torch.float32
+    ),
+)
+
+
+# The norm of a batch as one operation of autograd.
+
+
+class _BatchNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, scale: Tensor, offset: Tensor, running: tuple[Tensor, Tensor], form: Form
+    ) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1]).contiguous()
+        out = torch.empty_like(rows)
+        statistics = normalize(rows, out, (scale, offset), running, form)
+        ctx.form = form
+        ctx.save_for_backward(rows, out, scale, offset, statistics)
+        return out.view(x.shape)
+
+    @staticmethod
+    @differentiable_once
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        rows, out, scale, offset, statistics = ctx.saved_tensors
+        # a copy, as the kernel writes where it reads
+        gradient = torch.empty_like(rows).copy_(gradients[0].reshape(rows.shape))
+        by_parameters = normalize_backward(rows, out, gradient, (scale, offset), statistics, ctx.form)
+        return gradient.view(gradients[0].shape), *by_parameters, None, None
+
+
+def _batch_norm(norm: L1BatchNorm, x: Tensor) -> Tensor:
+    scale, offset, *running = norm.tensors()
+    return _BatchNorm.apply(x, scale, offset, tuple(running), norm.form(rectify=False))
+
+
+def _check_norm(_kernel: Kernel) -> None:
+    """Compare all passes of a norm with plain torch, on a small batch of either precision."""
+    eps = 1e-3
+    form = norm_form(eps, 0.1, None, True)
+    exact = torch.sin(torch.arange(5 * 43, dtype=torch.float32)).view(5, 43)
+    scale, offset = torch.linspace(0.5, 2, 43), torch.linspace(-1, 1, 43)
+    for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.05)):
+        x = exact.to(dtype)
+        out, again = torch.empty_like(x), torch.empty_like(x)
+        found = normalize(x, out, (scale, offset), (torch.zeros(43), torch.ones(43)), form)
+        apply_fixed(x, again, found[0], scale / (found[1] + eps), offset, True)
+        mixed = torch.cat([torch.ones(5, 1), torch.zeros(5, 1), exact], 1).to(dtype)
+        cleared = x.new_ones(2, 45)
+        clear_constant(mixed, cleared)
+        gradient = x.clone()
+        normalize_backward(x, out, gradient, (scale, offset), found, form)
+        with torch.enable_grad():
+            inside = x.float().requires_grad_()
+            centred = inside - inside.mean(0)
+            right = torch.relu(centred * (scale / (centred.abs().mean(0) + eps)) + offset)
+            (by_x,) = torch.autograd.grad(right, inside, x.float())
+        kept = torch.ones(2, 45).index_fill_(1, torch.tensor(0), 0)
+        pairs = (out, right), (again, right), (gradient, by_x), (cleared, kept)
+        check_close(*pairs, tolerance=tolerance)
+
+
+batch_norm = Kernel(
+    "The compiled batch norm",
+    _batch_norm,
+    _check_norm,
+    supports=lambda norm, _: are_plain(norm.tensors(), (torch.float32,)),
+    fallback="plain torch is used, a training step takes up to twice as long",
+)
+
+
+# Parameters brought back between their bounds; what is infinite stays, so that a diverged step is found.
+
+
+def _moved(value: Vector, low: Vector | float, high: Vector | float) -> Vector:
+    return value.where(magnitude(value).reaches(math.inf), value.between(low, high))
+
+
+def _project_body(elements: list[Vector], per_row: list[Vector]) -> tuple[list[Vector], list[Vector]]:
+    return [_moved(elements[0], *per_row)], []
+
+
+def _project_norm_body(elements: list[Vector], _per_row: list[Vector]) -> tuple[list[Vector], list[Vector]]:
+    scale, offset = elements
+    scale = _moved(scale, *SCALE_BOUNDS)
+    return [scale, _moved(offset, -scale, scale)], []
+
+
+_PROJECT = RowReduction("projection", _project_body)
+_PROJECT_NORM = RowReduction("projection of a norm", _project_norm_body)
+
+
+def _project(value: Tensor, low: Tensor, high: Tensor) -> None:
+    flat = value.view(-1)
+    _PROJECT([flat], [low, high], [flat])
+
+
+def _project_norm(scale: Tensor, offset: Tensor) -> None:
+    _PROJECT_NORM([scale, offset], outputs=[scale, offset])
+
+
+project = Kernel(
+    "The compiled projection of a parameter",
+    _project,
+    agrees_on(
+        lambda: [(torch.tensor([1.0, 2.5, 4.0, math.inf, -math.inf]), torch.tensor(2.0), torch.tensor(3.0))],
+        tolerance=0,
+    ),
+    supports=lambda value, low, high: (
+        value.is_contiguous()
+        and all(isinstance(bound, Tensor) and bound.numel() == 1 for bound in (low, high))
+    ),
+)
+project_norm = Kernel(
+    "The compiled projection of norms",
+    _project_norm,
+    agrees_on(lambda: [(torch.linspace(1, 4, 43), torch.linspace(5, -5, 43))], tolerance=0),
+)

@@ -1,314 +1,247 @@
-"""Compiled loops: threads, cache on disk, and the trial before first use."""
+"""Registry of compiled kernels, and the dispatch between a kernel and the plain function that it replaces."""
 
 from __future__ import annotations
 
-import inspect
-import os
-import stat
-import threading
 import warnings
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache, cached_property, partial, wraps
-from pathlib import Path
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cache, wraps
+from importlib import import_module
+from typing import Any, TypeVar
 
 import torch
-from numba import njit, prange
-from numba.core.caching import FunctionCache
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
 
 from discrete_vae.errors import KernelWarning
-from discrete_vae.kernels import openmp
-from discrete_vae.kernels.capture import unrecorded
+from discrete_vae.kernels.capture import is_recording, tensors_in, unrecorded
 
-# How many threads a compiled loop uses: torch's number, at most as many as numba may use.
-#
-# Where torch's own threads can be used (`discrete_vae.kernels.openmp`), numba's are never launched. Elsewhere
-# numba fixes its threading layer once per process, when the first parallel function runs. Unless the user
-# chose a layer (`NUMBA_THREADING_LAYER` or `numba.config.THREADING_LAYER`) or another library already
-# launched one, OpenMP is put first for that moment and then the order restored: beside OpenMP, numba's own
-# pool nearly halves the speed.
+REGISTRY: dict[str, Callable[..., Any]] = {}
+"""The plain functions that a kernel may run in place of, by the path of the kernel."""
 
 
-SMALLEST_SHARED = 1_000_000
-"""Spin updates of a call from which it is divided among threads.
+@dataclass(eq=False)
+class Kernel:
+    """An operation with a compiled form, which runs wherever it supports the arguments and has passed its self-test.
 
-Waking a second thread costs as much as this many updates gain by it, and far more where another program has its core.
-Other loops have other work; `threads_for` takes their bound.
-"""
+    Attributes:
+        name: What a warning calls it.
+        compiled: The compiled form; takes and returns what the reference does.
+        self_test: Is given the kernel, runs it on a small case, and raises an error where its results are wrong.
+        reference: Plain torch; `load` sets that of `compiled_by`.
+        supports: True if the compiled form takes these arguments, beyond what `compiled_by` asks of tensors.
+        fallback: What a warning says takes its place.
+        package: The compiler.
+    """
 
-_ORDER, _LIMIT = "THREADING_LAYER_PRIORITY", "NUMBA_NUM_THREADS"
-_lock = threading.Lock()
-_process_of_threads: int | None = None
+    name: str
+    compiled: Callable[..., Any]
+    self_test: Callable[[Kernel], object]
+    reference: Callable[..., Any] | None = None
+    supports: Callable[..., bool] = lambda *_: True
+    fallback: str = "plain torch is used"
+    package: str = "numba"
+    _usable: bool | None = field(default=None, init=False)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run what `select` gives."""
+        return self.select(*arguments)(*arguments)
+
+    def select(self, *arguments: Any) -> Callable[..., Any]:
+        """The compiled form if it `takes` the arguments, else the reference."""
+        if self.takes(*arguments):
+            return self.compiled
+        assert self.reference is not None
+        return self.reference
+
+    def takes(self, *arguments: Any) -> bool:
+        """True if the compiled form is to be used for these arguments."""
+        return self.supports(*arguments) and self.is_usable()
+
+    def is_usable(self) -> bool:
+        """True if the self-test passed, which runs once in a process, before the first use.
+
+        Warns:
+            KernelWarning: If it fails. A compiler's interface is not a stable one in all that is used of it, so a
+                release of it may break a kernel.
+        """
+        if self._usable is None:
+            self._usable = self._passes()
+        return self._usable
+
+    def _passes(self) -> bool:
+        try:
+            with ExitStack() as stack:
+                for block in (unrecorded(), torch.device("cpu"), _Float32(), torch.no_grad()):
+                    stack.enter_context(block)
+                self.self_test(self)
+        except Warning:  # the user made warnings errors
+            raise
+        except Exception as error:
+            message = str(error).strip()
+            reason = f"{type(error).__name__}: {message.splitlines()[0] if message else 'no message'}"
+            warnings.warn(
+                f"{self.name} does not work with this {self.package} ({reason}); {self.fallback}. "
+                f"Install a version of {self.package} that is known to work.",
+                KernelWarning,
+                stacklevel=4,
+            )
+            return False
+        return True
 
 
-def threads_for(work: int, smallest: int | None = None) -> int:
-    """The threads for a call of so much work.
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def compiled_by(
+    path: str, dtypes: Sequence[torch.dtype] = (torch.float32,)
+) -> Callable[[FunctionT], FunctionT]:
+    """Let a kernel run in place of a plain function wherever it takes the arguments.
+
+    The arguments must be ordinary CPU tensors that are not empty, beside values of other kinds, and torch must run
+    operations as they are: see `are_operands` and `is_eager`.
 
     Args:
-        work: Spin updates, or what else the loop counts.
-        smallest: The least work that is divided; None means `SMALLEST_SHARED`.
+        path: The kernel's module in this package and its name there, such as ``"norm.project"``. The module is
+            imported when it is needed first.
+        dtypes: Those of tensors.
 
     Returns:
-        ``torch.get_num_threads()``, or ``NUMBA_NUM_THREADS`` where that is smaller; 1 for a small call. Where they are
-        numba's, at most the number of `numba.set_num_threads`, and 1 in a forked child of a process that launched them,
-        since GNU OpenMP ends a forked child that starts threads; they are launched only if more than one is to be
-        used.
-    """
-    threads = torch.get_num_threads()
-    if threads == 1 or work < (SMALLEST_SHARED if smallest is None else smallest):
-        return 1
-    import numba  # takes a while
-    from numba.core import config
-
-    from discrete_vae.kernels import openmp
-
-    if getattr(config, _LIMIT) == 1:
-        return 1
-    if openmp.has_team():
-        return min(threads, getattr(config, _LIMIT))
-    _launch()
-    return min(threads, numba.get_num_threads()) if _process_of_threads == os.getpid() else 1
-
-
-@contextmanager
-def numba_threads(num_threads: int) -> Iterator[None]:
-    """Within the block, this thread's parallel numba functions use so many threads."""
-    import numba
-
-    before = numba.get_num_threads()
-    numba.set_num_threads(num_threads)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
-
-
-def _launch() -> None:
-    """Launch numba's threads once in a process, without changing torch's number.
-
-    numba tells OpenMP its own number of threads. OpenMP keeps that number for each thread that asks, and torch reads
-    the same one, so a thread that then ends does it.
-    """
-    global _process_of_threads
-    with _lock:
-        if _process_of_threads is not None:
-            return
-        launcher = threading.Thread(target=_launch_here, name="discrete_vae-launch")
-        launcher.start()
-        launcher.join()
-        _process_of_threads = os.getpid()
-
-
-def _launch_here() -> None:
-    import numba
-    from numba.core import config
-
-    order = getattr(config, _ORDER)
-    setattr(config, _ORDER, ["omp", "tbb", "workqueue"])
-    try:
-        numba.get_num_threads()
-    finally:
-        setattr(config, _ORDER, order)
-
-
-# How loops are compiled: by numba, with its cache on disk where there is a place for one.
-
-
-_REPAIR = "Set the environment variable NUMBA_CACHE_DIR to a folder that has free space and is writable by you alone."
-_PACKAGE = Path(__file__).resolve().parents[1]
-
-
-class ChunkLoop:
-    """A loop over chunks of independent work: on the calling thread, or divided among torch's threads, else numba's.
-
-    Args:
-        make: Takes `range`, `numba.prange` or another way to divide ``range(n)`` and returns the function with the loop
-            over it. The function must not touch Python objects, as it runs without the interpreter's lock, nor raise.
-            Every thread runs what stands around the loop. It returns an integer.
-        prepare: Function to compile that takes the same arguments and is called once before the loop.
-        sources: Modules that the machine code depends on, so that a change of them compiles it anew; the loop's own is
-            always among them.
+        A decorator of the plain function, which becomes the kernel's reference.
     """
 
-    def __init__(
-        self,
-        make: Callable[[Any], Callable[..., Any]],
-        *,
-        prepare: Callable[..., Any] | None = None,
-        sources: Sequence[ModuleType] = (),
-    ) -> None:
-        self._make, self._sources = make, sources
-        self._prepare = None if prepare is None else _compile(prepare, self._key("prepare"))
-        self._serial = self._compiled("serial", range)
+    def decorate(reference: FunctionT) -> FunctionT:
+        REGISTRY[path] = reference
 
-    def __call__(self, num_threads: int, *arguments: Any) -> Any:
-        """Run the loop; the first call of each form compiles it, or loads it from the cache."""
-        if self._prepare is not None:
-            self._prepare(*arguments)
-        if num_threads == 1:
-            return self._serial(*arguments)
-        if openmp.has_team():
-            return self._on_team(num_threads, *arguments)
-        with numba_threads(num_threads):
-            return self._parallel(*arguments)
+        @wraps(reference)
+        def dispatch(*arguments: Any) -> Any:
+            if is_eager() and are_operands(arguments, dtypes):
+                kernel = load(path)
+                if kernel.takes(*arguments):
+                    return kernel.compiled(*arguments)
+            return reference(*arguments)
 
-    def bind(self, num_threads: int, *arguments: Any) -> Callable[[], Any]:
-        """A function without arguments that runs the loop on these, as a recorded step calls it again and again."""
-        if num_threads == 1 and self._prepare is None:
-            return partial(self._serial, *arguments)
-        return partial(self, num_threads, *arguments)
+        return dispatch  # pyright: ignore[reportReturnType]
 
-    @cached_property
-    def _on_team(self) -> Any:
-        return self._compiled("team", openmp.share, openmp.on_team)
-
-    @cached_property
-    def _parallel(self) -> Any:
-        return self._compiled("parallel", prange, parallel=True)
-
-    def _compiled(
-        self,
-        form: str,
-        divide: Any,
-        around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda loop: loop,
-        *,
-        parallel: bool = False,
-    ) -> Any:
-        """The loop in one form; ``around`` gives what is called in its place."""
-        key = self._key(form)
-        return _compile(_named(around(_named(self._make(divide), key)), key), key, parallel=parallel)
-
-    def _key(self, form: str) -> tuple[Any, ...]:
-        """What, beside the types of the arguments and the processor, the machine code depends on."""
-        function = self._make(range)
-        cells = [cell.cell_contents for cell in function.__closure__ or () if cell.cell_contents is not range]
-        constants = [value for value in cells if isinstance(value, (int, float))]
-        own = inspect.getmodule(self._make)
-        modules = (*self._sources, openmp, *([] if own is None else [own]))
-        return form, function.__qualname__, tuple(constants), source_digest(*modules)
-
-
-def _named(function: Callable[..., Any], key: tuple[Any, ...]) -> Callable[..., Any]:
-    """A function with a name of its own, which is that of its machine code.
-
-    numba tells functions of one name apart by how many it has compiled before in the process. Code from its cache keeps
-    the number of another process: two loops that differ in a constant alone could have one name, and be called in each
-    other's place.
-    """
-    digest = zlib.crc32(repr(key).encode())
-    function.__qualname__ = f"{function.__qualname__}_{digest:08x}"
-    return function
-
-
-def _compile(function: Callable[..., Any], key: tuple[Any, ...], *, parallel: bool = False) -> Any:
-    compiled = njit(nogil=True, parallel=parallel)(function)
-    try:
-        kept = _KernelCache(function, key)
-    except RuntimeError:  # numba found no folder that is writable
-        _warn_without_cache("numba finds no writable folder for its cache")
-        return compiled
-    if (folder := _writable_by_others(Path(kept.cache_path))) is not None:
-        _warn_without_cache(f"anyone may write in {folder}, and code in numba's cache there would be run")
-    else:
-        compiled._cache = kept  # pyright: ignore[reportAttributeAccessIssue]
-    return compiled
-
-
-def _writable_by_others(path: Path) -> Path | None:
-    """The folder through which anyone could plant files in a cache; None if there is none, or it is the package's."""
-    path = path.resolve()
-    if os.name == "nt" or path.is_relative_to(_PACKAGE):  # who may write there may write the code itself
-        return None
-    for folder in (path, *path.parents):
-        mode = folder.stat().st_mode if folder.exists() else 0
-        # in a folder above the cache's own the sticky bit keeps others from replacing what is not theirs
-        if mode & stat.S_IWOTH and (folder == path or not mode & stat.S_ISVTX):
-            return folder
-    return None
-
-
-def source_digest(*modules: ModuleType) -> int:
-    """A number that changes with the source of modules."""
-    return zlib.crc32("".join(map(inspect.getsource, modules)).encode())
-
-
-class _KernelCache(FunctionCache):
-    """numba's cache, for which damaged files are missing files and a full disk is no reason to stop.
-
-    Args:
-        function: What is compiled.
-        key: Takes the place of the function's code and closure, which numba looks at, but which may look different in
-            each process.
-    """
-
-    def __init__(self, function: Callable[..., Any], key: tuple[Any, ...]) -> None:
-        super().__init__(function)
-        self._key = key
-
-    def _index_key(self, sig: Any, codegen: Any) -> Any:
-        return sig, codegen.magic_tuple(), self._key
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        try:
-            return super().load_overload(sig, target_context)
-        except Exception:  # what a truncated file holds may fail in any way
-            with suppress(OSError):
-                self.flush()  # the index too may be damaged, and saving reads it
-            return None
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        try:
-            super().save_overload(sig, data)
-        except OSError as error:
-            _warn_without_cache(
-                f"numba's cache in {self.cache_path} cannot be written ({error.strerror or error})"
-            )
+    return decorate
 
 
 @cache
-def _warn_without_cache(reason: str) -> None:
-    warnings.warn(
-        f"{reason}, so each process compiles its loops anew, which takes some seconds. {_REPAIR}",
-        KernelWarning,
-        stacklevel=2,
+def load(path: str) -> Kernel:
+    """The kernel of a path, with the plain function that it stands for."""
+    module, name = path.split(".")
+    kernel: Kernel = getattr(import_module(f"{__package__}.{module}"), name)
+    kernel.reference = REGISTRY[path]
+    return kernel
+
+
+# Conditions under which a compiled kernel computes what torch would.
+
+
+_PLAIN = (Tensor, nn.Parameter)
+_DTYPES = (torch.float32, torch.bfloat16)
+
+
+def is_eager() -> bool:
+    """True if torch runs operations as they are: nothing compiles, traces, transforms, intercepts or casts them."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._is_tracing()
+        or torch.is_autocast_enabled("cpu")
+        or torch._C._are_functorch_transforms_active()
+        or (torch._C._len_torch_dispatch_stack() and not is_recording())
+        or forward_ad._current_level >= 0
     )
 
 
-# A compiled loop is tried before it is used; where it does not work, that is said and a slower way steps in.
+def are_plain(tensors: Iterable[Tensor], dtypes: Sequence[torch.dtype] = _DTYPES) -> bool:
+    """True if all are ordinary tensors on the CPU, of one of these types."""
+    # a plain loop is three times as fast as all() of a generator, and this runs at every step
+    for value in tensors:  # noqa: SIM110
+        if type(value) not in _PLAIN or value.dtype not in dtypes or not value.is_cpu:
+            return False
+    return True
 
 
-def tried(what: str, instead: str) -> Callable[[Callable[[], None]], Callable[[], bool]]:
-    """Make of a trial a function that says whether it succeeds; it runs once in a process.
+def are_operands(values: Iterable[Any], dtypes: Sequence[torch.dtype] = (torch.float32,)) -> bool:
+    """True if the tensors among the values are plain and not empty; other values do not matter."""
+    for value in values:
+        if type(value) in _PLAIN:
+            if value.dtype not in dtypes or not value.is_cpu or not value.numel():
+                return False
+        elif isinstance(value, Tensor):
+            return False
+    return True
+
+
+def has_hooks(modules: Iterable[nn.Module]) -> bool:
+    """True if something is to be called with one of these modules."""
+    for module in modules:
+        if (
+            module._forward_hooks
+            or module._forward_pre_hooks
+            or module._backward_hooks
+            or module._backward_pre_hooks
+        ):
+            return True
+    return bool(_has_any_global_hook())
+
+
+# Self-tests.
+
+
+def agrees_on(
+    cases: Callable[[], Iterable[tuple[Any, ...]]], *, tolerance: float = 1e-4
+) -> Callable[[Kernel], None]:
+    """A self-test that compares a kernel with its reference.
+
+    Compared are results, the arguments afterwards and, of arguments that require a gradient, the gradients of a
+    weighted sum of the results.
 
     Args:
-        what: What the trial compiles, and compares with plain torch; it raises an error where they differ.
-        instead: What is used where it fails.
-
-    Returns:
-        A decorator; what it makes warns with a `KernelWarning` where the trial fails.
+        cases: Gives the arguments of each call.
+        tolerance: See `check_close`.
     """
 
-    def of(trial: Callable[[], None]) -> Callable[[], bool]:
-        @cache
-        @wraps(trial)
-        def works() -> bool:
-            try:
-                with unrecorded(), torch.device("cpu"), _Float32(), torch.no_grad():
-                    trial()
-            except Warning:  # the user made warnings errors
-                raise
-            except Exception as error:
-                warn_of_failure(what, error, instead)
-                return False
-            return True
+    def self_test(kernel: Kernel) -> None:
+        assert kernel.reference is not None
+        for arguments in cases():
+            mine, plain = (_outcome(function, arguments) for function in (kernel.compiled, kernel.reference))
+            check_close(*zip(mine, plain, strict=True), tolerance=tolerance)
 
-        return works
+    return self_test
 
-    return of
+
+def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Tensor]:
+    given = _copied(arguments)
+    leaves = [tensor for tensor in tensors_in(given) if tensor.requires_grad]
+    with torch.set_grad_enabled(bool(leaves)):
+        results = tensors_in(function(*given))
+        gradients: Sequence[Tensor] = ()
+        if leaves:
+            weights = [torch.arange(each.numel()).cos().view(each.shape) for each in results]
+            gradients = torch.autograd.grad(results, leaves, weights)
+    return [*results, *tensors_in(given), *gradients]
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad)
+    return tuple(map(_copied, value)) if type(value) is tuple else value
+
+
+def check_close(*pairs: tuple[Tensor, Tensor], tolerance: float = 1e-5) -> None:
+    """Compare a kernel's results with plain torch's.
+
+    Raises:
+        RuntimeError: If they differ by more than the tolerance, relative to numbers above 1.
+    """
+    for mine, plain in pairs:
+        if not torch.allclose(mine.float(), plain.float(), rtol=tolerance, atol=tolerance):
+            raise RuntimeError("its numbers are wrong")
 
 
 class _Float32(TorchFunctionMode):
@@ -321,41 +254,3 @@ class _Float32(TorchFunctionMode):
         return (
             result.float() if isinstance(result, torch.Tensor) and result.dtype == torch.float64 else result
         )
-
-
-def check_close(*pairs: tuple[torch.Tensor, torch.Tensor], tolerance: float = 1e-5) -> None:
-    """Compare what a loop gives with what plain torch gives.
-
-    Raises:
-        RuntimeError: If they differ by more than the tolerance, relative to numbers above 1.
-    """
-    for mine, plain in pairs:
-        if not torch.allclose(mine.float(), plain.float(), rtol=tolerance, atol=tolerance):
-            raise RuntimeError("its numbers are wrong")
-
-
-def warn_of_failure(
-    what: str, error: Exception, instead: str, *, where: str = "", package: str = "numba"
-) -> None:
-    """Warn that something compiled does not work here.
-
-    A compiler's interface is not a stable one in all that is used of it, so a release of it may break a loop.
-
-    Args:
-        what: What does not work.
-        error: What was raised.
-        instead: What is used in its place.
-        where: Under which circumstances it does not work.
-        package: The compiler.
-
-    Warns:
-        KernelWarning: Always.
-    """
-    message = str(error).strip()
-    reason = f"{type(error).__name__}: {message.splitlines()[0] if message else 'no message'}"
-    warnings.warn(
-        f"{what} does not work{where} with this {package} ({reason}); {instead}. "
-        f"Install a version of {package} that is known to work.",
-        KernelWarning,
-        stacklevel=3,
-    )

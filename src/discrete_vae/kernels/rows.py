@@ -1,21 +1,18 @@
-"""Passes over rows of matrices, and over rows that stand for samples, with their noise."""
+"""Fused row reductions: one compiled pass over rows that a function of vectors describes, with sums along rows."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from torch import Tensor
 
-from discrete_vae.kernels import codegen
-from discrete_vae.kernels.capture import recordable
+from discrete_vae.kernels.capture import custom_op
 from discrete_vae.kernels.codegen import (
     FLOAT32,
     INT32,
@@ -25,49 +22,43 @@ from discrete_vae.kernels.codegen import (
     Product,
     Total,
     Vector,
+    builder_intrinsic,
     concatenate,
     constant,
     cos_and_sin,
     log,
     loop,
-    magnitude,
     minimum,
     numbers,
     philox_rounds,
     splat,
+    unpacked,
 )
-from discrete_vae.kernels.registry import ChunkLoop, check_close, threads_for, tried
+from discrete_vae.kernels.loops import ChunkLoop, threads_for
 
-# One pass over the rows of matrices that a function of vectors describes: element by element, with sums along
-# rows.
-#
-# What torch does in a dozen short operations, each of which costs several microseconds before it begins, is
-# one here, and what lies between stays in registers.
+# Rows of matrices, for training steps: a dozen short operations of torch, each of which costs microseconds before it
+# begins, are one pass here, and what lies between stays in registers.
 
 
 LANES = 32
 """Elements that are worked on together."""
 
 SMALLEST_SHARED = 30_000
-"""Elements from which a pass is divided among threads: waking a second one takes 5 to 10 us."""
+"""Elements from which a reduction is divided among threads: waking a second one takes as long as fewer."""
 
 Body = Callable[[list[Vector], list[Vector]], tuple[Sequence[Vector], Sequence[Vector]]]
 
 
-class RowPass:
-    """A pass over rows, compiled at its first call.
+class RowReduction:
+    """A fused reduction over rows of float32 tensors, compiled at its first call.
 
-    Every operand is float32, of one number per element or of one per row. Tensors are read and written where they are;
-    the caller answers for their types and shapes.
+    Operands have one number per element or one per row. They are read and written where they are; the caller answers
+    for their types and shapes.
 
     Args:
         name: Tells it apart from all others that share the body's module.
         body: Takes vectors of elements, and of each row's number, repeated; returns the outputs' vectors and the terms
             whose sums over a row are wanted.
-        elements: Operands of one number per element that are read.
-        per_row: Operands of one number per row that are read.
-        outputs: Of one number per element.
-        sums: Of one number per row that are written.
         across_rows: Whether the sums are over all elements instead, one number each. They are taken row by row, on one
             thread.
         finish: Takes sums and each row's numbers, returns what is written in place of the sums.
@@ -78,28 +69,30 @@ class RowPass:
         name: str,
         body: Body,
         *,
-        elements: int,
-        per_row: int = 0,
-        outputs: int = 0,
-        sums: int = 0,
         across_rows: bool = False,
         finish: Callable[[list[Vector], list[Vector]], Sequence[Vector]] | None = None,
     ) -> None:
-        module = sys.modules[body.__module__]
-        step = _step(body, elements, per_row, outputs, sums, across_rows, finish)
-        self._most_threads = 1 if across_rows else None
+        self._name, self._body, self._across_rows, self._finish = name, body, across_rows, finish
+        self._loops: dict[tuple[int, ...], ChunkLoop] = {}
 
-        def make(chunks: Any) -> Callable[..., Any]:
-            def run(addresses, strides, num_rows, num_columns, per_chunk):
-                for chunk in chunks((num_rows + per_chunk - 1) // per_chunk):
-                    for row in range(chunk * per_chunk, min((chunk + 1) * per_chunk, num_rows)):
-                        step(addresses, strides, row, num_rows, num_columns)
-                return 0
+    def _loop(self, form: tuple[int, ...]) -> ChunkLoop:
+        """The loop for so many operands of each kind."""
+        if form not in self._loops:
+            step = _step(self._body, form, self._across_rows, self._finish)
+            module = sys.modules[self._body.__module__]
 
-            run.__qualname__ = f"{module.__name__}.{name}"  # the cache's name of it
-            return run
+            def make(chunks: Any) -> Callable[..., Any]:
+                def run(pointers, strides, num_rows, num_columns, per_chunk):
+                    for chunk in chunks((num_rows + per_chunk - 1) // per_chunk):
+                        for row in range(chunk * per_chunk, min((chunk + 1) * per_chunk, num_rows)):
+                            step(pointers, strides, row, num_rows, num_columns)
+                    return 0
 
-        self._loop = ChunkLoop(make, sources=(codegen, codegen, codegen, module))
+                run.__qualname__ = f"{module.__name__}.{self._name} {form}"  # the cache's name of it
+                return run
+
+            self._loops[form] = ChunkLoop(make, sources=(module,))
+        return self._loops[form]
 
     def __call__(
         self,
@@ -118,25 +111,25 @@ class RowPass:
         """
         _run(self, tuple(elements), tuple(per_row), tuple(outputs), tuple(sums))
 
-    def prepare(
+    def lower(
         self,
-        wide: Sequence[Tensor],
+        elements: Sequence[Tensor],
         per_row: Sequence[Tensor],
         outputs: Sequence[Tensor],
         sums: Sequence[Tensor],
     ) -> Callable[[], object]:
-        """A function without arguments that runs it, on these tensors."""
-        operands = [*wide, *per_row, *outputs, *sums]
-        num_columns = wide[0].shape[-1]
-        num_rows = wide[0].numel() // num_columns
+        """The reduction of these tensors as a function without arguments."""
+        operands = [*elements, *per_row, *outputs, *sums]
+        num_columns = elements[0].shape[-1]
+        num_rows = elements[0].numel() // num_columns
         distances = (
-            *map(_distance, wide),
+            *map(_distance, elements),
             *map(_distance_of_numbers, per_row),
             *map(_distance, outputs),
             *map(_distance_of_numbers, sums),
         )
-        threads = self._most_threads or threads_for(num_rows * num_columns, SMALLEST_SHARED)
-        return self._loop.bind(
+        threads = 1 if self._across_rows else threads_for(num_rows * num_columns, SMALLEST_SHARED)
+        return self._loop((len(elements), len(per_row), len(outputs), len(sums))).bind(
             threads,
             tuple(value.data_ptr() for value in operands),
             distances,
@@ -146,15 +139,15 @@ class RowPass:
         )
 
 
-@recordable(only_read=("elements", "per_row"))
+@custom_op(only_read=("elements", "per_row"))
 def _run(
-    row_pass: RowPass,
+    reduction: RowReduction,
     elements: Sequence[Tensor],
     per_row: Sequence[Tensor],
     outputs: Sequence[Tensor],
     sums: Sequence[Tensor],
 ) -> Callable[[], object]:
-    return row_pass.prepare(elements, per_row, outputs, sums)
+    return reduction.lower(elements, per_row, outputs, sums)
 
 
 def as_rows(value: Tensor) -> Tensor:
@@ -173,7 +166,7 @@ def as_numbers(value: Tensor) -> Tensor:
     return value if _distance(value.unsqueeze(-1)) is not None else value.contiguous()
 
 
-def unread(shape: Sequence[int], count: int) -> list[Tensor]:
+def discarded(shape: Sequence[int], count: int) -> list[Tensor]:
     """Tensors (..., element) for outputs that nobody reads: all rows write to the same place."""
     return [
         place.expand(shape)
@@ -203,53 +196,44 @@ def _distance_of_numbers(value: Tensor) -> int | None:
     return 0 if value.numel() == 1 else _distance(value.unsqueeze(-1))
 
 
-def _step(
-    body: Body, elements: int, per_row: int, outputs: int, sums: int, across_rows: bool, finish: Any
-) -> Any:
+def _step(body: Body, form: tuple[int, ...], across_rows: bool, finish: Any) -> Any:
     """The intrinsic that works on one row."""
-    count = elements + per_row + outputs + sums
-    last_element, last_row, last_output = elements, elements + per_row, elements + per_row + outputs
+    last_element, last_row, last_output, count = accumulate(form)
 
-    @intrinsic
-    def step(_typing, addresses, strides, row, num_rows, num_columns):
-        def generate(_context, builder, _signature, arguments):
-            addresses, strides, row, num_rows, num_columns = arguments
-            starts = []
-            for index in range(count):
-                offset = builder.mul(builder.extract_value(strides, index), row)
-                start = builder.extract_value(addresses, index)
-                starts.append(builder.add(start, builder.mul(offset, constant(4))))
-            rows = [Numbers(builder, start) for start in starts]
-            places = [builder.inttoptr(start, FLOAT32.as_pointer()) for start in starts]
-            of_row = [splat(builder, builder.load(place), LANES) for place in places[last_element:last_row]]
-            totals = [Total(builder, LANES) for _ in range(sums)]
-            with loop(builder, constant(0), blocks_of(builder, num_columns)) as (block, _):
-                first, mask = block_of(builder, block, num_columns)
-                vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
-                made, terms = body(vectors, of_row)
-                for vector, write in zip(made, rows[last_row:last_output], strict=True):
-                    write.store_masked(vector, first, mask)
-                for total, term in zip(totals, terms, strict=True):
-                    total.add(term.where(Vector(builder, mask), 0.0))
-            found = [total_of(total.value()) for total in totals]
-            if across_rows:
-                found = [
-                    _added(vector, place, row)
-                    for vector, place in zip(found, places[last_output:], strict=True)
-                ]
-            if finish is not None:
-                at_end = builder.icmp_signed("==", row, builder.sub(num_rows, constant(1)))
-                finished = finish(found, of_row)
-                found = [
-                    Vector(builder, builder.select(at_end, end.value, vector.value)) if across_rows else end
-                    for end, vector in zip(finished, found, strict=True)
-                ]
-            for vector, place in zip(found, places[last_output:], strict=True):
-                builder.store(vector.element(0), place)
-            return ir.Constant(INT64, 0)
-
-        kind = types.UniTuple(types.int64, count)
-        return types.int64(kind, kind, *[types.int64] * 3), generate
+    @builder_intrinsic()
+    def step(builder, pointers, strides, row, num_rows, num_columns):
+        starts = [
+            builder.add(start, builder.mul(builder.mul(stride, row), constant(4)))
+            for start, stride in zip(
+                unpacked(builder, pointers, count), unpacked(builder, strides, count), strict=True
+            )
+        ]
+        rows = [Numbers(builder, start) for start in starts]
+        places = [builder.inttoptr(start, FLOAT32.as_pointer()) for start in starts]
+        of_row = [splat(builder, builder.load(place), LANES) for place in places[last_element:last_row]]
+        totals = [Total(builder, LANES) for _ in range(count - last_output)]
+        with loop(builder, constant(0), blocks_of(builder, num_columns)) as (block, _):
+            first, mask = block_of(builder, block, num_columns)
+            vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
+            made, terms = body(vectors, of_row)
+            for vector, write in zip(made, rows[last_row:last_output], strict=True):
+                write.store_masked(vector, first, mask)
+            for total, term in zip(totals, terms, strict=True):
+                total.add(term.where(Vector(builder, mask), 0.0))
+        found = [total_of(total.value()) for total in totals]
+        if across_rows:
+            found = [
+                _added(vector, place, row) for vector, place in zip(found, places[last_output:], strict=True)
+            ]
+        if finish is not None:
+            at_end = builder.icmp_signed("==", row, builder.sub(num_rows, constant(1)))
+            finished = finish(found, of_row)
+            found = [
+                Vector(builder, builder.select(at_end, end.value, vector.value)) if across_rows else end
+                for end, vector in zip(finished, found, strict=True)
+            ]
+        for vector, place in zip(found, places[last_output:], strict=True):
+            builder.store(vector.element(0), place)
 
     return step
 
@@ -283,13 +267,10 @@ def total_of(vector: Vector) -> Vector:
     return vector
 
 
-# Passes over rows that stand for samples of examples, with noise that the sample and the example's key
-# decide.
-#
-# What `RowPass` is for training steps, this is for importance sampling: rows lie in two axes, sample and
-# example, so that what all samples share is read where it is; operands may be bfloat16; results go into the
-# inputs of several networks at once; and noise is made where it is used, so that it does not depend on how
-# samples and examples are divided.
+# Rows of samples, for importance sampling: rows lie in two axes, sample and example, so that what all samples share is
+# read where it is; operands may be bfloat16; results go into the inputs of several networks at once; and noise is made
+# where it is used, from the sample's number and the example's key, so that it does not depend on how samples and
+# examples are divided.
 
 
 KEY = 0x6469736372657465
@@ -301,12 +282,12 @@ _FACTORS = 64  # blocks whose factors, each at most 2, are multiplied before a l
 
 
 @dataclass(frozen=True)
-class Made:
-    """What a body makes of a block of columns.
+class BlockResults:
+    """Results of a body for a block of columns.
 
     Attributes:
         outputs: Vectors that are written, in the order of the operands.
-        spread: A vector that is written to all places of a table; None where the pass has no such table.
+        spread: A vector that is written to all places of a table; None without a table.
         terms: What is added to the row's total.
         factors: Numbers from 1 to 2 whose logarithms are subtracted from it.
     """
@@ -317,11 +298,24 @@ class Made:
     factors: Sequence[Vector] = field(default=())
 
 
-SampleBody = Callable[[list[Vector], list[Vector], list[Vector]], Made]
+SampleBody = Callable[[list[Vector], list[Vector], list[Vector]], BlockResults]
+
+
+class _Form(NamedTuple):
+    """Of each operand that is read or written, and of the table, whether it is bfloat16; and whether there is noise."""
+
+    elements: tuple[bool, ...]
+    outputs: tuple[bool, ...]
+    spread: bool
+    noise: bool
+
+
+def _are_bfloat16(tensors: Sequence[Tensor]) -> tuple[bool, ...]:
+    return tuple(tensor.dtype == torch.bfloat16 for tensor in tensors)
 
 
 class Keys(NamedTuple):
-    """Whose noise it is.
+    """Keys of the noise of some rows.
 
     Attributes:
         of_example: A number of 64 bits per example, (example,) int64.
@@ -334,74 +328,81 @@ class Keys(NamedTuple):
     draw: int
 
 
-class SamplePass:
-    """A pass over rows (sample, example), compiled at its first call.
+class SampleReduction:
+    """A fused reduction over rows (sample, example) of float32 or bfloat16 tensors, compiled at its first call.
 
     Args:
         name: Tells it apart from all others that share the body's module.
         body: Takes vectors of elements, the numbers of the call, repeated, and the random words, two vectors of 16
             32-bit integers, or none.
-        elements: Of each operand that is read, whether it is bfloat16, not float32.
-        outputs: Likewise of those that are written.
-        spreads: Likewise of those in the table; None for no table.
-        noise: Whether the body takes words.
     """
 
-    def __init__(
-        self,
-        name: str,
-        body: SampleBody,
-        *,
-        elements: Sequence[bool],
-        outputs: Sequence[bool] = (),
-        spreads: bool | None = None,
-        noise: bool = False,
-    ) -> None:
-        module = sys.modules[body.__module__]
-        form = f"{name} {[*map(int, elements)]} {[*map(int, outputs)]} {spreads} {noise}"
-        step = _sample_step(body, tuple(elements), tuple(outputs), spreads, noise)
+    def __init__(self, name: str, body: SampleBody) -> None:
+        self._name, self._body = name, body
+        self._loops: dict[_Form, ChunkLoop] = {}
 
-        def make(chunks: Any) -> Callable[..., Any]:
-            def run(operands, table, of_call, draw, samples, examples, num_columns, per_chunk):
-                for chunk in chunks((samples + per_chunk - 1) // per_chunk):
-                    for sample in range(chunk * per_chunk, min((chunk + 1) * per_chunk, samples)):
-                        for example in range(examples):
-                            step(operands, table, of_call, draw, sample, example, num_columns)
-                return 0
+    def _loop(self, form: _Form) -> ChunkLoop:
+        if form not in self._loops:
+            step = _sample_step(self._body, form)
+            module = sys.modules[self._body.__module__]
 
-            run.__qualname__ = f"{module.__name__}.{form}"  # the cache's name of it
-            return run
+            def make(chunks: Any) -> Callable[..., Any]:
+                def run(operands, table, of_call, draw, samples, examples, num_columns, per_chunk):
+                    for chunk in chunks((samples + per_chunk - 1) // per_chunk):
+                        for sample in range(chunk * per_chunk, min((chunk + 1) * per_chunk, samples)):
+                            for example in range(examples):
+                                step(operands, table, of_call, draw, sample, example, num_columns)
+                    return 0
 
-        self._loop = ChunkLoop(make, sources=(codegen, codegen, codegen, codegen, module))
+                name = f"{module.__name__}.{self._name}"
+                run.__qualname__ = f"{name} {form.elements}{form.outputs}{form.spread}{form.noise}"
+                return run
 
-    def __call__(
+            self._loops[form] = ChunkLoop(make, sources=(module,))
+        return self._loops[form]
+
+    def __call__(self, elements: Sequence[Tensor], outputs: Sequence[Tensor] = (), **more: Any) -> None:
+        """Run it; see `lower`."""
+        self.lower(elements, outputs, **more)()
+
+    def lower(
         self,
         elements: Sequence[Tensor],
         outputs: Sequence[Tensor] = (),
         *,
-        total: Tensor,
+        total: Tensor | None = None,
         spread: Sequence[Tensor] = (),
         numbers: Sequence[float] = (0.0,),
         keys: Keys | None = None,
-    ) -> None:
-        """Run it; the caller answers for types and shapes.
+    ) -> Callable[[], object]:
+        """The reduction of these tensors as a function without arguments.
 
         Args:
             elements: (sample, example, column) each, with consecutive columns; other axes may be expanded.
             outputs: Likewise, receive the outputs.
-            total: (sample, example), float32; the terms are added to it.
+            total: (sample, example), float32; the terms are added to it. None where there are none.
             spread: Places of the table, as outputs.
             numbers: Of the call, at least one.
             keys: Of the noise.
         """
         samples, examples, columns = elements[0].shape
+        if total is None:
+            total = torch.zeros((), dtype=torch.float32, device="cpu").expand(samples, examples)
         operands = tuple(map(_place, (*elements, *outputs, total[..., None])))
         table = torch.tensor([_place(value) for value in spread] or [(0, 0, 0)], device="cpu")
         draw = (0, 0, 0) if keys is None else (keys.of_example.data_ptr(), keys.first_sample, keys.draw)
         threads = threads_for(samples * examples * columns, SMALLEST_SHARED)
         per_chunk = samples if threads == 1 else max(1, 8 // examples)
-        places = table.data_ptr(), len(spread)
-        self._loop(threads, operands, places, tuple(numbers), draw, samples, examples, columns, per_chunk)
+        places, shape = (table.data_ptr(), len(spread)), (samples, examples, columns, per_chunk)
+        spread_form = _are_bfloat16(spread or elements)[0]
+        form = _Form(_are_bfloat16(elements), _are_bfloat16(outputs), spread_form, keys is not None)
+        run = self._loop(form).bind(threads, operands, places, tuple(numbers), draw, *shape)
+        return partial(_run_keeping, run, (table, total))
+
+
+def _run_keeping(run: Callable[[], object], _kept: object) -> None:
+    """Run, and keep memory alive until then."""
+    run()
 
 
 def _place(value: Tensor) -> tuple[int, int, int]:
@@ -410,75 +411,65 @@ def _place(value: Tensor) -> tuple[int, int, int]:
     return value.data_ptr(), sample * value.element_size(), example * value.element_size()
 
 
-def _sample_step(
-    body: SampleBody, elements: tuple[bool, ...], outputs: tuple[bool, ...], spreads: bool | None, noise: bool
-) -> Any:
+def _sample_step(body: SampleBody, form: _Form) -> Any:
     """The intrinsic that works on one row."""
+    elements, outputs, spread, noise = form
     count = len(elements) + len(outputs) + 1
 
-    @intrinsic
-    def step(_typing, operands, table, of_call, draw, sample, example, num_columns):
-        def generate(_context, builder, signature, arguments):
-            operands, table, of_call, draw, sample, example, num_columns = arguments
+    @builder_intrinsic()
+    def step(builder, operands, table, of_call, draw, sample, example, num_columns):
 
-            def start(place):
-                return builder.add(
-                    place[0], builder.add(builder.mul(place[1], sample), builder.mul(place[2], example))
-                )
+        def start(place):
+            return builder.add(
+                place[0], builder.add(builder.mul(place[1], sample), builder.mul(place[2], example))
+            )
 
-            def unpacked(pack, length):
-                return [builder.extract_value(pack, index) for index in range(length)]
-
-            places = [unpacked(place, 3) for place in unpacked(operands, count)]
-            starts = [start(place) for place in places]
-            ahead = [builder.mul(place[2], constant(_AHEAD)) for place in places[: len(elements)]]
-            inputs = [
-                Numbers(builder, address, bfloat16=half)
-                for address, half in zip(starts, elements, strict=False)
-            ]
-            results = [
-                Numbers(builder, address, bfloat16=half)
-                for address, half in zip(starts[len(elements) :], outputs, strict=False)
-            ]
-            numbers_of_call = [
-                splat(builder, builder.fptrunc(value, FLOAT32), LANES)
-                for value in unpacked(of_call, len(signature.args[2]))
-            ]
-            words_of = _words(builder, unpacked(draw, 3), sample, example) if noise else None
-            first_place, num_places = unpacked(table, 2)
-            total, product = Total(builder, LANES), Product(builder, LANES)
-            blocks = blocks_of(builder, num_columns)
-            groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
-            with loop(builder, constant(0), groups) as (group, _):
-                from_block = builder.mul(group, constant(_FACTORS))
-                to_block = minimum(builder, builder.add(from_block, constant(_FACTORS)), blocks)
-                product.clear()
-                with loop(builder, from_block, to_block) as (block, _):
-                    first, mask = block_of(builder, block, num_columns)
-                    for read, distance in zip(inputs, ahead, strict=True):
-                        read.prefetch(first, distance)
-                    vectors = [read.load_masked(first, mask) for read in inputs]
-                    words = [] if words_of is None else words_of(block)
-                    made = body(vectors, numbers_of_call, words)
-                    for vector, write in zip(made.outputs, results, strict=True):
-                        write.store_masked(vector, first, mask)
-                    if spreads is not None and made.spread is not None:
-                        with loop(builder, constant(0), num_places) as (index, _):
-                            place = _row_of_table(builder, first_place, index)
-                            there = Numbers(builder, start(place), bfloat16=spreads)
-                            there.store_masked(made.spread, first, mask)
-                    for term in made.terms:
-                        total.add(term.where(Vector(builder, mask), 0.0))
-                    for factor in made.factors:
-                        product.multiply(factor.where(Vector(builder, mask), 1.0))
-                if made.factors:
-                    total.add(-log(product.value()))
-            place = builder.inttoptr(starts[-1], FLOAT32.as_pointer())
-            before = builder.load(place)
-            builder.store(builder.fadd(before, total_of(total.value()).element(0)), place)
-            return ir.Constant(INT64, 0)
-
-        return types.int64(operands, table, of_call, draw, sample, example, num_columns), generate
+        places = [unpacked(builder, place, 3) for place in unpacked(builder, operands, count)]
+        starts = [start(place) for place in places]
+        ahead = [builder.mul(place[2], constant(_AHEAD)) for place in places[: len(elements)]]
+        inputs = [
+            Numbers(builder, address, bfloat16=half) for address, half in zip(starts, elements, strict=False)
+        ]
+        results = [
+            Numbers(builder, address, bfloat16=half)
+            for address, half in zip(starts[len(elements) :], outputs, strict=False)
+        ]
+        numbers_of_call = [
+            splat(builder, builder.fptrunc(value, FLOAT32), LANES)
+            for value in unpacked(builder, of_call, of_call.type.count)
+        ]
+        words_of = _words(builder, unpacked(builder, draw, 3), sample, example) if noise else None
+        first_place, num_places = unpacked(builder, table, 2)
+        total, product = Total(builder, LANES), Product(builder, LANES)
+        blocks = blocks_of(builder, num_columns)
+        groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
+        with loop(builder, constant(0), groups) as (group, _):
+            from_block = builder.mul(group, constant(_FACTORS))
+            to_block = minimum(builder, builder.add(from_block, constant(_FACTORS)), blocks)
+            product.clear()
+            with loop(builder, from_block, to_block) as (block, _):
+                first, mask = block_of(builder, block, num_columns)
+                for read, distance in zip(inputs, ahead, strict=True):
+                    read.prefetch(first, distance)
+                vectors = [read.load_masked(first, mask) for read in inputs]
+                words = [] if words_of is None else words_of(block)
+                made = body(vectors, numbers_of_call, words)
+                for vector, write in zip(made.outputs, results, strict=True):
+                    write.store_masked(vector, first, mask)
+                if made.spread is not None:
+                    with loop(builder, constant(0), num_places) as (index, _):
+                        place = _row_of_table(builder, first_place, index)
+                        there = Numbers(builder, start(place), bfloat16=spread)
+                        there.store_masked(made.spread, first, mask)
+                for term in made.terms:
+                    total.add(term.where(Vector(builder, mask), 0.0))
+                for factor in made.factors:
+                    product.multiply(factor.where(Vector(builder, mask), 1.0))
+            if made.factors:
+                total.add(-log(product.value()))
+        place = builder.inttoptr(starts[-1], FLOAT32.as_pointer())
+        before = builder.load(place)
+        builder.store(builder.fadd(before, total_of(total.value()).element(0)), place)
 
     return step
 
@@ -491,7 +482,7 @@ def _row_of_table(builder: Any, address: Any, index: Any) -> list[Any]:
 
 
 def _words(builder: Any, draw: list[Any], sample: Any, example: Any) -> Callable[[Any], list[Vector]]:
-    """What makes the random words of a block: Philox of the counters (draw and place, sample, key of the example)."""
+    """The maker of a block's random words: Philox of the counters (draw and place, sample, key of the example)."""
     keys, first_sample, number = draw
     of_example = builder.load(builder.gep(builder.inttoptr(keys, INT64.as_pointer()), [example]))
     fixed = [
@@ -514,9 +505,6 @@ def _words(builder: Any, draw: list[Any], sample: Any, example: Any) -> Callable
     return of_block
 
 
-# Uniform and normal numbers of the random words of passes over samples.
-
-
 def uniforms(words: list[Vector]) -> Vector:
     """32 numbers (word // 2^8 + 1/2) 2^-24 of the open unit interval."""
     joint = concatenate(words)
@@ -536,7 +524,7 @@ def normals(words: list[Vector]) -> Vector:
 
 
 def draw_uniforms(shape: tuple[int, int, int], keys: Keys) -> Tensor:
-    """The uniform numbers that a pass of this shape, (sample, example, column), and these keys meets."""
+    """The uniform numbers that a reduction of this shape, (sample, example, column), and these keys draws."""
     return _drawn(_UNIFORMS, shape, keys)
 
 
@@ -545,55 +533,19 @@ def draw_normals(shape: tuple[int, int, int], keys: Keys) -> Tensor:
     return _drawn(_NORMALS, shape, keys)
 
 
-def _drawn(run: SamplePass, shape: tuple[int, int, int], keys: Keys) -> Tensor:
+def _drawn(run: SampleReduction, shape: tuple[int, int, int], keys: Keys) -> Tensor:
     found = torch.empty(shape, dtype=torch.float32, device="cpu")
-    run([found], [found], total=torch.zeros(shape[:2], dtype=torch.float32, device="cpu"), keys=keys)
+    run([found], [found], keys=keys)
     return found
 
 
-def _uniform_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> Made:
-    return Made([uniforms(words)])
+def _uniform_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> BlockResults:
+    return BlockResults([uniforms(words)])
 
 
-def _normal_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> Made:
-    return Made([normals(words)])
+def _normal_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> BlockResults:
+    return BlockResults([normals(words)])
 
 
-_UNIFORMS = SamplePass("uniforms", _uniform_body, elements=[False], outputs=[False], noise=True)
-_NORMALS = SamplePass("normals", _normal_body, elements=[False], outputs=[False], noise=True)
-
-
-# Numbers brought back between bounds, in one compiled pass.
-
-
-def project_(value: Tensor, low: Tensor, high: Tensor) -> None:
-    """Move numbers between bounds; what is infinite stays.
-
-    Args:
-        value: Contiguous, float32, not empty; changed.
-        low: One number.
-        high: One number, at least low.
-    """
-    flat = value.view(-1)
-    _PROJECT([flat], [low, high], [flat])
-
-
-def moved(value: Vector, low: Vector | float, high: Vector | float) -> Vector:
-    """The numbers between the bounds, what is infinite as it is."""
-    return value.where(magnitude(value).reaches(math.inf), value.between(low, high))
-
-
-def _project(elements: list[Vector], per_row: list[Vector]) -> tuple[list[Vector], list[Vector]]:
-    return [moved(elements[0], *per_row)], []
-
-
-_PROJECT = RowPass("projection", _project, elements=1, per_row=2, outputs=1)
-
-
-@tried("The compiled projection", "plain torch is used")
-def works() -> None:
-    """Whether it gives what plain torch gives."""
-    low, high = torch.tensor(2.0), torch.tensor(3.0)
-    found = torch.tensor([1.0, 2.5, 4.0, math.inf, -math.inf])
-    project_(found, low, high)
-    check_close((found, torch.tensor([2.0, 2.5, 3.0, math.inf, -math.inf])), tolerance=0)
+_UNIFORMS = SampleReduction("uniforms", _uniform_body)
+_NORMALS = SampleReduction("normals", _normal_body)

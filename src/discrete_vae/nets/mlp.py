@@ -18,19 +18,10 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import norm as kernel
-from discrete_vae.kernels.mlp import SCALE_BOUNDS, Form, has_hooks, norm_form, works
-from discrete_vae.kernels.norm import add_shared_
-from discrete_vae.kernels.norm import works as shared_rows_work
+from discrete_vae.kernels.norm import SCALE_BOUNDS, Form, norm_form
+from discrete_vae.kernels.registry import are_plain, compiled_by, has_hooks, is_eager
 from discrete_vae.nets.weights import WorkingLayer, check_weights, row_products
-from discrete_vae.numerics import (
-    are_plain,
-    bounded,
-    differentiable_once,
-    fuses,
-    is_ordinary,
-    project_,
-    row_sum,
-)
+from discrete_vae.numerics import bounded, differentiable_once, project_, row_sum
 from discrete_vae.records import ShowsShapes
 from discrete_vae.system import allocating
 
@@ -192,19 +183,9 @@ class L1BatchNorm(nn.Module):
         x = x.to(torch.promote_types(x.dtype, self.scale.dtype))  # autocast rounds what networks make
         if self.training:
             self.check_rows(x.numel() // self.num_features)
-            if self._fuses(x):
-                return fused_norm(self, x)
+            return _normalize_batch(self, x)
         scale, offset = self.used_parameters()
-        if not self.training:
-            return (x - self.running_mean) * (scale / (self.running_deviation + self.eps)) + offset
-        axes = tuple(range(x.dim() - 1))
-        mean = x.mean(axes)
-        centered = x - mean
-        deviation = centered.abs().mean(axes)
-        with torch.no_grad():
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-            self.running_deviation.lerp_(deviation.to(self.running_deviation.dtype), self.momentum)
-        return centered * (scale / (deviation + self.eps)) + offset
+        return (x - self.running_mean) * (scale / (self.running_deviation + self.eps)) + offset
 
     def used_parameters(self) -> tuple[Tensor, Tensor]:
         """Scale and offset inside their bounds, each (feature,)."""
@@ -235,10 +216,6 @@ class L1BatchNorm(nn.Module):
         own, kept = self._parameters, self._buffers  # a tenth of the time of the attributes
         return own["scale"], own["offset"], kept["running_mean"], kept["running_deviation"]  # pyright: ignore[reportReturnType]
 
-    def _fuses(self, x: Tensor) -> bool:
-        """Whether the compiled pass can be used for x."""
-        return x.dtype == torch.float32 and is_ordinary() and are_plain((x, *self.tensors())) and works()
-
     def extra_repr(self) -> str:
         """The size, and whether there are bounds."""
         return f"{self.num_features}, bounded={self.bounded}"
@@ -246,51 +223,28 @@ class L1BatchNorm(nn.Module):
     @torch.no_grad()
     def project_(self) -> None:
         """Bring the parameters s, then o, back inside the paper's bounds; does nothing where there are none."""
-        if not self.bounded:
-            return
-        if fuses(self.scale, self.offset):
-            from discrete_vae.kernels import mlp
-
-            if mlp.projection_works():
-                mlp.project_norm_(self.scale, self.offset)
-                return
-        project_(self.scale, *SCALE_BOUNDS)
-        project_(self.offset, -self.scale, self.scale)
+        if self.bounded:
+            _project_norm_(self.scale, self.offset)
 
 
-# The L1 batch norm of a batch as one operation of autograd.
+@compiled_by("norm.batch_norm")
+def _normalize_batch(norm: L1BatchNorm, x: Tensor) -> Tensor:
+    """Normalize by the batch and move the running averages."""
+    scale, offset = norm.used_parameters()
+    axes = tuple(range(x.dim() - 1))
+    mean = x.mean(axes)
+    centered = x - mean
+    deviation = centered.abs().mean(axes)
+    with torch.no_grad():
+        norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), norm.momentum)
+        norm.running_deviation.lerp_(deviation.to(norm.running_deviation.dtype), norm.momentum)
+    return centered * (scale / (deviation + norm.eps)) + offset
 
 
-def fused_norm(norm: L1BatchNorm, x: Tensor) -> Tensor:
-    """What `L1BatchNorm` gives in training, of float32 x (..., feature) on the CPU."""
-    running = norm.running_mean, norm.running_deviation
-    return _FusedNorm.apply(x, norm.scale, norm.offset, running, norm.form(rectify=False))
-
-
-class _FusedNorm(torch.autograd.Function):
-    """See `fused_norm`."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, scale: Tensor, offset: Tensor, running: tuple[Tensor, Tensor], form: Form
-    ) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1]).contiguous()
-        out = torch.empty_like(rows)
-        statistics = kernel.normalize(rows, out, (scale, offset), running, form)
-        ctx.form = form
-        ctx.save_for_backward(rows, out, scale, offset, statistics)
-        return out.view(x.shape)
-
-    @staticmethod
-    @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        rows, out, scale, offset, statistics = ctx.saved_tensors
-        # a copy, as the kernel writes where it reads
-        gradient = torch.empty_like(rows).copy_(gradients[0].reshape(rows.shape))
-        by_parameters = kernel.normalize_backward(rows, out, gradient, (scale, offset), statistics, ctx.form)
-        return gradient.view(gradients[0].shape), *by_parameters, None, None
+@compiled_by("norm.project_norm")
+def _project_norm_(scale: Tensor, offset: Tensor) -> None:
+    project_(scale, *SCALE_BOUNDS)
+    project_(offset, -scale, scale)
 
 
 # What a multilayer perceptron consists of, as the fused pass takes it.
@@ -382,7 +336,7 @@ class ConcatLinear(WorkingLayer, nn.Linear):
             rows = [value.detach().flatten(0, -2) for value in inputs]
             varies = torch.cat([value.amax(0) != value.amin(0) for value in rows])
             weight = torch.where(varies, weight, weight.detach())
-        product = F.linear if torch.is_grad_enabled() or not is_ordinary() else row_products
+        product = F.linear if torch.is_grad_enabled() or not is_eager() else row_products
         if self.working is not None:
             inputs = tuple(value.to(weight.dtype) for value in inputs)
         if all(value.shape[:-1] == inputs[0].shape[:-1] for value in inputs):
@@ -467,7 +421,7 @@ class MLP(nn.Module):
 
     def _fused_parts(self, inputs: tuple[Tensor, ...]) -> MLPParts | None:
         """What one operation needs to know of the network; None where it cannot take its place, or does not gain."""
-        if not is_ordinary() or not are_plain(inputs):
+        if not is_eager() or not are_plain(inputs):
             return None
         layers = [*self.layers._modules.values()]  # slices of a ModuleList are modules, made anew
         linears, norms, training = [*layers[::2], self.output], layers[1::2], self.training
@@ -484,7 +438,7 @@ class MLP(nn.Module):
         if has_hooks(layers) or has_hooks((self.output,)):
             return None
         parts = MLPParts.of(linears, norms, training)  # pyright: ignore[reportArgumentType]
-        return parts if parts.are_plain() and works() else None
+        return parts if parts.are_plain() and kernel.batch_norm.is_usable() else None
 
     @torch.no_grad()
     def initialize_output_(self, start: Tensor | float, scale: float = 1.0) -> None:
@@ -650,14 +604,14 @@ def _forward(
     for norm, tensors, weight in zip(parts.norms, parts.norm_tensors, weights[1:], strict=True):
         scale, offset, *running = tensors
         out = hidden if keep is None else torch.empty_like(hidden)
-        form = norm.form(rectify=True)
         if parts.training:
             norm.check_rows(len(hidden))
+            form = norm.form(rectify=True)
             statistics = kernel.normalize(hidden, out, (scale, offset), (running[0], running[1]), form)
         else:
             statistics = torch.stack(running)
             scale, offset = norm.used_parameters()
-            kernel.apply_fixed(hidden, out, running[0], scale / (running[1] + norm.eps), offset, form)
+            kernel.apply_fixed(hidden, out, running[0], scale / (running[1] + norm.eps), offset, True)
         saved += [hidden, out, statistics]
         hidden = torch.mm(out, weight.t())
     if keep is not None:
@@ -843,11 +797,8 @@ class FoldedMLP:
             bias = share.flatten().to(self.dtype)
             return self._after(1, row_products(rows, self._of_rest, bias, rectify=rectify))
         hidden = row_products(rows, self._of_rest)
-        if len(lead) == 2 and share.dim() == 2 and len(share) == lead[1] and _sums(hidden, share):
-            add_shared_(hidden.view(*lead, -1), share, rectify=rectify)
-            return self._after(1, hidden)
-        hidden = hidden.view(*lead, -1).add_(share).flatten(0, -2)
-        return self._after(1, hidden.relu_() if rectify else hidden)
+        hidden = _add_shared_(hidden.view(*lead, -1), share, rectify)
+        return self._after(1, hidden.flatten(0, -2))
 
     def _after(self, first: int, rows: Tensor) -> Tensor:
         """The layers from one on, at rows."""
@@ -881,9 +832,11 @@ class FoldedMLP:
             self._kept = None
 
 
-def _sums(rows: Tensor, share: Tensor) -> bool:
-    """Whether a compiled pass can add what rows share."""
-    return is_ordinary() and are_plain((rows,)) and fuses(share) and rows.numel() > 0 and shared_rows_work()
+@compiled_by("norm.add_shared", (torch.float32, torch.bfloat16))
+def _add_shared_(rows: Tensor, shared: Tensor, rectify: bool) -> Tensor:
+    """Add what rows (sample, example, feature) share, in place, with a rectifier or without."""
+    rows.add_(shared)
+    return rows.relu_() if rectify else rows
 
 
 @contextmanager
@@ -915,7 +868,7 @@ def _folds(network: MLP) -> bool:
     layers = [*network.layers, network.output]
     return (
         network.folded is None
-        and is_ordinary()
+        and is_eager()
         and not has_hooks(layers)
         and all(type(layer) is ConcatLinear for layer in layers[::2])
         and all(type(layer) is L1BatchNorm and not layer.training for layer in layers[1::2])

@@ -22,7 +22,7 @@ from discrete_vae.checks import (
     values_are_readable,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.numerics import bounded, fuses, project_
+from discrete_vae.numerics import bounded, project_
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import open_uniform
 
@@ -541,14 +541,7 @@ class BetaSmoothing(OneParameterSmoothing):
     @torch.no_grad()
     def project_(self) -> None:
         """Bring the parameter beta back between 0.01 and the bound."""
-        low, high = self._limits.unbind()
-        if fuses(self.beta, self._limits):
-            from discrete_vae.kernels import rows
-
-            if rows.works():
-                rows.project_(self.beta, low, high)
-                return
-        project_(self.beta, low, high)
+        project_(self.beta, *self._limits.unbind())
 
     def _parameter(self) -> Tensor:
         return self.beta

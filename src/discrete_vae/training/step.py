@@ -17,11 +17,11 @@ from discrete_vae.checks import check_gradients_are_recorded
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.kernels.lowering import ReplayedFunctions
-from discrete_vae.kernels.mlp import has_hooks
+from discrete_vae.kernels.registry import has_hooks, is_eager
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import DTYPES, gains_by_bfloat16, has_fast_bfloat16
 from discrete_vae.nets.weights import WorkingLayer, WorkingWeight
-from discrete_vae.numerics import is_ordinary, rounds_products, row_sum
+from discrete_vae.numerics import rounds_products, row_sum
 from discrete_vae.objectives.elbo import Batch, GradOutputs, LossTerms, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized
 from discrete_vae.rng import reseed
@@ -220,7 +220,7 @@ class RecordedStep:
     def _call(self, key: Any, function: Any, *inputs: Any) -> Sequence[Tensor | None]:
         """Repeat a function if that may be done here and now."""
         # rounding is switched off around energies, which a recording would not repeat
-        if not self._model.prior.bias.is_cpu or not is_ordinary() or rounds_products("cpu"):
+        if not self._model.prior.bias.is_cpu or not is_eager() or rounds_products("cpu"):
             return function(*inputs)
         return self.functions(key, function, *inputs)
 

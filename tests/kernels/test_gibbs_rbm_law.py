@@ -5,7 +5,7 @@ import torch
 
 from discrete_vae import RBM, FactorialBernoulli
 from discrete_vae.kernels import gibbs_torch
-from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.kernels.gibbs_torch import unit_words
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import TooFewSamplesError, check_frequencies, check_mean
@@ -65,7 +65,7 @@ def faulty(kind: type[RBM], rbm: RBM) -> RBM:
 
 
 def kernel_of(name: str, energy):
-    return gibbs_torch.run if name == "torch" else choose_kernel(energy)
+    return gibbs_torch.run if name == "torch" else kernel_for(energy)
 
 
 def one_sweep(energy, kernel, *, key: int = 7, first_sweep: int = 1, **options):
@@ -102,7 +102,7 @@ def test_kernel_draws_from_the_exact_matrix(kernel, shape):
 
 def test_reference_draws_from_the_factorial_matrix():
     energy = make_factorial()
-    assert choose_kernel(energy) is gibbs_torch.run
+    assert kernel_for(energy) is gibbs_torch.run
     check_transitions(one_sweep(energy, None), sweep_matrix(energy), 5, repeats=REPEATS)
 
 

@@ -5,14 +5,16 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 import torch
 from numba.core import config
 
 from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.kernels import openmp, registry
+from discrete_vae.kernels import loops
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.loops import ChunkLoop, has_parallel_regions
 
 MACHINES = pytest.mark.parametrize(
     "energy", [RBM(5, 3), GraphBoltzmann(8, "complete")], ids=["bipartite", "graph"]
@@ -21,26 +23,26 @@ MACHINES = pytest.mark.parametrize(
 
 @MACHINES
 def test_forked_child_works_on_one_thread(energy, monkeypatch, threads_of_torch):
-    monkeypatch.setattr(openmp, "has_team", lambda: False)
+    monkeypatch.setattr(loops, "has_parallel_regions", lambda: False)
     threads_of_torch(2)
     start = fair_coins(30, 8, key=1)
     expected = run_sweeps(energy, start, 3, key=2, first_sweep=1)
-    monkeypatch.setattr(registry.os, "getpid", lambda: -1)
-    assert registry.threads_for(10**9) == 1
+    monkeypatch.setattr(loops.os, "getpid", lambda: -1)
+    assert loops.threads_for(10**9) == 1
     assert torch.equal(run_sweeps(energy, start, 3, key=2, first_sweep=1), expected)
 
 
 def test_thread_layer_order_is_restored(monkeypatch):
     before = list(config.THREADING_LAYER_PRIORITY)
-    monkeypatch.setattr(registry, "_process_of_threads", None)
-    registry._launch()
+    monkeypatch.setattr(loops, "_process_of_threads", None)
+    loops._launch()
     assert before == config.THREADING_LAYER_PRIORITY
 
 
 def test_a_small_call_uses_one_thread(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr(registry, "_launch", lambda: pytest.fail("launched"))
-    assert registry.threads_for(registry.SMALLEST_SHARED - 1) == 1
+    monkeypatch.setattr(loops, "_launch", lambda: pytest.fail("launched"))
+    assert loops.threads_for(loops.SMALLEST_SHARED - 1) == 1
 
 
 # In a process of its own, since OpenMP and numba are launched once. Prints nothing where all is right.
@@ -48,13 +50,12 @@ CHECKS = """
 import os, sys, threading
 import numba, torch
 from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.kernels import registry as threads
+from discrete_vae.kernels import loops as threads
 from discrete_vae.kernels import gibbs_torch as torch_reference
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.kernels.gibbs import run_sweeps
 
-from discrete_vae.kernels import openmp as team
-team.has_team = lambda: False  # as where torch has another OpenMP than GNU's
+threads.has_parallel_regions = lambda: False  # as where torch has another OpenMP than GNU's
 threads.SMALLEST_SHARED = 0
 asked, most = int(sys.argv[1]), int(sys.argv[2])
 rbm, graph, start = RBM(5, 3), GraphBoltzmann(8, "complete"), fair_coins(40, 8, key=1)
@@ -68,8 +69,7 @@ wrapped = threads.numba_threads
 def counting(number):
     used.add(number)
     return wrapped(number)
-from discrete_vae.kernels import registry as loops
-loops.numba_threads = counting
+threads.numba_threads = counting
 
 def check(expected):
     used.clear()
@@ -120,17 +120,93 @@ def test_the_number_of_threads_is_torchs_and_stays(asked, most):
 def test_numba_with_one_thread_is_not_launched(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 1)
-    monkeypatch.setattr(registry, "_launch", lambda: pytest.fail("launched"))
-    assert registry.threads_for(10**9) == 1
+    monkeypatch.setattr(loops, "_launch", lambda: pytest.fail("launched"))
+    assert loops.threads_for(10**9) == 1
 
 
 def test_two_python_threads_launch_once(monkeypatch):
     launches = []
-    monkeypatch.setattr(registry, "_process_of_threads", None)
-    monkeypatch.setattr(registry, "_launch_here", lambda: launches.append(1))
-    workers = [threading.Thread(target=registry._launch) for _ in range(8)]
+    monkeypatch.setattr(loops, "_process_of_threads", None)
+    monkeypatch.setattr(loops, "_launch_here", lambda: launches.append(1))
+    workers = [threading.Thread(target=loops._launch) for _ in range(8)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
     assert launches == [1]
+
+
+needs_regions = pytest.mark.skipif(
+    not has_parallel_regions(), reason="torch has no OpenMP of GNU's kind here"
+)
+
+
+def _adding(chunks):
+    def add(values, amount):
+        for place in chunks(len(values)):
+            values[place] += amount + 1000 * place
+        return 0
+
+    return add
+
+
+def _first(values, amount):
+    values[0] = amount
+
+
+add = ChunkLoop(_adding, prepare=_first)
+
+
+@needs_regions
+@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+def test_each_chunk_is_worked_on_once_after_the_preparation(threads):
+    values = np.zeros(7)
+    add(threads, values, 2.0)
+    assert values.tolist() == [4.0] + [2.0 + 1000 * place for place in range(1, 7)]
+
+
+@needs_regions
+def test_without_chunks_nothing_is_done():
+    add(2, np.zeros(1), 1.0)
+    assert ChunkLoop(_adding)(2, np.zeros(0), 1.0) == 0
+
+
+# In a process of its own, since OpenMP is loaded once. Prints nothing where all is right.
+CHECKS_OF_REGIONS = """
+import pathlib, threading
+import torch
+torch.set_num_threads(2)
+from discrete_vae import RBM, GraphBoltzmann
+from discrete_vae.kernels import loops as threads
+from discrete_vae.kernels import gibbs_torch as torch_reference
+from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.gibbs import run_sweeps
+assert threads.has_parallel_regions()
+threads.SMALLEST_SHARED = 0
+start = fair_coins(40, 8, key=1)
+machines = RBM(5, 3), GraphBoltzmann(8, "complete")
+def run(machine, **more):
+    return run_sweeps(machine, start, 3, key=2, first_sweep=1, **more)
+expected = [run(machine, kernel=torch_reference.run) for machine in machines]
+for number in (1, 2, 3):
+    torch.set_num_threads(number)
+    assert threads.threads_for(10**9) == min(number, 2)
+    assert all(torch.equal(run(machine), right) for machine, right in zip(machines, expected))
+    assert torch.get_num_threads() == number
+found = []
+workers = [threading.Thread(target=lambda: found.append(run(machines[0]))) for _ in range(4)]
+[worker.start() for worker in workers]
+[worker.join() for worker in workers]
+assert all(torch.equal(z, expected[0]) for z in found)
+maps = pathlib.Path("/proc/self/maps")
+if maps.exists():
+    assert len({line.split()[-1] for line in maps.read_text().splitlines() if "libgomp" in line}) <= 1
+"""
+
+
+@needs_regions
+def test_states_do_not_depend_on_threads_and_one_openmp_is_loaded():
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
+    command = [sys.executable, "-W", "error", "-c", CHECKS_OF_REGIONS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

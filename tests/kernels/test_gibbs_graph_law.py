@@ -7,7 +7,7 @@ import torch
 from discrete_vae import GraphBoltzmann
 from discrete_vae.boltzmann import graph as graph_module
 from discrete_vae.kernels import gibbs_graph, gibbs_torch
-from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.boltzmann.graphs import ODD_CYCLE, random_graph, randomize, small_graph
@@ -95,7 +95,7 @@ def test_counted_transitions_reject_a_compiled_kernel_with_wrong_lists(make):
 
 def test_counted_transitions_reject_stale_fields():
     stale = randomize(StaleField(5, ODD_CYCLE))
-    assert choose_kernel(stale) is gibbs_torch.run
+    assert kernel_for(stale) is gibbs_torch.run
     with pytest.raises(AssertionError, match="chi-square"):
         check_transitions(one_sweep(stale, None), sweep_matrix(small_graph("odd cycle")), 5, repeats=REPEATS)
 

@@ -1,4 +1,4 @@
-"""Threads that give way to other programs."""
+"""The OpenMP wait policy: threads that give way to other programs."""
 
 import os
 import subprocess
@@ -87,7 +87,7 @@ def test_a_system_that_says_nothing_is_left_alone():
 
 def test_blocks_may_be_nested():
     def watches():
-        return [t for t in threading.enumerate() if t.name == "discrete_vae-contention" and t.is_alive()]
+        return [t for t in threading.enumerate() if t.name == "discrete_vae-openmp-wait" and t.is_alive()]
 
     before = len(watches())
     with yielding_threads():

@@ -6,8 +6,8 @@ import torch
 from discrete_vae.kernels import gibbs_torch, gibbs_triton
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
+from tests.kernels.test_gibbs_rbm_law import make_rbm
 from tests.oracles.transitions import check_transitions, sweep_matrix
-from tests.samplers.kernels.test_law import make_rbm
 
 
 def both(rbm, start, *, num_sweeps=3, key=2, first_sweep=1, **options):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.errors import KernelWarning
-from discrete_vae.kernels.capture import Recorder, ReplayError, recordable
+from discrete_vae.kernels.capture import Recorder, ReplayError, custom_op
 from discrete_vae.kernels.lowering import Replay, ReplayedFunctions
 
 
@@ -123,7 +123,7 @@ def test_noise_comes_from_the_source_that_is_given():
 
 
 def test_an_operation_of_our_own_is_one_call():
-    @recordable()
+    @custom_op()
     def double(x: Tensor, out: Tensor):
         return partial(torch.mul, x, 2, out=out)
 
@@ -138,7 +138,7 @@ def test_an_operation_of_our_own_is_one_call():
 
 @pytest.mark.parametrize(("only_read", "num_operations"), [((), 5), (("x",), 4)])
 def test_what_an_operation_of_our_own_only_reads_is_worked_on_once(only_read, num_operations):
-    @recordable(only_read=only_read)
+    @custom_op(only_read=only_read)
     def double(x: Tensor, out: Tensor):
         return partial(torch.mul, x, 2, out=out)
 
@@ -206,8 +206,8 @@ OPERATIONS = (
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_programs(seed):
-    """Programs of 40 random operations: views, sums, writes in place, reuse of early values."""
+def test_random_graphs(seed):
+    """Graphs of 40 random operations: views, sums, writes in place, reuse of early values."""
     generator = torch.Generator().manual_seed(seed)
     plan = torch.randint(1000, (40, 3), generator=generator).tolist()
 
@@ -229,7 +229,7 @@ def test_memory_is_used_again():
 
     replay = assert_replays(function, shapes=[(100, 100)])
     storages = {
-        step.keywords["out"].untyped_storage().data_ptr() for step in replay._bound.steps if step.keywords
+        step.keywords["out"].untyped_storage().data_ptr() for step in replay._lowered.steps if step.keywords
     }
     assert len(storages) <= 3
 

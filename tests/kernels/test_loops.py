@@ -16,8 +16,8 @@ from numba.core.bytecode import FunctionIdentity
 
 import discrete_vae
 from discrete_vae.errors import KernelWarning
-from discrete_vae.kernels import registry
-from discrete_vae.kernels.registry import ChunkLoop
+from discrete_vae.kernels import loops
+from discrete_vae.kernels.loops import ChunkLoop
 
 
 def make(chunks):
@@ -35,10 +35,10 @@ def make(chunks):
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """numba's cache in a folder of its own; warnings come anew."""
-    registry._warn_without_cache.cache_clear()
+    loops._warn_without_cache.cache_clear()
     monkeypatch.setattr(caching.config, "CACHE_DIR", str(tmp_path))
     yield tmp_path
-    registry._warn_without_cache.cache_clear()
+    loops._warn_without_cache.cache_clear()
 
 
 def files(folder, ending):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from discrete_vae.kernels import adam, openmp
+from discrete_vae.kernels import adam, loops
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.nets.weights import WorkingWeight
 
@@ -53,7 +53,7 @@ def largest_difference(one, other):
 def test_steps_are_torchs(settings):
     mine, right = parameters(), parameters()
     one, other = Adam(mine, **settings), torch.optim.Adam(right, **settings)
-    assert adam.works()
+    assert adam._UPDATE.is_usable()
     for step in range(6):
         take(one, step)
         take(other, step)
@@ -109,7 +109,7 @@ def test_copies_are_rounded_to_nearest_even_and_nan_stays():
     )  # a wrong rounding would be seen
 
 
-@pytest.mark.skipif(not openmp.has_team(), reason="torch has no OpenMP of GNU's kind here")
+@pytest.mark.skipif(not loops.has_parallel_regions(), reason="torch has no OpenMP of GNU's kind here")
 def test_the_result_does_not_depend_on_threads(monkeypatch):
     monkeypatch.setattr(adam, "SMALLEST_SHARED", 0)
     found = []

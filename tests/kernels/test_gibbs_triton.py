@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import warnings
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,11 @@ from torch._subclasses import FakeTensorMode
 from discrete_vae import RBM, BlockGibbs, GraphBoltzmann
 from discrete_vae.errors import KernelWarning
 from discrete_vae.kernels import gibbs, gibbs_torch
-from discrete_vae.kernels.gibbs import choose_kernel, run_sweeps
+from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.registry import Kernel
+from tests.kernels.test_gibbs_rbm_law import make_rbm
 from tests.oracles.transitions import check_sweeps
-from tests.samplers.kernels.test_law import make_rbm
 
 pytest.importorskip("triton", reason="triton is not installed; it comes with CUDA builds of torch")
 from discrete_vae.kernels import gibbs_triton
@@ -30,11 +30,11 @@ on_gpu = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), re
 
 
 @pytest.fixture(autouse=True)
-def untried():
-    """Each test tries anew, and leaves nothing behind."""
-    gibbs.tried_device_kernel.cache_clear()
+def untested():
+    """Kernels are tested anew, and nothing is left behind."""
+    gibbs.triton_kernel.cache_clear()
     yield
-    gibbs.tried_device_kernel.cache_clear()
+    gibbs.triton_kernel.cache_clear()
 
 
 def test_the_kernel_is_right_in_the_interpreter():
@@ -126,68 +126,62 @@ def fake_cuda(machine: torch.nn.Module, *, dtype: torch.dtype = torch.float32):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """Fake parameters are taken for those of a GPU on which the kernel passes its trial."""
+    """Fake parameters are taken for those of a GPU on which the kernel passes its self-test."""
     monkeypatch.setattr(gibbs, "values_are_known", lambda bias: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    monkeypatch.setattr(gibbs, "_try_on_device", lambda kernel, device, left, right: None)
+    monkeypatch.setattr(Kernel, "is_usable", lambda self: True)
     return monkeypatch
 
 
 def test_the_kernel_is_chosen_for_what_it_can_do(gpu):
-    assert choose_kernel(fake_cuda(RBM(100, 60))) is gibbs_triton.run
-    assert choose_kernel(fake_cuda(RBM(5, 3), dtype=torch.bfloat16)) is gibbs_triton.run
-    assert choose_kernel(fake_cuda(RBM(129, 128))) is gibbs_torch.run_on_device
-    assert choose_kernel(fake_cuda(RBM(5, 3), dtype=torch.float64)) is gibbs_torch.run_on_device
-    assert choose_kernel(fake_cuda(GraphBoltzmann(5, "complete"))) is gibbs_torch.run_on_device
-    assert choose_kernel(RBM(5, 3).to("meta")) is gibbs_torch.run_on_device
+    assert kernel_for(fake_cuda(RBM(100, 60))) is gibbs_triton.run
+    assert kernel_for(fake_cuda(RBM(5, 3), dtype=torch.bfloat16)) is gibbs_triton.run
+    assert kernel_for(fake_cuda(RBM(129, 128))) is gibbs_torch.run_on_device
+    assert kernel_for(fake_cuda(RBM(5, 3), dtype=torch.float64)) is gibbs_torch.run_on_device
+    assert kernel_for(fake_cuda(GraphBoltzmann(5, "complete"))) is gibbs_torch.run_on_device
+    assert kernel_for(RBM(5, 3).to("meta")) is gibbs_torch.run_on_device
     gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    assert choose_kernel(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device
+    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device
     gpu.undo()
-    assert choose_kernel(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device  # fake, compiled or traced
+    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device  # fake, compiled or traced
 
 
 def test_without_triton_plain_torch_is_used(gpu):
     gpu.setattr(gibbs, "find_spec", lambda name: None)
-    assert choose_kernel(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device
+    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device
 
 
 @pytest.mark.parametrize("error", [RuntimeError("out of shared memory\nand more"), None])
-def test_a_kernel_that_fails_gives_way_with_one_warning(gpu, error):
-    """On the CPU the trial is the same; there the kernel is replaced by one that fails, or that draws wrong states."""
-    gpu.undo()
-    gpu.setattr(gibbs, "values_are_known", lambda bias: True)
-    gpu.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+def test_a_kernel_that_fails_gives_way_with_one_warning(monkeypatch, error):
+    """On the CPU the self-test is the same; there a kernel stands in that fails, or that draws wrong states."""
 
     def broken(energy, z, call):
         if error is not None:
             raise error
         return 1 - gibbs_torch.run(energy, z, call)
 
-    gpu.setattr(gibbs_triton, "run", broken)
-    gpu.setattr(gibbs, "_try_on_device", partial(try_on_cpu, gibbs._try_on_device))
+    monkeypatch.setattr(gibbs_triton, "run", broken)
+    kernel = gibbs.triton_kernel(torch.device("cpu"), 64, 16)
     message = "out of shared memory" if error else "its states are wrong"
     with pytest.warns(
-        KernelWarning, match=rf"64 \+ 16 units on cuda:0 .* this triton \(RuntimeError: {message}\)"
+        KernelWarning, match=rf"64 \+ 16 units on cpu .* this triton \(RuntimeError: {message}\)"
     ):
-        assert choose_kernel(fake_cuda(RBM(60, 5))) is gibbs_torch.run_on_device
+        assert kernel.select() is gibbs_torch.run_on_device
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert choose_kernel(fake_cuda(RBM(50, 7))) is gibbs_torch.run_on_device
-
-
-def try_on_cpu(attempt, kernel, device, left, right):
-    attempt(kernel, torch.device("cpu"), left, right)
+        assert kernel.select() is gibbs_torch.run_on_device
 
 
 @pytest.mark.parametrize(("share", "wrong"), [(0.0, False), (0.005, False), (0.02, True)])
-def test_the_trial_tells_rounding_from_wrong_states(share, wrong):
+def test_the_self_test_tells_rounding_from_wrong_states(share, wrong, monkeypatch):
     def flips(energy, z, call):
         states = gibbs_torch.run(energy, z, call)
         states.view(-1)[: round(share * states.numel())].neg_().add_(1)
         return states
 
-    with pytest.raises(RuntimeError, match="states are wrong") if wrong else contextlib.nullcontext():
-        gibbs._try_on_device(flips, torch.device("cpu"), 64, 16)
+    monkeypatch.setattr(gibbs_triton, "run", flips)
+    with pytest.warns(KernelWarning, match="states are wrong") if wrong else contextlib.nullcontext():
+        assert gibbs.triton_kernel(torch.device("cpu"), 64, 16).is_usable() is not wrong
 
 
 class TestOnGpu:
@@ -207,7 +201,7 @@ class TestOnGpu:
 
     def test_law(self):
         rbm = make_rbm(3, 2).to(CUDA)
-        assert choose_kernel(rbm) is gibbs_triton.run
+        assert kernel_for(rbm) is gibbs_triton.run
 
         def step(z):
             return run_sweeps(rbm, z.to(CUDA), 1, key=7, first_sweep=1).cpu()
@@ -221,4 +215,4 @@ class TestOnGpu:
         assert torch.equal(whole.step(7), parts.step(4))
 
     def test_a_larger_machine_takes_plain_torch(self):
-        assert choose_kernel(RBM(300, 200).to(CUDA)) is gibbs_torch.run_on_device
+        assert kernel_for(RBM(300, 200).to(CUDA)) is gibbs_torch.run_on_device

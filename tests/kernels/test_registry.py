@@ -1,0 +1,217 @@
+"""Dispatch: a kernel runs where it supports the arguments and has passed its self-test, else the plain function."""
+
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+
+from discrete_vae import RBM, BlockGibbs, GraphBoltzmann, numerics
+from discrete_vae.errors import KernelWarning
+from discrete_vae.hierarchy import gaussian
+from discrete_vae.kernels import adam, gibbs, gibbs_graph, gibbs_rbm, gibbs_torch, importance, registry
+from discrete_vae.kernels.capture import Recorder
+from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
+from discrete_vae.kernels.gibbs_torch import SweepCall, fair_coins
+from discrete_vae.kernels.registry import Kernel, agrees_on, check_close, compiled_by, is_eager, load
+from discrete_vae.nets import mlp
+from discrete_vae.smoothing import spike
+
+PATHS = sorted(registry.REGISTRY)
+FILES = (numerics, gaussian, mlp, spike)  # whose plain functions name a kernel
+
+
+def kernel_of(compiled, cases=(), **more):
+    return Kernel("The loop", compiled, agrees_on(lambda: cases), lambda x: x + 1, **more)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_kernel_passes_its_self_test_and_a_wrong_one_does_not(path, monkeypatch):
+    kernel = load(path)
+    assert kernel.is_usable()
+    right = kernel.compiled
+
+    def wrong(*arguments):
+        result = right(*arguments)
+        with torch.no_grad():
+            for tensor in registry.tensors_in(arguments if result is None else result):
+                tensor.add_(0.1)
+        return result
+
+    monkeypatch.setattr(kernel, "compiled", wrong)
+    if kernel.self_test.__qualname__.startswith("agrees_on"):
+        with pytest.warns(KernelWarning, match="does not work .*its numbers are wrong"):
+            assert not kernel._passes()
+
+
+@pytest.mark.parametrize("kernel", [adam._UPDATE, importance.draw_units, importance.draw_layer], ids=str)
+def test_kernels_with_a_self_test_of_their_own(kernel):
+    assert kernel.is_usable()
+
+
+def test_a_failed_self_test_is_said_once_and_leaves_the_reference():
+    kernel = kernel_of(lambda x: x + 1.001, [(torch.zeros(2),)], fallback="something slower is used")
+    with pytest.warns(
+        KernelWarning, match="The loop does not work .*its numbers are wrong.*something slower"
+    ):
+        assert kernel(torch.zeros(2)).tolist() == [1, 1]
+    assert kernel(torch.zeros(2)).tolist() == [1, 1]
+
+
+def test_a_warning_that_is_an_error_is_not_swallowed():
+    def loud(x):
+        warnings.warn("loud", KernelWarning, stacklevel=2)
+
+    with pytest.raises(KernelWarning, match="loud"):
+        kernel_of(loud, [(torch.zeros(2),)])(torch.zeros(2))
+
+
+def test_what_a_kernel_does_not_support_is_the_references():
+    kernel = kernel_of(lambda x: x + 5, supports=lambda x: x.dim() == 1)
+    assert (float(kernel(torch.zeros(1))), float(kernel(torch.zeros(())))) == (5, 1)
+
+
+def test_a_self_test_is_no_part_of_a_recording():
+    def self_test(kernel):
+        assert torch.get_default_device().type == "cpu"
+        check_close((torch.ones(2) * 2, torch.full((2,), 2.0)))  # looks at values
+
+    x = torch.ones(2)
+    with Recorder() as recorder:
+        assert Kernel("The loop", torch.neg, self_test).is_usable()
+        x.add(1)
+    assert recorder.problem is None
+    assert len(recorder.calls) == 1
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+def test_plain_tensors_of_the_right_dtype_are_dispatched(monkeypatch):
+    monkeypatch.setattr(registry, "load", lambda path: kernel_of(lambda *arguments: "compiled"))
+
+    @compiled_by("a.kernel")
+    def function(*arguments):
+        return "plain"
+
+    x = torch.ones(2)
+    assert function(x, None, 3.0) == function(torch.nn.Parameter(x)) == "compiled"
+    for other in (x.double(), x.bfloat16(), x[:0], x.to("meta"), x.as_subclass(Subclass)):
+        assert function(x, other) == "plain"
+    with torch.autocast("cpu", torch.bfloat16):
+        assert function(x) == "plain"
+    assert torch.func.vmap(lambda y: y + float(function(y) == "plain"))(x).tolist() == [2, 2]
+    assert is_eager()
+
+
+@pytest.mark.parametrize("path", ["distributions.mean_and_entropy", "distributions.joint_log_prob"])
+def test_without_kernels_values_are_the_same(path, monkeypatch):
+    logits = torch.linspace(-9, 9, 80).view(4, 20)
+    functions = (
+        numerics.mean_and_entropy,
+        lambda x: numerics.joint_bernoulli_log_prob(torch.zeros(20), x, 1),
+    )
+    fast = [function(logits) for function in functions]
+    monkeypatch.setattr(load(path), "_usable", False)
+    monkeypatch.setattr(load(path), "compiled", None)
+    torch.testing.assert_close(fast, [function(logits) for function in functions])
+
+
+# Kernels of Markov chains.
+
+
+MACHINES = pytest.mark.parametrize(
+    ("energy", "module"),
+    [(RBM(5, 3), gibbs_rbm), (GraphBoltzmann(8, "complete"), gibbs_graph)],
+    ids=["bipartite", "graph"],
+)
+
+
+@pytest.fixture
+def untested():
+    """The kernels of chains are tested anew, and nothing is left behind."""
+    gibbs.cpu_kernel.cache_clear()
+    yield
+    gibbs.cpu_kernel.cache_clear()
+
+
+@MACHINES
+def test_a_kernel_that_cannot_be_compiled_gives_way_to_the_reference(energy, module, monkeypatch, untested):
+    expected = BlockGibbs(energy, 20, seed=3).step(4)
+    gibbs.cpu_kernel.cache_clear()
+
+    def broken(*arguments):
+        raise AttributeError("'CPUContext' object has no attribute 'make_array'\nand a long trace")
+
+    monkeypatch.setattr(module, "run", broken)
+    chains = BlockGibbs(energy, 20, seed=3)
+    with pytest.warns(KernelWarning, match="no attribute 'make_array'.; plain torch is used"):
+        found = chains.step(4)
+    assert torch.equal(found, expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chains.step(1)
+    assert kernel_for(energy) is gibbs_torch.run
+
+
+@MACHINES
+def test_a_kernel_with_wrong_states_gives_way_too(energy, module, monkeypatch, untested):
+    right = module.run
+    monkeypatch.setattr(module, "run", lambda energy, z, call: 1 - right(energy, z, call))
+    with pytest.warns(KernelWarning, match="its states are wrong"):
+        assert kernel_for(energy) is gibbs_torch.run
+
+
+@MACHINES
+def test_a_kernel_that_fails_on_several_threads_runs_on_one(energy, module, monkeypatch, untested):
+    right, start = module.run, fair_coins(30, 8, key=1)
+    expected = run_sweeps(energy, start, 3, key=2, first_sweep=1, kernel=gibbs_torch.run)
+    gibbs.cpu_kernel.cache_clear()
+
+    def broken(energy, z, call):
+        if call.num_threads > 1:
+            raise RuntimeError("no threads")
+        return right(energy, z, call)
+
+    monkeypatch.setattr(module, "run", broken)
+    with pytest.warns(
+        KernelWarning, match=r"on several threads .* numba \(RuntimeError: no threads\); one thread"
+    ):
+        parallel = kernel_for(energy, parallel=True)
+    assert kernel_for(energy) is broken
+    call = SweepCall(3, 2, 1, 0, None, None, num_threads=2)
+    assert torch.equal(parallel(energy, start, call), expected)
+
+
+FIRST_USE_IN_FLOAT64 = """
+import warnings
+import torch
+warnings.simplefilter("error")
+from discrete_vae.rng import keyed_generator
+from discrete_vae.training.loop import training_step
+from discrete_vae.training.state import TrainingState
+from tests.training.test_recorded_step import config_of
+
+def values(dtype):
+    torch.set_default_dtype(torch.float32)
+    config = config_of("layers")
+    state = TrainingState.initial(config, torch.full((30, 64), 0.3))
+    torch.set_default_dtype(dtype)
+    for _ in range(3):
+        found = training_step(state, config, torch.ones(20, 64), 1.0, 0.5).value
+        state.step += 1
+    x, generator = torch.ones(5, 64), keyed_generator(0)
+    likelihood = state.model.log_likelihood(x, num_samples=10, log_partition=0.0, generator=generator).value
+    return torch.cat([found, likelihood]).double()
+
+assert torch.equal(values(torch.float64), values(torch.float32))
+"""
+
+
+def test_torchs_default_dtype_switches_no_kernel_off():
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_USE_IN_FLOAT64], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,208 @@
+"""Fused row reductions: widths beside whole vectors, layouts, precisions, sums, threads, and noise of keys alone."""
+
+import math
+
+import pytest
+import torch
+
+from discrete_vae.kernels import rows
+from discrete_vae.kernels.codegen import FLOAT32, concatenate
+from discrete_vae.kernels.gibbs_torch import philox4x32, uniforms
+from discrete_vae.kernels.rows import (
+    KEY,
+    BlockResults,
+    Keys,
+    RowReduction,
+    SampleReduction,
+    as_numbers,
+    as_rows,
+    discarded,
+    draw_normals,
+    draw_uniforms,
+)
+
+
+def _body(elements, per_row):
+    a, b = elements
+    return [a * per_row[0] + b, a - b], [a * b, a]
+
+
+ROWS = RowReduction("test rows", _body)
+ALL = RowReduction(
+    "test all",
+    _body,
+    across_rows=True,
+    finish=lambda sums, per_row: [sums[0] * per_row[0], sums[1]],
+)
+
+
+def values(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("width", [1, 5, 31, 32, 33, 64, 100])
+@pytest.mark.parametrize("lead", [(), (1,), (7,), (2, 3)])
+def test_widths_and_shapes(width, lead):
+    a, b, numbers = values(*lead, width), values(*lead, width, seed=1), values(*lead, seed=2)
+    beyond = torch.full((2, a.numel() + 8), 7.0)
+    outputs = [place[: a.numel()].view(a.shape) for place in beyond.unbind()]
+    sums = [torch.empty(lead) for _ in range(2)]
+    ROWS([a, b], [numbers], outputs, sums)
+    exact = [
+        a.double() * numbers.double()[..., None] + b,
+        a - b,
+        (a.double() * b).sum(-1),
+        a.double().sum(-1),
+    ]
+    for mine, right in zip((*outputs, *sums), exact, strict=True):
+        torch.testing.assert_close(mine.double(), right.double(), rtol=1e-6, atol=3e-6)
+    assert bool((beyond[:, a.numel() :] == 7).all())  # nothing is written behind the last row
+
+
+def test_sums_over_all_rows_and_a_finish():
+    a, b, factor = values(70, 45), values(70, 45, seed=1), torch.tensor(-2.0)
+    sums = [torch.full((), torch.nan) for _ in range(2)]
+    ALL([a, b], [factor], discarded(a.shape, 2), sums)
+    torch.testing.assert_close(sums[0].double(), -2 * (a.double() * b).sum(), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(sums[1].double(), a.double().sum(), rtol=1e-5, atol=1e-4)
+
+
+def test_layouts_are_read_where_they_are():
+    wide = values(6, 5, 40)
+    for part in (
+        wide[:, :, 3:20],
+        wide[:, 2, 3:20],
+        wide[0, 0, :7].expand(6, 7),
+        wide[:, :, :17].expand(6, 5, 17),
+    ):
+        assert as_rows(part).data_ptr() == part.data_ptr()
+    for part in (wide.transpose(0, 2), wide[:, :2, 3:20], wide[:, :, ::2], wide[:, :1, :7].expand(6, 5, 7)):
+        copy = as_rows(part)
+        assert copy.is_contiguous()
+        assert torch.equal(copy, part)
+    numbers = wide[:, 0, 0]
+    assert as_numbers(numbers) is numbers
+    assert as_numbers(wide[:, :2, 0].transpose(0, 1)).is_contiguous()
+    a = wide[:, :, 3:20]
+    outputs = [values(6, 5, 50)[:, :, 8:25] for _ in range(2)]
+    sums = [torch.empty(6, 5) for _ in range(2)]
+    ROWS([a, a], [wide[:, :, 0]], outputs, sums)
+    torch.testing.assert_close(outputs[0], a * wide[:, :, :1] + a)
+    torch.testing.assert_close(sums[1], a.sum(-1))
+
+
+def test_threads_change_nothing(monkeypatch):
+    a, b, numbers = values(101, 50), values(101, 50, seed=1), values(101, seed=2)
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(rows, "threads_for", lambda *_, threads=threads: threads)
+        made = [torch.empty_like(a), torch.empty_like(a), torch.empty(101), torch.empty(101)]
+        ROWS([a, b], [numbers], made[:2], made[2:])
+        found.append(made)
+    for one, two in zip(*found, strict=True):
+        assert torch.equal(one, two)
+
+
+def _sample_body(elements, numbers, _words):
+    a, b = elements
+    return BlockResults([a * b], a * numbers[0] + numbers[1], [a, b], [a * 0 + 1.5, a * 0 + 2])
+
+
+SAMPLES = SampleReduction("test samples", _sample_body)
+WORDS = SampleReduction(
+    "test words",
+    lambda _elements, _numbers, words: BlockResults([concatenate(words).view(FLOAT32)]),
+)
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("width", [1, 31, 32, 33, 100, 2100])
+@pytest.mark.parametrize("lead", [(1, 1), (7, 1), (5, 3)])
+def test_samples_of_all_widths_and_precisions(half, width, lead):
+    dtype = torch.bfloat16 if half else torch.float32
+    a, b = values(*lead, width).to(dtype), values(*lead, width, seed=1)
+    beyond = torch.full((a.numel() + 8,), 7.0)
+    total = values(*lead, seed=2)
+    before = total.double()
+    wide = torch.full((3, *lead, width + 9), 7.0, dtype=dtype)
+    spread = [place[..., 4 : 4 + width] for place in wide]
+    SAMPLES([a, b], [beyond[: a.numel()].view(a.shape)], total=total, spread=spread, numbers=(2.0, -1.0))
+    assert bool((beyond[a.numel() :] == 7).all())
+    assert bool((wide[..., :4] == 7).all() & (wide[..., 4 + width :] == 7).all())
+    assert torch.equal(beyond[: a.numel()].view(a.shape), a.float() * b)
+    for place in spread:
+        assert torch.equal(place, (a.float() * 2 - 1).to(dtype))
+    exact = before + (a.double() + b).sum(-1) - width * math.log(3)
+    torch.testing.assert_close(total.double(), exact, rtol=1e-6, atol=1e-5 * math.sqrt(width))
+
+
+def test_layouts_of_samples_are_read_where_they_are():
+    wide, shared = values(6, 5, 40), values(5, 17)
+    a, b = wide[:, :, 3:20], shared.expand(6, 5, 17)
+    out, total = torch.zeros(5, 6, 50), torch.zeros(6, 5)
+    place = out.transpose(0, 1)[..., 8:25]
+    for one, other, there, sums in ((a, b, place, total), (b, a, place, total)):
+        SAMPLES([one, other], [there], total=sums, numbers=(1.0, 0.0))
+        torch.testing.assert_close(there, a * b)
+    torch.testing.assert_close(total, 2 * ((a + b).sum(-1) - 17 * math.log(3)))
+
+
+def test_words_are_philox_of_place_sample_and_key():
+    keys, first, draw = torch.tensor([3, -5, 2**40 + 9]), 2**31 - 2, 7
+    shape = 4, 3, 70
+    found = torch.empty(shape)
+    WORDS([found], [found], total=torch.zeros(shape[:2]), keys=Keys(keys, first, draw))
+    low = 0xFFFFFFFF
+    counters = (
+        (draw << 16) + torch.arange(24)[None, None],
+        (first + torch.arange(4))[:, None, None],
+        (keys & low)[None, :, None],
+        ((keys >> 32) & low)[None, :, None],
+    )
+    words = torch.stack(philox4x32(counters, KEY), -1).view(4, 3, 3, 8, 2, 2)
+    # of eight counters first words 0 and 1 of each, then words 2 and 3
+    expected = words.transpose(3, 4).reshape(4, 3, 96)[..., :70]
+    assert torch.equal(found.view(torch.int32).long() & low, expected)
+    drawn = draw_uniforms(shape, Keys(keys, first, draw))
+    assert torch.equal(drawn, uniforms(expected))
+
+
+def test_draws_of_other_keys_samples_and_numbers_differ():
+    def drawn(key=1, first=0, draw=0, count=6):
+        return draw_uniforms((count, 1, 40), Keys(torch.tensor([key]), first, draw))
+
+    start = drawn()
+    assert torch.equal(drawn(first=2, count=4), start[2:])
+    for other in (drawn(key=2), drawn(draw=1), drawn(first=6)):
+        assert not torch.isin(other, start).any()
+
+
+def test_normal_numbers():
+    """Moments and tails of 2 million, and none related to its neighbours; alpha 1e-6 each."""
+    found = draw_normals((4000, 2, 256), Keys(torch.tensor([1, 2]), 0, 0)).double()
+    count = found.numel()
+    for power, moment in ((1, 0), (2, 1), (3, 0), (4, 3), (6, 15)):
+        spread = math.sqrt(math.prod(range(1, 2 * power, 2)) - moment**2)
+        assert abs(float((found**power).mean()) - moment) < 5 * spread / math.sqrt(count)
+    for bound in (0.5, 1.0, 2.0, 3.0, 4.0):
+        tail = math.erfc(bound / math.sqrt(2))
+        assert abs(float((found.abs() > bound).double().mean()) - tail) < 5 * math.sqrt(tail / count)
+    for one, other in (
+        (found[..., :16], found[..., 16:32]),  # both of a pair
+        (found[..., :-1], found[..., 1:]),
+        (found[:-1], found[1:]),
+        (found[:, 0], found[:, 1]),
+    ):
+        for a, b in ((one, other), (one.square() - 1, other.square() - 1)):
+            products = a * b
+            assert abs(float(products.mean())) < 5 * float(products.std()) / math.sqrt(products.numel())
+
+
+def test_threads_change_no_noise(monkeypatch):
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(rows, "threads_for", lambda *_, threads=threads: threads)
+        for examples in (1, 3, 20):
+            found.append(draw_normals((101, examples, 50), Keys(torch.arange(examples), 0, 0)))
+    for one, two in zip(found[:3], found[3:], strict=True):
+        assert torch.equal(one, two)
