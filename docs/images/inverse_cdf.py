@@ -1,12 +1,13 @@
 """Draw inverse-cdf.png: the marginal inverse CDF of the spike-and-exponential transformation.
 
-It is a panel of the figure that `dvae figure inverse-cdfs` draws. Run it from anywhere:
-python docs/images/inverse_cdf.py
+It is a panel of `python -m reproduction figure-2`. Run it at the root of the repository:
+python -m docs.images.inverse_cdf
 """
 
 from pathlib import Path
 
-from discrete_vae.figures import draw_inverse_cdfs, inverse_cdfs_table, save_figure
+from discrete_vae.figures import save_figure
+from reproduction.inverse_cdfs import draw_inverse_cdfs, inverse_cdfs_table
 
 
 def draw(path: Path) -> None:

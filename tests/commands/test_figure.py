@@ -12,7 +12,6 @@ from discrete_vae.runs.results import kept_log_partitions
 from discrete_vae.runs.run_directory import RunDirectory
 
 OF_A_RUN = [name for name, entry in FIGURES.items() if entry.min_runs]
-ALONE = [name for name, entry in FIGURES.items() if not entry.min_runs and not entry.has_sizes]
 
 
 @pytest.fixture
@@ -38,15 +37,6 @@ def test_figures_of_a_run_go_into_its_folder(cli, run, name):
     assert out == f"Table:   {table}\nPicture: {picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert len(rows(table)) > 1
-
-
-@pytest.mark.parametrize("name", ALONE)
-def test_figures_without_a_run_go_to_the_folder_figures(cli, tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    status, _, err = cli("figure", name)
-    assert status == 0, err
-    assert (tmp_path / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert len(rows(tmp_path / "figures" / f"{name}.csv")) > 1
 
 
 def test_the_table_goes_beside_the_named_picture(cli, run, tmp_path):
@@ -97,34 +87,37 @@ def test_without_a_name_it_lists_what_there_is(cli):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("inverse-cdf", "NAME must be one of training-curves, "),
-        ("inverse-cdf", "received 'inverse-cdf'. Did you mean inverse-cdfs?"),
+        ("evolutio", "NAME must be one of training-curves, "),
+        ("evolutio", "received 'evolutio'. Did you mean evolution?"),
         ("", "NAME must be one of "),
         (
             "evolution",
             "RUN must be given for the figure evolution; received nothing. For example: dvae figure",
         ),
-        ("inverse-cdfs RUN", "dvae figure inverse-cdfs is drawn of no run; received 'RUN'. Leave it out."),
         ("evolution RUN RUN2", "dvae figure evolution is drawn of 1 run; received 'RUN2'. Leave it out."),
         ("evolution RUN", "RUN must be an existing folder; received RUN."),
-        ("inverse-cdfs --size smoke", "--size must not be given for inverse-cdfs, which has one size;"),
-        ("inverse-cdfs --size tiny", "--size must be one of smoke, short, paper; received 'tiny'."),
-        (
-            "inverse-cdfs --out a.jpg",
-            "--out must end in one of .png, .pdf, .svg; received 'a.jpg'. Did you mean a.png?",
-        ),
-        ("inverse-cdfs --out taken.png", "taken.csv must be writable; received a folder of that name."),
-        (
-            "inverse-cdfs --out taken.txt/a.png",
-            "taken.txt/a.png must be writable; received taken.txt, which is",
-        ),
+        ("evolution RUN --size smoke", "--size must not be given for evolution, which has one size;"),
+        ("evolution RUN --size tiny", "--size must be one of smoke, short, paper; received 'tiny'."),
     ],
 )
 def test_wrong_input(refused, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
+    assert message in refused("figure", *(words.split() or [""]))
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("a.jpg", "--out must end in one of .png, .pdf, .svg; received 'a.jpg'. Did you mean a.png?"),
+        ("taken.png", "taken.csv must be writable; received a folder of that name."),
+        ("taken.txt/a.png", "taken.txt/a.png must be writable; received taken.txt, which is"),
+    ],
+)
+def test_a_place_that_cannot_be_written(refused, run, tmp_path, monkeypatch, place, message):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "taken.csv").mkdir()
     (tmp_path / "taken.txt").touch()
-    assert message in refused("figure", *(words.split() or [""]))
+    assert message in refused("figure", "training-curves", run, "--out", place)
 
 
 def test_a_run_without_estimates_says_how_to_get_some(refused, trained):

@@ -137,7 +137,6 @@ def test_results_go_here(cli, here, words, written):
         (["log-partition", "--out", "a.png"], "--out must end in .json; received 'a.png'."),
         (["sample", "runs/x"], "--pretrained must stand in place of RUN; received it beside 'runs/x'."),
         (["figure", "evolution", "runs/x"], "--pretrained must stand in place of RUN; received it beside"),
-        (["figure", "inverse-cdfs"], "dvae figure inverse-cdfs is drawn of no run; received 'digits'."),
         (["sample", "--checkpoint", "3"], "checkpoint must be 'last', 'best' or the step of a checkpoint"),
     ],
 )

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
         log_partition_histogram_table,
         training_curves_table,
     )
-    from discrete_vae.figures.gradient_study import GradientStudy, draw_gradient_study, gradient_study_table
-    from discrete_vae.figures.inverse_cdfs import InverseCDFs, draw_inverse_cdfs, inverse_cdfs_table
     from discrete_vae.figures.registry import FigureEntry
     from discrete_vae.figures.run import (
         EvolutionTable,
@@ -35,11 +33,6 @@ if TYPE_CHECKING:
         generated_examples,
         reconstructions_table,
     )
-    from discrete_vae.figures.shifted_spike_gaussian import (
-        ShiftedSpikeGaussian,
-        draw_shifted_spike_gaussian,
-        shifted_spike_gaussian_table,
-    )
     from discrete_vae.figures.style import Drawing, FigureRequest, FigureRun, save_figure, save_table
 
 _LAZY_EXPORTS = {
@@ -49,30 +42,21 @@ _LAZY_EXPORTS = {
     "FigureEntry": "registry",
     "FigureRequest": "style",
     "FigureRun": "style",
-    "GradientStudy": "gradient_study",
-    "InverseCDFs": "inverse_cdfs",
     "LogPartitionHistogram": "curves",
     "ReconstructionTable": "run",
-    "ShiftedSpikeGaussian": "shifted_spike_gaussian",
     "TrainingCurves": "curves",
     "draw_evolution": "run",
     "draw_feature_statistics": "run",
-    "draw_gradient_study": "gradient_study",
-    "draw_inverse_cdfs": "inverse_cdfs",
     "draw_log_partition_histogram": "curves",
     "draw_reconstructions": "run",
-    "draw_shifted_spike_gaussian": "shifted_spike_gaussian",
     "draw_training_curves": "curves",
     "evolution_table": "run",
     "feature_statistics_table": "run",
     "generated_examples": "run",
-    "gradient_study_table": "gradient_study",
-    "inverse_cdfs_table": "inverse_cdfs",
     "log_partition_histogram_table": "curves",
     "reconstructions_table": "run",
     "save_figure": "style",
     "save_table": "style",
-    "shifted_spike_gaussian_table": "shifted_spike_gaussian",
     "training_curves_table": "curves",
 }
 
@@ -83,30 +67,21 @@ __all__ = [
     "FigureEntry",
     "FigureRequest",
     "FigureRun",
-    "GradientStudy",
-    "InverseCDFs",
     "LogPartitionHistogram",
     "ReconstructionTable",
-    "ShiftedSpikeGaussian",
     "TrainingCurves",
     "draw_evolution",
     "draw_feature_statistics",
-    "draw_gradient_study",
-    "draw_inverse_cdfs",
     "draw_log_partition_histogram",
     "draw_reconstructions",
-    "draw_shifted_spike_gaussian",
     "draw_training_curves",
     "evolution_table",
     "feature_statistics_table",
     "generated_examples",
-    "gradient_study_table",
-    "inverse_cdfs_table",
     "log_partition_histogram_table",
     "reconstructions_table",
     "save_figure",
     "save_table",
-    "shifted_spike_gaussian_table",
     "training_curves_table",
 ]
 

@@ -60,18 +60,5 @@ FIGURES = {
         "curves:make_log_partition_histogram",
         "spread of the estimates of log Z that dvae log-partition left (paper: figure 10)",
     ),
-    "inverse-cdfs": FigureEntry(
-        "inverse_cdfs:make_inverse_cdfs",
-        "inverse CDFs of all transformations, and rectifiers with noise (paper: figures 2, 7, 8)",
-    ),
-    "shifted-spike-gaussian": FigureEntry(
-        "shifted_spike_gaussian:make_shifted_spike_gaussian",
-        "bias of the shifted spike-and-Gaussian's gradients, beside the unshifted form",
-    ),
-    "gradient-study": FigureEntry(
-        "gradient_study:make_gradient_study",
-        "variance of every gradient estimator at equal cost; takes minutes, and goes on where it was stopped",
-        has_sizes=True,
-    ),
 }
 """All figures, those of a run first."""
