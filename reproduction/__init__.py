@@ -1,5 +1,7 @@
-"""The paper's tables and figures: runs that are trained, evaluated and recorded, and the paper's values beside ours.
+"""The paper's tables and figures, of the library as a user has it: `python -m reproduction NAME` in a checkout.
 
-`registry` lists them by name. `campaign` makes what runs are missing, one after the other, and leaves a record of each;
-tables and pictures are made from records alone, but for samples, which need the models.
+`paper` has the paper's values; `tables` and `figures` say what is trained for each and make it; `sweep` trains,
+evaluates and records the runs that are missing, `records` reads them; `display` lays results out. `transformations` and
+`gradient_study` need no such runs. Records, tables and pictures are in `results/`, the models that come with the
+library in `models/`.
 """

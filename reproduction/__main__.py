@@ -14,11 +14,12 @@ from discrete_vae.cli.options import choose_device, data_dir_option, device_opti
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, printable
 from discrete_vae.runs.io import check_writable
 from discrete_vae.system import unicode_path, user_path, yielding_threads
-from reproduction.campaign import Places, StoppedError
-from reproduction.registry import REPRODUCTIONS, ReproductionEntry
-from reproduction.reproduce import reproduce
-from reproduction.wanted import Wanted
+from reproduction.display import Options
+from reproduction.figures import FIGURES
+from reproduction.sweep import Places, StoppedError, Sweep
+from reproduction.tables import TABLES
 
+REPRODUCTIONS = TABLES | FIGURES
 _PROGRAM = "python -m reproduction"
 
 
@@ -34,8 +35,8 @@ _PROGRAM = "python -m reproduction"
 @click.option(
     "--size",
     type=click.Choice(["smoke", "short", "cpu", "paper"]),
-    help="Of the experiments; default: cpu, an hour or two per run on two cores; smoke: minutes in all, to try it. The "
-    "gradient study has no cpu, and short by default.",
+    help="Of the experiments; default: cpu, an hour or two per run on two cores, of the gradient study short; smoke: "
+    "minutes in all, to try it.",
 )
 @click.option(
     "--budget",
@@ -81,27 +82,33 @@ def command(
             f"must be one of {', '.join(REPRODUCTIONS)}; received {name!r}", param_hint="NAME"
         )
     entry = REPRODUCTIONS[name]
-    _check_options(name, entry, size=size, budget=budget, seeds=seeds, seed=seed)
-    where = choose_device(device)
-    places = Places(unicode_path("--runs", runs), user_path("--out", out), data_dir, where)
-    folders = {"--out": places.out} | ({"--runs": places.runs} if entry.needs else {})
-    for argument, folder in folders.items():
-        check_writable(folder / f"{name}.md", repair=f"Give another {argument}.")
-    wanted = Wanted(size or entry.default_size, seeds or entry.num_seeds, budget, seed or 0)  # pyright: ignore[reportArgumentType]
+    _check_options(name, size=size, budget=budget, seeds=seeds, seed=seed)
+    options = Options(
+        size=size or (*entry.sizes, "cpu")[0],  # pyright: ignore[reportArgumentType]
+        num_seeds=seeds or entry.num_seeds or 1,
+        budget=budget,
+        seed=seed or 0,
+    )
+    places = Places(unicode_path("--runs", runs), user_path("--out", out), data_dir, choose_device(device))
+    check_writable(places.out / f"{name}.md", repair="Give another --out.")
+    if entry.trains:
+        check_writable(places.runs / name, repair="Give another --runs.")
     with stop_on_signals() as stop:
+        sweep = Sweep(entry.plan(options), places, stop=stop, say=_say, needs_model=entry.needs_model)
         try:
-            done = reproduce(name, wanted, places, stop=stop, say=_say)
+            sweep.complete()
+            result = entry.make(options, sweep)
         except (StoppedError, KeyboardInterrupt):
-            print(f"\nInterrupted; what is done is saved. Continue: {_words_again()}", file=sys.stderr)
+            _say(f"\nInterrupted; what is done is saved. Continue: {_words_again()}")
             return stop.status
-    result = done.result
+    written = result.write(places.out / _file_name(name, options))
     print(result.title)
     if result.table is not None:
-        print(result.table.terminal(width()))
+        print(result.table.texts().to_string(index=False, line_width=width()))
     for note in result.notes:
         print(hanging(note))
-    for written in done.paths:
-        print(f"Written to {written}")
+    for path in written:
+        print(f"Written to {path}")
     return 0
 
 
@@ -119,42 +126,54 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2 if isinstance(error, InvalidInputError) else 1
 
 
+def _check_options(name: str, **given: object) -> None:
+    """Refuse options that change nothing of what is asked for."""
+    entry = REPRODUCTIONS[name]
+    takes = {
+        "size": given["size"] in entry.sizes,
+        "budget": bool(entry.trains),
+        "seeds": entry.num_seeds is not None,
+        "seed": entry.has_noise,
+    }
+    for option, value in given.items():
+        if value is not None and not takes[option]:
+            raise click.BadParameter(f"{name} is not made with {value}.", param_hint=f"--{option}")
+
+
+def _file_name(name: str, options: Options) -> str:
+    """The name of a result's files, without their ending."""
+    entry = REPRODUCTIONS[name]
+    parts = [name]
+    if entry.sizes:
+        parts.append(options.size)
+    if options.budget is not None:
+        parts.append(f"{options.budget:g}-minutes")
+    if options.num_seeds != (entry.num_seeds or 1):
+        parts.append(f"{options.num_seeds}-seeds")
+    return "-".join(parts)
+
+
 def _words_again() -> str:
     """The command line that goes on: what differs from the defaults."""
     context = click.get_current_context()
-    words = [_PROGRAM]
+    words = _PROGRAM.split()
     for parameter in context.command.params:
         value = context.params.get(str(parameter.name))
-        if value is None or value == parameter.default:
-            continue
-        word = shlex.quote(f"{value:g}" if isinstance(value, float) else str(value))
-        words += [word] if isinstance(parameter, click.Argument) else [parameter.opts[-1], word]
-    return " ".join(words)
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _check_options(name: str, entry: ReproductionEntry, **given: object) -> None:
-    """Refuse options that say nothing of what is asked for."""
-    takes = {"budget": bool(entry.needs), "seeds": entry.has_seeds, "seed": entry.has_noise}
-    for option, value in given.items():
-        if value is not None and not takes.get(option, True):
-            raise click.BadParameter(
-                f"must not be given for {name}; received {value}", param_hint=f"--{option}"
-            )
-    if given["size"] == "cpu" and entry.default_size == "short":
-        raise click.BadParameter(
-            f"must be smoke, short or paper for {name}; received cpu", param_hint="--size"
-        )
+        if value is not None and value != parameter.default:
+            option = [] if isinstance(parameter, click.Argument) else [parameter.opts[-1]]
+            words += [*option, f"{value:g}" if isinstance(value, float) else str(value)]
+    return shlex.join(words)
 
 
 def _print_list() -> None:
     print(f"Tables and figures of the paper: {_PROGRAM} NAME, and what is trained for each")
     for name, entry in REPRODUCTIONS.items():
-        needs = f" ({entry.needs})" if entry.needs else " (no run)"
-        print(hanging(entry.about + needs, f"  {name:22} "))
+        trains = f" ({entry.trains})" if entry.trains else " (no run)"
+        print(hanging(entry.about + trains, f"  {name:22} "))
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

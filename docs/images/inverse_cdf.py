@@ -7,12 +7,12 @@ python -m docs.images.inverse_cdf
 from pathlib import Path
 
 from discrete_vae.figures import save_figure
-from reproduction.inverse_cdfs import draw_inverse_cdfs, inverse_cdfs_table
+from reproduction.transformations import draw_inverse_cdfs, inverse_cdfs
 
 
 def draw(path: Path) -> None:
     """Write the picture as a PNG file."""
-    save_figure(draw_inverse_cdfs(inverse_cdfs_table(["spike-exponential"], rectifiers=False)), path)
+    save_figure(draw_inverse_cdfs(inverse_cdfs(["spike-exponential"], rectifiers=False)), path)
 
 
 if __name__ == "__main__":

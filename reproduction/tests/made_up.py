@@ -1,11 +1,10 @@
 """Runs for the tests of reproductions: tiny ones that are trained, and records that are made up."""
 
 import numpy as np
+import pandas as pd
 
-from reproduction.campaign import RECORDS, Campaign, Places
-from reproduction.planned_run import planned_run
-from reproduction.record import DataOfRun, Estimate, RecordStore, RunRecord
-from reproduction.wanted import Made
+from reproduction.records import DataOfRun, Estimate, RunRecord, plan_run, write_record
+from reproduction.sweep import Places, Sweep
 
 TINY = {
     "training.num-epochs": [3],
@@ -29,16 +28,18 @@ NUM_STEPS = 36  # three epochs of twelve batches
 def tiny(seed=0, budget=None, **changes):
     """A run of a second."""
     more = {name.replace("__", ".").replace("_", "-"): [value] for name, value in changes.items()}
-    return planned_run("digits", "smoke", seed=seed, changes=TINY | more, budget=budget)
+    return plan_run("digits", "smoke", seed=seed, changes=TINY | more, budget=budget)
 
 
-def never():
-    return False
+def sweep(folder, *planned, say=lambda text: None, **more):
+    return Sweep(planned or (tiny(),), Places(folder / "runs", folder / "out"), say=say, **more)
 
 
-def campaign(folder, *planned, stop=never, say=lambda text: None, **more):
-    places = Places(folder / "runs", folder / "out")
-    return Campaign(planned or (tiny(),), places, stop=stop, say=say, **more)
+def completed(folder, *planned, **more):
+    """The runs of a sweep, complete."""
+    work = sweep(folder, *planned, **more)
+    work.complete()
+    return list(work.stored.values())
 
 
 def record_fields(stored):
@@ -87,32 +88,32 @@ def make_up(planned, out, value, *, num_examples=20, seed=0, log_partition_error
         data=DataOfRun(name=planned.experiment, source="made up", version="1", sha256=None),
         config=planned.config,
     )
-    return RecordStore(out / RECORDS).write(
+    return write_record(
+        out / "runs",
         planned,
         record,
-        course=course(value),
-        index=np.arange(num_examples),
-        log_likelihood=examples,
+        history=history(value),
+        examples=pd.Series(examples, np.arange(num_examples)),
     )
 
 
-def course(value):
+def history(value):
     """Two hours of training, each quarter logged, and validated but for the first."""
     elbo = value - np.array([14.0, 6.0, 4.0, 3.0])
-    return {
-        "step": np.array([250, 500, 750, 1000]),
-        "epoch": np.array([2.5, 5.0, 7.5, 10.0]),
-        "seconds": np.array([1800.0, 3600.0, 5400.0, 7200.0]),
-        "elbo": elbo,
-        "validation_elbo": np.array([np.nan, *(elbo[1:] - [0.5, 0.8, 1.5])]),
-    }
+    return pd.DataFrame(
+        {
+            "step": [250, 500, 750, 1000],
+            "epoch": [2.5, 5.0, 7.5, 10.0],
+            "seconds": [1800.0, 3600.0, 5400.0, 7200.0],
+            "elbo": elbo,
+            "validation_elbo": [np.nan, *(elbo[1:] - [0.5, 0.8, 1.5])],
+        }
+    )
 
 
-def made_up(reproduction, wanted, folder, values):
-    """What a table is made of, with the values of its runs in the order of its plan."""
-    planned = reproduction.plan(wanted)
-    runs = {
-        each: make_up(each, folder, value, seed=number, log_partition_error=0.003)
-        for number, (each, value) in enumerate(zip(planned, values, strict=True))
-    }
-    return Made(runs, Places(folder / "runs", folder), never, lambda text: None)
+def made_up(reproduction, options, folder, values):
+    """A complete sweep of a table, with the values of its runs in the order of its plan."""
+    work = Sweep(reproduction.plan(options), Places(folder / "runs", folder))
+    for number, (planned, value) in enumerate(zip(work.planned, values, strict=True)):
+        work.stored[planned] = make_up(planned, folder, value, seed=number, log_partition_error=0.003)
+    return work

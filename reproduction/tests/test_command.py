@@ -11,11 +11,10 @@ import pytest
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import NonFiniteLossError
 from discrete_vae.training.logging import TrainingProgress
-from reproduction import campaign, registry, simplified_models
-from reproduction.registry import REPRODUCTIONS, ReproductionEntry
-from reproduction.simplified_models import SIMPLIFIED_REPRODUCTION
-from reproduction.tests import made_up
-from reproduction.tests.made_up import NUM_STEPS, tiny
+from reproduction import paper, sweep, tables
+from reproduction.__main__ import REPRODUCTIONS
+from reproduction.display import Options
+from reproduction.tests.made_up import NUM_STEPS, completed, tiny
 
 few_samples = pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
 
@@ -66,11 +65,10 @@ def test_what_needs_no_run_is_made_at_once(cli, tmp_path):
 def tiny_models(monkeypatch, tmp_path):
     """The table of the simplified models, of two tiny ones; the words that make it."""
     runs = {"digits": tiny(), "other": tiny(training__num_sweeps=2)}
-    monkeypatch.setattr(simplified_models, "SIMPLIFIED", {"digits": -25.0, "other": -24.0})
-    monkeypatch.setattr(simplified_models, "_WORDS", {"digits": "three sweeps", "other": "two sweeps"})
-    monkeypatch.setattr("reproduction.wanted.Wanted.run", lambda self, name, seed, changes=None: runs[name])
-    entry = ReproductionEntry("simplified_models:SIMPLIFIED_REPRODUCTION", "two tiny models", "two runs")
-    monkeypatch.setitem(registry.REPRODUCTIONS, "tiny", entry)
+    monkeypatch.setattr(paper, "SIMPLIFIED", {"digits": -25.0, "other": -24.0})
+    monkeypatch.setattr(tables, "_SIMPLIFIED_IN_WORDS", {"digits": "three sweeps", "other": "two sweeps"})
+    monkeypatch.setattr(Options, "run", lambda self, name, seed, changes=None, scale=None: runs[name])
+    monkeypatch.setitem(REPRODUCTIONS, "tiny", REPRODUCTIONS["simplified-models"])
     words = ["tiny", "--size", "smoke", "--device", "cpu"]
     return [*words, "--runs", tmp_path / "runs", "--out", tmp_path / "out"]
 
@@ -84,7 +82,6 @@ def records(folder):
 
 @few_samples
 def test_from_nothing_to_a_table_and_again_from_records(cli, tmp_path, tiny_models, monkeypatch):
-    assert SIMPLIFIED_REPRODUCTION is REPRODUCTIONS["tiny"].load()
     status, out, err = cli(*tiny_models)
     assert status == 0
     assert f"run 1 of 2: {tiny()}: 0 of {NUM_STEPS} steps; how long all take is not measured yet" in err
@@ -96,7 +93,7 @@ def test_from_nothing_to_a_table_and_again_from_records(cli, tmp_path, tiny_mode
     assert [f"Written to {tmp_path}/out/{name}" for name in files] == out.splitlines()[-3:]
     assert len(records(tmp_path)) == 2
     shutil.rmtree(tmp_path / "runs")
-    monkeypatch.setattr(campaign, "instantiate", None)  # no data either
+    monkeypatch.setattr(sweep, "instantiate", None)  # no data either
     status, again, err = cli(*tiny_models)
     assert (status, err, again) == (0, "", out)
     assert {name: (tmp_path / "out" / name).read_bytes() for name in files} == files
@@ -107,7 +104,7 @@ def unbroken(tmp_path_factory):
     folder = tmp_path_factory.mktemp("unbroken")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made_up.campaign(folder, tiny(), tiny(training__num_sweeps=2)).complete()
+        completed(folder, tiny(), tiny(training__num_sweeps=2))
     return records(folder)
 
 
@@ -144,14 +141,14 @@ def test_a_signal_saves_and_the_same_command_goes_on(
 
 @few_samples
 def test_a_run_that_fails_is_named_and_the_others_stay(cli, tmp_path, tiny_models, monkeypatch):
-    original = campaign.train
+    original = sweep.train
 
     def fail_second(config, *words, **more):
         if config.training.num_sweeps == 2:
             raise NonFiniteLossError(3, "kl_discrete", float("nan"), 2)
         return original(config, *words, **more)
 
-    monkeypatch.setattr(campaign, "train", fail_second)
+    monkeypatch.setattr(sweep, "train", fail_second)
     status, out, err = cli(*tiny_models)
     assert (status, out) == (1, "")
     assert err.splitlines()[-1].startswith(

@@ -1,25 +1,25 @@
 """The gradient study: what it measures, how it goes on, what it says of the numbers."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from discrete_vae.config import GradientConfig, SmoothingConfig, members
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures import save_table
-from reproduction.gradient_measurements import study_cases
-from reproduction.gradient_methods import METHODS, StudySettings
 from reproduction.gradient_study import (
+    METHODS,
     SIZES,
     GradientStudy,
+    StudySettings,
     draw_gradient_study,
     gradient_study_table,
     mean_and_error,
+    study_cases,
 )
-from reproduction.tests.study_rows import SETTINGS, made_up_study
 
+SETTINGS = StudySettings(num_units=(4, 8), betas=(1.0, 3.0), beta_units=4, num_repeats=2)
 TINY = StudySettings(
     num_units=(4,),
     betas=(3.0, 5.0),
@@ -46,11 +46,29 @@ def few_methods():
 def measured(few_methods, tmp_path_factory):
     """A study, where its table is, and the notes that it gave."""
     path, notes = tmp_path_factory.mktemp("study") / "study.csv", []
-    return gradient_study_table(TINY, table_path=path, report=notes.append), path, notes
+    return gradient_study_table(TINY, path=path, report=notes.append), path, notes
+
+
+def made_up_study(settings=SETTINGS, seed=0):
+    """A study with results at random, which takes no time."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for case in study_cases(settings):
+        for name in case.methods:
+            variance, seconds = random.gamma(4.0, size=2)
+            evaluations = 2 if name in ("DisARM", "leave-one-out") else 1
+            results = {
+                "variance": variance,
+                "squared_norm": 2.0,
+                "evaluations": evaluations,
+                "seconds": seconds,
+            }
+            rows.append(case.row(name, settings, seed) | results)
+    return GradientStudy(pd.DataFrame(rows), settings)
 
 
 def without_times(study):
-    return [replace(row, seconds=0.0, beta=0.0 if math.isnan(row.beta) else row.beta) for row in study.rows]
+    return study.rows.drop(columns="seconds").fillna({"beta": 0.0}).to_dict("records")
 
 
 def test_every_transformation_and_every_estimator_is_a_method():
@@ -81,22 +99,23 @@ def test_a_case_that_both_sweeps_have_is_measured_once():
 
 def test_every_case_has_a_row_of_numbers(measured):
     study, _, notes = measured
+    rows = study.rows
     assert len(notes) == len(list(study_cases(TINY))) == 12
-    assert {row.method for row in study.rows} == set(FEW)
-    assert all(row.variance > 0 and row.std_error > 0 and row.seconds > 0 for row in study.rows)
-    costs = {(row.prior, row.method): row.evaluations for row in study.rows}
+    assert set(rows.method) == set(FEW)
+    assert (rows[["variance", "std_error", "seconds"]] > 0).all(axis=None)
+    costs = rows.groupby(["prior", "method"]).evaluations.first()
     assert costs["factorial", "DisARM"] == 2
     assert costs["rbm", "DisARM"] == 5  # four groups
     assert {costs[prior, name] for prior in ("factorial", "rbm") for name in FEW[:4]} == {1}
     for case in study_cases(TINY):
-        of_model = [
-            row for row in study.rows if row.key in {case.key(name, TINY, 0) for name in case.methods}
-        ]
-        best = min(of_model, key=lambda row: row.variance)
-        assert [row for row in of_model if row.distance == 0] == [best]  # the others are compared with it
-        assert len({row.squared_norm for row in of_model}) == 1
-    others = np.array([row.distance for row in study.rows if row.distance > 0])
-    assert 0.3 < others.mean() < 3  # 1 on average where all have one expectation
+        cells = (rows[["prior", "state", "repeat"]] == [case.prior, case.state, case.repeat]).all(axis=1)
+        beta = rows.beta.isna() if math.isnan(case.beta) else rows.beta == case.beta
+        of_model = rows[cells & beta & (rows.num_units == case.num_units) & rows.method.isin(case.methods)]
+        assert len(of_model) == len(case.methods)
+        assert (of_model.distance == 0).sum() == 1  # the others are compared with the best
+        assert of_model.variance.idxmin() == of_model.distance.idxmin()
+        assert of_model.squared_norm.nunique() == 1
+    assert 0.3 < rows.distance[rows.distance > 0].mean() < 3  # 1 on average where all have one expectation
 
 
 def test_a_study_that_was_stopped_goes_on(measured, tmp_path):
@@ -109,9 +128,9 @@ def test_a_study_that_was_stopped_goes_on(measured, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        gradient_study_table(TINY, table_path=path, report=stop)
+        gradient_study_table(TINY, path=path, report=stop)
     notes = []
-    again = gradient_study_table(TINY, table_path=path, report=notes.append)
+    again = gradient_study_table(TINY, path=path, report=notes.append)
     assert len(notes) == 12 - 5
     assert notes[0].startswith("6/12")
     assert without_times(again) == without_times(study)
@@ -123,10 +142,10 @@ def test_a_finished_study_is_read(measured):
     def report(note):
         raise AssertionError("measured again")
 
-    again = gradient_study_table(TINY, table_path=path, report=report)
-    assert [row.seconds for row in again.rows] == [row.seconds for row in study.rows]
+    again = gradient_study_table(TINY, path=path, report=report)
+    assert again.rows.seconds.tolist() == study.rows.seconds.tolist()
     assert without_times(again) == without_times(study)
-    assert save_table(again, path).read_text().count("\n") == 1 + len(study.rows)
+    assert path.read_text().count("\n") == 1 + len(study.rows)
 
 
 def test_other_settings_are_measured_anew(measured, monkeypatch):
@@ -134,49 +153,45 @@ def test_other_settings_are_measured_anew(measured, monkeypatch):
     counted = []
     monkeypatch.setattr("reproduction.gradient_study.measure_case", lambda *_: counted.append(1) or [])
     with pytest.raises(KeyError):  # since this measures nothing
-        gradient_study_table(TINY.model_copy(update={"num_draws": 6}), table_path=path)
+        gradient_study_table(TINY.model_copy(update={"num_draws": 6}), path=path)
     assert len(counted) == 12
 
 
 @pytest.mark.parametrize(
     ("content", "received"),
-    [("step,elbo\n1,2\n", "other columns"), ("{header}\nfactorial,trained,many\n", "")],
+    [("step,elbo\n1,2\n", "other columns"), ("{header}\nfactorial,trained,many\n", ""), ("", "")],
 )
 def test_another_file_is_left_alone(measured, tmp_path, content, received):
     path = tmp_path / "other.csv"
     path.write_text(content.format(header=measured[1].read_text().splitlines()[0]))
     before = path.read_text()
-    with pytest.raises(InvalidInputError, match=f"must hold the table of this figure; received {received}"):
-        gradient_study_table(TINY, table_path=path)
+    with pytest.raises(InvalidInputError, match=f"other.csv .*{received}"):
+        gradient_study_table(TINY, path=path)
     assert path.read_text() == before
 
 
 def test_costs_are_equal_costs():
     """Variance times evaluations, in units of the squared gradient; the best rival is the one that costs least."""
     study = made_up_study()
-    row = next(row for row in study.rows if row.method == "DisARM")
-    assert row.cost() == pytest.approx(row.variance * 2 / 2.0)
     numbers = {
         "spike-exponential": (1.0, 2.0),
         "DisARM": (3.0, 3.0),
         "REINFORCE, learned baseline": (5.0, 10.0),
         "naive KL": (0.1, 0.1),
     }
-    rows = []
-    for row in study.rows:
-        variance = numbers.get(row.method, (100.0, 100.0))[row.repeat]
-        rows.append(replace(row, variance=variance))
-    changed = GradientStudy(tuple(rows), study.settings)
+    pairs = zip(study.rows.method, study.rows.repeat, strict=True)
+    rows = study.rows.assign(variance=[numbers.get(name, (100.0, 100.0))[repeat] for name, repeat in pairs])
+    changed = GradientStudy(rows, study.settings)
     assert changed.costs("rbm", "trained", "DisARM", 8, 3.0).tolist() == [3.0, 3.0]
     assert changed.costs("rbm", "trained", "spike-slab", 8, 3.0).tolist() == [50.0, 50.0]
     name, ratio, error = changed.rival("rbm", "trained", 8, 3.0)
     assert name == "DisARM"
     assert ratio == pytest.approx(math.sqrt(6.0 * 3.0))
     assert error == pytest.approx(math.log(2) / 2)
-    assert row.cost("seconds") == pytest.approx(row.variance * row.seconds / 2.0)
-    slow = [replace(row, seconds=100.0 if row.method == "DisARM" else 1.0) for row in changed.rows]
-    name, ratio, _ = GradientStudy(tuple(slow), study.settings).rival("rbm", "trained", 8, 3.0, "seconds")
+    slow = GradientStudy(rows.assign(seconds=np.where(rows.method == "DisARM", 100.0, 1.0)), study.settings)
+    name, ratio, _ = slow.rival("rbm", "trained", 8, 3.0, "seconds")
     assert (name, ratio) == ("REINFORCE, learned baseline", pytest.approx(5.0))
+    assert len(changed.summary()) == 4 * 3  # priors, states; two widths and another beta
 
 
 def test_a_mean_of_what_is_not_positive_is_none():

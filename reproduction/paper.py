@@ -1,14 +1,11 @@
-"""What the paper reports (Rolfe 2017): log-likelihoods in nats, each with the label of its place in the source."""
+"""Values of the paper (Rolfe 2017): log-likelihoods in nats, each with the label of its place in the source."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-MAIN_EXPERIMENTS = ("mnist-dynamic", "mnist-static", "omniglot", "caltech101-silhouettes")
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class MainResult:
+class MainResult(NamedTuple):
     """One data set of table 1.
 
     Attributes:
@@ -26,8 +23,7 @@ class MainResult:
     without_rbm: float
 
 
-@dataclass(frozen=True)
-class Architecture:
+class Architecture(NamedTuple):
     """One row of table 2.
 
     Attributes:
@@ -45,8 +41,7 @@ class Architecture:
     num_groups: int | None = None
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """Points of one line of a figure.
 
     Attributes:
