@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FormatStrFormatter, MaxNLocator, Nul
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.style import Picture, save_figure
+from discrete_vae.figures.style import Picture, save_figure, tidy
 from discrete_vae.presets import Size
 from discrete_vae.runs.io import write_text
 from discrete_vae.system import in_words
@@ -293,14 +293,6 @@ def draw_curves(
     return figure
 
 
-def tidy(axes: Axes) -> None:
-    """A light grid behind the data, small numbers, no frame."""
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
-
-
 def _finish(figure: Picture, axes: Axes, title: str) -> None:
     axes.set_title(title, fontsize=10, loc="left")
     tidy(axes)
@@ -320,7 +312,7 @@ _SIZES = {
     "epochs": "training.num_epochs",
     "Gibbs iterations": "training.num_sweeps",
 }
-"""What sizes differ in, and where a config has it."""
+"""Settings in which sizes differ, by their names in a note."""
 
 
 def notes_of(
@@ -386,7 +378,7 @@ def _count(word: str, count: int) -> str:
 
 
 def _smaller(runs: Sequence[StoredRun], paper_scale: Scale | None, varied: Collection[str]) -> str:
-    """Where the sizes of runs differ from those of size paper, by experiment; what all share comes first."""
+    """Sizes that differ from those of size paper, by experiment; those that all share come first."""
     found: dict[str, dict[str, None]] = {}
     for run in runs:
         if run.planned.size != "paper" or run.planned.budget is not None:

@@ -18,7 +18,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import repeat_log_partition
 from discrete_vae.figures.curves import draw_log_partition_histograms, log_partition_histogram_table
 from discrete_vae.figures.run import make_evolution
-from discrete_vae.figures.style import FigureRequest, FigureRun, Picture
+from discrete_vae.figures.style import FigureRequest, FigureRun, Picture, tidy
 from discrete_vae.log_partition.bridge import bennett_log_partition
 from discrete_vae.model import count_weights
 from discrete_vae.presets import load_experiment
@@ -39,7 +39,6 @@ from reproduction.display import (
     Table,
     draw_curves,
     notes_of,
-    tidy,
 )
 from reproduction.gradient_study import SIZES, draw_gradient_study, gradient_study_table
 from reproduction.records import (
@@ -182,7 +181,7 @@ def _make_samples(number: int, options: Options, sweep: Sweep) -> Result:
     load = partial(load_run, folder, device=sweep.places.device)
     num_rows = _SMOKE_SAMPLE_ROWS if options.size == "smoke" else _SAMPLE_ROWS
     run = FigureRun(folder, load, data_dir=sweep.places.data_dir)
-    drawing = make_evolution(FigureRequest((run,)), num_rows=num_rows)
+    drawing = make_evolution(FigureRequest(run), num_rows=num_rows)
     note = (
         "Chains start where training left them and take 100 sweeps from row to row; the five images of a group share "
         "one state of the RBM and differ in their continuous layers, as in the paper."

@@ -53,7 +53,7 @@ from discrete_vae.config import (
 from discrete_vae.data.splits import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.gradient_variance import GradientVariance, gradient_variance
-from discrete_vae.figures.style import Picture
+from discrete_vae.figures.style import Picture, tidy
 from discrete_vae.load import initial_model
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.objectives.gradients import GradientEstimator
@@ -63,7 +63,6 @@ from discrete_vae.runs.io import write_text
 from discrete_vae.runs.results import digest
 from discrete_vae.system import in_words
 from discrete_vae.training.logging import TrainingProgress
-from reproduction.display import tidy
 
 # Sizes and methods.
 
@@ -79,7 +78,7 @@ _LEARNING_RATE = 3e-3
 
 
 class StudySettings(Record):
-    """How much the gradient study computes.
+    """Extent of the gradient study.
 
     Attributes:
         num_units: Units of the prior, at `unit_beta`.
@@ -150,12 +149,12 @@ class Method:
 
     @property
     def has_beta(self) -> bool:
-        """Whether its smoothing has a beta."""
+        """True if its smoothing has a beta."""
         return "beta" in self.smoothing.model_fields
 
     @property
     def is_score_function(self) -> bool:
-        """Whether no gradient passes through zeta."""
+        """True if no gradient passes through zeta."""
         return not isinstance(self.gradient, ReparameterizedConfig | NaiveKLConfig)
 
     def smoothing_config(self, beta: float) -> ComponentConfig:
@@ -517,7 +516,7 @@ def gradient_study_table(
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
-    """What tells a row from others; None for a beta that is NaN, which would equal nothing."""
+    """The settings of a row, which tell it from others; None for a beta that is NaN, which would equal nothing."""
     return tuple(None if row[name] != row[name] else row[name] for name in _KEY)
 
 
@@ -608,7 +607,7 @@ def _draw_panel(
 
 
 def _look(name: str) -> dict[str, Any]:
-    """How a method's line looks: solid through zeta, dashed by the score function, in between dash and dot."""
+    """Style of a method's line: solid through zeta, dashed by the score function, in between dash and dot."""
     method = METHODS[name]
     own = [other for other, each in METHODS.items() if each.gradient.kind == "reparameterized"]
     if name in own:

@@ -214,7 +214,7 @@ class RunRecord(Record):
     )
 
     def is_of(self, best: Mapping[str, Any] | None) -> bool:
-        """Whether the best checkpoint of a run, as its folder names it, is the one that was evaluated."""
+        """Compare the best checkpoint of a run, as its folder names it, with the one that was evaluated."""
         found = best or {}
         return (found.get("step"), found.get("validation_elbo")) == (self.step, self.validation_elbo)
 

@@ -141,7 +141,7 @@ def _make_table_1(options: Options, sweep: Sweep) -> Result:
 
 
 def architecture_of(config: ExperimentConfig) -> paper.Architecture:
-    """What table 2 says of a model with Gaussian layers whose prior networks have one hidden layer."""
+    """Row of table 2 for a model with Gaussian layers whose prior networks have one hidden layer."""
     layers = config.model.hierarchy
     assert isinstance(layers, GaussianHierarchyConfig)
     (hidden,) = layers.prior_hidden

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.config import ComponentConfig, SmoothingConfig, instantiate, members
-from discrete_vae.figures.style import Picture
+from discrete_vae.figures.style import Picture, tidy
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.objectives.elbo import kl_to_boltzmann
@@ -24,7 +24,7 @@ from discrete_vae.posterior import LatentGroup
 from discrete_vae.rng import keyed_generator, open_uniform
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.smoothing.spike import SpikeGaussian
-from reproduction.display import BLUE, GREEN, VERMILION, tidy
+from reproduction.display import BLUE, GREEN, VERMILION
 
 # Inverse CDFs of the smoothing transformations, and the rectifiers with noise that the paper shows beside them.
 
