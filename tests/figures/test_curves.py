@@ -1,4 +1,4 @@
-"""Metrics sorted into curves, and their picture."""
+"""Tables and pictures of a run's numbers: metrics as curves, estimates of log Z."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,9 @@ from discrete_vae.figures.curves import (
     Curve,
     _epochs_shown,
     _limits,
+    draw_log_partition_histogram,
     draw_training_curves,
+    log_partition_histogram_table,
     training_curves_table,
 )
 from discrete_vae.figures.style import save_figure
@@ -123,7 +125,7 @@ def test_the_start_of_importance_samples_is_marked_where_the_run_has_come_so_far
     ],
     ids=["usual", "both KLs", "no beta, no validation", "one line", "nothing but the ELBO"],
 )
-def test_picture(records, tmp_path, read_picture):
+def test_picture_of_training_curves(records, tmp_path, read_picture):
     save_figure(draw_training_curves(training_curves_table(records), name="a-run"), tmp_path / "curves.png")
     picture = read_picture(tmp_path / "curves.png")
     assert picture.shape[1] == 1080
@@ -133,13 +135,49 @@ def test_picture(records, tmp_path, read_picture):
 
 
 @pytest.mark.parametrize(
-    ("records", "message"),
-    [
-        ([], "records must hold at least one training ELBO"),
-        ([{"step": 1, "epoch": 0.5, "validation_elbo": -90.0}], "at least one training ELBO"),
-        ([{"step": 1, "elbo": -90.0}], "records must hold a step and an epoch"),
-    ],
+    "records",
+    [[], [{"step": 1, "epoch": 0.5, "validation_elbo": -90.0}], [{"step": 1, "elbo": -90.0}]],
 )
-def test_records_without_their_parts_are_refused(records, message):
-    with pytest.raises(InvalidInputError, match=message):
+def test_records_without_their_parts_are_refused(records):
+    with pytest.raises(InvalidInputError) as refused:
         training_curves_table(records)
+    assert refused.value.argument == "records"
+
+
+@pytest.mark.parametrize("exact", [None, 40.006])
+@pytest.mark.parametrize("repeats", [1, 3, 20, 200])
+def test_draws_a_picture(exact, repeats, tmp_path, read_picture):
+    values = 40 + 0.003 * np.random.default_rng(0).standard_normal(repeats)
+    table = log_partition_histogram_table(values, np.full(repeats, 0.003), exact=exact)
+    path = tmp_path / "histogram.png"
+    save_figure(draw_log_partition_histogram(table, name="digits"), path)
+    assert read_picture(path).shape == (540, 960, 3)
+    again = path.read_bytes()
+    save_figure(draw_log_partition_histogram(table, name="digits"), path)
+    assert path.read_bytes() == again
+
+
+def test_estimates_without_an_error(tmp_path):
+    table = log_partition_histogram_table([1.0, 1.0], [0.0, 0.0], exact=1.0)
+    save_figure(draw_log_partition_histogram(table), tmp_path / "histogram.svg")
+    assert (tmp_path / "histogram.svg").exists()
+
+
+def test_no_estimate_is_no_picture():
+    with pytest.raises(InvalidInputError, match="values"):
+        log_partition_histogram_table([], [])
+
+
+@pytest.mark.parametrize(
+    ("repeats", "label"), [(1, "repeat"), (19, "repeat"), (20, "fraction of the estimates")]
+)
+def test_few_estimates_are_dots_and_many_are_bars(repeats, label):
+    values = 40 + 0.003 * np.random.default_rng(0).standard_normal(repeats)
+    table = log_partition_histogram_table(values, np.full(repeats, 0.003), exact=40.0)
+    figure = draw_log_partition_histogram(table, name="digits")
+    (axes,) = figure.axes
+    assert label in (axes.get_xlabel(), axes.get_ylabel())
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+    assert "exact value" in [text.get_text() for text in legend.get_texts()]
