@@ -104,7 +104,9 @@ def command(
     written = result.write(places.out / _file_name(name, options))
     print(result.title)
     if result.table is not None:
-        print(result.table.texts().to_string(index=False, line_width=width()))
+        texts = result.table.texts()
+        texts = texts.set_index(texts.columns[0]).rename_axis(None)  # stands before each block of columns
+        print(texts.to_string(line_width=width()))
     for note in result.notes:
         print(hanging(note))
     for path in written:
