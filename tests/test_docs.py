@@ -43,14 +43,19 @@ def row_problem(row: list[str]) -> str | None:
     if len(row) != 6:
         return "has not six cells"
     *_, code, tests, status = row
-    paths = [ROOT / "src/discrete_vae" / path for path in re.findall("`(.*?)`", code)]
-    tested = [ROOT / "tests" / path for path in re.findall("`(.*?)`", tests)]
+    paths = [_place("src/discrete_vae", path) for path in re.findall("`(.*?)`", code)]
+    tested = [_place("tests", path) for path in re.findall("`(.*?)`", tests)]
     if status not in {"done", "part", "open", "prose"}:
         return f"has the status {status!r}"
     if (status in {"done", "part"}) != bool(paths and tested):
         return f"is {status} and names {len(paths)} files and {len(tested)} tests"
     missing = [str(path.relative_to(ROOT)) for path in paths + tested if not path.exists()]
     return f"names {', '.join(missing)}, which does not exist" if missing else None
+
+
+def _place(folder: str, path: str) -> Path:
+    """A file of the library or its tests; that of the reproductions stands at the root."""
+    return ROOT / path if path.startswith("reproduction/") else ROOT / folder / path
 
 
 def blocks_with_needs(name: str) -> list[tuple[str, str]]:

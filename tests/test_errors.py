@@ -20,7 +20,6 @@ from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, PeerLostError
 from discrete_vae.kernels.gibbs_torch import SweepCall
 from discrete_vae.load import LoadedRun
-from discrete_vae.reproduction.campaign import FailedRunError
 from discrete_vae.runs.checkpoints import Checkpoint
 
 WAYS = {
@@ -47,8 +46,6 @@ def an_error(kind):
         return kind("num_left", "must be a positive integer", -3, "Give at least 1.")
     if issubclass(kind, NonFiniteLossError):
         return kind(7, "reconstruction", float("-inf"), None)
-    if issubclass(kind, FailedRunError):
-        return kind("mnist-static, smoke, seed 0", "the loss is not finite")
     if issubclass(kind, PeerLostError):
         return kind(1, 2, "connection closed")
     return kind("one message")

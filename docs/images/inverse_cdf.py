@@ -1,17 +1,18 @@
 """Draw inverse-cdf.png: the marginal inverse CDF of the spike-and-exponential transformation.
 
-It is a panel of the figure that `dvae figure inverse-cdfs` draws. Run it from anywhere:
-python docs/images/inverse_cdf.py
+It is a panel of `python -m reproduction figure-2`. Run it at the root of the repository:
+python -m docs.images.inverse_cdf
 """
 
 from pathlib import Path
 
-from discrete_vae.figures import draw_inverse_cdfs, inverse_cdfs_table, save_figure
+from discrete_vae.figures import save_figure
+from reproduction.transformations import draw_inverse_cdfs, inverse_cdfs
 
 
 def draw(path: Path) -> None:
     """Write the picture as a PNG file."""
-    save_figure(draw_inverse_cdfs(inverse_cdfs_table(["spike-exponential"], rectifiers=False)), path)
+    save_figure(draw_inverse_cdfs(inverse_cdfs(["spike-exponential"], rectifiers=False)), path)
 
 
 if __name__ == "__main__":

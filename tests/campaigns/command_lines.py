@@ -179,8 +179,6 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
     words[0] = verb
     if verb == "figure":
         words[1:1] = [chosen.choice(list(FIGURES))]
-    if verb == "reproduce":
-        words[1:] = ["table-2"]  # the one that takes no time
     if verb == "validate" and "--run-dir" in words:
         words = words[:-2]
     if verb == "sample":
@@ -201,7 +199,7 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         return [*words, *[option] * chosen.randint(1, 2)], not parameter.is_flag
     if option == "--start" and kind < 0.7:
         return [*words, option, _states(folder, chosen)], False
-    names_place = option in ("--run-dir", "--out", "--runs", "--data", "--data-dir", "--start", "--labels")
+    names_place = option in ("--run-dir", "--out", "--data", "--data-dir", "--start", "--labels")
     value = chosen.choice(_PATHS if names_place and kind < 0.7 else _TEXTS)
     reads_number = parameter.callback is not None and option not in ("--size", "--checkpoint")
     return [*words, f"{option}={value}"], value == "" or (reads_number and value in _NEVER_NUMBERS)

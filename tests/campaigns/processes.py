@@ -48,7 +48,6 @@ VERBS = (
         "cite",
         "list",
         "validate",
-        "reproduce",
     ),
 )
 _STOPPED = {0, 1, 2, 130, 143, -signal.SIGKILL}
@@ -80,7 +79,6 @@ def words_of(verb: str, stage: Run, out: Path) -> list[str]:
         "list": ([], None),
         "validate": (["--data", str(stage.data), "--size", "smoke", "--settings"], None),
         "cite": ([run], None),
-        "reproduce": ([], None),
         "refit": ([run, "--num-steps", "3"], "refit"),
         "release": ([run, "--license", "mit", "--precision", "float32"], "released"),
         "evaluate": ([run, "--per-example", str(out / "rows.csv")], "evaluation.json"),

@@ -143,7 +143,6 @@ def test_results_go_here(cli, here, words, written):
         ("log-partition --out a.png", "--out"),
         ("sample runs/x", "--pretrained"),
         ("figure evolution runs/x", "--pretrained"),
-        ("figure inverse-cdfs", "dvae figure inverse-cdfs"),
         ("sample --checkpoint 3", "--checkpoint"),
     ],
 )

@@ -1,10 +1,9 @@
-"""What holds for every figure: a frozen table that can be written, a figure that changes nothing."""
+"""Every figure has a frozen table that can be written, and a picture whose drawing changes nothing."""
 
 import csv
 import importlib
 import sys
 from dataclasses import FrozenInstanceError, fields
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -14,16 +13,13 @@ from matplotlib.figure import Figure
 
 from discrete_vae import BlockGibbs, figures
 from discrete_vae.figures import save_figure, save_table
-from tests.figures.study_rows import made_up_study
+from discrete_vae.figures.registry import FIGURES
 
 MAKERS = {
-    "gradient_study": lambda model: (),
     "evolution": lambda model: (model, BlockGibbs(model.prior, 3, seed=0)),
     "feature_statistics": lambda model: (torch.eye(9)[:, :4], torch.eye(6)[None, :, :4].expand(5, -1, -1)),
-    "inverse_cdfs": lambda model: (["spike-slab", "spike-exponential"],),
     "log_partition_histogram": lambda model: ([1.0, 1.1, 0.9], [0.1, 0.1, 0.1]),
     "reconstructions": lambda model: (model, torch.zeros(5, 12)),
-    "shifted_spike_gaussian": lambda model: ([0.3, 0.6],),
     "training_curves": lambda model: (
         [
             {
@@ -37,30 +33,21 @@ MAKERS = {
         ],
     ),
 }
-"""What each figure's table is made of."""
-WITHOUT_TABLE = {"image_grid", "codes", "denoised", "imputed", "latent_paths", "neighbors", "new_examples"}
-"""Pictures of what a verb writes anyway, looked at in the tests of the verbs."""
-MADE_UP = {"gradient_study": made_up_study}
-"""Tables that take long."""
+"""Arguments of each figure's table."""
 
 
 @pytest.fixture(params=MAKERS)
 def figure(request):
     """A figure's name, its two functions and what they take."""
     name = request.param
-    make = MADE_UP.get(name) or getattr(figures, f"{name}_table")
-    return name, make, getattr(figures, f"draw_{name}"), MAKERS[name]
+    return name, getattr(figures, f"{name}_table"), getattr(figures, f"draw_{name}"), MAKERS[name]
 
 
-def test_every_figure_is_tested():
-    modules = [path.stem for path in Path(figures.__file__).parent.glob("*.py") if path.stem != "__init__"]
-    drawn = {
-        name.removeprefix("draw_")
-        for module in modules
-        for name in vars(importlib.import_module(f"discrete_vae.figures.{module}"))
-        if name.startswith("draw_")
-    }
-    assert drawn - WITHOUT_TABLE - {"log_partition_histograms", "scores"} == set(MAKERS)
+def test_every_figure_of_the_registry_is_made_by_a_function_and_tested_here():
+    assert {name.replace("-", "_") for name in FIGURES} == set(MAKERS)
+    for entry in FIGURES.values():
+        module, _, function = entry.place.partition(":")
+        assert callable(getattr(importlib.import_module(f"discrete_vae.figures.{module}"), function))
 
 
 def test_the_table_is_a_frozen_record_that_can_be_written(figure, model, tmp_path):
@@ -99,3 +86,11 @@ def test_a_notebook_shows_a_figure_in_its_own_size(figure, model):
     assert shown.startswith(b"\x89PNG")
     size = [int.from_bytes(shown[start : start + 4]) for start in (16, 20)]
     assert size == [int(inches * picture.dpi) for inches in picture.get_size_inches()]
+
+
+def test_all_exports_are_there():
+    for name in figures.__all__:
+        assert getattr(figures, name) is not None
+    assert dir(figures) == sorted(figures.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'draw_nothing'"):
+        _ = figures.draw_nothing

@@ -13,7 +13,7 @@ from discrete_vae.runs.io import read_json
 from discrete_vae.runs.run_directory import RunDirectory
 
 ROOT = Path(__file__).parents[2]
-MODELS = ROOT / "reproductions" / "models"
+MODELS = ROOT / "reproduction" / "models"
 LARGEST = 3 * 2**20  # bytes, all files of a model
 
 

@@ -44,10 +44,6 @@ VERBS = {
     "generate": ("apply:run_generate", "new examples: of the prior, with units or fields set, or of classes"),
     "neighbors": ("apply:run_neighbors", "examples whose codes are nearest, by Hamming distance"),
     "figure": ("runs:run_figure", "one figure by name, with a table of its numbers"),
-    "reproduce": (
-        "reproduce:run_reproduce",
-        "a table or a figure of the paper, with the paper's values beside ours",
-    ),
     "cite": ("runs:run_cite", "BibTeX of the papers behind a run or an experiment"),
     "report": ("runs:run_report", "one page about a run, in a file of its own that any browser opens"),
 }

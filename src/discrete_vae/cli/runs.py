@@ -29,7 +29,7 @@ from discrete_vae.cli.trained import (
     trained_runs,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.figures.registry import FIGURES, FigureEntry
+from discrete_vae.figures.registry import FIGURES
 from discrete_vae.presets import cite, experiment_names, load_experiment
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
@@ -134,36 +134,26 @@ def run_evaluate(
     print(f"Next: dvae sample {run.words}")
 
 
-# dvae figure: one figure by name, with the table of its numbers beside it.
+# dvae figure: one figure of a run by name, with the table of its numbers beside it.
 
 
 _REPAIR = "Give another place: --out FILE.png."
-_FIGURE_MORE = (
-    "NAME is one of those that it lists without one; RUN is the folder of a run, for figures that are drawn of "
-    "one."
-)
 
 
-@verb("figure", _FIGURE_MORE)
+@verb("figure", "NAME is one of those that it lists without one; RUN is the folder of a run.")
 @click.argument("name", required=False)
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("run", required=False)
 @option(
     "--out FILE",
     "the picture, .png, .pdf or .svg; its table goes beside it as .csv, but for a pipe or a device; default: "
-    "RUN/figures/NAME.png, without a run figures/NAME.png here, with --pretrained MODEL MODEL-NAME.png",
-)
-@option(
-    "--size smoke|short|paper",
-    "how much is computed, for figures that have sizes; default: short",
-    one_of("smoke", "short", "paper"),
+    "RUN/figures/NAME.png, with --pretrained MODEL MODEL-NAME.png here",
 )
 @RUN_OPTIONS
 @data_dir_option
 def run_figure(
     name: str | None,
-    runs: tuple[str, ...],
+    run: str | None,
     out: str | None,
-    size: Any,
     data_dir: str | None,
     pretrained: str | None,
     **named: Any,
@@ -174,35 +164,27 @@ def run_figure(
         return
     if name not in FIGURES:
         raise not_one_of("NAME", list(FIGURES), name)
-    entry = FIGURES[name]
-    _check_runs(name, entry, runs or (() if pretrained is None else (pretrained,)))
-    if size is not None and not entry.has_sizes:
-        rule = f"must not be given for {name}, which has one size"
-        raise InvalidInputError("--size", rule, size, "Leave it out.")
-    trained = trained_runs(runs, pretrained, **named)
+    if run is None and pretrained is None:
+        repair = f"For example: dvae figure {name} runs/digits-short."
+        raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
+    (of_run,) = trained_runs(() if run is None else (run,), pretrained, **named)
 
     from discrete_vae.figures import FigureRequest, FigureRun, save_figure, save_table
     from discrete_vae.figures.style import picture_file
 
-    of_one = trained[0] if len(trained) == 1 else None
     if out is not None:
         picture = picture_file(out, argument="--out").path
     else:
-        file = f"{name}-{size or 'short'}.png" if entry.has_sizes else f"{name}.png"
-        place = Path("figures", file)
-        picture = user_path("--out", place if of_one is None else of_one.figure_path(file))
+        picture = user_path("--out", of_run.figure_path(f"{name}.png"))
     check_writable(picture, repair=_REPAIR)
     table = None if is_stream(picture) else picture.with_suffix(".csv")
     if table is not None:
-        if out is None and of_one is not None and pretrained is None:
-            table = of_one.place(table)
+        if out is None and pretrained is None:
+            table = of_run.place(table)
         check_writable(table, repair=_REPAIR)
-        for each in trained:
-            check_replaces_none(table, each.sources, argument=f"--out {picture}, whose table is {table},")
-    sources = tuple(
-        FigureRun(each.directory, lambda run=each: run.loaded, data_dir=data_dir) for each in trained
-    )
-    drawing = entry.make(FigureRequest(sources, size or "short", named["seed"] or 0, table))
+        check_replaces_none(table, of_run.sources, argument=f"--out {picture}, whose table is {table},")
+    source = FigureRun(of_run.directory, lambda: of_run.loaded, data_dir=data_dir)
+    drawing = FIGURES[name].make(FigureRequest(source, named["seed"] or 0))
     if table is not None:
         print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")
@@ -210,23 +192,9 @@ def run_figure(
 
 def print_figures() -> None:
     """Print every figure with what it shows."""
-    print("Figures: dvae figure NAME, and the folder of a run where RUN stands behind it")
+    print("Figures of a run: dvae figure NAME RUN")
     for name, entry in FIGURES.items():
-        takes = " RUN" * min(entry.min_runs, 2) + " ..." * (entry.max_runs is None)
-        print(wrapped(entry.about, f"  {name + takes:29} "))
-
-
-def _check_runs(name: str, entry: FigureEntry, runs: tuple[str, ...]) -> None:
-    """Refuse another number of runs than a figure is drawn of."""
-    most = entry.max_runs
-    if len(runs) < entry.min_runs:
-        many = "RUN" if entry.min_runs == 1 else f"at least {entry.min_runs} runs"
-        repair = f"For example: dvae figure {name} runs/digits-short."
-        received = f"{len(runs)} runs" if runs else "nothing"
-        raise InvalidInputError(many, f"must be given for the figure {name}", received, repair)
-    if most is not None and len(runs) > most:
-        drawn = "is drawn of no run" if most == 0 else f"is drawn of {most} run{'s' * (most > 1)}"
-        raise InvalidInputError(f"dvae figure {name}", drawn, repr(runs[most]), "Leave it out.")
+        print(wrapped(entry.about, f"  {name:25} "))
 
 
 # dvae log-partition: log Z of a trained prior, repeated, with the health of the chains.
@@ -519,7 +487,7 @@ def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: 
     if place is None and run.pretrained is not None:
         place = run.figure_path(_PICTURES[0])
     source = FigureRun(directory, lambda: run.loaded, data_dir=data_dir)
-    request = FigureRequest(runs=(source,), seed=run.seed)
+    request = FigureRequest(source, run.seed)
     is_table = source.recorded.image_shape is None
     if place is None or is_table:  # what is missing, or damaged, is found before all drawing
         try:

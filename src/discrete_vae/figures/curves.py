@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
 from discrete_vae.errors import InvalidInputError, plot_text
-from discrete_vae.figures.style import Drawing
+from discrete_vae.figures.style import Drawing, FigureRequest, Picture, tidy
 from discrete_vae.runs.results import log_partition_store
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from discrete_vae.figures.style import FigureRequest, Picture
-
 
 # The course of a training run.
 
@@ -47,7 +42,7 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class TrainingCurves:
-    """What a run logged, a curve a quantity.
+    """The log of a run, a curve a quantity.
 
     Attributes:
         elbo: Training ELBO, nats, means over the steps since the point before.
@@ -68,7 +63,7 @@ class TrainingCurves:
 
     @property
     def kept(self) -> int | None:
-        """Which validation has the best checkpoint, the one that is kept; None before the first validation."""
+        """Number of the validation with the best checkpoint, which is kept; None before the first validation."""
         score = self.validation_score
         compared = score if len(score.value) else self.validation_elbo
         if not len(compared.value):
@@ -134,15 +129,13 @@ def draw_training_curves(
 
     Args:
         curves: What `training_curves_table` returned.
-        name: What was trained, for the title.
+        name: Name of the run, for the title.
         importance: The epoch from which training counts the bound of several importance samples, which lies above the
             ELBO, and how many; None where it does not.
 
     Returns:
         The figure.
     """
-    from discrete_vae.figures.style import Picture
-
     epochs = np.concatenate([curves.elbo.epoch, curves.validation_elbo.epoch])
     single = float(np.ptp(epochs)) == 0
     draws = [_draw_elbo]
@@ -157,10 +150,7 @@ def draw_training_curves(
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     for axes, draw in zip(panels, draws, strict=True):
         draw(axes, curves)
-        axes.grid(color="0.92")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=8)
+        tidy(axes)
         if len(axes.lines) > 1:  # above the panel, where no curve passes
             axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, frameon=False, fontsize=8)
         if importance is not None and curves.elbo.epoch[-1] > importance[0] and not single:
@@ -224,7 +214,6 @@ def _draw_beta(axes: Axes, curves: TrainingCurves) -> None:
 
 
 def _write_numbers(axes: Axes, curves: TrainingCurves) -> None:
-    """What a run's only point says, which is no curve yet."""
     lines = [f"training ELBO {_nats(curves.elbo.value[-1])}", "One point is no curve:"]
     lines += ["--training.log-every and", "--training.validate-every", "make more of them."]
     axes.annotate("\n".join(lines), (0.03, 0.95), xycoords="axes fraction", va="top", fontsize=8)
@@ -283,7 +272,6 @@ def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> Curve:
 # The spread of repeated estimates of log Z.
 
 
-_BARS_BLUE, _BARS_VERMILION, _BARS_GREEN = "#0072B2", "#D55E00", "#009E73"
 _FEWEST_IN_BARS = 20  # fewer are shown one by one
 _PANELS = 2  # side by side
 
@@ -351,8 +339,6 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, *, name: str = ""
     Returns:
         The figure.
     """
-    from discrete_vae.figures.style import Picture
-
     figure = Picture((6.4, 3.6), layout="constrained")
     _draw_panel(figure.subplots(), table, name)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data
@@ -370,8 +356,6 @@ def draw_log_partition_histograms(tables: Mapping[str, LogPartitionHistogram]) -
     Returns:
         The figure.
     """
-    from discrete_vae.figures.style import Picture
-
     rows = -(-len(tables) // _PANELS)
     figure = Picture((_PANELS * 5.2, 0.4 + 3.2 * rows), layout="constrained")
     places = list(figure.subplots(rows, _PANELS, squeeze=False).flat)
@@ -415,10 +399,7 @@ def _draw_panel(axes: Axes, table: LogPartitionHistogram, name: str) -> None:
     else:
         _draw_bars(axes, table)
     axes.set_title(_title(table, name), fontsize=10, loc="left")
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
+    tidy(axes)
 
 
 def _title(table: LogPartitionHistogram, name: str) -> str:
@@ -434,12 +415,12 @@ def _draw_dots(axes: Axes, table: LogPartitionHistogram) -> None:
     number = np.arange(1, count + 1)
     label = f"estimate{'s' * (count > 1)} with standard error"
     axes.errorbar(
-        number, table.value, table.std_error, fmt="o", color=_BARS_BLUE, markersize=5, capsize=3, label=label
+        number, table.value, table.std_error, fmt="o", color=_BLUE, markersize=5, capsize=3, label=label
     )
     if count > 1:
-        axes.axhline(float(table.value.mean()), color=_BARS_BLUE, linewidth=1, alpha=0.5, label="mean")
+        axes.axhline(float(table.value.mean()), color=_BLUE, linewidth=1, alpha=0.5, label="mean")
     if table.exact is not None:
-        axes.axhline(table.exact, color=_BARS_GREEN, linestyle="--", label="exact value")
+        axes.axhline(table.exact, color=_GREEN, linestyle="--", label="exact value")
     axes.set(xlabel="repeat", ylabel="log Z (nats)", xlim=(0.5, count + 0.5), xticks=number)
     axes.margins(y=0.15)
     axes.ticklabel_format(axis="y", useOffset=False, style="plain")
@@ -458,7 +439,7 @@ def _draw_bars(axes: Axes, table: LogPartitionHistogram) -> None:
         deviation,
         edges.tolist(),
         weights=share,
-        color=_BARS_BLUE,
+        color=_BLUE,
         alpha=0.6,
         edgecolor="white",
         label=f"{count} estimates",
@@ -468,11 +449,9 @@ def _draw_bars(axes: Axes, table: LogPartitionHistogram) -> None:
         density = (
             np.exp(-0.5 * (x / std_error) ** 2) / (std_error * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
         )
-        axes.plot(
-            x, density, color=_BARS_VERMILION, label=f"normal law of the stated error, {std_error:.4f} nats"
-        )
+        axes.plot(x, density, color=_VERMILION, label=f"normal law of the stated error, {std_error:.4f} nats")
     if table.exact is not None:
-        axes.axvline(table.exact - mean, color=_BARS_GREEN, linestyle="--", label="exact value")
+        axes.axvline(table.exact - mean, color=_GREEN, linestyle="--", label="exact value")
     axes.set(
         xlabel="log Z \N{MINUS SIGN} mean (nats)",
         ylabel="fraction of the estimates",

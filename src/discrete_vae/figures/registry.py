@@ -12,21 +12,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FigureEntry:
-    """One figure.
+    """One figure of a run.
 
     Attributes:
-        place: Where the function is that makes it of a `FigureRequest`: module of this package, colon, name.
-        about: What it shows, one line.
-        min_runs: The fewest runs that it is drawn of.
-        max_runs: The most; None is any number.
-        has_sizes: Whether --size says how much is computed for it.
+        place: The function that makes it of a `FigureRequest`: module of this package, colon, name.
+        about: Its content, one line.
     """
 
     place: str
     about: str
-    min_runs: int = 0
-    max_runs: int | None = 0
-    has_sizes: bool = False
 
     def make(self, request: FigureRequest) -> Drawing:
         """Make the table and the picture.
@@ -38,40 +32,23 @@ class FigureEntry:
         return getattr(importlib.import_module(f"discrete_vae.figures.{module}"), function)(request)
 
 
-def _of_a_run(place: str, about: str) -> FigureEntry:
-    return FigureEntry(place, about, min_runs=1, max_runs=1)
-
-
 FIGURES = {
-    "training-curves": _of_a_run(
+    "training-curves": FigureEntry(
         "curves:make_training_curves", "ELBO, KL and beta in the course of training"
     ),
-    "evolution": _of_a_run(
+    "evolution": FigureEntry(
         "run:make_evolution", "samples along the chains of the prior (paper: figures 5, 11, 12, 13)"
     ),
-    "reconstructions": _of_a_run(
+    "reconstructions": FigureEntry(
         "run:make_reconstructions", "test examples beside what the model makes of them"
     ),
-    "feature-statistics": _of_a_run(
+    "feature-statistics": FigureEntry(
         "run:make_feature_statistics",
         "means and correlations of features, in samples against test data",
     ),
-    "log-partition-histogram": _of_a_run(
+    "log-partition-histogram": FigureEntry(
         "curves:make_log_partition_histogram",
         "spread of the estimates of log Z that dvae log-partition left (paper: figure 10)",
     ),
-    "inverse-cdfs": FigureEntry(
-        "inverse_cdfs:make_inverse_cdfs",
-        "inverse CDFs of all transformations, and rectifiers with noise (paper: figures 2, 7, 8)",
-    ),
-    "shifted-spike-gaussian": FigureEntry(
-        "shifted_spike_gaussian:make_shifted_spike_gaussian",
-        "bias of the shifted spike-and-Gaussian's gradients, beside the unshifted form",
-    ),
-    "gradient-study": FigureEntry(
-        "gradient_study:make_gradient_study",
-        "variance of every gradient estimator at equal cost; takes minutes, and goes on where it was stopped",
-        has_sizes=True,
-    ),
 }
-"""All figures, those of a run first."""
+"""All figures by name."""

@@ -2,102 +2,26 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import astuple, fields
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, get_type_hints
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from discrete_vae.data.splits import picture_shape
-from discrete_vae.errors import InvalidInputError, plot_text
-from discrete_vae.figures.style import GridText, draw_image_grid, ink_for
+from discrete_vae.errors import plot_text
+from discrete_vae.figures.style import GridText, Picture, draw_image_grid, ink_for, tidy
 from discrete_vae.inference.encode import Codes
 from discrete_vae.inference.interpolate import LatentPath
 from discrete_vae.inference.score import Scores
-from discrete_vae.runs.output import write_columns
 
 if TYPE_CHECKING:
-    from discrete_vae.figures.style import Picture
     from discrete_vae.inference.impute import Imputed
     from discrete_vae.inference.neighbors import Neighbors
 
 
-# A table that grows in a file, so that what was stopped goes on.
-
-
-class Row(Protocol):
-    """A dataclass of strings, whole numbers and numbers."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def key(self) -> Hashable:
-        """What tells it from others: the settings, not the result."""
-        ...
-
-
-R = TypeVar("R", bound=Row)
-
-
-class KeptRows(Generic[R]):
-    """Rows of a table, in a .csv file from the first one on.
-
-    Attributes:
-        rows: Those that are there, by key.
-
-    Args:
-        kind: The record of a row.
-        path: The file; rows that it has are read. None keeps nothing.
-
-    Raises:
-        InvalidInputError: If the file holds another table, or a damaged one.
-    """
-
-    def __init__(self, kind: type[R], path: Path | None) -> None:
-        self._kind, self._path = kind, path
-        found = [] if path is None or not path.exists() else _read(kind, path)
-        self.rows = {row.key: row for row in found}
-
-    def add(self, rows: Iterable[R]) -> None:
-        """Add rows, and write the file anew.
-
-        Raises:
-            InvalidInputError: If it cannot be written; the rows that it had are still there.
-        """
-        self.rows |= {row.key: row for row in rows}
-        if self._path is not None:
-            write_columns(self._path, columns_of(list(self.rows.values())), argument="--out")
-
-
-def columns_of(rows: Sequence[Any]) -> dict[str, np.ndarray]:
-    """The columns of records of one kind, at least one."""
-    names = [field.name for field in fields(rows[0])]
-    return dict(zip(names, map(np.array, zip(*map(astuple, rows), strict=True)), strict=True))
-
-
-def _read(kind: type[R], path: Path) -> list[R]:
-    types = get_type_hints(kind)
-    names = [field.name for field in fields(kind)]
-    repair = "Move it away, or give another --out."
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            lines = list(csv.DictReader(file, restkey="more"))
-        if any(list(line) != names for line in lines):
-            raise InvalidInputError(str(path), "must hold the table of this figure", "other columns", repair)
-        return [kind(**{name: types[name](line[name]) for name in names}) for line in lines]
-    except (OSError, ValueError, TypeError, csv.Error) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError(
-            str(path), "must hold the table of this figure", str(error)[:80], repair
-        ) from None
-
-
-# What the units of codes say of examples.
+# Codes.
 
 
 _MOST_LABELS, _MOST_ROWS = 40, 300
@@ -110,8 +34,6 @@ def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
         codes: The codes.
         labels: (row,); None, or more than 40 different ones, shows examples.
     """
-    from discrete_vae.figures.style import Picture
-
     names = [] if labels is None or labels.ndim != 1 else sorted(set(labels.tolist()))
     by_label = 1 < len(names) <= _MOST_LABELS
     if by_label:
@@ -352,8 +274,6 @@ def draw_scores(scores: Scores, reference: Scores | None = None) -> Picture:
         scores: Of the examples.
         reference: Of familiar ones; None leaves them out.
     """
-    from discrete_vae.figures.style import Picture
-
     kinds = [(scores, "examples", _ORANGE)]
     if reference is not None:
         kinds.insert(0, (reference, "reference", _BLUE))
@@ -375,9 +295,6 @@ def draw_scores(scores: Scores, reference: Scores | None = None) -> Picture:
         axes.axvline(threshold, color="0.3", linestyle="--", label=f"p-value {_LEVEL}")
     axes.set_xlabel("ELBO (nats)" if scores.is_bound else "log-likelihood (nats)", fontsize=9)
     axes.set_ylabel("examples (%)", fontsize=9)
-    axes.grid(color="0.92")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
+    tidy(axes)
     figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=8)
     return figure

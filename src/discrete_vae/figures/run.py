@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from torch import Tensor
 
 from discrete_vae.checks import check_finite, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError, plot_text
-from discrete_vae.figures.style import MAX_WIDTH, Drawing, GridText, Ink, cell_shape, draw_image_grid, ink_for
+from discrete_vae.figures.style import (
+    MAX_WIDTH,
+    Drawing,
+    FigureRequest,
+    GridText,
+    Ink,
+    Picture,
+    cell_shape,
+    draw_image_grid,
+    ink_for,
+)
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import eval_mode
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import Sampler
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from discrete_vae.figures.style import FigureRequest, Picture
-
 
 # The check of chains that a figure draws along.
 
@@ -64,7 +68,7 @@ class EvolutionTable:
         means: E[x | zeta, h] of each draw, (row, chain, draw, feature).
         z: The chains' states, (row, chain, unit), in {0,1}; a row's draws share them.
         num_sweeps: Sweeps from one row to the next.
-        varies: What the draws of a group differ in, in words.
+        varies: The latents in which the draws of a group differ, in words.
     """
 
     means: Tensor
@@ -245,7 +249,7 @@ def generated_examples(
 
 
 def num_chains_that_fit(num_chains: int, num_features: int, num_rows: int) -> int:
-    """How many of a run's chains are drawn from, for samples that take 80 MB at most.
+    """Number of a run's chains to draw from, for samples that take 80 MB at most.
 
     Args:
         num_chains: How many there are.
@@ -290,7 +294,7 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class FeatureStatistics:
-    """What data and a model's samples have in common.
+    """Means and correlations of data beside those of a model's samples.
 
     Attributes:
         means: Mean of each feature.
@@ -404,13 +408,11 @@ def draw_feature_statistics(table: FeatureStatistics, *, name: str = "") -> Pict
 
     Args:
         table: What `feature_statistics_table` returned.
-        name: What was trained, for the title.
+        name: Name of the run, for the title.
 
     Returns:
         The figure.
     """
-    from discrete_vae.figures.style import Picture
-
     figure = Picture((7.6, 4.35), layout="constrained")
     of = f"Samples of {plot_text(name)}" if name else "Samples"
     text = f"{of} against the data: {table.num_samples:,} samples, {table.num_examples:,} test examples."
@@ -451,7 +453,7 @@ def make_feature_statistics(
 
 
 def _range(found: Comparison) -> tuple[float, float]:
-    """What both axes have to show, with a margin."""
+    """Range of both axes, with a margin."""
     low, high = (float(end([end(found.data), end(found.samples)])) for end in (np.min, np.max))
     margin = max(0.06 * (high - low), 0.1)
     return low - margin, high + margin

@@ -1,18 +1,18 @@
-"""What pictures are made of: scales of gray, grids of images, saving; what is asked of a figure."""
+"""Parts of all pictures: scales of gray, grids of images, saving; the run of a figure."""
 
 from __future__ import annotations
 
 import io
-import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -93,7 +93,6 @@ def ink_of_range(low: float, high: float) -> Ink:
 
 
 def _exceeds(low: float, high: float) -> bool:
-    """Whether values are neither probabilities nor bits; they are taken for such where none is observed."""
     return low < 0 or high > 1
 
 
@@ -236,7 +235,7 @@ _PAD = 8  # pixels
 
 @dataclass(frozen=True)
 class GridText:
-    """What is written around a grid.
+    """The text around a grid.
 
     Attributes:
         caption: What rows and columns are, in a sentence or two; stands above.
@@ -275,7 +274,7 @@ def draw_image_grid(
     Args:
         images: (row, group, member, feature), in [0, 1]; NaN leaves a feature's place empty.
         image_shape: (height, width); None draws each example as a strip, one mark per feature.
-        text: What is written around the grid.
+        text: The text around the grid.
         stacked: Whether the members of a group lie below each other. Side by side otherwise; strips are always
             stacked, so that members can be compared feature by feature.
 
@@ -380,6 +379,14 @@ class Picture(Figure):
         return content.getvalue()
 
 
+def tidy(axes: Axes) -> None:
+    """Draw a light grid behind the data, small numbers and no frame."""
+    axes.grid(color="0.92")
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+
+
 # Pictures and their tables in files.
 
 
@@ -394,7 +401,7 @@ _NOTE_FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
 
 
 class FigureTable(Protocol):
-    """What a picture shows, in numbers."""
+    """The numbers that a picture shows."""
 
     def columns(self) -> Mapping[str, np.ndarray]:
         """The numbers as (row,) arrays of one length, by name."""
@@ -421,7 +428,7 @@ def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) ->
     Args:
         figure: The figure, any of matplotlib's; its own dots per inch are used.
         path: As in `picture_file`.
-        note: What the file's metadata say of it.
+        note: A sentence for the file's metadata.
 
     Returns:
         The path.
@@ -458,7 +465,7 @@ def save_table(table: FigureTable, path: str | Path) -> Path:
     return write_columns(path, table.columns())
 
 
-# What a figure of the registry is made of, and what it gives.
+# Figures of a run: the run, what is asked for, and the result.
 
 
 @dataclass(frozen=True)
@@ -466,9 +473,9 @@ class Drawing:
     """A figure.
 
     Attributes:
-        table: What it shows, in numbers.
+        table: The numbers that it shows.
         picture: The picture of them.
-        note: What the metadata of its file say of it.
+        note: A sentence for the metadata of its file.
     """
 
     table: FigureTable
@@ -503,7 +510,7 @@ class FigureRun:
 
     @cached_property
     def recorded(self) -> DataMetadata:
-        """What pictures need of the data: as the run keeps it, of a run that keeps nothing from the data."""
+        """Image shape and range of the data: as the run keeps them, of a run that keeps nothing from the data."""
         return DataMetadata.read(self.directory.read_environment()) or DataMetadata.of(self.dataset)
 
     @property
@@ -515,38 +522,21 @@ class FigureRun:
 
     @cached_property
     def title(self) -> str:
-        """What was trained: the experiment, its data where they have another name, size and seed."""
+        """The experiment, its data where they have another name, size and seed."""
         config = self.directory.read_experiment()
         data = self.directory.read_environment().get("data", {}).get("name", config.name)
         of = config.name if config.name == data else f"{config.name} on {data}"
         return f"{of}, size {config.size}, seed {config.seed}"
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 @dataclass(frozen=True)
 class FigureRequest:
-    """What a figure is asked for with.
+    """Run and seed of a figure.
 
     Attributes:
-        runs: The runs that it is drawn of, as many as its entry allows.
-        size: How much is computed, for figures that have sizes.
+        run: The run that it is drawn of.
         seed: Seed of all noise.
-        table_path: Where the table will be written; a figure that takes long keeps there what it has, and what it
-            trains in the folder of that name without its ending. None keeps nothing.
-        report: Takes notes on progress, a line each.
     """
 
-    runs: tuple[FigureRun, ...] = ()
-    size: Literal["smoke", "short", "paper"] = "short"
+    run: FigureRun
     seed: int = 0
-    table_path: Path | None = None
-    report: Callable[[str], None] = field(default=_say)
-
-    @property
-    def run(self) -> FigureRun:
-        """The only run."""
-        (run,) = self.runs
-        return run

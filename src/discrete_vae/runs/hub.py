@@ -10,7 +10,7 @@ from pathlib import Path
 from discrete_vae.errors import InvalidInputError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-FOLDERS = (_PACKAGE / "models", _PACKAGE.parents[1] / "reproductions" / "models")
+FOLDERS = (_PACKAGE / "models", _PACKAGE.parents[1] / "reproduction" / "models")
 """Places of the library's models, a folder each: in an installed package, and in a checkout."""
 
 

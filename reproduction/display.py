@@ -1,0 +1,422 @@
+"""Results of a sweep: tables, pictures of ours beside the paper's, and the notes below them."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FormatStrFormatter, MaxNLocator, NullLocator
+
+from discrete_vae.config import ExperimentConfig
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.style import Picture, save_figure, tidy
+from discrete_vae.presets import Size
+from discrete_vae.runs.io import write_text
+from discrete_vae.system import in_words
+from reproduction.records import PlannedRun, RunRecord, Scale, StoredRun, Value, plan_run
+from reproduction.sweep import Sweep
+
+MINUS = "\N{MINUS SIGN}"
+
+# What is asked for, and what it gives.
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a table or a figure.
+
+    Attributes:
+        size: Of the experiments.
+        num_seeds: Runs of each kind, with seeds from 0.
+        budget: Minutes of training per run; None is the experiments' lengths.
+        seed: Of the noise of a study.
+    """
+
+    size: Size
+    num_seeds: int = 1
+    budget: float | None = None
+    seed: int = 0
+
+    def run(
+        self,
+        experiment: str,
+        seed: int,
+        changes: Mapping[str, Sequence[object]] | None = None,
+        scale: Scale | None = None,
+    ) -> PlannedRun:
+        """Plan one run of an experiment."""
+        return plan_run(experiment, self.size, seed=seed, changes=changes, budget=self.budget, scale=scale)
+
+    @property
+    def in_words(self) -> str:
+        """Size and budget, as titles have them."""
+        return f"size {self.size}" + ("" if self.budget is None else f", {self.budget:g} minutes each")
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of the runs."""
+        return range(self.num_seeds)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A table, a picture, or both.
+
+    Attributes:
+        title: What it shows.
+        notes: Paragraphs below it: how it was made, what it cost, where it is smaller than the paper's.
+        table: A table to read.
+        picture: The picture.
+        numbers: What a picture without a table shows.
+    """
+
+    title: str
+    notes: Sequence[str] = ()
+    table: Table | None = None
+    picture: Figure | None = None
+    numbers: pd.DataFrame | None = None
+
+    def write(self, stem: Path) -> list[Path]:
+        """Write it to STEM.md, with .csv and .png beside it; returns the files."""
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        page, numbers, picture = (stem.with_name(f"{stem.name}{end}") for end in (".md", ".csv", ".png"))
+        paths, parts = [page], [f"# {self.title}"]
+        frame = self.numbers if self.table is None else self.table.numbers()
+        if frame is not None:
+            write_text(numbers, frame.to_csv(index=False))
+            paths.append(numbers)
+        if self.table is not None:
+            parts.append(self.table.markdown())
+        if self.picture is not None:
+            paths.append(save_figure(self.picture, picture))
+            parts.append(f"![{self.title}]({picture.name})")
+        write_text(page, "\n\n".join([*parts, *self.notes]) + "\n")
+        return paths
+
+
+def no_runs(options: Options) -> list[PlannedRun]:
+    """The plan of what nothing is trained for."""
+    return []
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A table or a figure.
+
+    Attributes:
+        about: What it shows, one line.
+        make: Makes it of a complete sweep.
+        plan: The runs that it needs, in the order in which they are made.
+        trains: What is trained for it, in words; empty where nothing is.
+        num_seeds: Seeds of each run unless others are asked for; None where it is made of one seed.
+        needs_model: Whether a run's record is not enough for it.
+        sizes: Sizes that it has, the default first; empty where size changes nothing.
+        has_noise: Whether it has noise of its own.
+    """
+
+    about: str
+    make: Callable[[Options, Sweep], Result]
+    plan: Callable[[Options], list[PlannedRun]] = no_runs
+    trains: str = ""
+    num_seeds: int | None = None
+    needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False
+    sizes: tuple[Size, ...] = ("cpu", "smoke", "short", "paper")
+    has_noise: bool = False
+
+
+# Tables.
+
+
+Cell = str | int | float | Value | None
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        title: Its head in words.
+        name: Its head in a .csv file.
+        digits: Digits after the point, of numbers.
+        signed: Whether positive numbers have a plus, as differences have.
+    """
+
+    title: str
+    name: str
+    digits: int = 2
+    signed: bool = False
+
+    def text(self, cell: Cell) -> str:
+        """A cell in words.
+
+        Examples:
+            >>> Column("gap", "gap", signed=True).text(Value(0.5, 0.021))
+            '+0.50 ± 0.02'
+        """
+        if isinstance(cell, Value):
+            error = "" if math.isnan(cell.std_error) else f" ± {cell.std_error:.{self.digits}f}"
+            return self.text(cell.value) + error
+        if isinstance(cell, float):
+            sign = "+" if self.signed else ""
+            return "" if math.isnan(cell) else f"{cell:{sign}.{self.digits}f}".replace("-", MINUS)
+        return "" if cell is None else str(cell)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a result.
+
+    Attributes:
+        columns: The columns; the first one says what the row is about.
+        rows: A cell per column each.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+
+    def numbers(self) -> pd.DataFrame:
+        """The table with all digits; a standard error has a column of its own where any row has one."""
+        found: dict[str, list[Cell]] = {}
+        for column, cells in zip(self.columns, zip(*self.rows, strict=True), strict=True):
+            found[column.name] = [cell.value if isinstance(cell, Value) else cell for cell in cells]
+            if any(isinstance(cell, Value) for cell in cells):
+                errors = [cell.std_error if isinstance(cell, Value) else math.nan for cell in cells]
+                found[f"{column.name}_std_error"] = list(errors)
+        return pd.DataFrame(found)
+
+    def texts(self) -> pd.DataFrame:
+        """The table to read."""
+        words = [
+            [column.text(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows
+        ]
+        return pd.DataFrame(words, columns=[column.title for column in self.columns])
+
+    def markdown(self) -> str:
+        """The table in Markdown, numbers to the right."""
+        texts = self.texts()
+        rows = [list(texts), ["---"] + ["---:"] * (len(self.columns) - 1), *texts.to_numpy().tolist()]
+        return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+# Pictures of points.
+
+
+# Okabe and Ito's colors: told apart with any color vision; markers tell series apart without color.
+BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
+OURS, PAPER, OTHER = (BLUE, "o"), (VERMILION, "D"), (GREEN, "s")
+_ROW_HEIGHT, _FRAME_HEIGHT = 0.45, 1.25
+_LABEL_WIDTH = 24  # characters
+
+
+class Series(NamedTuple):
+    """Points of one origin.
+
+    Attributes:
+        name: For the legend.
+        look: Color and marker.
+        values: At each place; those with a standard error have bars.
+    """
+
+    name: str
+    look: tuple[str, str]
+    values: Sequence[float | Value]
+
+    def draw(self, axes: Axes, places: np.ndarray, *, horizontal: bool) -> None:
+        """Draw the points, in rows or over an axis of places."""
+        color, marker = self.look
+        pairs = [each if isinstance(each, Value) else Value(each) for each in self.values]
+        value, error = (np.array(numbers, np.float64) for numbers in zip(*pairs, strict=True))
+        bars = np.nan_to_num(error) if any(isinstance(each, Value) for each in self.values) else None
+        style = {"color": color, "markersize": 5.5, "capsize": 3, "label": self.name}
+        style["markerfacecolor"] = color if self.look == OURS else "white"
+        style["zorder"] = 3 if self.look == OURS else 2  # where both are the same, ours shows within
+        if horizontal:
+            axes.errorbar(value, places, xerr=bars, fmt=marker, **style)
+        else:
+            line = "-" if self.look == OURS else "--"
+            axes.errorbar(places, value, yerr=bars, fmt=marker, linestyle=line, linewidth=1.2, **style)
+
+
+def draw_rows(labels: Sequence[str], series: Sequence[Series], *, title: str, xlabel: str) -> Picture:
+    """A row per label, a point per series in it.
+
+    Args:
+        labels: Of the rows, from the top.
+        series: Their points, a value per row each.
+        title: Of the picture.
+        xlabel: What the points are, with its unit.
+    """
+    figure = Picture((7.2, _FRAME_HEIGHT + _ROW_HEIGHT * len(labels)), layout="constrained")
+    axes = figure.subplots()
+    shift = np.linspace(-0.14, 0.14, len(series)) if len(series) > 1 else [0.0]
+    for each, up in zip(series, shift, strict=True):
+        each.draw(axes, np.arange(len(labels)) + up, horizontal=True)
+    axes.set_yticks(range(len(labels)), [textwrap.fill(label, _LABEL_WIDTH) for label in labels])
+    axes.xaxis.set_major_locator(MaxNLocator(7))
+    axes.set(xlabel=xlabel, ylim=(len(labels) - 0.5, -0.5))
+    axes.margins(x=0.08)
+    _finish(figure, axes, title)
+    return figure
+
+
+def draw_curves(
+    series: Sequence[tuple[Series, Sequence[float]]], *, title: str, xlabel: str, ylabel: str
+) -> Picture:
+    """Points joined by lines over a logarithmic axis of what was varied.
+
+    Args:
+        series: The series, and where its points are.
+        title: Of the picture.
+        xlabel: What was varied.
+        ylabel: What the points are, with its unit.
+    """
+    figure = Picture((6.4, 3.8), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    axes.axhline(0.0, color="0.75", linewidth=0.8, zorder=0)
+    for each, places in series:
+        each.draw(axes, np.asarray(places, np.float64), horizontal=False)
+    axes.xaxis.set_major_locator(FixedLocator(sorted({place for _, places in series for place in places})))
+    axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.margins(y=0.12)
+    _finish(figure, axes, title)
+    return figure
+
+
+def _finish(figure: Picture, axes: Axes, title: str) -> None:
+    axes.set_title(title, fontsize=10, loc="left")
+    tidy(axes)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data
+
+
+# Notes below a table: how its runs were made, what they cost, and where they are smaller than the paper's.
+
+
+_SIZES = {
+    "Gaussian layers": "model.hierarchy.num_layers",
+    "units of each": "model.hierarchy.num_units",
+    "their prior networks": "model.hierarchy.prior_hidden",
+    "their posterior networks": "model.hierarchy.posterior_hidden",
+    "posterior networks of the binary latents": "model.posterior.hidden",
+    "decoder": "model.decoder.hidden",
+    "epochs": "training.num_epochs",
+    "Gibbs iterations": "training.num_sweeps",
+}
+"""Settings in which sizes differ, by their names in a note."""
+
+
+def notes_of(
+    runs: Sequence[StoredRun], *, paper_scale: Scale | None = None, varied: Collection[str] = ()
+) -> list[str]:
+    """Paragraphs about runs: evaluation, cost, data, and what is smaller than in size paper.
+
+    Args:
+        runs: The runs.
+        paper_scale: What size paper has of its own for their table or figure.
+        varied: Settings that the figure varies, by their paths in the config; they are no difference from size paper.
+    """
+    records = [run.record for run in runs]
+    sources = dict.fromkeys(f"{r.data.name}: {r.data.source}, {r.data.version}" for r in records)
+    lines = [_evaluation(records), _budget(records), _cost(records), f"Data: {'; '.join(sources)}."]
+    return [line for line in [*lines, _smaller(runs, paper_scale, varied)] if line]
+
+
+def _evaluation(records: Sequence[RunRecord]) -> str:
+    kinds = sorted({(r.num_samples, r.num_examples, r.evaluation_precision) for r in records})
+    parts = [f"{k:,} importance samples for each of {n:,} test examples, in {p}" for k, n, p in kinds]
+    sizes, seeds = sorted({r.size for r in records}), sorted({r.seed for r in records})
+    gain = max(r.doubling_gain for r in records)
+    error = max(r.log_partition.std_error or 0.0 for r in records)
+    if len(seeds) > 1:
+        differences = (
+            "; those of differences between runs of ours, paired by example, are over examples and seeds"
+        )
+    else:
+        differences = ", of differences paired by example where both sides are ours"
+    return (
+        f"Size {', '.join(sizes)}, {_count('seed', len(seeds))} {', '.join(map(str, seeds))}. Evaluated with "
+        f"{'; '.join(parts)}. The last doubling of the samples brought {gain:.2f} nats at most, by which estimates are "
+        f"low; log Z has a standard error of {error:.4f} nats at most. Standard errors are over test examples and of "
+        f"log Z{differences}."
+    )
+
+
+def _budget(records: Sequence[RunRecord]) -> str:
+    budgets = sorted({r.budget_minutes for r in records if r.budget_minutes is not None})
+    if not budgets:
+        return ""
+    minutes = " or ".join(f"{budget:g}" for budget in budgets)
+    return f"Each run has as many epochs as {minutes} minutes had room for by a timing before its first step."
+
+
+def _cost(records: Sequence[RunRecord]) -> str:
+    training, evaluation = sum(r.seconds for r in records), sum(r.evaluation_seconds for r in records)
+    where = "; ".join(sorted({f"{r.device} ({r.machine}, {_threads(r.threads)})" for r in records}))
+    commits = sorted({f"{(r.commit or 'unknown')[:10]}{' with changes' * bool(r.modified)}" for r in records})
+    return (
+        f"Cost of the {len(records)} {_count('run', len(records))}: {in_words(training)} of training and "
+        f"{in_words(evaluation)} of evaluation on {where}. Commit: {', '.join(commits)}."
+    )
+
+
+def _threads(count: int | None) -> str:
+    return "threads unknown" if count is None else f"{count} {_count('thread', count)}"
+
+
+def _count(word: str, count: int) -> str:
+    return word + "s" * (count > 1)
+
+
+def _smaller(runs: Sequence[StoredRun], paper_scale: Scale | None, varied: Collection[str]) -> str:
+    """Sizes that differ from those of size paper, by experiment; those that all share come first."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        if run.planned.size != "paper" or run.planned.budget is not None:
+            words = _sizes_beside_paper(run, paper_scale, varied)
+            found.setdefault(run.planned.experiment, {}).update(dict.fromkeys(words))
+    if not any(found.values()):
+        return ""
+    first, *others = found.values()
+    shared = [word for word in first if others and all(word in other for other in others)]
+    parts = [f"All: {', '.join(shared)}"] if shared else []
+    for experiment, words in found.items():
+        own = [word for word in words if word not in shared]
+        parts += [f"{experiment}: {', '.join(own)}"] if own else []
+    return (
+        "Other sizes than in size paper, whose values stand in brackets (its epochs are ours, the paper gives none). "
+        f"{'; '.join(parts)}."
+    )
+
+
+def _sizes_beside_paper(run: StoredRun, paper_scale: Scale | None, varied: Collection[str]) -> list[str]:
+    """The sizes of a run that differ from those of size paper, each in words, without those that its figure varies."""
+    planned = run.planned
+    try:
+        paper = PlannedRun(
+            planned.experiment, "paper", planned.seed, planned.changes, scale=paper_scale
+        ).config
+    except InvalidInputError:  # a setting that size paper does not have
+        return []
+    pairs = {
+        name: (_size(run.record.config, path), _size(paper, path))
+        for name, path in _SIZES.items()
+        if path not in varied
+    }
+    return [f"{name} {ours} ({papers})" for name, (ours, papers) in pairs.items() if ours != papers]
+
+
+def _size(config: ExperimentConfig, path: str) -> str:
+    value = reduce(lambda record, name: getattr(record, name, None), path.split("."), config)
+    if isinstance(value, tuple):
+        return "+".join(map(str, value)) if value else "no hidden layer"
+    return str(value)

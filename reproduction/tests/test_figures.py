@@ -1,0 +1,117 @@
+"""Figures of the models themselves: samples along the chains, repeated estimates of log Z."""
+
+import json
+import shutil
+import warnings
+
+import pytest
+
+from discrete_vae.boltzmann.base import LogPartition
+from discrete_vae.figures.curves import draw_log_partition_histograms, log_partition_histogram_table
+from reproduction import figures
+from reproduction.__main__ import REPRODUCTIONS
+from reproduction.display import Options
+from reproduction.sweep import StoppedError
+from reproduction.tests.made_up import completed, sweep, tiny
+
+OPTIONS = Options("smoke")
+FIGURE_10 = REPRODUCTIONS["figure-10"]
+
+
+@pytest.fixture(scope="module")
+def done_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("done")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        completed(folder)
+    return folder
+
+
+@pytest.fixture
+def work(done_once, tmp_path):
+    """A complete sweep of one run, which may be asked to stop after a number of estimates."""
+    folder, said = shutil.copytree(done_once, tmp_path / "done"), []
+
+    def make(stop_after=10**6):
+        asked = iter(range(stop_after))
+        found = sweep(folder, say=said.append, stop=lambda: next(asked, None) is None)
+        found.complete()
+        return found
+
+    make.said = said
+    return make
+
+
+def kept(work):
+    return work().records / f"{tiny().name}-log-partition.json"
+
+
+def test_samples_are_drawn_of_the_run(work):
+    reproduction = REPRODUCTIONS["figure-5"]
+    result = reproduction.make(OPTIONS, work())
+    assert (result.table, reproduction.needs_model(tiny(), work())) == (None, True)
+    assert len(result.picture.axes) > 0
+
+
+def test_estimates_of_log_z_are_made_once_and_go_on(work):
+    assert FIGURE_10.needs_model(tiny(), work())
+    with pytest.raises(StoppedError):
+        FIGURE_10.make(OPTIONS, work(2))
+    assert len(work.said) == 2
+    assert FIGURE_10.needs_model(tiny(), work())
+    first = FIGURE_10.make(OPTIONS, work()).table
+    assert len(work.said) == 3
+    assert not FIGURE_10.needs_model(tiny(), work())
+    shutil.rmtree(work().places.runs)  # the estimates are enough now
+    assert FIGURE_10.make(OPTIONS, work()).table == first
+    estimates = json.loads(kept(work).read_text())["estimates"]
+    assert all(None not in (each["num_sweeps"], each["seconds"], each["converged"]) for each in estimates)
+    values = [each["value"] for each in estimates]
+    assert len(set(values)) == 3
+    (row,) = first.rows
+    assert row[1].value == pytest.approx(sum(values) / 3)
+
+
+@pytest.fixture
+def quick_estimates(monkeypatch):
+    """Estimates that are a function of the seed alone."""
+
+    def estimate(prior, *, seed, **settings):
+        return LogPartition(seed / 2**64, 0.1, "made up", 1, converged=False)
+
+    monkeypatch.setattr(figures, "bennett_log_partition", estimate)
+
+
+def test_estimates_that_went_on_are_those_of_one_piece(work, quick_estimates):
+    with pytest.raises(StoppedError):
+        FIGURE_10.make(OPTIONS, work(1))
+    stopped, file = FIGURE_10.make(OPTIONS, work()), kept(work).read_bytes()
+    assert "to 0.1 nats, 3 of them have not reached it" in stopped.notes[0]
+    kept(work).unlink()
+    assert FIGURE_10.make(OPTIONS, work()).table == stopped.table
+    assert kept(work).read_bytes() == file
+
+
+@pytest.mark.parametrize("key", ["step", "validation_elbo", "std_error"])
+def test_estimates_of_another_checkpoint_run_or_error_do_not_count(work, quick_estimates, key):
+    FIGURE_10.make(OPTIONS, work())
+    fields = json.loads(kept(work).read_text())
+    kept(work).write_text(json.dumps(fields | {key: fields[key] + 1}))
+    assert FIGURE_10.needs_model(tiny(), work())
+    work.said.clear()
+    FIGURE_10.make(OPTIONS, work())
+    assert len(work.said) == 3
+
+
+def test_nothing_else_needs_models():
+    own = [name for name, entry in REPRODUCTIONS.items() if entry.trains and name != "figure-10"]
+    needs = {name for name in own if REPRODUCTIONS[name].needs_model(tiny(), None)}
+    assert needs == {"figure-5", "figure-11", "figure-12", "figure-13"}
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_histograms_stand_in_panels(number):
+    table = log_partition_histogram_table([1.0 + 0.01 * i for i in range(25)], [0.05] * 25)
+    picture = draw_log_partition_histograms({f"run {i}": table for i in range(number)})
+    titles = [axes.get_title(loc="left") for axes in picture.axes if axes.axison]
+    assert [title.splitlines()[0] for title in titles] == [f"log Z of run {i}" for i in range(number)]

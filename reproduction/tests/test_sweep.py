@@ -1,0 +1,301 @@
+"""Runs are trained, evaluated and recorded once; what was stopped or killed goes on to the same record."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from discrete_vae.errors import InvalidInputError, NonFiniteLossError
+from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.training.budget import with_length
+from reproduction import sweep as sweeps
+from reproduction.records import plan_run
+from reproduction.sweep import FailedRunError, StoppedError, seconds_left
+from reproduction.tests.made_up import NUM_STEPS, TINY, completed, record_fields, sweep, tiny
+
+pytestmark = pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
+KEYS = [
+    "experiment",
+    "size",
+    "config",
+    "seed",
+    "commit",
+    "log_likelihood",
+    "log_likelihood_limit",
+    "log_partition",
+    "elbo",
+    "num_samples",
+    "num_examples",
+    "epochs",
+    "seconds",
+    "device",
+]
+
+
+@pytest.fixture(scope="module")
+def done_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("done")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the few importance samples
+        completed(folder)
+    return folder
+
+
+@pytest.fixture
+def done(done_once, tmp_path):
+    return shutil.copytree(done_once, tmp_path / "done")
+
+
+def stop_after(steps):
+    """Says stop after it was asked so often."""
+    asked = iter(range(steps))
+    return lambda: next(asked, None) is None
+
+
+def test_a_record_has_what_the_run_has(done):
+    (stored,) = completed(done)
+    fields = json.loads((done / "out/runs" / f"{tiny().name}.json").read_text())
+    assert set(KEYS) <= fields.keys()
+    run = RunDirectory.open(done / "runs" / tiny().name)
+    found = json.loads(run.evaluation_path.read_text())
+    likelihood, prior = found["log_likelihood"], found["log_partition"]["best"]
+    assert fields["log_likelihood"] == {"value": likelihood["value"], "std_error": likelihood["std_error"]}
+    assert fields["log_partition"] == {"value": prior["value"], "std_error": 0.0}
+    assert fields["log_partition_checks"] == []  # it is exact
+    assert fields["log_likelihood_limit"] == found["log_likelihood_limit"]["value"]
+    assert fields["elbo"] == found["elbo"]["elbo"]
+    assert (fields["num_samples"], fields["num_examples"], fields["epochs"]) == (50, 40, 3)
+    assert (fields["experiment"], fields["size"], fields["seed"]) == ("digits", "smoke", 0)
+    assert (fields["device"], fields["num_steps"], fields["step"]) == ("cpu", NUM_STEPS, found["step"])
+    assert fields["seconds"] > 0
+    assert fields["config"] == json.loads(run.read_config())
+    assert len(stored.examples) == 40
+    assert np.mean(stored.examples) == pytest.approx(likelihood["value"], abs=1e-5)  # float32
+    assert not (run.path / "evaluation-parts").exists()
+
+
+def test_a_record_has_both_checks_of_log_z_where_it_is_estimated(tmp_path):
+    large = {f"model__prior__num_{side}": 32 for side in ("left", "right")}
+    planned = tiny(
+        **large, training__num_epochs=1, evaluation__num_annealed_chains=20, evaluation__num_temperatures=20
+    )
+    (stored,) = completed(tmp_path, planned)
+    found = json.loads(RunDirectory.open(tmp_path / "runs" / planned.name).evaluation_path.read_text())
+    prior = found["log_partition"]
+    checks = stored.record.log_partition_checks
+    assert [check.model_dump() for check in checks] == [
+        {key: prior[name][key] for key in ("value", "std_error")} for name in ("forward", "reverse")
+    ]
+
+
+def test_what_is_done_is_not_made_again(done, monkeypatch):
+    monkeypatch.setattr(sweeps, "train", None)
+    monkeypatch.setattr(sweeps, "instantiate", None)
+    said = []
+    assert len(completed(done, say=said.append)) == 1
+    assert said == []
+
+
+def test_records_are_enough(done):
+    before = completed(done)
+    shutil.rmtree(done / "runs")
+    after = completed(done)
+    assert [record_fields(each) for each in after] == [record_fields(each) for each in before]
+    assert not (done / "runs").exists()
+
+
+@pytest.mark.parametrize("asked", [8, NUM_STEPS + 1, NUM_STEPS + 20, NUM_STEPS + 55])
+def test_what_was_stopped_goes_on_to_the_same_record(done, tmp_path, asked):
+    with pytest.raises(StoppedError):
+        completed(tmp_path, stop=stop_after(asked))
+    (found,), (expected,) = completed(tmp_path), completed(done)
+    assert record_fields(found) == record_fields(expected)
+    assert found.examples.equals(expected.examples)
+
+
+_SCRIPT = """
+import sys, warnings
+from pathlib import Path
+warnings.simplefilter("ignore")
+from reproduction.tests.made_up import completed, tiny
+print("begun", flush=True)
+completed(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_record(done, tmp_path):
+    random = np.random.default_rng(0)
+    for _ in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(_SCRIPT), str(tmp_path)], stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(random.uniform(0.0, 2.5))
+            process.send_signal(signal.SIGKILL)
+    (found,), (expected,) = completed(tmp_path), completed(done)
+    assert record_fields(found) == record_fields(expected)
+
+
+def test_each_run_is_announced_with_where_all_stand(done):
+    said = []
+    completed(done, tiny(), tiny(seed=1), say=said.append)
+    assert said[0].startswith("run 2 of 2: digits, smoke, seed 1, num-epochs 3")
+    assert f": 0 of {NUM_STEPS} steps" in said[0]
+
+
+def test_a_run_of_other_settings_is_refused(done):
+    name = tiny().name
+    (done / "runs" / name).rename(done / "runs" / tiny(seed=1).name)
+    with pytest.raises(InvalidInputError, match=r"config\.json .*--seed 1") as error:
+        completed(done, tiny(seed=1))
+    assert "--seed 0" in str(error.value)
+    (done / "out/runs" / f"{name}.json").rename(done / "out/runs" / f"{tiny(seed=2).name}.json")
+    with pytest.raises(InvalidInputError, match=rf"{tiny(seed=2).name}.json"):
+        completed(done, tiny(seed=2))
+
+
+def evaluated_otherwise(monkeypatch, done):
+    """Let the record be of 60 samples, and so the run's evaluation out of date."""
+    path = done / "out/runs" / f"{tiny().name}.json"
+    fields = json.loads(path.read_text())
+    fields["config"]["evaluation"]["num_samples"] = 60
+    path.write_text(json.dumps(fields))
+    return path
+
+
+def test_a_run_that_was_evaluated_otherwise_is_evaluated_anew(done, monkeypatch):
+    evaluated_otherwise(monkeypatch, done)
+    monkeypatch.setattr(sweeps, "train", None)
+    (stored,) = completed(done)
+    assert stored.record.config.evaluation.num_samples == 50
+
+
+def test_without_the_run_another_evaluation_is_an_error(done, monkeypatch):
+    path = evaluated_otherwise(monkeypatch, done)
+    shutil.rmtree(done / "runs")
+    with pytest.raises(InvalidInputError, match=rf"{tiny().name}.json"):
+        completed(done)
+    assert path.exists()
+
+
+def test_a_budget_sets_the_length_once(tmp_path, monkeypatch):
+    planned, steps = tiny(budget=0.5), iter([24])  # a second call raises
+
+    def timed(config, dataset, minutes, *, validations, device):
+        return with_length(config, dataset, next(steps), validations=validations)
+
+    monkeypatch.setattr(sweeps, "with_minutes", timed)
+    with pytest.raises(StoppedError):
+        completed(tmp_path, planned, stop=stop_after(5))
+    assert planned.name.startswith("digits-smoke-0.5-minutes")
+    (stored,) = completed(tmp_path, planned)
+    settings, plain = stored.record.config.training, planned.config.training
+    assert (settings.num_epochs, stored.record.num_steps, stored.record.budget_minutes) == (2, 24, 0.5)
+    end = plain.beta_bound.slope * plain.num_epochs
+    assert settings.beta_bound.slope * settings.num_epochs == pytest.approx(end)
+
+
+def test_a_loss_that_is_not_finite_names_the_run_and_leaves_what_is_done(done, monkeypatch):
+    def fail(config, dataset, folder, **more):
+        raise NonFiniteLossError(7, "elbo", float("nan"), None)
+
+    monkeypatch.setattr(sweeps, "train", fail)
+    with pytest.raises(FailedRunError, match=r"^digits, smoke, seed 1.*: elbo is nan at step 7"):
+        completed(done, tiny(), tiny(seed=1))
+    assert len(completed(done)) == 1
+
+
+def test_missing_data_are_found_before_the_first_run(tmp_path, monkeypatch):
+    original = sweeps.instantiate
+
+    def without_mnist(config, **more):
+        if config.kind == "mnist-static":
+            raise InvalidInputError("static_mnist.npz", "must be there", "nothing", "Fetch it.")
+        return original(config, **more)
+
+    monkeypatch.setattr(sweeps, "instantiate", without_mnist)
+    with pytest.raises(InvalidInputError, match=r"^mnist-static, smoke, seed 0: static_mnist.npz"):
+        completed(tmp_path, tiny(), plan_run("mnist-static", "smoke"))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("content", [b"{", b"{}", b"\xff"])
+def test_a_damaged_record_is_named(done, content):
+    (done / "out/runs" / f"{tiny().name}.json").write_bytes(content)
+    with pytest.raises(InvalidInputError, match=rf"{tiny().name}.json"):
+        completed(done)
+
+
+def test_a_picture_of_samples_wants_the_run_itself(done, monkeypatch):
+    work = sweep(done, needs_model=lambda planned, sweep: True)
+    monkeypatch.setattr(sweeps, "train", None)
+    work.complete()
+    assert len(work.stored) == 1
+    shutil.rmtree(done / "runs")
+    with pytest.raises(InvalidInputError, match=rf"{tiny().name}.*no run"):
+        work.complete()
+    assert not (done / "runs").exists()
+    monkeypatch.undo()
+    with pytest.raises(StoppedError):
+        completed(done / "elsewhere", stop=stop_after(NUM_STEPS - 5))
+    shutil.move(done / "elsewhere/runs", done / "runs")
+    with pytest.raises(InvalidInputError, match=tiny().name):
+        work.complete()
+    assert len(completed(done)) == 1  # the record is enough for a table
+
+
+def test_a_picture_of_samples_is_not_of_another_run(done):
+    folder, path = done / "runs" / tiny().name, done / "out/runs" / f"{tiny().name}.json"
+    work, record = sweep(done, needs_model=lambda planned, sweep: True), json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"validation_elbo": record["validation_elbo"] - 0.5}))
+    with pytest.raises(InvalidInputError, match=tiny().name):
+        work.complete()
+    path.write_text(json.dumps(record))
+    work.complete()
+    assert len(work.stored) == 1
+    shutil.rmtree(folder)
+    other = tiny(training__batch_size=50)
+    completed(done / "elsewhere", other)
+    shutil.move(done / "elsewhere/runs" / other.name, folder)
+    with pytest.raises(InvalidInputError, match=r"config.json .*--training.batch-size"):
+        work.complete()
+
+
+def test_the_time_left_is_that_of_what_is_measured(done):
+    status = sweep(done, tiny(), tiny(seed=1), tiny(seed=2, budget=0.5)).status()
+    step, evaluation = status.step_seconds.iloc[0], status.evaluation_seconds.iloc[0]
+    assert math.isnan(seconds_left(status))  # the data are not read, so the second run's length is not known
+    status.loc[tiny(seed=1).name, "num_steps"] = NUM_STEPS
+    assert seconds_left(status) == pytest.approx(NUM_STEPS * step + evaluation + 30 + evaluation)
+
+
+def test_changes_that_change_nothing_share_a_folder():
+    same = plan_run("digits", "smoke", changes={"training.num-sweeps": [20], "model.prior": ["rbm"]})
+    assert same == plan_run("digits", "smoke")
+    assert tiny(seed=1).name != tiny().name != plan_run("digits", "smoke").name
+    assert len(TINY) == len(tiny().changes)
+
+
+def test_evaluation_goes_on_where_it_was(done, tmp_path, monkeypatch):
+    with pytest.raises(StoppedError):
+        completed(tmp_path, stop=stop_after(NUM_STEPS + 60))
+    counted = []
+    original = sweeps.evaluate_run
+    monkeypatch.setattr(
+        sweeps, "evaluate_run", lambda *args, **more: counted.append(1) or original(*args, **more)
+    )
+    monkeypatch.setattr(sweeps, "train", None)  # all steps are done
+    completed(tmp_path)
+    assert counted == [1]

@@ -1,0 +1,207 @@
+"""Tables and pictures of made-up records: every figure of the table follows from records and the paper's values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.presets import SIZES, load_experiment
+from reproduction import paper
+from reproduction.__main__ import REPRODUCTIONS
+from reproduction.display import Column, Options, Table
+from reproduction.records import Value
+from reproduction.tests import made_up as made_up_runs
+from reproduction.tests.made_up import made_up
+
+TRAINED = [name for name, entry in REPRODUCTIONS.items() if entry.trains]
+OF_RECORDS = [name for name in TRAINED if REPRODUCTIONS[name].num_seeds]
+
+
+def made(name, folder, values=None, **options):
+    reproduction = REPRODUCTIONS[name]
+    asked = Options(**{"size": "short", "num_seeds": reproduction.num_seeds or 1} | options)
+    count = len(reproduction.plan(asked))
+    sweep = made_up(reproduction, asked, folder, values or [-80.0 - i for i in range(count)])
+    return reproduction.make(asked, sweep)
+
+
+def numbers(result):
+    return result.table.numbers()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_plan_is_of_runs_of_their_own(name, size):
+    entry = REPRODUCTIONS[name]
+    num_seeds = entry.num_seeds or 1
+    planned = entry.plan(Options(size, num_seeds=num_seeds))
+    names = [each.name for each in planned]
+    assert len(names) == len(set(names)) > 0
+    assert all(each.config.size == size and len(each.name) <= 100 for each in planned)
+    assert {each.seed for each in planned} == set(range(num_seeds))
+
+
+def test_tables_share_the_runs_that_they_have_in_common():
+    def names(name, size="short"):
+        return {run.name for run in REPRODUCTIONS[name].plan(Options(size))}
+
+    main = names("table-1")
+    assert len(main) == 4
+    assert names("figure-10") == names("training") == main
+    assert names("table-1", "cpu") < names("without-rbm", "cpu")
+    assert not names("without-rbm") & main  # narrower networks
+    for name in ("figure-5", "figure-11", "figure-12", "figure-13"):
+        assert names(name) < main
+    for name, shared in [
+        ("figure-6b", "dynamic"),
+        ("figure-6c", "dynamic"),
+        ("figure-9a", "static"),
+        ("figure-9b", "static"),
+    ]:
+        assert names(name, "cpu") & names("table-1", "cpu") == {f"mnist-{shared}-cpu-seed-0"}
+        assert not names(name) & main  # size short makes them smaller
+    assert len(names("figure-6b") & names("figure-6c")) == len(names("figure-9a") & names("figure-9b")) == 1
+    assert not names("figure-6a") & names("figure-6b")  # size short takes 30 sweeps
+    assert names("figure-6a", "paper") & names("figure-6b", "paper")  # ten layers
+
+
+@pytest.mark.parametrize("size", ["cpu", "paper"])
+@pytest.mark.parametrize("name", OF_RECORDS)
+def test_every_table_is_made_of_records_alone(name, size, tmp_path):
+    result = made(name, tmp_path, size=size)
+    assert result.picture is not None
+    text = "\n".join([result.table.markdown(), *result.notes])
+    assert "nan" not in text
+    assert ("Other sizes than in size paper" in text) == (size != "paper")
+    assert "of training and" in text
+    assert "0123456789" in text
+
+
+def test_table_1(tmp_path):
+    found = numbers(made("table-1", tmp_path, [-82.0, -82.5, -104.0, -102.0]))
+    first, static = found.iloc[0], found.iloc[1]
+    assert (first.data_set, first.log_likelihood, first.paper) == ("mnist-dynamic", -82.0, -80.15)
+    assert first.difference == pytest.approx(-1.85)
+    assert first.difference_std_error == first.log_likelihood_std_error > 0.003
+    assert static.paper_elbo == -84.58
+    assert np.isnan(first.paper_elbo)
+    assert first.next_best == "Ladder VAE −81.74"  # noqa: RUF001
+    assert np.isnan(first.spread)
+
+
+def test_without_rbm_differences_are_paired(tmp_path):
+    values = [-82.0, -82.5, -83.0, -82.0, -104.0, -105.0, -102.0, -102.0]
+    found = numbers(made("without-rbm", tmp_path, values))
+    assert found.difference.tolist() == pytest.approx([-0.5, 1.0, -1.0, 0.0], abs=1e-5)
+    assert found.paper_difference.tolist() == [-0.09, -0.37, -0.69, -0.66]
+    assert found.difference_from_paper[1] == pytest.approx(1.37)
+
+
+def test_training_shows_bounds_against_time(tmp_path):
+    result = made("training", tmp_path, [-82.0, -82.5, -104.0, -102.0], size="cpu")
+    first, second = numbers(result).iloc[0], numbers(result).iloc[1]
+    # validated at 60, 90 and 120 of 120 minutes; the first has importance samples from 90 on, the second none
+    names = ["validation_elbo_half", "validation_elbo_three_quarters", "validation_elbo", "gap"]
+    assert first[names].tolist() == pytest.approx([-88.5, -86.8, -86.5, 0.8])
+    assert second.gap == pytest.approx(1.5)
+    assert first.difference == pytest.approx(-82.0 + 80.15)
+    ours, papers = (load_experiment("mnist-dynamic", size) for size in ("cpu", "paper"))
+    weights = [
+        sum(p.numel() for p in DiscreteVAE.from_config(each.model).parameters()) for each in (ours, papers)
+    ]
+    epochs = [each.training.num_epochs for each in (ours, papers)]
+    assert first.work_of_paper == pytest.approx(weights[1] * epochs[1] / (weights[0] * epochs[0]))
+    itself = numbers(made("training", tmp_path / "paper", [-80.0] * 4, size="paper"))
+    assert itself.work_of_paper.tolist() == [1.0] * 4
+    assert [axes.get_title(loc="left") for axes in result.picture.axes] == list(paper.MAIN_RESULTS)
+
+
+def test_training_without_a_validation_before_importance_samples_has_no_gap(tmp_path, monkeypatch):
+    late = {"step": 1000, "seconds": 7200.0, "epoch": 10.0, "elbo": -80.0, "validation_elbo": -81.0}
+    monkeypatch.setattr(made_up_runs, "history", lambda value: pd.DataFrame([late]))
+    found = numbers(made("training", tmp_path, [-80.0] * 4, size="cpu"))
+    np.testing.assert_array_equal(found.gap, [np.nan, 1.0, np.nan, 1.0])
+
+
+def test_simplified_models_have_the_gaps_between_neighbors(tmp_path):
+    values = [-103.0, -98.0, -94.0, -90.0, -88.0, -86.0]
+    found = numbers(made("simplified-models", tmp_path, values))
+    assert found.log_likelihood_limit.tolist() == pytest.approx([v + 0.1 for v in values])
+    assert set(found.doubling_gain) == {0.05}
+    np.testing.assert_allclose(found.gap, [np.nan, 5.0, 4.0, 4.0, 2.0, 2.0], atol=1e-5)
+    np.testing.assert_allclose(found.paper_gap, [np.nan, 5.9, 4.3, 3.9, 1.9, 1.7])
+
+
+def test_a_figure_compares_with_its_reference_seed_by_seed(tmp_path):
+    values = [-84.0, -83.0, -82.5, -84.2, -83.4, -82.6]
+    found = numbers(made("figure-6c", tmp_path, values, num_seeds=2))
+    assert found.point.tolist() == ["1", "2", "4"]
+    assert found.effect.tolist() == pytest.approx([-1.55, -0.65, 0.0])
+    assert found.log_likelihood.tolist() == pytest.approx([-84.1, -83.2, -82.55])
+    assert found.spread[0] == pytest.approx(np.std([-84.0, -84.2], ddof=1))
+    assert found.paper_effect.tolist() == pytest.approx([-0.23391, 0.01573, 0.0])
+
+
+def test_a_sweep_in_size_short_says_what_makes_it_smaller(tmp_path):
+    result = made("figure-6b", tmp_path)
+    (words,) = [note for note in result.notes if "Other sizes than in size paper" in note]
+    assert "epochs 64 (1000)" in words
+    assert "Gaussian layers 4 (10)" in words  # not the 18 of Table 1
+    assert "posterior networks of the binary latents 100+100 (2000+2000)" in words
+    assert "decoder 400 (no hidden layer)" in words
+    planned = REPRODUCTIONS["figure-6b"].plan(Options("short"))
+    ends = {
+        run.config.training.beta_bound.start + 64 * run.config.training.beta_bound.slope for run in planned
+    }
+    assert ends == {8.0}
+    assert all("training.num-epochs" in dict(run.overrides) for run in planned)
+
+
+def test_table_2_says_that_size_paper_is_the_papers(monkeypatch):
+    table_2 = REPRODUCTIONS["table-2"]
+    result = table_2.make(Options("paper"), None)
+    assert "Every number of size paper is the paper's" in result.notes[0]
+    rows = numbers(result).drop(columns="whose")
+    assert len(rows) == 8
+    pd.testing.assert_frame_equal(rows[::2].reset_index(drop=True), rows[1::2].reset_index(drop=True))
+    other = {"mnist-static": paper.Architecture(19, 256, 2000, "groups", 2)}
+    monkeypatch.setattr(paper, "ARCHITECTURES", other)
+    assert "is not the paper's" in table_2.make(Options("paper"), None).notes[0]
+
+
+def test_a_budget_is_said(tmp_path):
+    result = made("without-rbm", tmp_path, size="paper", budget=30.0)
+    text = " ".join(result.notes)
+    assert "as many epochs as 30 minutes had room for" in text
+    assert "nothing else changed" not in text
+    assert "nothing else changed" in " ".join(made("without-rbm", tmp_path / "whole", size="paper").notes)
+    assert "30 minutes each" in result.picture.axes[0].get_title(loc="left")
+
+
+def test_what_a_figure_varies_is_no_difference_from_size_paper(tmp_path):
+    for name, varied in {"figure-9a": "their prior networks", "figure-9b": "posterior networks"}.items():
+        (words,) = [n for n in made(name, tmp_path / name).notes if "Other sizes than in size paper" in n]
+        assert varied not in words
+        assert "Gaussian layers 4 (10)" in words
+
+
+def test_a_table_in_words_and_numbers():
+    columns = (Column("what", "what"), Column("nats", "nats"), Column("gap", "gap", signed=True))
+    table = Table(columns, (("a", Value(-1.0, 0.25), None), ("bcd", -2.0, 0.5)))
+    assert table.markdown().splitlines() == [
+        "| what | nats | gap |",
+        "| --- | ---: | ---: |",
+        "| a | −1.00 ± 0.25 |  |",  # noqa: RUF001
+        "| bcd | −2.00 | +0.50 |",  # noqa: RUF001
+    ]
+    assert (
+        table.numbers().to_csv(index=False) == "what,nats,nats_std_error,gap\na,-1.0,0.25,\nbcd,-2.0,,0.5\n"
+    )
+
+
+def test_the_papers_values_follow_its_words():
+    simplified = list(paper.SIMPLIFIED.values())
+    assert simplified == sorted(simplified)  # each component that is added raises the log-likelihood
+    for name, result in paper.MAIN_RESULTS.items():
+        assert result.log_likelihood > result.next_best[1], name  # "state-of-the-art performance"
+        assert result.without_rbm > 0

@@ -1,0 +1,193 @@
+"""Inverse CDFs by the paper's printed formulas; the bias of the shifted form, its quadrature by plain averages."""
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae.config import SmoothingConfig, members
+from reproduction.transformations import (
+    draw_inverse_cdfs,
+    draw_shifted_spike_gaussian,
+    inverse_cdfs,
+    shifted_spike_gaussian_table,
+)
+
+KINDS = [config.model_fields["kind"].default for config in members(SmoothingConfig) if config.trains]
+
+
+def spike_exponential(rho, q, beta):
+    """Rolfe 2017, eq. probabilistic-encoder, as printed."""
+    inside = (rho + q - 1) / q * np.expm1(beta) + 1
+    return np.where(rho >= 1 - q, np.log(np.where(rho >= 1 - q, inside, 1)) / beta, 0)
+
+
+def ramps(rho, q):
+    """Rolfe 2017, eq. probabilistic-encoder-two-sided, as printed; zeta = rho at q = 1/2."""
+    root = np.sqrt((q - 1) ** 2 + (2 * q - 1) * rho)
+    return np.where(q == 0.5, rho, (q - 1 + root) / np.where(q == 0.5, 1, 2 * q - 1))
+
+
+def spike_slab(rho, q):
+    """Rolfe 2017, section spike-and-slab, as printed."""
+    return np.where(rho >= 1 - q, (rho - 1) / q + 1, 0)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return inverse_cdfs(num_points=101)
+
+
+def curves(drawn, panel):
+    return {(curve.noise, curve.parameter): curve for curve in drawn if curve.panel == panel}
+
+
+def test_all_transformations_and_both_rectifiers_are_there(drawn):
+    panels = list(dict.fromkeys(curve.panel for curve in drawn))
+    assert panels == [*KINDS, "rectifier with dropout", "rectifier with batch norm"]
+    for kind in KINDS:
+        assert {noise for noise, _ in curves(drawn, kind)} == {"rho = 0.2", "rho = 0.5", "rho = 0.8"}
+
+
+def test_figure_2a_is_the_papers(drawn):
+    found = curves(drawn, "spike-exponential")
+    assert len(found) == 9
+    for beta, style in ((1, "dotted"), (3, "solid"), (5, "dashed")):
+        for rho in (0.2, 0.5, 0.8):
+            curve = found[f"rho = {rho}", f"beta = {beta}"]
+            assert curve.style == style
+            np.testing.assert_allclose(
+                curve.output, spike_exponential(rho, curve.input, beta), rtol=0, atol=1e-12
+            )
+
+
+@pytest.mark.parametrize(("kind", "formula"), [("ramps", ramps), ("spike-slab", spike_slab)])
+def test_figures_7_and_8_are_the_papers(drawn, kind, formula):
+    for rho in (0.2, 0.5, 0.8):
+        curve = curves(drawn, kind)[f"rho = {rho}", ""]
+        assert curve.style == "solid"
+        np.testing.assert_allclose(curve.output, formula(rho, curve.input), rtol=0, atol=1e-12)
+
+
+def test_the_spike_and_gaussian_has_its_tails_on_both_sides_of_the_spike(drawn):
+    found = curves(drawn, "spike-gaussian")
+    assert {parameter for _, parameter in found} == {
+        "loc = 0, scale = 1",
+        "loc = 0.5, scale = 0.5",
+        "loc = 1, scale = 0.3",
+    }
+    lower, upper = (found[f"rho = {rho}", "loc = 0, scale = 1"] for rho in (0.2, 0.8))
+    np.testing.assert_allclose(lower.output, -upper.output, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(lower.output != 0, lower.input > 0.4)  # rho < q / 2
+
+
+def test_figures_2b_and_2c_are_the_papers(drawn):
+    dropout = curves(drawn, "rectifier with dropout")
+    assert not dropout["rho < 0.5", ""].output.any()
+    kept = dropout["rho >= 0.5", ""]
+    np.testing.assert_array_equal(kept.output, np.where(kept.input >= 0, kept.input, 0))
+    noisy = [curve for curve in drawn if curve.panel == "rectifier with batch norm"]
+    at_one = {(curve.noise, curve.style): curve.output[-1] for curve in noisy}
+    assert at_one == pytest.approx(
+        {
+            ("x ± 0.3", "dotted"): 0.7,
+            ("x ± 0.3", "dashed"): 1.3,
+            ("x (1 ± 0.3)", "dotted"): 0.7,
+            ("x (1 ± 0.3)", "dashed"): 1.3,
+            ("no noise", "solid"): 1.0,
+        }
+    )
+    starts = {(c.noise, c.style): c.input[np.argmax(c.output > 1e-9)] for c in noisy}
+    assert starts["x ± 0.3", "dashed"] == pytest.approx(-0.3, abs=0.021)
+    assert starts["x (1 ± 0.3)", "dashed"] == pytest.approx(0.0, abs=0.021)
+
+
+def test_a_panel_per_transformation_with_axes_as_in_the_paper(drawn):
+    picture = draw_inverse_cdfs(drawn)
+    shown = [axes for axes in picture.axes if axes.axison]
+    assert len(shown) == len(KINDS) + 2
+    assert [axes.get_xlim() for axes in shown[-2:]] == [(-1, 1)] * 2
+    assert all(axes.get_ylim()[0] == pytest.approx(-0.1) for axes in shown[-2:])
+    labels = [text.get_text() for text in picture.legends[0].get_texts()]
+    assert labels[:6] == [f"$\\rho$ = {rho}" for rho in (0.2, 0.5, 0.8)] + [
+        f"$\\beta$ = {b}" for b in (1, 3, 5)
+    ]
+    assert labels[6:9] == ["b = 3", "b = 10", "b = 30"]
+    assert labels[9:] == ["loc = 0, scale = 1", "loc = 0.5, scale = 0.5", "loc = 1, scale = 0.3"]
+
+
+def test_one_transformation_alone():
+    picture = draw_inverse_cdfs(inverse_cdfs(["spike-slab"], rectifiers=False, num_points=5))
+    assert len(picture.axes) == 1
+
+
+def test_each_panel_says_what_its_lines_mean():
+    picture = draw_inverse_cdfs(inverse_cdfs(["spike-exponential"]))
+    assert picture.legends[0].get_title().get_text() == "inverse CDFs:"
+    (of_shifts,) = [axes.get_legend() for axes in picture.axes if "batch norm" in axes.get_title(loc="left")]
+    assert [text.get_text() for text in of_shifts.get_texts()][-2:] == ["+", "\N{MINUS SIGN}"]
+    alone = draw_inverse_cdfs(inverse_cdfs(["spike-slab"], rectifiers=False))
+    assert alone.axes[0].get_title(loc="left") == "spike slab"
+    assert not alone.legends[0].get_title().get_text()
+
+
+@pytest.fixture(scope="module")
+def table():
+    return shifted_spike_gaussian_table([0.2, 0.5, 0.8], num_draws=40_000)
+
+
+def rows(table, form, term):
+    return (table.form == form) & (table.term == term)
+
+
+@pytest.mark.parametrize("term", ["reconstruction", "KL"])
+def test_the_shifted_form_is_biased_and_the_other_is_not(table, term):
+    assert np.abs(table.z_score[rows(table, "unshifted", term)]).max() < 4.9
+    assert np.abs(table.z_score[rows(table, "shifted", term)]).min() > 5
+
+
+def test_the_exact_gradients_are_differences_of_plain_averages(table):
+    """E by the law of z and zeta itself, from many draws of zeta that share nothing with the inverse CDF."""
+    noise = torch.Generator().manual_seed(0)
+    normal = 0.5 + torch.randn(400_000, 2, generator=noise, dtype=torch.float64)
+    weight, bias = 1.5, (0.3, -0.6)
+
+    def terms(z, zeta, logit):
+        logits = torch.stack([torch.full_like(zeta[:, 0], logit), -0.4 + 1.5 * torch.tanh(zeta[:, 0])], -1)
+        q = torch.sigmoid(logits)
+        log_q = torch.where(z > 0, q, 1 - q).log().sum(-1)
+        log_p = weight * z[:, 0] * z[:, 1] + z @ torch.tensor(bias, dtype=torch.float64)
+        of_zeta = 0.125 * q.sum(-1)  # q KL[N(1/2, 1) || N(0, 1)]
+        likelihood = torch.nn.functional.logsigmoid(torch.tanh(zeta) @ torch.tensor([1.5, -1.0]).double())
+        return log_q, likelihood, log_q - log_p + of_zeta
+
+    def expectations(logit):
+        found = torch.zeros(2, dtype=torch.float64)
+        for bits in ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)):
+            z = torch.tensor(bits, dtype=torch.float64).expand(len(normal), 2)
+            log_q, likelihood, divergence = terms(z, normal * z, logit)
+            found += (log_q.exp()[:, None] * torch.stack([likelihood, divergence], -1)).mean(0)
+        return found
+
+    for q in (0.2, 0.5, 0.8):
+        logit = float(np.log(q / (1 - q)))
+        slope = (expectations(logit + 1e-3) - expectations(logit - 1e-3)) / 2e-3
+        for term, value in zip(("reconstruction", "KL"), slope, strict=True):
+            (exact,) = set(table.exact[rows(table, "unshifted", term) & (table.q == q)])
+            assert exact == pytest.approx(float(value), abs=3e-3)
+            assert set(table.exact[rows(table, "shifted", term) & (table.q == q)]) == {exact}
+
+
+def test_the_noise_is_keyed(table):
+    again = shifted_spike_gaussian_table([0.2, 0.5, 0.8], num_draws=40_000)
+    other = shifted_spike_gaussian_table([0.2, 0.5, 0.8], num_draws=1000, seed=1)
+    assert table.equals(again)
+    assert table.exact.equals(other.exact)
+    assert not (table["mean"] == other["mean"]).any()
+    assert (other.std_error > table.std_error)[table.form == "unshifted"].all()
+
+
+def test_two_panels_per_term():
+    picture = draw_shifted_spike_gaussian(shifted_spike_gaussian_table([0.4], num_draws=100))
+    assert len(picture.axes) == 4
+    labels = [text.get_text() for text in picture.legends[0].get_texts()]
+    assert labels == ["exact", "unshifted, mean of draws", "shifted, mean of draws"]
