@@ -24,7 +24,7 @@ _INFINITY = math.inf
 
 @dataclass(frozen=True)
 class ValueSummary:
-    """What is known of the values of some data.
+    """Range of the values of some data.
 
     Attributes:
         low: Smallest observed value.
@@ -79,18 +79,18 @@ class Domain:
     whole: bool = False
 
     def repair_of(self, values: ValueSummary) -> str:
-        """What to do about values that do not belong to it, as a sentence."""
+        """Advice about values that do not belong to it, as a sentence."""
         if math.inf in (values.high, -values.low):
             return FINITE.repair(math.inf)
         return self.repair(values.high if values.high > self.high else values.low)
 
     def contains(self, x: Any) -> Any:
-        """Which entries of an array or tensor lie in the domain, a bool one of its shape; False for NaN."""
+        """Mask of the entries of an array or tensor that lie in the domain; False for NaN."""
         inside = (x >= self.low) & (x <= self.high) & (abs(x) < _INFINITY)
         return inside & (x == x // 1) if self.whole else inside
 
     def holds(self, values: ValueSummary) -> bool:
-        """Whether all observed values lie in the domain.
+        """True if all observed values lie in the domain.
 
         Examples:
             >>> UNIT_INTERVAL.holds(ValueSummary(0.0, 0.5, whole=False)), BINARY.holds(ValueSummary(0.0, 0.5, False))
@@ -160,11 +160,7 @@ SPINS = "Spins s of -1 and +1 become states by z = (s + 1) / 2, and their coupli
 def check_positive_int(
     name: str, value: object, *, repair: str = "Give a whole number of at least 1."
 ) -> int:
-    """Return value if it is an integer of at least 1 (booleans are refused).
-
-    Raises:
-        InvalidInputError: If it is anything else.
-    """
+    """Return value if it is an integer of at least 1 (booleans are refused)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInputError(name, "must be a positive integer", repr(value), repair)
     return value
@@ -179,11 +175,7 @@ def check_number(
     at_most: float = math.inf,
     repair: str,
 ) -> float:
-    """Return value as a float if it is a finite number inside the given bounds.
-
-    Raises:
-        InvalidInputError: If it is not a number, not finite, or outside the bounds.
-    """
+    """Return value as a float if it is a finite number inside the given bounds."""
     bounds = [f"above {above:g}"] if above > -math.inf else []
     bounds += [f"of at least {at_least:g}"] if at_least > -math.inf else []
     bounds += [f"of at most {at_most:g}"] if at_most < math.inf else []
@@ -207,9 +199,6 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
         value: The object to check.
         shape: One entry an axis: an integer fixes its length, a word names an axis of any length, and a
             leading ``...`` stands for any number of axes.
-
-    Raises:
-        InvalidInputError: If it is not a dense tensor with values, not of a floating-point type, or of another shape.
     """
     import torch
 
@@ -247,7 +236,7 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
 
 
 def values_are_known(x: Tensor) -> bool:
-    """Whether a tensor has values now: it is not fake, nor is it compiled, traced or batched by vmap."""
+    """True if a tensor has values now: it is not fake, nor is it compiled, traced or batched by vmap."""
     import torch
     from torch._C._functorch import is_functorch_wrapped_tensor
     from torch._subclasses import FakeTensor
@@ -258,7 +247,7 @@ def values_are_known(x: Tensor) -> bool:
 
 
 def values_are_readable(x: Tensor) -> bool:
-    """Whether values can be looked at without waiting for an accelerator or breaking a compiled graph."""
+    """True if values can be looked at without waiting for an accelerator or breaking a compiled graph."""
     return x.device.type == "cpu" and values_are_known(x)
 
 
@@ -284,20 +273,13 @@ def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType])
     """Return value if it is a floating-point tensor of that shape with states of binary units, relaxed or not.
 
     Values are looked at as `extremes` does.
-
-    Raises:
-        InvalidInputError: As `check_tensor`, and if an element is NaN or outside [0, 1].
     """
     states = check_tensor(name, value, shape)
     return check_unit_interval(name, states, repair=SPINS)
 
 
 def check_examples(name: str, x: object) -> Tensor:
-    """Return examples if they are a floating-point tensor of at least one row; batches are looked at more closely.
-
-    Raises:
-        InvalidInputError: If they are anything else.
-    """
+    """Return examples if they are a floating-point tensor of at least one row; batches are looked at more closely."""
     rows = check_tensor(name, x, (...,))
     if rows.dim() < 2 or len(rows) == 0:
         rule, repair = "must have at least one row, (row, ...)", "Give x[None] for one example."
@@ -318,11 +300,7 @@ def extremes(value: Tensor) -> tuple[float, float] | None:
 
 
 def check_index(name: str, value: object, size: int, *, repair: str) -> int:
-    """Return value if it is an integer from 0 to size - 1 (booleans are refused).
-
-    Raises:
-        InvalidInputError: If it is anything else.
-    """
+    """Return value if it is an integer from 0 to size - 1 (booleans are refused)."""
     try:
         index = -1 if isinstance(value, bool) else operator.index(value)  # pyright: ignore[reportArgumentType]
     except TypeError:
@@ -339,9 +317,6 @@ def check_log_partition(value: object) -> Tensor | float:
         value: A finite number, a record that `float` turns into one, or a tensor with one element. A tensor that
             carries a gradient may have any value: it stands for the negative phase of training, which looks at its
             loss; one on an accelerator is not waited for.
-
-    Raises:
-        InvalidInputError: If it is something else; another shape would broadcast against the examples.
     """
     import torch
 
@@ -368,11 +343,7 @@ def check_log_partition(value: object) -> Tensor | float:
 
 
 def check_finite(name: str, value: Tensor, *, repair: str) -> Tensor:
-    """Return value if every element is finite; waits for an accelerator.
-
-    Raises:
-        InvalidInputError: If one is NaN or infinite; names the first.
-    """
+    """Return value if every element is finite; waits for an accelerator."""
     finite = value.isfinite()
     if values_are_known(value) and not bool(finite.all()):
         worst = value[~finite].flatten()[0].item()
@@ -399,14 +370,7 @@ def check_binary(name: str, value: Tensor) -> Tensor:
 
 
 def check_gradients_are_recorded(what: str) -> None:
-    """Check that torch records gradients on this thread.
-
-    Args:
-        what: Who needs them.
-
-    Raises:
-        InvalidInputError: Inside `torch.no_grad` or `torch.inference_mode`.
-    """
+    """Refuse a call inside `torch.no_grad` or `torch.inference_mode`; ``what`` names the caller."""
     import torch
 
     if not torch.is_grad_enabled():

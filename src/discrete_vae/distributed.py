@@ -46,9 +46,6 @@ def world_size() -> int:
 def launched() -> tuple[int, int]:
     """Number of this process, from 0, and number of processes, as torchrun says it in the environment.
 
-    Raises:
-        InvalidInputError: If the environment names no such numbers.
-
     Examples:
         >>> launched()
         (0, 1)
@@ -115,9 +112,6 @@ def all_reduce_shards(values: Tensor) -> Tensor:
 def own_share(num_items: int) -> slice:
     """The items of this process where they are divided into equal runs, in the order of ranks.
 
-    Args:
-        num_items: Items in all, a multiple of the number of processes.
-
     Examples:
         >>> own_share(6)
         slice(0, 6, None)
@@ -127,11 +121,7 @@ def own_share(num_items: int) -> slice:
 
 
 def gather_shares(share: Tensor) -> Tensor:
-    """What `own_share` divided, whole again in every process; the argument itself in one process.
-
-    Args:
-        share: (item, ...), of one shape in every process.
-    """
+    """Concatenate the shares of all processes, in every process; the argument itself in one process."""
     if not _active():
         return share
     whole = [torch.empty_like(share) for _ in range(world_size())]
@@ -168,14 +158,14 @@ def average_(tensors: Sequence[Tensor], memory: Tensor) -> None:
 
 
 def agree_any(flag: bool) -> bool:
-    """Whether any process says so, in every process."""
+    """True in every process if the flag is set in any."""
     if not _active():
         return flag
     return bool(all_reduce_shards(torch.tensor([int(flag)])))
 
 
 def compute_on_rank_zero(compute: Callable[[], T]) -> T:
-    """What the first process computes, in every process.
+    """Compute on the first process and hand the result to every process.
 
     Raises:
         Exception: The first process's error, in every process; the others know it as said.
@@ -212,11 +202,6 @@ def held_by_rank_zero(context: AbstractContextManager[object]) -> Iterator[None]
 
 
 def _whole_number(name: str, default: str, what: str, among: range) -> int:
-    """A number of the environment.
-
-    Raises:
-        InvalidInputError: If it is none.
-    """
     word = os.environ.get(name, default)
     if re.fullmatch(r"[0-9]{1,9}", word) and int(word) in among:
         return int(word)
@@ -228,12 +213,7 @@ def _whole_number(name: str, default: str, what: str, among: range) -> int:
 
 
 def _meet(own: int, number: int) -> None:
-    """Form the group.
-
-    Raises:
-        InvalidInputError: If the environment does not say where, or not all processes come in time.
-        PeerLostError: If torchrun has ended, which holds what its processes meet in.
-    """
+    """Form the group, or say why the processes do not meet."""
     address = os.environ.get("MASTER_ADDR", "")
     if not address:
         repair = "Let torchrun set it, or give the address of the first process's machine."
@@ -273,11 +253,7 @@ def _meet(own: int, number: int) -> None:
 
 
 def _talk(values: Tensor, start: Callable[[], dist.Work | None]) -> None:
-    """Exchange values with the other processes; in slices of time where the CPU waits, between which signals act.
-
-    Raises:
-        PeerLostError: If another process has ended.
-    """
+    """Exchange values with the other processes; in slices of time where the CPU waits, between which signals act."""
     try:
         message = start()
         assert message is not None

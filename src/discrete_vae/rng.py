@@ -34,9 +34,6 @@ def key_to_seed(seed: int, *key: int) -> int:
     Returns:
         An integer from 0 to 2^64 - 1; different keys give unrelated values.
 
-    Raises:
-        InvalidInputError: If any of them is not an integer of that range.
-
     Examples:
         >>> key_to_seed(0, 1) == key_to_seed(0, 1), key_to_seed(0, 1) == key_to_seed(1, 0)
         (True, False)
@@ -58,11 +55,6 @@ def key_to_seed(seed: int, *key: int) -> int:
 def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") -> torch.Generator:
     """Return a generator whose draws depend on the seed and the key alone.
 
-    Args:
-        seed: Integer from 0 to 2^64 - 1.
-        key: Further integers, for example the training step.
-        device: Where the generator draws; streams of different kinds of device differ.
-
     Examples:
         >>> a = torch.rand(2, generator=keyed_generator(7, 100))
         >>> b = torch.rand(2, generator=keyed_generator(7, 100))
@@ -73,23 +65,12 @@ def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") ->
 
 
 def reseed(generator: torch.Generator, seed: int, *key: int) -> torch.Generator:
-    """Bring a generator to where `keyed_generator` would make one.
-
-    Args:
-        generator: Is changed, and returned.
-        seed: Integer from 0 to 2^64 - 1.
-        key: Further integers, for example the training step.
-    """
+    """Bring a generator to where `keyed_generator` would make one, and return it."""
     return _set(generator, key_to_seed(seed, *key))
 
 
 def generator_of(mixed: int, *, device: torch.device | str = "cpu") -> torch.Generator:
-    """The generator that `keyed_generator` makes of a seed and a key that `key_to_seed` has mixed already.
-
-    Args:
-        mixed: From `key_to_seed`.
-        device: Where the generator draws.
-    """
+    """The generator of a seed and key that `key_to_seed` has mixed already."""
     return _set(torch.Generator(device=device), mixed)
 
 
@@ -122,9 +103,6 @@ class DrawsFrom(TorchDispatchMode):
     New modules draw their weights so that no other thread's draws change them; torch's global generator, which all
     threads share, stays where it is.
 
-    Args:
-        generator: The source.
-
     Examples:
         >>> before = torch.get_rng_state()
         >>> with DrawsFrom(keyed_generator(7)):
@@ -151,15 +129,7 @@ class DrawsFrom(TorchDispatchMode):
 
 
 def check_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator | None:
-    """Return a source of noise if it draws on the device where the noise is wanted.
-
-    Args:
-        generator: The source; None means torch's global generator of that device, which always fits.
-        device: Where the noise is wanted.
-
-    Raises:
-        InvalidInputError: If it is no generator, or draws elsewhere.
-    """
+    """Return a source of noise if it draws on that device; None is torch's global generator, which always does."""
     if generator is None:
         return None
     if not isinstance(generator, torch.Generator):
@@ -176,16 +146,8 @@ def one_source(
 ) -> torch.Generator | None:
     """The one source of all noise of a call.
 
-    Args:
-        seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
-        generator: The source itself.
-        device: Where the noise is wanted.
-
     Returns:
         The source; None, torch's global generator, where neither is given.
-
-    Raises:
-        InvalidInputError: If both are given, the seed is no such integer, or the generator draws on another device.
 
     Examples:
         >>> first, again = (torch.rand(2, generator=one_source(3, None, torch.device("cpu"))) for _ in range(2))
@@ -201,11 +163,7 @@ def one_source(
 
 
 def draw_key(generator: torch.Generator | None = None) -> int:
-    """Draw an integer from 0 to 2^63 - 1 for streams that are keyed, such as those of Markov chains.
-
-    Args:
-        generator: Source of the noise; None means torch's global generator of the CPU.
-    """
+    """Draw an integer from 0 to 2^63 - 1 for streams that are keyed, such as those of Markov chains."""
     device = "cpu" if generator is None else generator.device
     return int(torch.randint((1 << 63) - 1, (), generator=generator, device=device))
 
@@ -228,9 +186,6 @@ def open_uniform(
 
     Returns:
         A tensor of that shape, values above 0 and below 1.
-
-    Raises:
-        InvalidInputError: If the generator draws on another device.
     """
     shape = like.shape if shape is None else shape
     if isinstance(generator, NoiseSource):
@@ -244,16 +199,7 @@ def open_uniform(
 def standard_normal(
     like: Tensor, *, shape: Sequence[int], generator: torch.Generator | NoiseSource | None = None
 ) -> Tensor:
-    """Draw standard normal numbers in the dtype and on the device of a tensor.
-
-    Args:
-        like: Any floating-point tensor.
-        shape: Shape of the draws.
-        generator: Source of the noise; None means torch's global generator.
-
-    Raises:
-        InvalidInputError: If the generator draws on another device.
-    """
+    """Draw standard normal numbers in the dtype and on the device of a tensor; see `open_uniform`."""
     if isinstance(generator, NoiseSource):
         return generator.take(standard_normal, like, shape)
     check_generator(generator, like.device)
@@ -306,17 +252,11 @@ class Encoding(ShowsShapes):
 
 
 class NoiseSource(ABC):
-    """What stands in the place of a generator where noise is drawn by `discrete_vae.rng`."""
+    """A source of noise that takes the place of a generator in `open_uniform` and `standard_normal`."""
 
     @abstractmethod
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """The next noise.
-
-        Args:
-            draw: The function that was asked, `open_uniform` or `standard_normal`.
-            like: Gives dtype and device.
-            shape: Shape of the draws.
-        """
+        """The next noise: what ``draw``, `open_uniform` or `standard_normal`, would give for these arguments."""
 
 
 @dataclass(frozen=True)
@@ -336,16 +276,12 @@ class NoiseRequest:
     device: torch.device
 
     def repeat(self, generator: torch.Generator | None) -> Tensor:
-        """Draw as much of the same kind."""
         like = torch.empty(0, dtype=self.dtype, device=self.device)
         return self.draw(like, shape=self.shape, generator=generator)
 
 
 class NotedNoise(NoiseSource):
     """Draws from a generator, and notes what is drawn.
-
-    Args:
-        generator: The generator; None means torch's global one.
 
     Attributes:
         requests: What was drawn so far.
@@ -363,27 +299,17 @@ class NotedNoise(NoiseSource):
         self.requests: list[NoiseRequest] = []
 
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """See `NoiseSource.take`."""
         self.requests.append(NoiseRequest(draw, tuple(shape), like.dtype, like.device))
         return draw(like, shape=shape, generator=self._generator)
 
 
 class DrawnNoise(NoiseSource):
-    """Hands out tensors that were drawn before, in their order.
-
-    Args:
-        draws: The tensors.
-    """
+    """Hands out tensors that were drawn before, in their order."""
 
     def __init__(self, draws: Sequence[Tensor]) -> None:
         self._left = list(draws)
 
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """See `NoiseSource.take`.
-
-        Raises:
-            InvalidInputError: If the next tensor has another shape, or none is left.
-        """
         if not self._left or self._left[0].shape != torch.Size(shape):
             repair = "Draw in the same order, and as much, at each call."
             received = f"a request for {tuple(shape)}"

@@ -1,4 +1,4 @@
-"""What the machine offers: paths, memory, devices, and threads that wait."""
+"""The machine: paths, lengths of time, devices, memory, and threads that wait for a core."""
 
 from __future__ import annotations
 
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
     """Return a path with ``~`` replaced by the home directory.
-
-    Args:
-        argument: Name of the argument, for messages.
-        path: The path.
 
     Raises:
         InvalidInputError: If it is no path, empty, holds a zero byte, or names a user who has no home directory.
@@ -61,10 +57,6 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
 def without_links(argument: str, path: Path) -> Path:
     """Return the path that a link leads to, as any other path is returned unchanged; it need not be there.
 
-    Args:
-        argument: Name of the argument, for messages.
-        path: The path.
-
     Raises:
         InvalidInputError: If its links lead around in a circle.
     """
@@ -84,10 +76,6 @@ def without_links(argument: str, path: Path) -> Path:
 
 def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
     r"""Return a path that must be text: config.json has to hold it, or safetensors to open files below it.
-
-    Args:
-        argument: Name of the argument, for messages.
-        path: The path.
 
     Raises:
         InvalidInputError: As `user_path`, and if it is no text in UTF-8.
@@ -115,9 +103,6 @@ _UNITS = ((86400, "day"), (3600, "h"), (60, "min"), (1, "s"))
 
 def in_words(seconds: float) -> str:
     """A length of time in its two largest units, or in seconds with two digits.
-
-    Args:
-        seconds: From 0.
 
     Examples:
         >>> [in_words(seconds) for seconds in (0.02, 9.6, 60, 3661, 2066040)]
@@ -256,11 +241,7 @@ def check_memory(argument: str, needed: int, repair: str, *, what: str = "") -> 
 
 @contextmanager
 def allocating(argument: str, repair: str) -> Iterator[None]:
-    """Turn a failed allocation of the block into the house's form, but for torch's meta device, where only sizes count.
-
-    Raises:
-        InvalidInputError: In place of Python's, NumPy's or torch's own error.
-    """
+    """Report a failed allocation of the block as `InvalidInputError`, except on torch's meta device, which needs none."""
     try:
         yield
     except Exception as error:
@@ -272,7 +253,7 @@ def allocating(argument: str, repair: str) -> Iterator[None]:
 
 
 def is_allocation_failure(error: BaseException) -> bool:
-    """Whether Python, NumPy or torch could not have the memory that it asked for.
+    """True if Python, NumPy or torch could not allocate the memory that it asked for.
 
     Examples:
         >>> is_allocation_failure(MemoryError()), is_allocation_failure(RuntimeError("shapes differ"))
@@ -290,12 +271,7 @@ _LOWER = (
 
 
 def out_of_memory(argument: str = "This command", repair: str = _LOWER) -> InvalidInputError:
-    """What to raise after a failed allocation; the defaults are for where it is not known what asked for it.
-
-    Args:
-        argument: What asked for the memory.
-        repair: What to lower.
-    """
+    """Error of a failed allocation; the defaults are for where it is not known what asked for it."""
     free = available_memory()
     received = "more than it has" if free is None else f"more than the {_gibibytes(free)} that are free"
     return InvalidInputError(argument, "must fit this machine's memory", received, repair)
@@ -319,7 +295,7 @@ def _of_the_machine() -> int | None:
 
 
 def _of_the_container() -> int | None:
-    """What the limit of a container leaves; files that the system keeps in memory give way."""
+    """Bytes that a container's limit leaves; files that the system keeps in memory give way."""
     try:
         limit, used, parts = (
             (_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current", "memory.stat")
@@ -331,7 +307,7 @@ def _of_the_container() -> int | None:
 
 
 def _of_the_process() -> int | None:
-    """What a limit of the shell or of a batch system (ulimit -v) leaves."""
+    """Bytes that a limit of the shell or of a batch system (ulimit -v) leaves."""
     try:
         import resource  # Windows has none
 
@@ -391,7 +367,7 @@ def yielding_threads() -> Iterator[None]:
 
 
 def torch_is_loading() -> bool:
-    """Whether torch is being imported: some of it is there, some is not yet."""
+    """True while torch is being imported: some of it is there, some is not yet."""
     return bool(getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False))
 
 
@@ -410,7 +386,6 @@ class _Watch(threading.Thread):
         self._judge = _Judge()
 
     def run(self) -> None:
-        """Look until the end."""
         before, then = self._seconds_waited(), time.monotonic()
         while before is not None and not self._over.wait(_PERIOD):
             waited, now = self._seconds_waited(), time.monotonic()
@@ -425,12 +400,11 @@ class _Watch(threading.Thread):
         self._holders.free()
 
     def end(self) -> None:
-        """Let the thread end soon."""
         self._over.set()
 
 
 class _Judge:
-    """Whether other programs want the cores, from how long threads wait for one.
+    """Decides from the time that threads wait for a core if other programs want the cores.
 
     Freed and soon contended again, it waits longer before it frees the next time: two trainings that both stop
     spinning leave each other in peace, and would start to spin again in turn.

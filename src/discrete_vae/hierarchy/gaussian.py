@@ -34,11 +34,6 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
         num_layers: M.
         num_units: Units of each layer.
 
-    Attributes:
-        num_latents: Length of the last axis of zeta.
-        num_layers: M.
-        num_units: Units of each layer.
-
     Raises:
         InvalidInputError: If a size is not a positive integer.
     """
@@ -56,27 +51,11 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
 
     @abstractmethod
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
-        """What p(x | zeta, h) reads.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit), all layers.
-
-        Returns:
-            (..., decoder_size).
-        """
+        """Input of p(x | zeta, h), (..., decoder_size), from zeta, (..., latent), and h, (..., layer, unit)."""
 
     @abstractmethod
     def next_layer(self, zeta: Tensor, earlier: Tensor) -> Gaussian:
-        """p(h_m | h_<m, zeta) of one layer.
-
-        Args:
-            zeta: (..., latent).
-            earlier: h_<m, (..., m - 1, unit); without a layer it asks for the first one.
-
-        Returns:
-            (..., unit).
-        """
+        """p(h_m | h_<m, zeta) of one layer, (..., unit), of zeta, (..., latent), and h_<m, (..., m - 1, unit)."""
 
     @abstractmethod
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
@@ -101,9 +80,6 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
 
         Returns:
             h, (..., layer, unit).
-
-        Raises:
-            InvalidInputError: If zeta has another shape or is not floating-point.
         """
         like = next(self.parameters())
         zeta = check_tensor("zeta", zeta, (..., self.num_latents)).to(like.dtype)
@@ -196,25 +172,11 @@ class Hierarchy(nn.Module, ABC):
 
         Returns:
             The draws.
-
-        Raises:
-            InvalidInputError: If the hierarchy does not offer it.
         """
         raise _without_importance_samples(self)
 
     def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
-        """p(h_m | h_<m, zeta) of all layers at a sample of all of them; goes with `rsample_many`.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit).
-
-        Returns:
-            (..., layer, unit).
-
-        Raises:
-            InvalidInputError: If the hierarchy does not offer it.
-        """
+        """p(h_m | h_<m, zeta) of all layers at a sample of all of them; goes with `rsample_many`."""
         raise _without_importance_samples(self)
 
     @abstractmethod
@@ -231,15 +193,7 @@ class Hierarchy(nn.Module, ABC):
 
     @abstractmethod
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
-        """What p(x | zeta, h) reads.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit).
-
-        Returns:
-            (..., decoder_size).
-        """
+        """Input of p(x | zeta, h), (..., decoder_size), from zeta, (..., latent), and h, (..., layer, unit)."""
 
 
 class NoHierarchy(Hierarchy):
@@ -277,7 +231,6 @@ class NoHierarchy(Hierarchy):
 
 
 def _without_importance_samples(hierarchy: Hierarchy) -> InvalidInputError:
-    """The error of a hierarchy that draws one sample at a time."""
     name = type(hierarchy).__name__
     if hierarchy.num_layers == 0:
         rule = "must be 1 for a model without Gaussian layers whose transformation has a spike, which fixes z"
@@ -355,17 +308,6 @@ def draw_many(
     """Draw from networks that each read the features and [zeta, h_1, ..., h_(m-1)].
 
     The first network, which reads nothing that differs between the samples of an example, runs once per example.
-
-    Args:
-        networks: One per layer, giving a `Gaussian`.
-        features: (batch, feature).
-        zeta: (batch, latent).
-        num_samples: k.
-        num_units: Units of each layer.
-        generator: Source of the noise; None means torch's global generator.
-
-    Raises:
-        InvalidInputError: If the generator draws on another device.
     """
     shape = (num_samples, len(zeta), len(networks), num_units)
     noise = standard_normal(zeta, shape=shape, generator=generator)
@@ -403,17 +345,7 @@ class Gaussian(ShowsShapes):
     log_std: Tensor
 
     def rsample(self, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw by h = mean + std * epsilon, which carries the gradient of both parameters.
-
-        Args:
-            generator: Source of epsilon; None means torch's global generator.
-
-        Returns:
-            A tensor of the mean's shape.
-
-        Raises:
-            InvalidInputError: If the generator draws on another device.
-        """
+        """Draw by h = mean + std * epsilon, which carries the gradient of both parameters."""
         noise = standard_normal(self.mean, shape=self.mean.shape, generator=generator)
         return self.mean + self.log_std.exp() * noise
 
@@ -427,22 +359,11 @@ class Gaussian(ShowsShapes):
 
         Written with expm1 of the difference of log standard deviations, which keeps its digits where the two are
         nearly alike.
-
-        Args:
-            other: Gaussian of the same shape.
         """
         return _KL.apply(self.mean, self.log_std, other.mean, other.log_std)
 
     def joint_kl_to(self, other: Gaussian, num_axes: int) -> Tensor:
-        """`kl_to`, summed over the last axes.
-
-        Args:
-            other: Gaussian of the same shape.
-            num_axes: How many, at least one.
-
-        Returns:
-            (...), nats.
-        """
+        """`kl_to`, summed over the last axes, (...), nats."""
         tensors = (self.mean, self.log_std, other.mean, other.log_std)
         if len({tensor.shape for tensor in tensors}) == 1 and fuses(*tensors):
             from discrete_vae.kernels.gaussian import divergence_works
@@ -457,7 +378,6 @@ class _JointKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
-        """The sums."""
         from discrete_vae.kernels.gaussian import divergence
 
         differentiable = any(ctx.needs_input_grad)
@@ -486,7 +406,6 @@ class _KL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
-        """Each element's divergence."""
         twice = (log_std - other_log_std).mul_(2)
         precision = torch.exp(-other_log_std)
         distance, rise = (mean - other_mean).mul_(precision), torch.expm1(twice)
@@ -555,9 +474,6 @@ class GaussianNetwork(nn.Module):
     def forward(self, *inputs: Tensor) -> Gaussian:
         """Apply the network.
 
-        Args:
-            inputs: One tensor per input, (..., size); leading axes broadcast.
-
         Returns:
             The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast.
         """
@@ -581,7 +497,7 @@ class GaussianNetwork(nn.Module):
         return of_layer, torch.exp(of_layer.log_std).mul_(noise.contiguous()).add_(of_layer.mean)
 
     def output(self, *inputs: Tensor) -> Tensor:
-        """What the network makes of its inputs, (..., 2 unit), at least in the parameters' precision."""
+        """Output of the network, (..., 2 unit), at least in the parameters' precision."""
         # under autocast the output is rounded, but latents and KL terms keep the parameters' precision
         output = self.network(*inputs)
         return output.to(self._dtype(output.dtype))
@@ -596,13 +512,12 @@ class GaussianNetwork(nn.Module):
         return Gaussian(mean, raw if bound is None else (raw / bound).tanh_().mul_(bound))
 
     def _dtype(self, computed: torch.dtype) -> torch.dtype:
-        """The wider of what the network computed in and its parameters."""
         own = next(self.network.parameters(), None)
         return computed if own is None else torch.promote_types(computed, own.dtype)
 
 
 def gaussian_networks(modules: nn.ModuleList) -> list[GaussianNetwork]:
-    """The Gaussian networks of a list of modules."""
+    """Gaussian networks of a list of modules."""
     return [module for module in modules if isinstance(module, GaussianNetwork)]
 
 
@@ -616,7 +531,6 @@ class _Head(torch.autograd.Function):
     def forward(
         ctx: Any, output: Tensor, noise: Tensor | None, bound: float | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Mean, log standard deviation and, where there is noise, the draw."""
         ctx.set_materialize_grads(False)
         shape = (*output.shape[:-1], output.shape[-1] // 2)
         if fuses(output) and (noise is None or (noise.shape == shape and fuses(noise))):
@@ -780,21 +694,7 @@ def build_gaussian_hierarchy(
     sharing: SharingConfig,
     log_std_bound: float | None,
 ) -> GaussianHierarchy:
-    """Build a hierarchy from its config's fields.
-
-    Args:
-        num_features: Length of the last axis of the encoder's features.
-        num_latents: Length of the last axis of zeta.
-        num_layers: Layers of h.
-        num_units: Units of each layer.
-        posterior_hidden: Widths of the hidden layers of each layer's posterior network.
-        prior_hidden: Widths of the hidden layers of a prior network.
-        sharing: Which layers share a prior network.
-        log_std_bound: Bound of the log standard deviations; None is no bound.
-
-    Raises:
-        InvalidInputError: As `GaussianHierarchy` and the sharing that is asked for.
-    """
+    """Build a hierarchy and its prior from a config's fields."""
     prior = instantiate(
         sharing,
         num_latents=num_latents,

@@ -160,9 +160,6 @@ class Likelihood(nn.Module, ABC):
 
         Returns:
             A start for the decoder's output, such as biases of its last layer, (*parameter_shape).
-
-        Raises:
-            InvalidInputError: If `check` refuses x or observed.
         """
         self.check(x, observed)
         return torch.zeros(self.parameter_shape)
@@ -171,20 +168,13 @@ class Likelihood(nn.Module, ABC):
     def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """Fit features that are independent: statistics as `initialize_`, and the parameters of each feature's law.
 
-        Args:
-            x: As in `initialize_`.
-            observed: As in `initialize_`.
-
         Returns:
             Parameters for every example alike, (*parameter_shape); here the start that `initialize_` returns.
-
-        Raises:
-            InvalidInputError: If `check` refuses x or observed.
         """
         return self.initialize_(x, observed)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """What the encoder reads.
+        """Input of the encoder.
 
         Unobserved entries read as the training mean of what is read of their feature, or 0 without such statistics.
 
@@ -230,12 +220,7 @@ class Likelihood(nn.Module, ABC):
             return terms.sum(tuple(range(-len(self.event_shape), 0)))
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """log p(x | parameters) of whole examples, (..., *leading), the sum of `feature_log_prob`.
-
-        Args:
-            parameters: As in `feature_log_prob`.
-            x: Likewise.
-        """
+        """log p(x | parameters) of whole examples, (..., *leading), the sum of `feature_log_prob`."""
         return self.feature_log_prob(parameters, x).sum(tuple(range(-len(self.event_shape), 0)))
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
@@ -277,11 +262,7 @@ class Likelihood(nn.Module, ABC):
         return parameters
 
     def unfold(self, parameters: Tensor) -> Tensor:
-        """Split the folded axis: (..., *parameter_shape) -> (..., P, *event), float32 or wider.
-
-        Raises:
-            InvalidInputError: If parameters has another shape or dtype.
-        """
+        """Split the folded axis: (..., *parameter_shape) -> (..., P, *event), float32 or wider."""
         check_tensor("parameters", parameters, (..., *self.parameter_shape))
         wide = parameters if parameters.dtype == torch.float64 else parameters.float()
         return wide.unflatten(-len(self.event_shape), (self.parameters_per_feature, self.event_shape[0]))
@@ -292,11 +273,7 @@ class Likelihood(nn.Module, ABC):
 
 
 def check_observed(x: Tensor, observed: Tensor | None) -> None:
-    """Check that a mask of observed entries is a bool tensor of x's shape; None is none.
-
-    Raises:
-        InvalidInputError: If it is anything else.
-    """
+    """Check that a mask of observed entries is a bool tensor of x's shape; None is none."""
     if observed is None:
         return
     fits = isinstance(observed, Tensor) and observed.dtype == torch.bool and observed.shape == x.shape
@@ -317,16 +294,7 @@ def check_observed(x: Tensor, observed: Tensor | None) -> None:
 
 
 def check_values(x: Tensor, observed: Tensor | None, domain: Domain) -> None:
-    """Check that every observed entry of x lies in the domain, where its values can be read.
-
-    Args:
-        x: Any shape.
-        observed: Bool, of x's shape. None: every entry that is not NaN is observed.
-        domain: Where the entries must lie.
-
-    Raises:
-        InvalidInputError: If an observed entry lies outside; names the first one's value.
-    """
+    """Check that every observed entry of x lies in the domain, where its values can be read."""
     ends = extremes(x)
     # one pass settles most batches; NaN compares as outside
     if ends is None or (not domain.whole and domain.contains(ends[0]) and domain.contains(ends[1])):

@@ -18,14 +18,7 @@ from discrete_vae.nets.weights import WorkingLayer
 
 
 class FlattenEncoder(nn.Module):
-    """The values of x in one row: nothing is computed before the networks of the posterior.
-
-    Args:
-        input_shape: Shape of what is read of one example.
-
-    Attributes:
-        num_features: Values of one example.
-    """
+    """The values of x in one row: nothing is computed before the networks of the posterior."""
 
     def __init__(self, input_shape: Sequence[int]) -> None:
         super().__init__()
@@ -75,11 +68,7 @@ def _norm(width: int) -> nn.GroupNorm:
 
 
 class ResidualBlock(nn.Module):
-    """y = x + conv(relu(norm(conv(relu(norm(x)))))), 3 x 3 convolutions that keep the size.
-
-    Args:
-        width: Channels of x and y.
-    """
+    """y = x + conv(relu(norm(conv(relu(norm(x)))))), 3 x 3 convolutions that keep the size."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -132,17 +121,7 @@ class ConvolutionalEncoder(nn.Module):
         self.output = nn.Linear(widths[-1] * sizes[-1][0] * sizes[-1][1], num_features)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Encode.
-
-        Args:
-            x: (batch, channel, row, column).
-
-        Returns:
-            (batch, feature).
-
-        Raises:
-            InvalidInputError: If x has another shape or dtype.
-        """
+        """Encode (batch, channel, row, column) as (batch, feature)."""
         check_tensor("x", x, ("batch", *self.input_shape))
         return self.output(self.layers(x).flatten(1).to(self.output.weight.dtype))
 
@@ -189,28 +168,11 @@ class ConvolutionalDecoder(nn.Module):
 
     @torch.no_grad()
     def initialize_output_(self, start: Tensor) -> None:
-        """Set the output's biases, for example to what a likelihood's `initialize_` returns.
-
-        Args:
-            start: (*parameter_shape).
-
-        Raises:
-            InvalidInputError: If start has another shape or dtype.
-        """
+        """Set the output's biases, (*parameter_shape), for example to what a likelihood's `initialize_` returns."""
         self.output_bias.copy_(check_tensor("start", start, tuple(self.output_bias.shape)))
 
     def forward(self, latents: Tensor) -> Tensor:
-        """Decode.
-
-        Args:
-            latents: (row, latent); flatten sample axes before.
-
-        Returns:
-            (row, *parameter_shape).
-
-        Raises:
-            InvalidInputError: If latents has another shape or dtype.
-        """
+        """Decode (row, latent), with sample axes flattened before, as (row, *parameter_shape)."""
         check_tensor("latents", latents, ("row", self.num_latents))
         hidden = self.input(latents).unflatten(1, self.smallest)
         for block, double, (rows, columns) in zip(self.blocks, self.doublings, self.sizes, strict=True):

@@ -79,11 +79,7 @@ def eval_mode(module: ModuleT, *, copied: bool = False) -> Iterator[ModuleT]:
 
 @contextmanager
 def switched(*modules: nn.Module) -> Iterator[None]:
-    """Switch modules to evaluation mode within the block, for all threads; every part has its own mode back after it.
-
-    Args:
-        modules: What to switch, with all of their parts.
-    """
+    """Switch modules to evaluation mode within the block, for all threads; each part has its own mode back after."""
     if not any(part.training for module in modules for part in module.modules()):
         yield
         return
@@ -99,7 +95,7 @@ def switched(*modules: nn.Module) -> Iterator[None]:
 
 
 def _copy(module: ModuleT, known: dict[int, nn.Module], kept: list[nn.Module]) -> ModuleT:
-    """A module in evaluation mode; what cannot be copied is added to ``kept``."""
+    """The module in evaluation mode; what cannot be copied is added to ``kept``."""
     if id(module) in known:
         return known[id(module)]  # pyright: ignore[reportReturnType]
     if not _copies(module):
@@ -112,7 +108,7 @@ def _copy(module: ModuleT, known: dict[int, nn.Module], kept: list[nn.Module]) -
 
 
 def _copies(module: nn.Module) -> bool:
-    """Whether a shallow copy computes by itself.
+    """True if a shallow copy computes by itself.
 
     Not if it does something of its own where its mode changes, or has attributes that call this object or another
     module: a replaced `forward`, compiled or scripted modules.
@@ -185,9 +181,6 @@ class L1BatchNorm(nn.Module):
 
         Returns:
             (..., feature), in the wider of x's dtype and the parameters'.
-
-        Raises:
-            InvalidInputError: If x has fewer than two rows in training.
         """
         x = x.to(torch.promote_types(x.dtype, self.scale.dtype))  # autocast rounds what networks make
         if self.training:
@@ -215,15 +208,11 @@ class L1BatchNorm(nn.Module):
         return scale, bounded(self.offset, -limit, limit)
 
     def form(self, *, rectify: bool) -> Form:
-        """What the compiled pass must know of this norm, with or without a rectifier behind it."""
+        """Settings of this norm for the compiled pass, with or without a rectifier behind it."""
         return norm_form(self.eps, self.momentum, SCALE_BOUNDS if self.bounded else None, rectify)
 
     def check_rows(self, num_rows: int) -> None:
-        """Check that a batch has a deviation.
-
-        Raises:
-            InvalidInputError: If it has fewer than two rows.
-        """
+        """Refuse a batch without a deviation: of fewer than two rows."""
         if num_rows < 2:
             repair = "Give larger batches, or call eval() to use the running statistics."
             raise InvalidInputError(
@@ -240,7 +229,6 @@ class L1BatchNorm(nn.Module):
         return x.dtype == torch.float32 and is_ordinary() and are_plain((x, *self.tensors())) and works()
 
     def extra_repr(self) -> str:
-        """The size, and whether there are bounds."""
         return f"{self.num_features}, bounded={self.bounded}"
 
     @torch.no_grad()
@@ -297,7 +285,7 @@ class _FusedNorm(torch.autograd.Function):
 
 
 class _Linear(Protocol):
-    """What is asked of a linear layer."""
+    """A linear layer of the fused pass."""
 
     bias: Tensor | None
 
@@ -328,7 +316,6 @@ class MLPParts(ShowsShapes):
 
     @classmethod
     def of(cls, linears: Sequence[_Linear], norms: Sequence[L1BatchNorm], training: bool) -> MLPParts:
-        """Collect them from the layers, the output's last."""
         return cls(
             [linear.product_weight() for linear in linears],
             [linear.gradient_memory for linear in linears],
@@ -488,18 +475,13 @@ class MLP(nn.Module):
 
     @torch.no_grad()
     def initialize_output_(self, start: Tensor | float, scale: float = 1.0) -> None:
-        """Let the output start near given values.
-
-        Args:
-            start: The output's biases, (output,) or one number.
-            scale: Factor on the output layer's weights.
-        """
+        """Set the output's biases, (output,) or one number, and scale the output layer's weights."""
         self.output.weight.mul_(scale)
         self.output.bias.copy_(torch.as_tensor(start).expand_as(self.output.bias))
 
 
 def normalized(network: nn.Module, norm: nn.Module, *inputs: Tensor) -> Tensor:
-    """What a norm makes of a network's output, whose gradient by constant inputs' weights is then zero: see `MLP`."""
+    """Norm of a network's output, with a gradient of exactly zero by the weights of constant inputs, see `MLP`."""
     if norm.training and getattr(network.forward, "__func__", None) in _KNOW_NORMS:
         return norm(network(*inputs, centred=True))
     return norm(network(*inputs))
@@ -571,7 +553,7 @@ class _Joint:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is not a tensor of one call.
+    """Everything but the tensors of one call.
 
     Attributes:
         parts: The network.
@@ -586,12 +568,12 @@ class _Plan:
     centred: bool
 
     def centres(self, layer: int) -> bool:
-        """Whether a norm takes the mean over the batch away behind a layer."""
+        """True if a norm takes the mean over the batch away behind a layer."""
         return self.parts.training if layer < len(self.parts.norms) else self.centred
 
 
 def fused_mlp(parts: MLPParts, inputs: Sequence[Tensor], *, centred: bool = False) -> Tensor:
-    """What the network gives, of float32 or bfloat16 inputs on the CPU; see `MLP.forward`."""
+    """Output of the network for float32 or bfloat16 inputs on the CPU; see `MLP.forward`."""
     joints = tuple(_joints(inputs))
     lead = joints[0].lead if len(joints) == 1 else torch.broadcast_shapes(*(each.lead for each in joints))
     plan = _Plan(parts, joints, lead, centred)
@@ -774,7 +756,7 @@ def _by_inputs(
 
 
 class FoldedMLP:
-    """What an MLP computes with its running statistics, with its weights as they are when this is made.
+    """An MLP with its batch norms folded into its linear maps, from the weights and running statistics of this moment.
 
     Args:
         network: An MLP of plain layers, with the precision of products that is wanted.
@@ -806,7 +788,6 @@ class FoldedMLP:
         self._kept: tuple[weakref.ref[Tensor], int, Tensor] | None = None
 
     def __call__(self, *inputs: Tensor) -> Tensor:
-        """See `MLP.forward`; in the precision of the products."""
         if len(inputs) == 1:
             return self._once(inputs[0], lambda: self._run(inputs))
         return self._run(inputs)
@@ -870,7 +851,7 @@ class FoldedMLP:
         return joint.view(lead.numel(), -1)
 
     def _once(self, value: Tensor, make: Callable[[], Tensor]) -> Tensor:
-        """What was made of a tensor before, while it lives and does not change."""
+        """Result of an earlier call for the same tensor, while that lives and does not change."""
         kept = self._kept
         if kept is None or kept[0]() is not value or kept[1] != value._version:
             kept = self._kept = (weakref.ref(value, self._forget), value._version, make())

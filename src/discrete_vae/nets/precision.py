@@ -22,11 +22,6 @@ OTHER_MODEL = "It belongs to another model: check config.json."
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str = "") -> None:
     """Copy weights into a model.
 
-    Args:
-        model: What they are for.
-        tensors: Its state by name; other names than those with the prefix are left alone.
-        prefix: What stands before each name.
-
     Raises:
         InvalidInputError: If they belong to another model or one is not finite; nothing is changed.
 
@@ -42,11 +37,7 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str
 
 
 def check_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str = "") -> None:
-    """Check that saved weights have a model's names, shapes and types, and that all are finite.
-
-    Raises:
-        InvalidInputError: If they do not; names the first weight that does not.
-    """
+    """Check that saved weights have a model's names, shapes and types, and that all are finite."""
     wanted = {f"{prefix}{name}": value for name, value in model.state_dict().items()}
     saved = {name: value for name, value in tensors.items() if name.startswith(prefix)}
     for name in sorted(wanted.keys() | saved.keys()):
@@ -60,11 +51,7 @@ def check_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: st
 
 
 def check_like(name: str, saved: Tensor | None, wanted: Tensor | None) -> None:
-    """Check that a saved tensor is there, or not there, as wanted, with its shape and type.
-
-    Raises:
-        InvalidInputError: If it is not.
-    """
+    """Check that a saved tensor is there, or not there, as wanted, with its shape and type."""
     if wanted is None:
         raise InvalidInputError(name, "must not be there", described(saved), OTHER_MODEL)
     if saved is None or saved.shape != wanted.shape or saved.dtype != wanted.dtype:
@@ -110,15 +97,7 @@ def set_precision(module: nn.Module, dtype: torch.dtype) -> list[WorkingWeight]:
 
 @contextmanager
 def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[list[WorkingWeight]]:
-    """Within the block, the products of a module's networks are computed in a precision, see `set_precision`.
-
-    Args:
-        module: The model.
-        dtype: float32 or bfloat16.
-
-    Yields:
-        What `set_precision` returns.
-    """
+    """Within the block, the products of a module's networks are computed in a precision, see `set_precision`."""
     before = [(part, part.working) for part in module.modules() if isinstance(part, WorkingLayer)]
     try:
         yield set_precision(module, dtype)
@@ -136,7 +115,7 @@ steps on one thread with AVX512-bf16 (docs/results.md, Times). Twice that is ask
 
 
 def gains_by_bfloat16(module: nn.Module, rows: int) -> bool:
-    """Whether the products of a module's multilayer perceptrons are large enough to be faster in bfloat16.
+    """True if the products of a module's multilayer perceptrons are large enough to be faster in bfloat16.
 
     Args:
         module: The model; its weights may be on the meta device.
@@ -147,7 +126,7 @@ def gains_by_bfloat16(module: nn.Module, rows: int) -> bool:
 
 
 def precision_for(module: nn.Module, asked: str, device: torch.device | str, *, rows: int) -> str:
-    """What a setting of the precision means for a module on a device.
+    """Resolve a setting of the precision for a module on a device.
 
     Args:
         module: The model.
@@ -164,11 +143,7 @@ def precision_for(module: nn.Module, asked: str, device: torch.device | str, *, 
 
 
 def has_fast_bfloat16(device: torch.device | str = "cpu") -> bool:
-    """Whether the processor has instructions for products of bfloat16.
-
-    Args:
-        device: Where products are computed.
-    """
+    """True if the processor has instructions for products of bfloat16."""
     kind = torch.device(device).type
     if kind == "cuda":
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)

@@ -44,7 +44,7 @@ def row_products(
 
 @cache
 def _multiplies(dtype: torch.dtype) -> bool:
-    """Whether oneDNN multiplies matrices of a precision on this processor: bfloat16 not without AVX-512 or its like."""
+    """True if oneDNN multiplies matrices of a precision on this processor: bfloat16 needs AVX-512 or its like."""
     if not torch.backends.mkldnn.is_available():
         return False
     return dtype != torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
@@ -141,7 +141,7 @@ class WorkingWeight:
 
     @property
     def gradient(self) -> Tensor | None:
-        """What the last backward passes gave, in the working precision."""
+        """Sum of the last backward passes, in the precision of products."""
         return self._value.grad
 
     def clear_gradient(self) -> None:
@@ -161,7 +161,7 @@ class WorkingLayer(nn.Module):
     working: WorkingWeight | None = None
 
     def product_weight(self) -> Tensor:
-        """What the products read."""
+        """Weight that the products read."""
         working, weight = self.working, self._parameters["weight"]
         if working is None or working.master is not weight:  # another parameter has taken its place
             return weight  # pyright: ignore[reportReturnType]
@@ -177,12 +177,6 @@ class WorkingLayer(nn.Module):
 
 def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
     """The first parameter or buffer of the state that holds NaN or an infinity.
-
-    Args:
-        module: What to look through.
-
-    Returns:
-        Its name and the first such value; None if there is none.
 
     Examples:
         >>> import torch
@@ -203,11 +197,7 @@ def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
 
 
 def check_weights(name: str, module: nn.Module) -> None:
-    """Refuse a module with weights that are not finite.
-
-    Raises:
-        InvalidInputError: If it has one; names it.
-    """
+    """Refuse a module with weights that are not finite; names the first."""
     found = non_finite_weight(module)
     if found is not None:
         repair = "Look for a diverged training step and restore an earlier state."

@@ -117,10 +117,6 @@ class Smoothing(nn.Module, ABC):
 
         Returns:
             (..., unit), in [0, 1].
-
-        Raises:
-            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, zeta holds
-                NaN, or the parameters are not those that are named.
         """
         shape = self._check_pair("zeta", zeta, logits)
         self._check_parameters(shape, parameters)
@@ -166,7 +162,6 @@ class Smoothing(nn.Module, ABC):
         raise self._unknown("conditional_moments")
 
     def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
-        """`log_prob` of checked arguments."""
         raise self._unknown("a density")
 
     def _unknown(self, what: str) -> InvalidInputError:
@@ -185,10 +180,6 @@ class Smoothing(nn.Module, ABC):
 
         Returns:
             zeta, (..., unit), carrying the gradient of the inverse CDF.
-
-        Raises:
-            InvalidInputError: If logits is not a floating-point tensor, or the parameters are not those that are
-                named.
         """
         check_tensor("logits", logits, (...,))
         self._check_parameters(logits.shape, parameters)
@@ -204,10 +195,6 @@ class Smoothing(nn.Module, ABC):
 
         Returns:
             (..., unit), in [0, 1]; exactly z where zeta determines it.
-
-        Raises:
-            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, or there are
-                parameters other than those that are named.
         """
         shape = self._check_pair("zeta", zeta, logits)
         if parameters:
@@ -276,11 +263,7 @@ class Smoothing(nn.Module, ABC):
         """`bits` of checked arguments."""
 
     def check_zeta(self, zeta: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
-        """Return zeta if it is a floating-point tensor of that shape inside the transformation's `support`.
-
-        Raises:
-            InvalidInputError: If it is anything else.
-        """
+        """Return zeta if it is a floating-point tensor of that shape inside the transformation's `support`."""
         repair = "Draw it with encode, or with the smoothing's rsample or sample_zeta."
         checked = check_tensor("zeta", zeta, shape)
         if self.support == (-math.inf, math.inf):
@@ -300,20 +283,18 @@ class Smoothing(nn.Module, ABC):
 
     @staticmethod
     def _check_pair(name: str, value: Tensor, logits: Tensor) -> torch.Size:
-        """Check that two tensors are floating-point and broadcast; to which shape."""
+        """Check that two tensors are floating-point; return the shape to which they broadcast."""
         check_tensor(name, value, (...,))
         check_tensor("logits", logits, (...,))
         return _broadcast(name, value.shape, logits.shape)
 
 
 def _check_numbers(zeta: Tensor) -> None:
-    """Check that no value is NaN."""
     if values_are_readable(zeta) and bool(zeta.isnan().any()):
         raise InvalidInputError("zeta", "must hold numbers", "a value of nan", "Look at where zeta is made.")
 
 
 def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:
-    """What a tensor's shape and that of the logits broadcast to."""
     try:
         return torch.broadcast_shapes(shape, other)
     except RuntimeError:
@@ -334,7 +315,7 @@ class OneParameterSmoothing(Smoothing):
         return None
 
     def _bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Where the parameter is kept, scalars, see `discrete_vae.numerics.bounded`; None is nowhere."""
+        """Bounds of the parameter, scalars, see `discrete_vae.numerics.bounded`; None is no bounds."""
         return None
 
     def _bounded_parameter(self) -> Tensor | None:
@@ -379,13 +360,7 @@ class ConditionalMoments(ShowsShapes):
 
 
 class TruncatedExponential(NamedTuple):
-    """The density beta e^(beta (x - 1)) / (1 - e^-beta) on [0, 1]; float64 scalars.
-
-    Attributes:
-        log_scale: log of beta / (1 - e^-beta), the log density at 1.
-        mean: E x.
-        variance: Var x.
-    """
+    """The density beta e^(beta (x - 1)) / (1 - e^-beta) on [0, 1]: its log at 1, mean and variance, float64 scalars."""
 
     log_scale: Tensor
     mean: Tensor
@@ -396,9 +371,6 @@ def truncated_exponential(beta: Tensor) -> TruncatedExponential:
     """The constants of the exponential on [0, 1], differentiable in beta.
 
     Mean and variance are differences of terms as large as 1 / beta and 1 / beta^2, hence float64.
-
-    Args:
-        beta: Scalar, at least 0.01.
     """
     wide = beta.double()
     minus_c = torch.expm1(-wide)  # -(1 - e^-beta)
@@ -427,14 +399,7 @@ class InputDependentSmoothing(Smoothing):
 
     @abstractmethod
     def constrain(self, *raw: Tensor) -> tuple[Tensor, ...]:
-        """Parameters of numbers without bounds; those of zeros are the prior's.
-
-        Args:
-            raw: One tensor for each parameter, (..., unit).
-
-        Returns:
-            The parameters, (..., unit) each.
-        """
+        """Parameters, (..., unit) each, of numbers without bounds; those of zeros are the prior's."""
 
     @abstractmethod
     def kl(self, logits: Tensor, *parameters: Tensor) -> Tensor:
@@ -467,8 +432,7 @@ class InputDependentSmoothing(Smoothing):
         logits: Tensor,
         *parameters: Tensor,
         generator: torch.Generator | None = None,
-    ) -> SmoothedDraw:
-        """See `Smoothing.draw`; parameters broadcast with rho."""
+    ) -> SmoothedDraw: ...
 
 
 # The inverse width beta of exponential transformations.
@@ -508,23 +472,16 @@ class BetaSmoothing(OneParameterSmoothing):
             self.register_buffer("beta", value)
 
     def extra_repr(self) -> str:
-        """beta and whether it trains."""
         known = values_are_known(self.beta) and not self.beta.is_meta
         beta = f"{self.beta.item():.4g}" if known else "unknown"
         return f"beta={beta}, trainable={isinstance(self.beta, nn.Parameter)}"
 
     def sharp_limit(self) -> SharpLimit:
-        """zeta = z, where beta is infinite."""
         from discrete_vae.smoothing.spike import SharpLimit  # here, since it is a transformation itself
 
         return SharpLimit()
 
     def bound_sharpness_(self, limit: float) -> None:
-        """Set the upper bound of beta.
-
-        Raises:
-            InvalidInputError: If limit is not a number of at least 0.01, or infinite.
-        """
         if not isinstance(limit, float) or limit != math.inf:
             check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
         self._limits[1] = limit

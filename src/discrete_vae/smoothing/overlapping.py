@@ -64,14 +64,7 @@ class OverlappingSmoothing(OneParameterSmoothing):
         return self._log_ratio(zeta, self._used_parameter(fixed))
 
     def log_density_of_zero(self, zeta: Tensor) -> Tensor:
-        """log r(zeta|0), finite everywhere.
-
-        Args:
-            zeta: (..., unit), in [0, 1], as in `log_ratio`.
-
-        Returns:
-            (..., unit), nats.
-        """
+        """log r(zeta|0), nats; zeta as in `log_ratio`. Finite everywhere."""
         (zeta,), _ = widened(zeta)
         return self._log_density_of_zero(zeta, self._bounded_parameter())
 
@@ -91,11 +84,6 @@ class OverlappingSmoothing(OneParameterSmoothing):
         return _draw_bits(self.bits(zeta, logits), generator)
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw zeta from r(zeta|z); see `Smoothing.sample_zeta`.
-
-        Raises:
-            InvalidInputError: If z is not a floating-point tensor of zeros and ones.
-        """
         check_binary("z", check_tensor("z", z, (...,)))
         (wide,), dtype = widened(z)
         zeta = self._inverse_of_zero(open_uniform(wide, generator=generator), self._bounded_parameter())
@@ -176,7 +164,6 @@ class _WithSlopes(torch.autograd.Function):
         smoothing: OverlappingSmoothing,
         evaluate: Callable[..., tuple[Tensor, Slopes | None]],
     ) -> Tensor:
-        """The value; what the backward pass multiplies is worked out here too."""
         inside, excess = _inside(parameter, smoothing)
         value, slopes = evaluate(element, logits, inside, differentiable=any(ctx.needs_input_grad))
         if slopes is not None:
@@ -188,7 +175,6 @@ class _WithSlopes(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, ...]:
-        """Times the derivatives."""
         return _times_slopes(ctx, gradient)
 
 
@@ -414,11 +400,9 @@ class OverlappingPower(OverlappingSmoothing):
         self.b = check_number("b", b, above=1, at_most=_MAX_B, repair=repair)
 
     def extra_repr(self) -> str:
-        """b."""
         return f"b={self.b:.4g}"
 
     def sharp_limit(self) -> SharpLimit:
-        """zeta = z, where b is infinite."""
         return SharpLimit()
 
     def _inverse(

@@ -83,11 +83,6 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
     """
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw zeta from r(zeta|z); see `Smoothing.sample_zeta`.
-
-        Raises:
-            InvalidInputError: If z is not a floating-point tensor of zeros and ones.
-        """
         check_binary("z", check_tensor("z", z, (...,)))
         zeta = self.inverse_survival(open_uniform(z, generator=generator), self._bounded_parameter())
         return zeta.to(z.dtype) * z
@@ -161,7 +156,6 @@ class PlainDraw(torch.autograd.Function):
     def forward(
         ctx: Any, rho: Tensor, logits: Tensor, parameter: Tensor | None, smoothing: SpikeSmoothing
     ) -> tuple[Tensor, Tensor]:
-        """The values; what the backward pass multiplies is worked out here too."""
         bounds = smoothing._bounds()
         inside, excess = parameter, None
         if parameter is not None and bounds is not None:
@@ -223,7 +217,6 @@ class FusedDraw(torch.autograd.Function):
     def forward(
         ctx: Any, rho: Tensor, logits: Tensor, beta: Tensor, bounds: kernel.Bounds | None
     ) -> tuple[Tensor, Tensor]:
-        """The values, and the derivatives that the backward pass multiplies."""
         differentiable = any(ctx.needs_input_grad)
         zeta, bits, slopes = kernel.draw(rho, logits, beta, bounds, differentiable=differentiable)
         ctx.set_materialize_grads(False)
@@ -237,7 +230,6 @@ class FusedDraw(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """Each gradient times its derivative."""
         saved = ctx.saved_tensors
         slopes, beta = saved[:3], saved[3]
         bounds = (saved[4], saved[5]) if ctx.has_bounds else None
@@ -395,7 +387,6 @@ class DrawGaussian(torch.autograd.Function):
     def forward(
         ctx: Any, rho: Tensor, logits: Tensor, loc: Tensor, scale: Tensor, shifted: bool
     ) -> tuple[Tensor, Tensor]:
-        """The values; what the backward pass multiplies is worked out here too."""
         odds, survival = torch.exp(-logits), 1 - rho  # p / q
         inverse_q = odds + 1
         u, v = rho * inverse_q, survival * inverse_q
@@ -460,7 +451,6 @@ class ExpectedKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, loc: Tensor, scale: Tensor, prior_loc: float) -> Tensor:
-        """The value, and the derivatives that the backward pass multiplies."""
         mean, distance, excess = torch.sigmoid(logits), loc - prior_loc, (scale - 1) * (scale + 1)
         value = (distance.square() + excess).mul_(0.5).sub_(scale.log()).mul_(mean)
         if any(ctx.needs_input_grad):
@@ -473,7 +463,6 @@ class ExpectedKL(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:
-        """Each derivative times the gradient."""
         return *(gradients[0] * derivative for derivative in ctx.saved_tensors), None
 
 
@@ -535,13 +524,11 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         self.shifted = bool(shifted)
 
     def extra_repr(self) -> str:
-        """The prior's mean, the bound, and the form."""
         form = ", shifted=True" if self.shifted else ""
         return f"prior_loc={self.prior_loc:g}, max_ratio={self.max_ratio:g}{form}"
 
     @property
     def prior_parameters(self) -> tuple[float, float]:
-        """The prior's mean and 1."""
         return self.prior_loc, 1.0
 
     def constrain(self, *raw: Tensor) -> tuple[Tensor, ...]:
@@ -559,18 +546,12 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         return ExpectedKL.apply(*widened(logits, *parameters)[0], self.prior_loc)
 
     def log_ratio(self, zeta: Tensor, *parameters: Tensor) -> Tensor:
-        """log N(zeta; m, 1) - log N(zeta; loc, scale^2) where zeta is not 0, else 0; see the base class."""
         loc, scale = parameters
         from_prior, from_loc = zeta - self.prior_loc, (zeta - loc) / scale
         ratio = (from_loc.square() - from_prior.square()) / 2 + scale.log()
         return torch.where(zeta == 0, 0.0, ratio)
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw zeta from r(zeta|z), N(m, 1) or 0; see `Smoothing.sample_zeta`.
-
-        Raises:
-            InvalidInputError: If z is not a floating-point tensor of zeros and ones.
-        """
         check_binary("z", check_tensor("z", z, (...,)))
         normal = standard_normal(z, shape=z.shape, generator=generator) + self.prior_loc
         return never_zero(normal).masked_fill(z == 0, 0)

@@ -79,7 +79,7 @@ def check_smoothing(smoothing: Smoothing, *, tolerance: float = 1e-5) -> None:
 def check_float32(
     smoothing: Smoothing, *, tolerance: float, rho: Tensor | None = None, num_ulps: int = 0
 ) -> None:
-    """What training draws in float32: finite, z and zeta the same as from icdf, and so are all gradients.
+    """Check draws in float32 as training makes them: finite, as are all gradients, and zeta the same as from icdf.
 
     zeta increases in rho as far as F tells, and is inverted by the CDF.
 
@@ -89,9 +89,6 @@ def check_float32(
         rho: Values to try; None means `rho_grid`.
         num_ulps: By how many units in its last place zeta may be off besides. Above 0 where F is so steep that it
             jumps by more than the tolerance from one float32 number to the next; the CDF is then taken in float64.
-
-    Raises:
-        AssertionError: If a law is broken; names the logit.
     """
     rho = rho_grid() if rho is None else rho
     low, high = smoothing.support
@@ -167,9 +164,6 @@ def check_pointwise_gradient(smoothing: Smoothing, *, num_draws: int = 2000, see
 
     The statistical test of a correct gradient fails for narrow transformations, whose mean gradient sits in a
     sliver of rho that sampling does not reach; point by point there is no such trouble.
-
-    Raises:
-        AssertionError: If a derivative deviates by more than 1e-6 of its size.
     """
     smoothing = smoothing.double()
     generator = torch.Generator().manual_seed(seed)
@@ -232,9 +226,6 @@ def check_joint_law(
     q(z=1) is sigmoid(l); given z, both the posterior's zeta and r(zeta|z) spread over equally likely bins of the
     CDF at saturated logits, of a transformation that depends on x with the parameters of either; and bits is
     E[z | zeta, l].
-
-    Raises:
-        AssertionError: If a law is broken, each with false-alarm rate 1e-6.
     """
     smoothing = smoothing.double()
     generator = torch.Generator().manual_seed(seed)
@@ -326,7 +317,7 @@ Function = Callable[..., Tensor]
 
 
 def check_encoder(module: nn.Module, input_shape: Sequence[int], *, x: Tensor | None = None) -> None:
-    """Whether a module may be `DiscreteVAE(encoder=)`: (batch, *input_shape) -> (batch, feature).
+    """Check a module for `DiscreteVAE(encoder=)`: (batch, *input_shape) -> (batch, feature).
 
     In evaluation mode, which estimates use, its output is finite, depends on x, is the same at each call, and the
     features of an example do not depend on the rest of the batch. In training mode a gradient reaches every parameter
@@ -352,7 +343,7 @@ def check_encoder(module: nn.Module, input_shape: Sequence[int], *, x: Tensor | 
 
 
 def check_decoder(module: nn.Module, num_latents: int, parameter_shape: Sequence[int]) -> None:
-    """Whether a module may be `DiscreteVAE(decoder=)`: (row, latent) -> (row, *parameter_shape).
+    """Check a module for `DiscreteVAE(decoder=)`: (row, latent) -> (row, *parameter_shape).
 
     What `check_encoder` asks for, and that the gradient reaches the latents. Where there is an
     `initialize_output_(start)`, the output is near start after it.
@@ -383,7 +374,7 @@ def check_decoder(module: nn.Module, num_latents: int, parameter_shape: Sequence
 
 
 def check_network(factory: NetworkFactory) -> None:
-    """Whether a factory may be `HierarchicalPosterior(network=)` or `GaussianHierarchy(network=)`.
+    """Check a factory for `HierarchicalPosterior(network=)` or `GaussianHierarchy(network=)`.
 
     It is tried with one, two and three inputs. Beside what `check_encoder` asks for: inputs whose leading axes
     broadcast give what they give when expanded, the gradient reaches every input, and each call makes a network with
@@ -513,12 +504,7 @@ _SATURATED = 45.0  # sigmoid is 1 to the last digit of float64
 
 
 def check_sample(posterior: Posterior, features: Tensor) -> None:
-    """Shapes, dtypes and domains of a draw, and that z, zeta, logits and bits are of one and the same draw.
-
-    Args:
-        posterior: The posterior.
-        features: (batch, feature), at least two rows.
-    """
+    """Shapes, dtypes and domains of a draw, and that z, zeta, logits and bits are of one and the same draw."""
     shape = (len(features), posterior.num_units)
     for num_samples in (None, 1, 3):
         sample = posterior.rsample(features, num_samples=num_samples, generator=_seeded(0))
@@ -556,13 +542,9 @@ def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
 
 
 def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:
-    """That z is where the uniforms say, zeta is of r(zeta|z), and nothing passes through zeta to the logits.
+    """Check that z is where the uniforms say, zeta is of r(zeta|z), and no gradient passes through zeta to the logits.
 
     For posteriors that have `sample_discretely`.
-
-    Args:
-        posterior: The posterior.
-        features: (batch, feature), at least two rows.
     """
     shape = (3, len(features), posterior.num_units)
     uniforms = torch.rand(shape, dtype=features.dtype, generator=_seeded(6))
@@ -587,12 +569,7 @@ def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:
 
 
 def check_groups(posterior: Posterior, features: Tensor) -> None:
-    """That each unit's logits depend on zeta of earlier groups alone, as `group_of_unit` says.
-
-    Args:
-        posterior: The posterior.
-        features: (batch, feature).
-    """
+    """Check that each unit's logits depend on zeta of earlier groups alone, as `group_of_unit` says."""
     group = posterior.group_of_unit
     positions = sorted(set(group.tolist()))
     assert group.shape == (posterior.num_units,), "group_of_unit has another length than num_units"
@@ -620,16 +597,10 @@ def _check_posterior_function(earlier: Tensor, logits: Tensor, position: int) ->
 def check_law(
     posterior: Posterior, features: Tensor, *, num_batches: int = 50, batch_size: int = 1000
 ) -> None:
-    """That z have the law that the logits state, and zeta that of the smoothing's parameters; alpha 1e-6 each.
+    """Check that z has the law that the logits state, and zeta that of the smoothing's parameters; alpha 1e-6 each.
 
     q(z | x) is the product of the stated conditionals exactly if, over all subsets of units, the product of the
     residuals z_i - q_i has mean 0: the residual of the unit that is drawn last has mean 0 given all others.
-
-    Args:
-        posterior: The posterior, of few units: all 2^n - 1 subsets are looked at.
-        features: (batch, feature); the first row is used.
-        num_batches: Independent batches.
-        batch_size: Draws in each.
     """
     n = posterior.num_units
     subsets = ((torch.arange(1, 2**n)[:, None] >> torch.arange(n)) & 1).bool()
@@ -649,12 +620,7 @@ def check_law(
 
 
 def check_gradients(posterior: Posterior, features: Tensor) -> None:
-    """That a gradient reaches every parameter and the features.
-
-    Args:
-        posterior: The posterior.
-        features: (batch, feature).
-    """
+    """Check that a gradient reaches every parameter and the features."""
     features = features.detach().clone().requires_grad_()
     sample = posterior.rsample(features, num_samples=4, generator=_seeded(5))
     (sample.zeta.square().sum() + sample.logits.sum() + sample.bits.sum()).backward()
@@ -718,9 +684,6 @@ def check_closed_form_kl(
         zeta: (latent,).
         num_batches: Batches of 1000 draws.
         seed: Seed of the noise.
-
-    Raises:
-        AssertionError: If the law is broken, with false-alarm rate 1e-6.
     """
     samples = _draws(hierarchy, x, zeta, num_batches, seed)
     assert all(float(sample.kl().min()) >= 0 for sample in samples), "a closed-form KL is negative"
@@ -732,18 +695,7 @@ def check_closed_form_kl(
 def check_normalized(
     hierarchy: Hierarchy, x: Tensor, zeta: Tensor, *, num_batches: int = 60, seed: int = 0
 ) -> None:
-    """E_q[p(h) / q(h)] = 1, for given x and zeta: what is sampled has the density that the weights take it to have.
-
-    Args:
-        hierarchy: In evaluation mode, its posterior near its prior: otherwise rare draws carry the mean.
-        x: (feature,).
-        zeta: (latent,).
-        num_batches: Batches of 1000 draws.
-        seed: Seed of the noise.
-
-    Raises:
-        AssertionError: If the law is broken, with false-alarm rate 1e-6.
-    """
+    """E_q[p(h) / q(h)] = 1, for given x and zeta: what is sampled has the density that the weights take it to have."""
     samples = _draws(hierarchy, x, zeta, num_batches, seed)
     weights = torch.stack([sample.log_ratio().exp().mean()[None] for sample in samples])
     check_mean(weights, torch.ones(1), resolution=0.02)
