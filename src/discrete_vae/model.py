@@ -41,7 +41,9 @@ from discrete_vae.kernels.importance import Draws, compiled_draws, draw, joined
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.bridge import gradient_and_value
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
-from discrete_vae.nets.mlp import MLPDecoder, eval_mode, folded_networks
+from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.folding import folded_networks
+from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.nets.precision import load_weights
 from discrete_vae.nets.weights import WorkingLayer, check_weights
 from discrete_vae.objectives.elbo import Elbo, check_kl_weights, loss_gradients

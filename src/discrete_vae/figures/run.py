@@ -13,7 +13,7 @@ from discrete_vae.checks import check_finite, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.style import MAX_WIDTH, Drawing, GridText, Ink, cell_shape, draw_image_grid, ink_for
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import Sampler
 

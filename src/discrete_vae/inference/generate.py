@@ -14,7 +14,7 @@ from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import check_positive_int, check_states, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import GenerativeModel, Statistic, check_statistic
-from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
 from discrete_vae.samplers.gibbs import BlockGibbs

@@ -26,7 +26,8 @@ from discrete_vae.kernels.gaussian import sampled_layer_works as layers_work
 from discrete_vae.kernels.mlp import has_hooks
 from discrete_vae.kernels.registry import check_close, tried
 from discrete_vae.kernels.rows import Keys, Made, SamplePass, draw_uniforms, uniforms
-from discrete_vae.nets.mlp import MLP, FoldedMLP, L1BatchNorm, MLPDecoder
+from discrete_vae.nets.folding import FoldedMLP
+from discrete_vae.nets.mlp import MLP, L1BatchNorm, MLPDecoder
 from discrete_vae.numerics import are_plain, is_ordinary
 from discrete_vae.posterior import HierarchicalPosterior, Posterior
 from discrete_vae.records import ShowsShapes

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -19,9 +16,7 @@ from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import norm as kernel
 from discrete_vae.kernels.mlp import SCALE_BOUNDS, Form, has_hooks, norm_form, works
-from discrete_vae.kernels.norm import add_shared_
-from discrete_vae.kernels.norm import works as shared_rows_work
-from discrete_vae.nets.weights import WorkingLayer, check_weights, row_products
+from discrete_vae.nets.weights import WorkingLayer, row_products
 from discrete_vae.numerics import (
     are_plain,
     bounded,
@@ -47,80 +42,6 @@ is always the encoder's features; those after it are earlier latents, in order.
 
 `discrete_vae.nets.mlp.MLP` with its hidden layers fixed is one: ``functools.partial(MLP, hidden=(200, 200))``.
 """
-
-
-# Evaluation mode for the length of a block, in which threads do not meet.
-
-
-ModuleT = TypeVar("ModuleT", bound=nn.Module)
-_switching = threading.RLock()
-
-
-@contextmanager
-def eval_mode(module: ModuleT, *, copied: bool = False) -> Iterator[ModuleT]:
-    """Give a module in evaluation mode, with the same parameters and buffers; the module itself stays as it is.
-
-    In training mode what is given is a copy of the modules alone, so that threads may evaluate a model while another
-    one trains it, or they too. Parts whose copies would not compute by themselves, see `_copies`, are switched within
-    the block instead, by one thread at a time.
-
-    Args:
-        module: What to evaluate, with all of its parts.
-        copied: Whether to copy a module in evaluation mode too, for who sets its attributes.
-    """
-    if not copied and not any(part.training for part in module.modules()):
-        yield module
-        return
-    kept: list[nn.Module] = []
-    twin = _copy(module, {}, kept)
-    with switched(*kept):
-        yield twin
-
-
-@contextmanager
-def switched(*modules: nn.Module) -> Iterator[None]:
-    """Switch modules to evaluation mode within the block, for all threads; each part has its own mode back after."""
-    if not any(part.training for module in modules for part in module.modules()):
-        yield
-        return
-    with _switching:
-        training = [part for module in modules for part in module.modules() if part.training]
-        for module in modules:
-            module.eval()
-        try:
-            yield
-        finally:
-            for part in training:
-                part.training = True
-
-
-def _copy(module: ModuleT, known: dict[int, nn.Module], kept: list[nn.Module]) -> ModuleT:
-    """The module in evaluation mode; what cannot be copied is added to ``kept``."""
-    if id(module) in known:
-        return known[id(module)]  # pyright: ignore[reportReturnType]
-    if not _copies(module):
-        kept.append(module)
-        return known.setdefault(id(module), module)  # pyright: ignore[reportReturnType]
-    twin = known[id(module)] = object.__new__(type(module))
-    own = {name: child and _copy(child, known, kept) for name, child in module._modules.items()}
-    vars(twin).update(vars(module), training=False, _modules=own)
-    return twin
-
-
-def _copies(module: nn.Module) -> bool:
-    """True if a shallow copy computes by itself.
-
-    Not if it does something of its own where its mode changes, or has attributes that call this object or another
-    module: a replaced `forward`, compiled or scripted modules.
-    """
-    own = vars(module)
-    return (
-        type(module).train is nn.Module.train
-        and type(module).eval is nn.Module.eval
-        and "forward" not in own
-        and not isinstance(module, torch.jit.ScriptModule)
-        and not any(isinstance(getattr(value, "__self__", None), nn.Module) for value in own.values())
-    )
 
 
 # Batch normalization by the mean absolute deviation.
@@ -401,7 +322,7 @@ class MLP(nn.Module):
         bias: Whether the output layer has a bias.
 
     Attributes:
-        folded: What computes in place of the layers; `discrete_vae.nets.mlp` sets it for an evaluation.
+        folded: What computes in place of the layers; `discrete_vae.nets.folding` sets it for an evaluation.
 
     Raises:
         InvalidInputError: If a size is not a positive integer.
@@ -745,159 +666,3 @@ def _by_inputs(
         part = product.narrow(1, places[index - first] - start, joint.sizes[index - first])
         found[index - first] = part if len(joint.lead) == 1 else part.reshape(*joint.lead, -1)
     return found
-
-
-# Multilayer perceptrons for evaluation, with the given statistics of their norms folded into their linear
-# maps.
-#
-# A norm with given statistics is an affine map of each feature: it scales the rows of the weight in front of
-# it and gives it a bias. Product, bias and rectifier are then one operation, and no pass over the activations
-# is left. What is computed of features that many calls share, x in importance sampling, is computed once.
-
-
-class FoldedMLP:
-    """An MLP with its batch norms folded into its linear maps, from the weights and running statistics of this moment.
-
-    Args:
-        network: An MLP of plain layers, with the precision of products that is wanted.
-
-    Attributes:
-        dtype: Precision of the products.
-    """
-
-    def __init__(self, network: MLP) -> None:
-        self.dtype = network.output.product_weight().dtype
-        self._weights: list[Tensor] = []
-        self._biases: list[Tensor] = []
-        layers = [*network.layers, network.output]
-        for linear, norm in zip(layers[::2], [*layers[1::2], None], strict=True):
-            assert isinstance(linear, ConcatLinear)
-            weight, bias = linear.weight.detach(), linear.bias
-            if isinstance(norm, L1BatchNorm):
-                scale, offset = norm.used_parameters()
-                factor = scale / (norm.running_deviation + norm.eps)
-                weight, bias = weight * factor[:, None], offset - norm.running_mean * factor
-            self._weights.append(weight)
-            self._biases.append(weight.new_zeros(len(weight)) if bias is None else bias.detach())
-        first = self._weights[0]
-        self._of_shared = first[:, : network.input_sizes[0]].contiguous()
-        self._of_rest = first[:, network.input_sizes[0] :].to(self.dtype).contiguous()
-        self._weights = [weight.to(self.dtype) for weight in self._weights]
-        self._wide_bias = self._biases[0]
-        self._biases = [bias.to(self.dtype) for bias in self._biases]
-        self._kept: tuple[weakref.ref[Tensor], int, Tensor] | None = None
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        if len(inputs) == 1:
-            return self._once(inputs[0], lambda: self._run(inputs))
-        return self._run(inputs)
-
-    def _run(self, inputs: Sequence[Tensor]) -> Tensor:
-        lead = torch.broadcast_shapes(*(value.shape[:-1] for value in inputs))
-        shared, rest = inputs[0], inputs[1:]
-        if shared.shape[:-1] == lead:
-            return self._after(0, self._joined(inputs, lead)).view(*lead, -1)
-        return self._with_shared(shared, self._joined(rest, lead), lead).view(*lead, -1)
-
-    def of_rows(self, rows: Tensor, shared: Tensor | None = None) -> Tensor:
-        """The network at the rows of samples, which may be written anew between calls.
-
-        Args:
-            rows: All inputs, or all but the first, beside each other: (sample, example, column), contiguous, in the
-                precision of the products.
-            shared: The first input, (example, feature), read once while it lives and does not change.
-
-        Returns:
-            (sample, example, output), in the precision of the products.
-        """
-        lead, flat = rows.shape[:-1], rows.flatten(0, 1)
-        if shared is None:
-            return self._after(0, flat).view(*lead, -1)
-        return self._with_shared(shared, flat, lead).view(*lead, -1)
-
-    def _with_shared(self, shared: Tensor, rows: Tensor, lead: torch.Size) -> Tensor:
-        """The network where the first input has fewer leading axes than the rows of all others."""
-        # of x alone, so it costs next to nothing and may keep all its digits
-        share = self._once(shared, lambda: row_products(shared, self._of_shared, self._wide_bias))
-        rectify = len(self._weights) > 1
-        if share.numel() == share.shape[-1]:
-            bias = share.flatten().to(self.dtype)
-            return self._after(1, row_products(rows, self._of_rest, bias, rectify=rectify))
-        hidden = row_products(rows, self._of_rest)
-        if len(lead) == 2 and share.dim() == 2 and len(share) == lead[1] and _sums(hidden, share):
-            add_shared_(hidden.view(*lead, -1), share, rectify=rectify)
-            return self._after(1, hidden)
-        hidden = hidden.view(*lead, -1).add_(share).flatten(0, -2)
-        return self._after(1, hidden.relu_() if rectify else hidden)
-
-    def _after(self, first: int, rows: Tensor) -> Tensor:
-        """The layers from one on, at rows."""
-        for index in range(first, len(self._weights)):
-            rows = self._linear(index, rows)
-        return rows
-
-    def _linear(self, index: int, rows: Tensor) -> Tensor:
-        rectify = index < len(self._weights) - 1
-        return row_products(rows, self._weights[index], self._biases[index], rectify=rectify)
-
-    def _joined(self, inputs: Sequence[Tensor], lead: torch.Size) -> Tensor:
-        """The inputs beside each other, (row, column), in the precision of products."""
-        if len(inputs) == 1:
-            return inputs[0].expand(*lead, -1).reshape(lead.numel(), -1).to(self.dtype)
-        sizes = [value.shape[-1] for value in inputs]
-        joint = torch.empty(*lead, sum(sizes), dtype=self.dtype, device=inputs[0].device)
-        for value, place in zip(inputs, joint.split(sizes, -1), strict=True):
-            place.copy_(value)
-        return joint.view(lead.numel(), -1)
-
-    def _once(self, value: Tensor, make: Callable[[], Tensor]) -> Tensor:
-        """Result of an earlier call for the same tensor, while that lives and does not change."""
-        kept = self._kept
-        if kept is None or kept[0]() is not value or kept[1] != value._version:
-            kept = self._kept = (weakref.ref(value, self._forget), value._version, make())
-        return kept[2]
-
-    def _forget(self, reference: weakref.ref[Tensor]) -> None:
-        if self._kept is not None and self._kept[0] is reference:
-            self._kept = None
-
-
-def _sums(rows: Tensor, share: Tensor) -> bool:
-    """Whether a compiled pass can add what rows share."""
-    return is_ordinary() and are_plain((rows,)) and fuses(share) and rows.numel() > 0 and shared_rows_work()
-
-
-@contextmanager
-def folded_networks(module: nn.Module) -> Iterator[None]:
-    """Within the block, the multilayer perceptrons of a module compute as `FoldedMLP`; parameters must not change.
-
-    Networks with hooks or layers of other kinds are left as they are. Blocks may be nested. The rectifier of the fused
-    operation makes 0 of a NaN, so weights are looked at before.
-
-    Args:
-        module: A model in evaluation mode.
-
-    Raises:
-        InvalidInputError: If a weight is not finite.
-    """
-    check_weights("model", module)
-    networks = [part for part in module.modules() if isinstance(part, MLP) and _folds(part)]
-    try:
-        with torch.no_grad():
-            for network in networks:
-                network.folded = FoldedMLP(network)
-        yield
-    finally:
-        for network in networks:
-            network.folded = None
-
-
-def _folds(network: MLP) -> bool:
-    layers = [*network.layers, network.output]
-    return (
-        network.folded is None
-        and is_ordinary()
-        and not has_hooks(layers)
-        and all(type(layer) is ConcatLinear for layer in layers[::2])
-        and all(type(layer) is L1BatchNorm and not layer.training for layer in layers[1::2])
-    )

@@ -42,7 +42,7 @@ from discrete_vae.interop.sklearn import base as base_module
 from discrete_vae.interop.sklearn.base import PriorMixin, dtype_of
 from discrete_vae.load import load_run
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.own_data import own_experiment_of
 from discrete_vae.records import ShowsShapes
