@@ -44,8 +44,7 @@ from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.folding import folded_networks
 from discrete_vae.nets.mlp import MLPDecoder
-from discrete_vae.nets.precision import load_weights
-from discrete_vae.nets.weights import WorkingLayer, check_weights
+from discrete_vae.nets.weights import WorkingLayer, check_finite_weights, load_weights
 from discrete_vae.objectives.elbo import Elbo, check_kl_weights, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimator
 from discrete_vae.objectives.importance import (
@@ -315,7 +314,7 @@ class GenerativeModel(nn.Module, ABC):
         statistic: Statistic = "mean",
     ) -> tuple[Tensor, Tensor]:
         """A statistic of p(x | zeta, h), (..., *event), and h, drawn if there is none."""
-        check_weights("model", self)  # a mean hides an infinite logit
+        check_finite_weights("model", self)  # a mean hides an infinite logit
         with eval_mode(self) as model:
             likelihood = model.likelihood
             if h is None:
@@ -340,7 +339,7 @@ class GenerativeModel(nn.Module, ABC):
     def _finite(self, name: str, result: Tensor) -> Tensor:
         """Return a result if it is finite; otherwise name the weight to blame, or the result."""
         if values_are_known(result) and not bool(result.isfinite().all()):
-            check_weights("model", self)
+            check_finite_weights("model", self)
         repair = "Weights are finite but too large: restore an earlier state, or compute in a wider dtype."
         return check_finite(name, result, repair=repair)
 
@@ -747,7 +746,7 @@ class PretrainedModel(ImportanceSampledModel):
             repair = "Build it by DiscreteVAE.from_config, or keep its state_dict."
             raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
         self._check_parts(self.config)
-        check_weights("model", self)
+        check_finite_weights("model", self)
         return write_model(path, self.config, self.state_dict(), dtype=self.dtype, own=self._own)
 
     @classmethod
@@ -1104,7 +1103,7 @@ class DiscreteVAE(PretrainedModel):
         if values_are_readable(parts[0]) and not math.isfinite(
             float(sum(part.detach().sum() for part in parts))
         ):
-            check_weights("model", self)
+            check_finite_weights("model", self)
 
 
 def count_weights(config: ModelConfig) -> int:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.nets.precision import check_weights
+from discrete_vae.nets.weights import check_weights
 from discrete_vae.runs.checkpoints import (
     STATE_FILE,
     CheckpointRecord,

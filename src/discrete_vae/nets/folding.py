@@ -18,7 +18,7 @@ from discrete_vae.kernels.mlp import has_hooks
 from discrete_vae.kernels.norm import add_shared_
 from discrete_vae.kernels.norm import works as shared_rows_work
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
-from discrete_vae.nets.weights import check_weights, row_products
+from discrete_vae.nets.weights import check_finite_weights, row_products
 from discrete_vae.numerics import are_plain, fuses, is_ordinary
 
 
@@ -147,7 +147,7 @@ def folded_networks(module: nn.Module) -> Iterator[None]:
     Raises:
         InvalidInputError: If a weight is not finite.
     """
-    check_weights("model", module)
+    check_finite_weights("model", module)
     networks = [part for part in module.modules() if isinstance(part, MLP) and _folds(part)]
     try:
         with torch.no_grad():

@@ -1,8 +1,9 @@
-"""Products by the weights in use: low-precision copies, products row by row, finite weights."""
+"""Weights: products with them, their low-precision copies, and what is read from a file."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cache
 
 import torch
@@ -172,14 +173,13 @@ class WorkingLayer(nn.Module):
         return None if self.working is None else self.working.lend_memory()
 
 
-# Whether a module holds a number that is not finite.
+# Weights that are not finite.
 
 
 def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
     """The first parameter or buffer of the state that holds NaN or an infinity.
 
     Examples:
-        >>> import torch
         >>> norm = nn.Linear(1, 1)
         >>> non_finite_weight(norm)
         >>> torch.nn.init.constant_(norm.bias, math.inf).shape, non_finite_weight(norm)
@@ -196,9 +196,59 @@ def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
     return None
 
 
-def check_weights(name: str, module: nn.Module) -> None:
+def check_finite_weights(name: str, module: nn.Module) -> None:
     """Refuse a module with weights that are not finite; names the first."""
     found = non_finite_weight(module)
     if found is not None:
         repair = "Look for a diverged training step and restore an earlier state."
         raise InvalidInputError(f"{name}.{found[0]}", "must be finite", f"a value of {found[1]}", repair)
+
+
+# Weights from a file, checked against the module that they are for before anything changes.
+
+OTHER_MODEL = "It belongs to another model: check config.json."
+
+
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str = "") -> None:
+    """Copy weights into a model.
+
+    Raises:
+        InvalidInputError: If they belong to another model or one is not finite; nothing is changed.
+
+    Examples:
+        >>> layer = nn.Linear(1, 1, bias=False)
+        >>> load_weights(layer, {"weight": torch.zeros(2, 1)})
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: weight must be float32 of shape (1, 1); received ...
+    """
+    check_weights(model, tensors, prefix=prefix)
+    model.load_state_dict({name: tensors[f"{prefix}{name}"] for name in model.state_dict()})
+
+
+def check_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str = "") -> None:
+    """Check that saved weights have a model's names, shapes and types, and that all are finite."""
+    wanted = {f"{prefix}{name}": value for name, value in model.state_dict().items()}
+    saved = {name: value for name, value in tensors.items() if name.startswith(prefix)}
+    for name in sorted(wanted.keys() | saved.keys()):
+        check_like(name, saved.get(name), wanted.get(name))
+    for name, value in saved.items():
+        finite = value.isfinite()
+        if not bool(finite.all()):
+            repair = "The file was changed by other means than training: restore it from a copy."
+            received = f"a value of {float(value[~finite].flatten()[0])}"
+            raise InvalidInputError(name, "must hold finite weights", received, repair)
+
+
+def check_like(name: str, saved: Tensor | None, wanted: Tensor | None) -> None:
+    """Check that a saved tensor is there, or not there, as wanted, with its shape and type."""
+    if wanted is None:
+        raise InvalidInputError(name, "must not be there", described(saved), OTHER_MODEL)
+    if saved is None or saved.shape != wanted.shape or saved.dtype != wanted.dtype:
+        raise InvalidInputError(name, f"must be {described(wanted)}", described(saved), OTHER_MODEL)
+
+
+def described(value: object) -> str:
+    """A tensor's type and shape in words; of something else its beginning."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+    return "no such tensor" if value is None else f"{value!r}"[:80]
