@@ -44,7 +44,7 @@ from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.folding import folded_networks
 from discrete_vae.nets.mlp import MLPDecoder
-from discrete_vae.nets.weights import WorkingLayer, check_finite_weights, load_weights
+from discrete_vae.nets.weights import MixedPrecisionLayer, check_finite_weights, load_weights
 from discrete_vae.objectives.elbo import Elbo, check_kl_weights, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimator
 from discrete_vae.objectives.importance import (
@@ -709,7 +709,7 @@ class PretrainedModel(ImportanceSampledModel):
             raise InvalidInputError("model.smoothing", rule, f"a {type(self.smoothing).__name__}", repair)
         limit.train(self.smoothing.training)
         shared: list[object] = [*self.parameters(), *self.buffers()]
-        shared += [part.working for part in self.modules() if isinstance(part, WorkingLayer)]
+        shared += [part.mixed_precision for part in self.modules() if isinstance(part, MixedPrecisionLayer)]
         found = deepcopy(self, {id(part): part for part in shared} | {id(self.smoothing): limit})
         if self.config is not None:
             found.config = self.config.model_copy(update={"smoothing": SharpLimitConfig()})

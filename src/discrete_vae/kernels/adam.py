@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from discrete_vae.kernels import codegen
 from discrete_vae.kernels.codegen import FLOAT32, INT64, Numbers, splat
 from discrete_vae.kernels.registry import ChunkLoop, check_close, threads_for, tried
-from discrete_vae.nets.weights import WorkingWeight
+from discrete_vae.nets.weights import MixedPrecisionWeight
 
 # The compiled pass of Adam: all parameters of a group, cut into chunks of equal length, in one call.
 
@@ -173,7 +173,7 @@ class AddressTable:
         self,
         parameters: Sequence[Tensor],
         leaves: Sequence[Tensor],
-        working: Mapping[Any, WorkingWeight],
+        working: Mapping[Any, MixedPrecisionWeight],
         state: Mapping[Any, Mapping[str, Any]],
     ) -> None:
 
@@ -297,7 +297,7 @@ class Adam(torch.optim.Adam):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         *,
-        working: Iterable[WorkingWeight] = (),
+        working: Iterable[MixedPrecisionWeight] = (),
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
         self._working = {each.master: each for each in working}

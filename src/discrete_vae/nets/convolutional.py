@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.nets.weights import WorkingLayer
+from discrete_vae.nets.weights import MixedPrecisionLayer
 
 # The paper's encoder.
 
@@ -36,8 +36,8 @@ DEFAULT_WIDTHS = (16, 32, 64)
 """Cheap enough for two cores; (32, 64, 64) takes about twice the time."""
 
 
-class Convolution(WorkingLayer, nn.Conv2d):
-    """A convolution that can read a working copy of its weight; what it gives is then in the copy's precision."""
+class Convolution(MixedPrecisionLayer, nn.Conv2d):
+    """A convolution that can read a low-precision copy of its weight; its output is then in the copy's precision."""
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Convolve, (batch, channel, row, column)."""
@@ -46,7 +46,7 @@ class Convolution(WorkingLayer, nn.Conv2d):
         return F.conv2d(x.to(weight.dtype), weight, bias, self.stride, self.padding)
 
 
-class TransposedConvolution(WorkingLayer, nn.ConvTranspose2d):
+class TransposedConvolution(MixedPrecisionLayer, nn.ConvTranspose2d):
     """A transposed convolution without bias, likewise."""
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -16,7 +16,7 @@ from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import norm as kernel
 from discrete_vae.kernels.mlp import SCALE_BOUNDS, Form, has_hooks, norm_form, works
-from discrete_vae.nets.weights import WorkingLayer, row_products
+from discrete_vae.nets.weights import MixedPrecisionLayer, row_products
 from discrete_vae.numerics import (
     are_plain,
     bounded,
@@ -267,7 +267,7 @@ SMALLEST_FUSED = 100_000
 """Activations of a layer from which a network is fused where statistics are given: below, torch's operations do."""
 
 
-class ConcatLinear(WorkingLayer, nn.Linear):
+class ConcatLinear(MixedPrecisionLayer, nn.Linear):
     """A linear map of the concatenation of its inputs along the last axis.
 
     Inputs whose leading axes differ but broadcast are multiplied on their own and added, so what many samples
@@ -291,11 +291,11 @@ class ConcatLinear(WorkingLayer, nn.Linear):
             varies = torch.cat([value.amax(0) != value.amin(0) for value in rows])
             weight = torch.where(varies, weight, weight.detach())
         product = F.linear if torch.is_grad_enabled() or not is_ordinary() else row_products
-        if self.working is not None:
+        if self.mixed_precision is not None:
             inputs = tuple(value.to(weight.dtype) for value in inputs)
         if all(value.shape[:-1] == inputs[0].shape[:-1] for value in inputs):
             joint = inputs[0] if len(inputs) == 1 else torch.cat(inputs, dim=-1)
-            if self.working is None:
+            if self.mixed_precision is None:
                 return product(joint, weight, self.bias)
             total = product(joint, weight)
         else:
@@ -371,7 +371,7 @@ class MLP(nn.Module):
         for index in range(0, len(self.layers), 2):
             inputs = (torch.relu(normalized(self.layers[index], self.layers[index + 1], *inputs)),)
         out = self.output(*inputs, centred=centred) if centred else self.output(*inputs)
-        return out if self.output.working is None else out.to(self.output.weight.dtype)
+        return out if self.output.mixed_precision is None else out.to(self.output.weight.dtype)
 
     def _fused_parts(self, inputs: tuple[Tensor, ...]) -> MLPParts | None:
         """What one operation needs to know of the network; None where it cannot take its place, or does not gain."""

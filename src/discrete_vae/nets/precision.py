@@ -10,15 +10,15 @@ from torch import nn
 
 from discrete_vae.nets.convolutional import Convolution, TransposedConvolution
 from discrete_vae.nets.mlp import ConcatLinear
-from discrete_vae.nets.weights import WorkingLayer, WorkingWeight
+from discrete_vae.nets.weights import MixedPrecisionLayer, MixedPrecisionWeight
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-"""What settings call the precisions."""
+"""Precisions by their names in settings."""
 
 _LAYERS = (ConcatLinear, Convolution, TransposedConvolution)  # a subclass may compute otherwise
 
 
-def set_precision(module: nn.Module, dtype: torch.dtype) -> list[WorkingWeight]:
+def set_precision(module: nn.Module, dtype: torch.dtype) -> list[MixedPrecisionWeight]:
     """Let the products of all multilayer perceptrons and convolutional networks in a module be computed in a precision.
 
     Parameters and the state stay float32: products read copies beside them, which follow their changes. What enters
@@ -33,28 +33,29 @@ def set_precision(module: nn.Module, dtype: torch.dtype) -> list[WorkingWeight]:
     """
     found = []
     for part in module.modules():
-        if isinstance(part, WorkingLayer) and type(part) in _LAYERS:
-            part.working = WorkingWeight(part.weight, dtype)  # pyright: ignore[reportArgumentType]
-            found.append(part.working)
+        if isinstance(part, MixedPrecisionLayer) and type(part) in _LAYERS:
+            part.mixed_precision = MixedPrecisionWeight(part.weight, dtype)  # pyright: ignore[reportArgumentType]
+            found.append(part.mixed_precision)
     return found
 
 
 @contextmanager
-def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[list[WorkingWeight]]:
+def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[list[MixedPrecisionWeight]]:
     """Within the block, the products of a module's networks are computed in a precision, see `set_precision`."""
-    before = [(part, part.working) for part in module.modules() if isinstance(part, WorkingLayer)]
+    before = [
+        (part, part.mixed_precision) for part in module.modules() if isinstance(part, MixedPrecisionLayer)
+    ]
     try:
         yield set_precision(module, dtype)
     finally:
-        for part, working in before:
-            part.working = working
+        for part, weight in before:
+            part.mixed_precision = weight
 
 
 MIN_PRODUCTS = 2e6
 """Multiplications in the mean product of networks from which bfloat16 gains, if the processor has instructions for it.
 
-A layer's call costs 0.06 ms more in bfloat16, and a million multiplications of a training step save as much, by whole
-steps on one thread with AVX512-bf16 (docs/results.md, Times). Twice that is asked for.
+It is twice the number at which what they save pays for the longer call of a layer; docs/results.md, Times.
 """
 
 

@@ -51,14 +51,15 @@ def _multiplies(dtype: torch.dtype) -> bool:
     return dtype != torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-# What the products of a layer read while a model trains: its weight, or a bfloat16 copy of it.
+# Mixed precision: master weights and their low-precision copies.
 
 
-class WorkingWeight:
-    """A weight as products read it, with memory for its gradient.
+class MixedPrecisionWeight:
+    """A master weight and its low-precision copy, which products read, with memory for the copy's gradient.
 
-    The parameter, the master, stays as it is: float32, and the only one of the state. A copy in bfloat16 is a leaf of
-    the graph in its place, so that its gradient arrives in bfloat16 and the optimizer, which keeps both, reads half.
+    The master is the parameter: float32, and the only one of the two in the state. The copy in bfloat16 is a leaf of
+    the graph in its place, so that its gradient arrives in bfloat16 and the optimizer, which keeps both, reads half. In
+    the master's own precision the copy is the master itself.
 
     Whatever else changes the master is noticed when the copy is read next: by the master's version, by its place in
     memory, and, as writes through ``.data`` change neither, by its numbers at every stride-th place, which lie in
@@ -69,11 +70,9 @@ class WorkingWeight:
 
     Args:
         master: The parameter.
-        dtype: What products are computed in.
+        dtype: Precision of the products.
 
     Attributes:
-        master: The parameter.
-        dtype: What products are computed in.
         memory: Memory for the gradient; None before it was lent for the first time.
     """
 
@@ -86,7 +85,7 @@ class WorkingWeight:
         self._lent = False
 
     def current(self) -> Tensor:
-        """The weight in the working precision, a leaf; copied anew if the master has changed.
+        """The copy, a leaf, brought up to date if the master has changed.
 
         It is the master itself once that is in another precision, by ``model.double()`` for example.
 
@@ -151,26 +150,25 @@ class WorkingWeight:
         self._lent = False
 
 
-class WorkingLayer(nn.Module):
-    """A layer with a weight whose products may read a working copy of it; stands before torch's class among the bases.
+class MixedPrecisionLayer(nn.Module):
+    """A layer whose products may read a low-precision copy of its weight; stands before torch's class among the bases.
 
     Attributes:
-        working: What products read in place of the weight, with memory for the gradient; None for the weight itself.
-            `discrete_vae.nets.precision` sets it.
+        mixed_precision: Weight and copy; None where products read the weight. `set_precision` sets it.
     """
 
-    working: WorkingWeight | None = None
+    mixed_precision: MixedPrecisionWeight | None = None
 
     def product_weight(self) -> Tensor:
         """Weight that the products read."""
-        working, weight = self.working, self._parameters["weight"]
-        if working is None or working.master is not weight:  # another parameter has taken its place
+        mixed, weight = self.mixed_precision, self._parameters["weight"]
+        if mixed is None or mixed.master is not weight:  # another parameter has taken its place
             return weight  # pyright: ignore[reportReturnType]
-        return working.current()
+        return mixed.current()
 
     def gradient_memory(self) -> Tensor | None:
         """Memory for the gradient of `product_weight`, if some is kept and free."""
-        return None if self.working is None else self.working.lend_memory()
+        return None if self.mixed_precision is None else self.mixed_precision.lend_memory()
 
 
 # Weights that are not finite.

@@ -23,7 +23,7 @@ from discrete_vae.kernels.lowering import ReplayedFunctions
 from discrete_vae.kernels.mlp import has_hooks
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import DTYPES, gains_by_bfloat16, has_fast_bfloat16
-from discrete_vae.nets.weights import WorkingLayer, WorkingWeight
+from discrete_vae.nets.weights import MixedPrecisionLayer, MixedPrecisionWeight
 from discrete_vae.numerics import is_ordinary, rounds_products, row_sum
 from discrete_vae.objectives.elbo import Elbo, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized
@@ -269,9 +269,9 @@ class _Evaluation:
         return row_sum(torch.stack(values, 1)), *values, *gradients
 
 
-def _working_weights(model: DiscreteVAE) -> list[WorkingWeight]:
+def _working_weights(model: DiscreteVAE) -> list[MixedPrecisionWeight]:
     """What the products of the model's layers read in place of their weights."""
-    found = [part.working for part in model.modules() if isinstance(part, WorkingLayer)]
+    found = [part.mixed_precision for part in model.modules() if isinstance(part, MixedPrecisionLayer)]
     return [working for working in found if working is not None]
 
 
@@ -358,7 +358,7 @@ class CompiledLoss:
     """
 
     def __init__(
-        self, model: DiscreteVAE, working: Sequence[WorkingWeight] = (), *, backend: str = "inductor"
+        self, model: DiscreteVAE, working: Sequence[MixedPrecisionWeight] = (), *, backend: str = "inductor"
     ) -> None:
         self._model, self._working = model, tuple(working)
         self._backend = backend
