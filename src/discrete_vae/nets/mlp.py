@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -29,9 +29,6 @@ from discrete_vae.numerics import (
 from discrete_vae.records import ShowsShapes
 from discrete_vae.system import allocating
 
-# What the posterior and the Gaussian layers ask of the networks inside them.
-
-
 NetworkFactory: TypeAlias = Callable[[Sequence[int], int], nn.Module]
 """Makes a network from the lengths of its inputs' last axes and the length of its output's.
 
@@ -42,9 +39,6 @@ is always the encoder's features; those after it are earlier latents, in order.
 
 `discrete_vae.nets.mlp.MLP` with its hidden layers fixed is one: ``functools.partial(MLP, hidden=(200, 200))``.
 """
-
-
-# Batch normalization by the mean absolute deviation.
 
 
 class L1BatchNorm(nn.Module):
@@ -202,67 +196,6 @@ class _FusedNorm(torch.autograd.Function):
         return gradient.view(gradients[0].shape), *by_parameters, None, None
 
 
-# What a multilayer perceptron consists of, as the fused pass takes it.
-
-
-class _Linear(Protocol):
-    """A linear layer of the fused pass."""
-
-    bias: Tensor | None
-
-    def product_weight(self) -> Tensor: ...
-
-    def gradient_memory(self) -> Tensor | None: ...
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MLPParts(ShowsShapes):
-    """The parts of a network at one call.
-
-    Attributes:
-        weights: What the products read, the output layer's last.
-        memories: Gives memory for the gradient of each of them, where some is kept and free.
-        norms: Of the hidden layers.
-        norm_tensors: Scale, offset, running mean and running deviation of each of them.
-        bias: The output's.
-        training: Whether the norms use the statistics of the batch.
-    """
-
-    weights: list[Tensor]
-    memories: list[Callable[[], Tensor | None]]
-    norms: Sequence[L1BatchNorm]
-    norm_tensors: list[tuple[Tensor, Tensor, Tensor, Tensor]]
-    bias: Tensor | None
-    training: bool
-
-    @classmethod
-    def of(cls, linears: Sequence[_Linear], norms: Sequence[L1BatchNorm], training: bool) -> MLPParts:
-        return cls(
-            [linear.product_weight() for linear in linears],
-            [linear.gradient_memory for linear in linears],
-            norms,
-            [norm.tensors() for norm in norms],
-            linears[-1].bias,
-            training,
-        )
-
-    def are_plain(self) -> bool:
-        """Whether the fused pass can work with them: weights of one precision, all else float32, all on the CPU."""
-        dtype, others = self.weights[0].dtype, [tensor for norm in self.norm_tensors for tensor in norm]
-        if self.bias is not None:
-            others.append(self.bias)
-        for tensor in others:
-            if tensor.dtype != torch.float32:
-                return False
-        for weight in self.weights:
-            if weight.dtype != dtype:
-                return False
-        return are_plain(self.weights) and are_plain(others)
-
-
-# Fully connected networks of several inputs.
-
-
 SMALLEST_FUSED = 100_000
 """Activations of a layer from which a network is fused where statistics are given: below, torch's operations do."""
 
@@ -411,9 +344,6 @@ def normalized(network: nn.Module, norm: nn.Module, *inputs: Tensor) -> Tensor:
 _KNOW_NORMS = (MLP.forward, ConcatLinear.forward)  # whoever puts another one in its place need not
 
 
-# The paper's decoder.
-
-
 class MLPDecoder(nn.Module):
     """An MLP from the latents to the likelihood's parameters; without hidden layers a linear map.
 
@@ -447,10 +377,54 @@ class MLPDecoder(nn.Module):
         self.network.initialize_output_(start.flatten())
 
 
-# A whole multilayer perceptron as one operation of autograd, with its gradients written out.
-#
-# Products are torch's, norm and rectifier one compiled pass. Inputs with the same leading axes are joined
-# once, in the precision of the products; the gradient of an input that wants none is not computed.
+# A multilayer perceptron as one operation of autograd, with its gradients written out. Products are torch's, norm and
+# rectifier one compiled pass. Inputs with the same leading axes are joined once, in the precision of the products; the
+# gradient of an input that wants none is not computed.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MLPParts(ShowsShapes):
+    """The parts of a network at one call.
+
+    Attributes:
+        weights: Read by the products, the output layer's last.
+        memories: Functions that give memory for the gradient of each of them, where some is kept and free.
+        norms: Of the hidden layers.
+        norm_tensors: Scale, offset, running mean and running deviation of each of them.
+        bias: The output's.
+        training: True if the norms use the statistics of the batch.
+    """
+
+    weights: list[Tensor]
+    memories: list[Callable[[], Tensor | None]]
+    norms: Sequence[L1BatchNorm]
+    norm_tensors: list[tuple[Tensor, Tensor, Tensor, Tensor]]
+    bias: Tensor | None
+    training: bool
+
+    @classmethod
+    def of(cls, linears: Sequence[ConcatLinear], norms: Sequence[L1BatchNorm], training: bool) -> MLPParts:
+        return cls(
+            [linear.product_weight() for linear in linears],
+            [linear.gradient_memory for linear in linears],
+            norms,
+            [norm.tensors() for norm in norms],
+            linears[-1].bias,
+            training,
+        )
+
+    def are_plain(self) -> bool:
+        """Whether the fused pass can work with them: weights of one precision, all else float32, all on the CPU."""
+        dtype, others = self.weights[0].dtype, [tensor for norm in self.norm_tensors for tensor in norm]
+        if self.bias is not None:
+            others.append(self.bias)
+        for tensor in others:
+            if tensor.dtype != torch.float32:
+                return False
+        for weight in self.weights:
+            if weight.dtype != dtype:
+                return False
+        return are_plain(self.weights) and are_plain(others)
 
 
 @dataclass(frozen=True)
