@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from discrete_vae.errors import InvalidInputError
 
@@ -15,11 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# Domains of features and summaries of values, without torch: what a config can say of data before a model is
-# built.
-
-
-_INFINITY = math.inf
+# Domains of features and summaries of values, without torch: data can be judged by a config before a model is built.
 
 
 @dataclass(frozen=True)
@@ -74,8 +70,8 @@ class Domain:
 
     rule: str
     repair: Callable[[float], str]
-    low: float = -_INFINITY
-    high: float = _INFINITY
+    low: float = -math.inf
+    high: float = math.inf
     whole: bool = False
 
     def repair_of(self, values: ValueSummary) -> str:
@@ -86,7 +82,7 @@ class Domain:
 
     def contains(self, x: Any) -> Any:
         """Mask of the entries of an array or tensor that lie in the domain; False for NaN."""
-        inside = (x >= self.low) & (x <= self.high) & (abs(x) < _INFINITY)
+        inside = (x >= self.low) & (x <= self.high) & (abs(x) < math.inf)
         return inside & (x == x // 1) if self.whole else inside
 
     def holds(self, values: ValueSummary) -> bool:
@@ -98,7 +94,7 @@ class Domain:
         """
         if values.low > values.high:
             return True
-        finite = values.low > -_INFINITY and values.high < _INFINITY
+        finite = values.low > -math.inf and values.high < math.inf
         return (
             finite
             and self.low <= values.low
@@ -107,23 +103,20 @@ class Domain:
         )
 
 
-UNIT_INTERVAL = Domain(
-    "must hold values in [0, 1]",
-    lambda value: (
-        "Divide 0..255 intensities by 255."
-        if value > 1
-        else "Remove negative entries, or map -1..1 to 0..1 by (x + 1) / 2."
-    ),
-    0.0,
-    1.0,
-)
-BINARY = Domain(
-    "must hold only the values 0 and 1",
-    lambda _: "Binarize it, for example with torch.bernoulli.",
-    0.0,
-    1.0,
-    whole=True,
-)
+def _into_unit_interval(value: float) -> str:
+    if value > 1:
+        return "Divide 0..255 intensities by 255."
+    return "Remove negative entries, or map -1..1 to 0..1 by (x + 1) / 2." if value < 0 else "Remove NaN."
+
+
+def _into_bits(value: float) -> str:
+    if value == -1:
+        return "Map -1 and 1 to 0 and 1 by (x + 1) / 2."
+    return "Binarize it, for example with torch.bernoulli."
+
+
+UNIT_INTERVAL = Domain("must hold values in [0, 1]", _into_unit_interval, 0.0, 1.0)
+BINARY = Domain("must hold only the values 0 and 1", _into_bits, 0.0, 1.0, whole=True)
 FINITE = Domain(
     "must hold finite values", lambda _: "Remove infinite entries; NaN marks those that were not observed."
 )
@@ -147,10 +140,7 @@ def categories(number: int) -> Domain:
     return Domain(rule, lambda _: "Number the categories from 0.", 0.0, number - 1, whole=True)
 
 
-# Checks of arguments, each raising `InvalidInputError`.
-#
-# The functions look at attributes of tensors only, so this module imports no torch when it is loaded.
-
+# Checks of arguments; the module imports no torch when it is loaded.
 
 Axis = str | int
 
@@ -251,29 +241,41 @@ def values_are_readable(x: Tensor) -> bool:
     return x.device.type == "cpu" and values_are_known(x)
 
 
-def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) -> Tensor:
-    """Return value if every element lies in [0, 1]; NaN is refused. Looks where `values_are_readable`.
+def extremes(value: Tensor) -> tuple[float, float] | None:
+    """The smallest and the largest element, both NaN if one is.
 
-    Raises:
-        InvalidInputError: If an element is NaN or outside [0, 1]; names the first offender's value.
+    None where none are at hand: on an accelerator, for which no check waits, in an empty tensor, and
+    while a tensor is compiled, traced or batched by vmap.
     """
+    if value.numel() == 0 or not values_are_readable(value):
+        return None
+    low, high = value.detach().aminmax()
+    return low.item(), high.item()
+
+
+def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) -> Tensor:
+    """Return value if every element lies in [0, 1]; NaN is refused. Looks where `values_are_readable`."""
     ends = extremes(value)
     if ends is not None and not (ends[0] >= 0 and ends[1] <= 1):
-        high = ends[1]
-        worst = value[~((value >= 0) & (value <= 1))].flatten()[0].item()
-        if repair is None and worst < 0 and high <= 1:
-            repair = f"Remove negative entries, or map -1..1 to 0..1 by ({name} + 1) / 2."
-        elif repair is None:
-            repair = "Divide 0..255 intensities by 255." if high > 1 else "Remove NaN and negative entries."
-        raise InvalidInputError(name, "must hold values in [0, 1]", f"a value of {worst:g}", repair)
+        _refuse_outside(name, value, UNIT_INTERVAL, repair)
     return value
 
 
-def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
-    """Return value if it is a floating-point tensor of that shape with states of binary units, relaxed or not.
+def check_binary(name: str, value: Tensor) -> Tensor:
+    """Return value if every element is 0 or 1; NaN is refused. Looks where `values_are_readable`."""
+    if values_are_readable(value) and not bool(((value == 0) | (value == 1)).all()):
+        _refuse_outside(name, value, BINARY)
+    return value
 
-    Values are looked at as `extremes` does.
-    """
+
+def _refuse_outside(name: str, value: Tensor, domain: Domain, repair: str | None = None) -> NoReturn:
+    """Refuse a tensor with elements outside a domain; names the first."""
+    first = value[~domain.contains(value)].flatten()[0].item()
+    raise InvalidInputError(name, domain.rule, f"a value of {first:g}", repair or domain.repair(first))
+
+
+def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
+    """Return value if it is a floating-point tensor of that shape with values in [0, 1]: states, relaxed or not."""
     states = check_tensor(name, value, shape)
     return check_unit_interval(name, states, repair=SPINS)
 
@@ -285,18 +287,6 @@ def check_examples(name: str, x: object) -> Tensor:
         rule, repair = "must have at least one row, (row, ...)", "Give x[None] for one example."
         raise InvalidInputError(name, rule, f"shape {tuple(rows.shape)}", repair)
     return rows
-
-
-def extremes(value: Tensor) -> tuple[float, float] | None:
-    """The smallest and the largest element, both NaN if one is.
-
-    None where none are at hand: on an accelerator, for which no check waits, in an empty tensor, and
-    while a tensor is compiled, traced or batched by vmap.
-    """
-    if value.numel() == 0 or not values_are_readable(value):
-        return None
-    low, high = value.detach().aminmax()
-    return low.item(), high.item()
 
 
 def check_index(name: str, value: object, size: int, *, repair: str) -> int:
@@ -348,24 +338,6 @@ def check_finite(name: str, value: Tensor, *, repair: str) -> Tensor:
     if values_are_known(value) and not bool(finite.all()):
         worst = value[~finite].flatten()[0].item()
         raise InvalidInputError(name, "must be finite", f"a value of {worst}", repair)
-    return value
-
-
-def check_binary(name: str, value: Tensor) -> Tensor:
-    """Return value if every element is 0 or 1; looks where `values_are_readable`.
-
-    Raises:
-        InvalidInputError: If any element is something else, NaN included.
-    """
-    if not values_are_readable(value):
-        return value
-    binary = (value == 0) | (value == 1)
-    if not bool(binary.all()):
-        worst = value[~binary].flatten()[0].item()
-        repair = "Binarize it, for example with torch.bernoulli."
-        if worst == -1:
-            repair = f"Map -1 and 1 to 0 and 1 by ({name} + 1) / 2."
-        raise InvalidInputError(name, "must hold only the values 0 and 1", f"a value of {worst:g}", repair)
     return value
 
 
