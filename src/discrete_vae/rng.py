@@ -1,4 +1,9 @@
-"""Noise as a function of keys, draws of the model's variables, and noise made ahead for recorded steps."""
+"""Noise as a function of keys, noise captured for recorded steps, and draws of the model's variables.
+
+Every random number is a function of (seed, key), never of a position in a stream. A training step draws from the key
+(seed, step), an evaluation from (seed, image, sample chunk); a resumed or re-chunked run therefore needs no generator
+state. Markov chains have counters of their own, see `discrete_vae.samplers`.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
-
-# Keyed noise: every random number is a function of (seed, key), never of a position in a stream.
-#
-# A training step draws from the key (seed, step), an evaluation from (seed, image, sample chunk); a resumed
-# or re-chunked run therefore needs no generator state. Markov chains have counters of their own, see
-# `discrete_vae.samplers.kernels`.
-
 
 _MASK = (1 << 64) - 1
 
@@ -74,8 +72,10 @@ def generator_of(mixed: int, *, device: torch.device | str = "cpu") -> torch.Gen
     return _set(torch.Generator(device=device), mixed)
 
 
-_FIRST, _LAST = 24, 24 + 8 * 624
-"""Where the 624 words of the Mersenne twister lie in the state of torch's generator of the CPU, eight bytes each."""
+_FIRST, _LAST = (
+    24,
+    24 + 8 * 624,
+)  # bytes of the Mersenne twister's 624 words in the state of the CPU's generator
 
 
 def _set(generator: torch.Generator, mixed: int) -> torch.Generator:
@@ -206,49 +206,10 @@ def standard_normal(
     return torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)
 
 
-# Draws of all of the model's variables.
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelSample(ShowsShapes):
-    """Draws from the generative model.
-
-    Attributes:
-        mean: E[x | zeta, h], (sample, *event); of bits, probabilities.
-        z: The prior's states, (sample, unit), in {0,1}.
-        zeta: (sample, unit).
-        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
-    """
-
-    mean: Tensor
-    z: Tensor
-    zeta: Tensor
-    h: Tensor
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Encoding(ShowsShapes):
-    """A draw of all latents from the approximating posterior.
-
-    Attributes:
-        z: (batch, unit), in {0,1}.
-        zeta: (batch, unit).
-        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
-        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
-    """
-
-    z: Tensor
-    zeta: Tensor
-    logits: Tensor
-    h: Tensor
-
-
-# Noise that is drawn before it is asked for, so that a compiled step draws nothing itself.
-#
-# A compiled graph has a stream of random numbers of its own. To compute with the numbers of an uncompiled
-# step, one call is made with `NotedNoise`, which hands on to a generator and notes what is asked of it. From
-# then on the same draws are made outside in the same order, from any generator, and the graph takes them as
-# arguments through `DrawnNoise`.
+# Captured noise. A compiled graph has a stream of random numbers of its own. To compute with the numbers of an
+# uncompiled step, one call is made with `NotedNoise`, which hands on to a generator and notes what is asked of it. From
+# then on the same draws are made outside in the same order, from any generator, and the graph takes them as arguments
+# through `DrawnNoise`.
 
 
 class NoiseSource(ABC):
@@ -315,3 +276,40 @@ class DrawnNoise(NoiseSource):
             received = f"a request for {tuple(shape)}"
             raise InvalidInputError("noise", "must be asked for as it was drawn", received, repair)
         return self._left.pop(0)
+
+
+# Draws of the model's variables.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelSample(ShowsShapes):
+    """Draws from the generative model.
+
+    Attributes:
+        mean: E[x | zeta, h], (sample, *event); of bits, probabilities.
+        z: The prior's states, (sample, unit), in {0,1}.
+        zeta: (sample, unit).
+        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
+    """
+
+    mean: Tensor
+    z: Tensor
+    zeta: Tensor
+    h: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Encoding(ShowsShapes):
+    """A draw of all latents from the approximating posterior.
+
+    Attributes:
+        z: (batch, unit), in {0,1}.
+        zeta: (batch, unit).
+        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
+        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    logits: Tensor
+    h: Tensor

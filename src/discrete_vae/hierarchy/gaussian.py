@@ -90,9 +90,6 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
         return h
 
 
-# What stands between the binary latents and the decoder.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class HierarchySample(ShowsShapes):
     """A draw from q(h | zeta, x) with both distributions at it.
@@ -241,10 +238,6 @@ def _without_importance_samples(hierarchy: Hierarchy) -> InvalidInputError:
     return InvalidInputError("num_importance_samples", rule, f"more, and a {name}", repair)
 
 
-# Many draws of the Gaussian layers for each state above them, with the gradients that importance weights
-# need.
-
-
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -294,37 +287,6 @@ class ManyDraws(ShowsShapes):
             for place, share in enumerate(earlier.chunk(index, -1)):
                 parts[place] = parts[place] + share
         return torch.stack(parts, -2)
-
-
-def draw_many(
-    networks: Sequence[nn.Module],
-    features: Tensor,
-    zeta: Tensor,
-    num_samples: int,
-    *,
-    num_units: int,
-    generator: torch.Generator | None = None,
-) -> ManyDraws:
-    """Draw from networks that each read the features and [zeta, h_1, ..., h_(m-1)].
-
-    The first network, which reads nothing that differs between the samples of an example, runs once per example.
-    """
-    shape = (num_samples, len(zeta), len(networks), num_units)
-    noise = standard_normal(zeta, shape=shape, generator=generator)
-    joint, inputs, layers, drawn = zeta, [], [], []
-    log_prob = (-0.5 * noise.square() - _HALF_LOG_TWO_PI).sum((-2, -1))
-    for network, eps in zip(networks, noise.unbind(-2), strict=True):
-        layer: Gaussian = network(features, joint)
-        h = layer.mean + layer.log_std.exp() * eps
-        log_prob = log_prob - layer.log_std.detach().sum(-1)
-        inputs.append(joint)
-        layers.append(layer)
-        drawn.append(h)
-        joint = torch.cat([joint.expand(num_samples, -1, -1), h], -1)
-    return ManyDraws(torch.stack(drawn, -2), log_prob, noise, tuple(inputs), tuple(layers))
-
-
-# Diagonal Gaussians and their divergence.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -423,9 +385,6 @@ class _KL(torch.autograd.Function):
         (gradient,) = gradients
         of_mean = gradient * by_mean
         return of_mean, gradient * by_log_std, -of_mean, gradient * -minus_by_other
-
-
-# The network behind one Gaussian layer.
 
 
 _HEAD_SCALE = 0.01  # of torch's start: prior and posterior begin near the standard normal, their KL near 0
@@ -579,9 +538,6 @@ class _Head(torch.autograd.Function):
         return torch.cat([of_mean, of_log_std if slope is None else of_log_std * slope], -1), None, None
 
 
-# The hierarchy of Gaussian layers.
-
-
 class GaussianHierarchy(Hierarchy):
     """Layers h_1, ..., h_M of Gaussian latents, autoregressive in the same order in prior and posterior.
 
@@ -662,16 +618,27 @@ class GaussianHierarchy(Hierarchy):
     ) -> ManyDraws:
         """Draw h from q(h | zeta, x) many times for each zeta; see `Hierarchy.rsample_many`.
 
-        In training the norms of all networks but the first take their statistics over the rows of all samples and
-        examples together, as importance sampling in evaluation meets them.
+        The first network, which reads nothing that differs between the samples of an example, runs once per example. In
+        training the norms of all others take their statistics over the rows of all samples and examples together, as
+        importance sampling in evaluation meets them.
         """
         check_positive_int("num_samples", num_samples)
         dtype = next(self.parameters()).dtype
         features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
         zeta = check_tensor("zeta", zeta, (len(features), self.num_latents)).to(dtype)
-        return draw_many(
-            tuple(self.posterior), features, zeta, num_samples, num_units=self.num_units, generator=generator
-        )
+        shape = (num_samples, len(zeta), self.num_layers, self.num_units)
+        noise = standard_normal(zeta, shape=shape, generator=generator)
+        joint, inputs, layers, drawn = zeta, [], [], []
+        log_prob = (-0.5 * noise.square() - _HALF_LOG_TWO_PI).sum((-2, -1))
+        for network, eps in zip(self.posterior, noise.unbind(-2), strict=True):
+            layer: Gaussian = network(features, joint)
+            h = layer.mean + layer.log_std.exp() * eps
+            log_prob = log_prob - layer.log_std.detach().sum(-1)
+            inputs.append(joint)
+            layers.append(layer)
+            drawn.append(h)
+            joint = torch.cat([joint.expand(num_samples, -1, -1), h], -1)
+        return ManyDraws(torch.stack(drawn, -2), log_prob, noise, tuple(inputs), tuple(layers))
 
     def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
         return self.prior.layers(zeta, h)

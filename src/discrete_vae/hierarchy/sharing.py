@@ -16,8 +16,6 @@ from discrete_vae.hierarchy.gaussian import (
     gaussian_networks,
 )
 
-# Each Gaussian layer with a prior network of its own.
-
 
 class NoSharing(AutoregressiveGaussianPrior):
     """One network per layer, of the concatenation [zeta, h_1, ..., h_(m-1)]; the decoder reads [zeta, h_1, ..., h_M].
@@ -73,9 +71,6 @@ class NoSharing(AutoregressiveGaussianPrior):
             for index, network in enumerate(networks)
         ]
         return networks[0].gaussian(torch.stack(outputs, dim=-2))
-
-
-# Groups of consecutive Gaussian layers, each with one prior network; one group is complete sharing.
 
 
 class GroupSharing(AutoregressiveGaussianPrior):

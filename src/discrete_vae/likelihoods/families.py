@@ -24,8 +24,6 @@ from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.scaling import LongTailedNormal, Standardizer, Tails, feature_moments
 from discrete_vae.numerics import bernoulli_log_prob, joint_bernoulli_log_prob, project_
 
-# The Bernoulli likelihood of binary features.
-
 
 class BernoulliLikelihood(Likelihood):
     """p(x | l) = prod_i Bernoulli(x_i; sigmoid(l_i)), one logit per feature.
@@ -103,9 +101,6 @@ class BernoulliLikelihood(Likelihood):
     @torch.no_grad()
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         return torch.bernoulli(self._drawable(self.mean(parameters)), generator=generator)
-
-
-# The categorical likelihood of features that are one of several codes.
 
 
 class CategoricalLikelihood(Likelihood):
@@ -218,9 +213,6 @@ class CategoricalLikelihood(Likelihood):
         return -len(self.event_shape) - 1
 
 
-# The Gaussian likelihood of real features.
-
-
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _NARROW = 1e-15  # stands for 0, which is no standard deviation
 
@@ -324,9 +316,6 @@ class GaussianLikelihood(Likelihood):
         """Sigma in standard units, (*event), float32 or wider."""
         log_scale = self.log_scale if self.log_scale.dtype == torch.float64 else self.log_scale.float()
         return self.min_scale + log_scale.exp()
-
-
-# The negative binomial likelihood of counts.
 
 
 _MIN_SIZE, _MAX_SIZE = 1e-4, 1e6

@@ -14,8 +14,6 @@ from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.weights import MixedPrecisionLayer
 
-# The paper's encoder.
-
 
 class FlattenEncoder(nn.Module):
     """The values of x in one row: nothing is computed before the networks of the posterior."""
@@ -27,9 +25,6 @@ class FlattenEncoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, *input_shape) -> (batch, feature)."""
         return x.flatten(1)
-
-
-# Small residual convolutional networks between images and vectors.
 
 
 DEFAULT_WIDTHS = (16, 32, 64)

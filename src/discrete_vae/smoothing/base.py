@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from discrete_vae.smoothing.spike import SharpLimit
 
 
-# What every smoothing transformation r(zeta|z) offers.
-
-
 _CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float64
 
 
@@ -304,9 +301,6 @@ def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:
         ) from None
 
 
-# Transformations with at most one parameter of their own.
-
-
 class OneParameterSmoothing(Smoothing):
     """A transformation whose law has one scalar parameter for all units, or none."""
 
@@ -324,9 +318,6 @@ class OneParameterSmoothing(Smoothing):
         return parameter if parameter is None or bounds is None else bounded(parameter, *bounds)
 
 
-# The precision in which transformations compute.
-
-
 def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
     """Tensors of one shape in one dtype, float32 or wider, and the dtype that they have together.
 
@@ -337,9 +328,6 @@ def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
         dtype = torch.promote_types(dtype, tensor.dtype)
     wide = torch.promote_types(dtype, torch.float32)
     return tuple(tensor.to(wide) for tensor in torch.broadcast_tensors(*tensors)), dtype
-
-
-# Means and variances of r(zeta|z), from which those of the marginal follow.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -377,9 +365,6 @@ def truncated_exponential(beta: Tensor) -> TruncatedExponential:
     mean = -1 / minus_c - 1 / wide
     variance = 1 / wide.square() - torch.exp(-wide) / minus_c.square()
     return TruncatedExponential(torch.log(-wide / minus_c), mean, variance)
-
-
-# Transformations of binary latents that depend on x.
 
 
 class InputDependentSmoothing(Smoothing):
@@ -433,9 +418,6 @@ class InputDependentSmoothing(Smoothing):
         *parameters: Tensor,
         generator: torch.Generator | None = None,
     ) -> SmoothedDraw: ...
-
-
-# The inverse width beta of exponential transformations.
 
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked

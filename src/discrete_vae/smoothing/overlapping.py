@@ -1,4 +1,4 @@
-"""Transformations without a spike: ramps, overlapping exponentials, overlapping power functions."""
+"""Transformations without a spike, both of whose z can lie behind each zeta: ramps, exponentials, power functions."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from discrete_vae.smoothing.base import (
     widened,
 )
 from discrete_vae.smoothing.spike import SharpLimit
-
-# Transformations without a spike: both values of z can lie behind each zeta.
 
 
 class Slopes(NamedTuple):
@@ -61,16 +59,13 @@ class OverlappingSmoothing(OneParameterSmoothing):
             (..., unit), nats.
         """
         (zeta,), _ = widened(zeta)
-        return self._log_ratio(zeta, self._used_parameter(fixed))
+        parameter = self._bounded_parameter()
+        return self._log_ratio(zeta, parameter.detach() if fixed and parameter is not None else parameter)
 
     def log_density_of_zero(self, zeta: Tensor) -> Tensor:
         """log r(zeta|0), nats; zeta as in `log_ratio`. Finite everywhere."""
         (zeta,), _ = widened(zeta)
         return self._log_density_of_zero(zeta, self._bounded_parameter())
-
-    def _used_parameter(self, fixed: bool) -> Tensor | None:
-        parameter = self._bounded_parameter()
-        return parameter.detach() if fixed and parameter is not None else parameter
 
     @abstractmethod
     def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
@@ -164,10 +159,15 @@ class _WithSlopes(torch.autograd.Function):
         smoothing: OverlappingSmoothing,
         evaluate: Callable[..., tuple[Tensor, Slopes | None]],
     ) -> Tensor:
-        inside, excess = _inside(parameter, smoothing)
-        value, slopes = evaluate(element, logits, inside, differentiable=any(ctx.needs_input_grad))
+        bounds, excess = smoothing._bounds(), None
+        if parameter is not None and bounds is not None:
+            parameter, excess = clamped(parameter, *bounds)
+        value, slopes = evaluate(element, logits, parameter, differentiable=any(ctx.needs_input_grad))
         if slopes is not None:
-            _save(ctx, slopes, excess)
+            needed = (
+                slope if needs else None for slope, needs in zip(slopes, ctx.needs_input_grad, strict=False)
+            )
+            ctx.save_for_backward(*needed, excess)
         return value
 
     @staticmethod
@@ -175,36 +175,14 @@ class _WithSlopes(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, ...]:
-        return _times_slopes(ctx, gradient)
-
-
-def _inside(parameter: Tensor | None, smoothing: OverlappingSmoothing) -> tuple[Tensor | None, Tensor | None]:
-    """The parameter inside its bounds, and by how much it exceeds them."""
-    bounds = smoothing._bounds()
-    if parameter is None or bounds is None:
-        return parameter, None
-    return clamped(parameter, *bounds)
-
-
-def _save(ctx: Any, slopes: Slopes, excess: Tensor | None) -> None:
-    kept = [slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad[:3], strict=True)]
-    ctx.present = [slope is not None for slope in (*kept, excess)]
-    ctx.save_for_backward(*(slope for slope in (*kept, excess) if slope is not None))
-
-
-def _times_slopes(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    saved = iter(ctx.saved_tensors)
-    by_element, by_logits, by_parameter, excess = (next(saved) if here else None for here in ctx.present)
-    of_parameter = None
-    if by_parameter is not None:
-        of_parameter = (gradient * by_parameter).sum()
-        if excess is not None:
-            of_parameter = not_outward(of_parameter, excess)
-    of_element, of_logits = (None if slope is None else gradient * slope for slope in (by_element, by_logits))
-    return of_element, of_logits, of_parameter, None, None
-
-
-# The mixture of ramps.
+        *slopes, by_parameter, excess = ctx.saved_tensors
+        of_element, of_logits = (None if slope is None else gradient * slope for slope in slopes)
+        of_parameter = None
+        if by_parameter is not None:
+            of_parameter = (gradient * by_parameter).sum()
+            if excess is not None:
+                of_parameter = not_outward(of_parameter, excess)
+        return of_element, of_logits, of_parameter, None, None
 
 
 class MixtureOfRamps(OverlappingSmoothing):
@@ -257,9 +235,6 @@ class MixtureOfRamps(OverlappingSmoothing):
 
     def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
         return rho / (1 + (1 - rho).sqrt())
-
-
-# The two overlapping exponentials.
 
 
 class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
@@ -355,9 +330,6 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
     def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
         assert parameter is not None
         return (torch.log1p(rho * torch.expm1(-parameter)) / -parameter).clamp(0, 1)
-
-
-# The two overlapping power functions.
 
 
 _MAX_B = 100.0  # the largest b for which the numbers of Newton steps were checked

@@ -28,8 +28,6 @@ from discrete_vae.smoothing.base import (
     widened,
 )
 
-# Transformations whose zeta is 0 exactly when z is.
-
 
 class SpikeAtZero(Smoothing):
     """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density: z is read off zeta.
@@ -54,9 +52,6 @@ class SpikeAtZero(Smoothing):
 def read_z(zeta: Tensor) -> Tensor:
     """1 where zeta is not 0; a NaN comes out, or a broken network would look like z = 1."""
     return torch.where(zeta.abs() > 0, 1.0, zeta)
-
-
-# Transformations with a spike at 0 and a density on (0, 1].
 
 
 class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
@@ -256,9 +251,6 @@ def works() -> None:
     check_close(*zip(*found, strict=True), tolerance=1e-4)
 
 
-# The spike-and-exponential transformation.
-
-
 class SpikeExponential(BetaSmoothing, SpikeSmoothing):
     """r(zeta|z=1) = beta e^(beta zeta) / (e^beta - 1) on (0, 1]; zeta = 0 when z = 0.
 
@@ -331,9 +323,6 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         return torch.expm1(-beta * (1 - zeta)) / torch.expm1(-beta)
 
 
-# The spike-and-slab transformation.
-
-
 class SpikeSlab(SpikeSmoothing):
     """r(zeta|z=1) is uniform on (0, 1]; zeta = 0 when z = 0.
 
@@ -361,9 +350,6 @@ class SpikeSlab(SpikeSmoothing):
 
     def survival(self, zeta: Tensor) -> Tensor:
         return 1 - zeta
-
-
-# The draw of spike-and-Gaussian units and their expected KL, each with its backward pass written out.
 
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
@@ -464,9 +450,6 @@ class ExpectedKL(torch.autograd.Function):
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:
         return *(gradients[0] * derivative for derivative in ctx.saved_tensors), None
-
-
-# The spike-and-Gaussian transformation.
 
 
 class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
@@ -596,9 +579,6 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         if values_are_readable(scale) and bool((scale <= 0).any()):
             received = f"a value of {scale[scale <= 0].flatten()[0].item():g}"
             raise InvalidInputError("scale", "must be above 0", received, "Take log_scale.exp().")
-
-
-# The limit of infinitely sharp smoothing.
 
 
 class SharpLimit(SpikeSmoothing):
