@@ -58,7 +58,7 @@ class Smoothing(nn.Module, ABC):
     of each unit that it takes after the logits.
 
     For one of your own with a spike at 0 derive from `discrete_vae.SpikeSmoothing`, which needs the least. Whatever it
-    derives from, `discrete_vae.testing.contracts.check_smoothing` says whether training can use it.
+    derives from, `discrete_vae.testing.check_smoothing` says whether training can use it.
 
     Source: Rolfe 2017, section continuous-variable, eq. discrete-VAE-approx-zeta.
 

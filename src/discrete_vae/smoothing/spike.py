@@ -60,7 +60,7 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
     A transformation of your own with such a spike gives the density's survival function 1 - F(zeta | z=1), its
     inverse, the inverse's slope and, for a marginal density, the log density. All else is here, with gradients that
     stay finite at every logit: it is written in v = (1 - rho) / q, where z = 1 exactly when v < 1. Unlike
-    rho + q - 1, v does not cancel in float32 when q is small. `discrete_vae.testing.contracts.check_smoothing` has what
+    rho + q - 1, v does not cancel in float32 when q is small. `discrete_vae.testing.check_smoothing` has what
     a transformation must obey.
 
     Examples:

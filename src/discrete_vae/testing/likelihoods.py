@@ -1,4 +1,8 @@
-"""Laws of a likelihood: its density and draws, and as a module."""
+"""Laws of a likelihood: its start, its density and draws, and what it is as a module.
+
+The pieces of `check_likelihood` take a likelihood in float64, parameters (batch, *parameter_shape) and x
+(batch, *event) in float64 unless they say otherwise, and raise AssertionError.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,6 @@ from torch import Tensor
 
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
-
-# Laws of a likelihood's density and draws; the tests run them over every likelihood, a user over their own.
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,48 @@ class Support:
     def weight(self) -> float:
         """Mass for which a density at one point stands."""
         return 1.0 if self.discrete else self.spacing
+
+
+def check_likelihood(
+    likelihood: Likelihood,
+    x: Tensor,
+    support: Support,
+    *,
+    sizes: tuple[float, ...] = (30.0, 1e4),
+    seed: int = 0,
+) -> None:
+    """Check a likelihood for `DiscreteVAE(likelihood=)`: its start, its density, its draws, and copies of it.
+
+    Args:
+        likelihood: In float32, as built; copies of it are tried.
+        x: (example, *event), float32, in the domain, without NaN, of features whose means differ; at least two rows
+            and two features.
+        support: Of a feature.
+        sizes: Absolute values of the decoder's output at which `log_prob` must be finite in float32.
+        seed: Seed of the outputs and draws that are tried.
+
+    Raises:
+        AssertionError: If a law is broken; says which.
+
+    Examples:
+        >>> from discrete_vae import BernoulliLikelihood
+        >>> x = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
+        >>> check_likelihood(BernoulliLikelihood((2,)), x, Support.whole_numbers(2))
+    """
+    check_initialization(copy.deepcopy(likelihood), x)
+    fitted = copy.deepcopy(likelihood)
+    fitted.initialize_(x)
+    wide, x = copy.deepcopy(fitted).double(), x[:3]
+    generator = torch.Generator().manual_seed(seed)
+    parameters = 0.7 * torch.randn(len(x), *wide.parameter_shape, generator=generator, dtype=torch.float64)
+    check_normalized(wide, parameters, support)
+    check_marginalizes(wide, parameters, x.double(), support)
+    check_distribution(wide, parameters, x.double(), support)
+    check_gradients(wide, parameters, x.double())
+    check_folding(wide, parameters, x.double())
+    check_sample_law(wide, parameters[0], support, seed=seed)
+    check_interface(fitted, parameters.float(), x)
+    check_extremes(fitted, x, sizes=sizes)
 
 
 def feature_probabilities(likelihood: Likelihood, parameters: Tensor, support: Support) -> Tensor:
@@ -227,12 +271,9 @@ class _LogProb(torch.nn.Module):
         return self.likelihood.log_prob(parameters, x)
 
 
-# Laws of a likelihood as a module: shapes, precision, copies, starting values, outputs far out.
-
-
 @torch.no_grad()
 def check_interface(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> None:
-    """Shapes, sample axes, precision, unobserved entries in the encoder's input, and copies."""
+    """Shapes, sample axes, precision, unobserved entries in the encoder's input, and copies; all in float32."""
     shape = tuple(x.shape)
     assert likelihood.num_features == x[0].numel()
     assert likelihood.check(x) is x, "check does not return x"
