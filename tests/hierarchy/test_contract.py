@@ -182,24 +182,21 @@ class TestPlantedFaults:
             check_closed_form_kl(scramble(faulty(6, prior, (7,)), seed=1), X, ZETA)
 
 
-class TestErrors:
-    def test_layers_that_do_not_divide(self):
-        message = "num_groups must divide the 4 layers into groups of equal size; received 3"
-        with pytest.raises(InvalidInputError, match=message):
-            GroupSharing(**SIZES, hidden=(7,), num_groups=3)
+def some_hierarchy():
+    return build(members(SharingConfig)[0]())
 
-    @pytest.mark.parametrize("size", SIZES)
-    def test_sizes(self, size):
-        with pytest.raises(InvalidInputError, match=f"{size} must be a positive integer"):
-            NoSharing(**(SIZES | {size: 0}), hidden=())
 
-    def test_bound(self):
-        with pytest.raises(InvalidInputError, match="log_std_bound must be a finite number above 0"):
-            NoSharing(**SIZES, hidden=(), log_std_bound=0.0)
-
-    def test_shapes(self):
-        hierarchy = build(members(SharingConfig)[0]())
-        with pytest.raises(InvalidInputError, match=r"features must have shape \(batch, 6\)"):
-            hierarchy.rsample(torch.zeros(2, 5), torch.zeros(2, 5))
-        with pytest.raises(InvalidInputError, match=r"zeta must have shape \(\.\.\., 2, 5\)"):
-            hierarchy.rsample(torch.zeros(2, 6), torch.zeros(3, 5))
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("num_groups", lambda: GroupSharing(**SIZES, hidden=(7,), num_groups=3)),
+        *((size, lambda size=size: NoSharing(**(SIZES | {size: 0}), hidden=())) for size in SIZES),
+        ("log_std_bound", lambda: NoSharing(**SIZES, hidden=(), log_std_bound=0.0)),
+        ("features", lambda: some_hierarchy().rsample(torch.zeros(2, 5), torch.zeros(2, 5))),
+        ("zeta", lambda: some_hierarchy().rsample(torch.zeros(2, 6), torch.zeros(3, 5))),
+    ],
+)
+def test_refusals(argument, call):
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.argument == argument
