@@ -26,10 +26,8 @@ MEETING = 300.0
 """Seconds that the first process to come waits for the last."""
 
 _SILENT = 3.0  # seconds of it after which a process says so
-_SLICE, _LONGEST = (
-    timedelta(seconds=0.2),
-    timedelta(days=1),
-)  # the first process may work for hours before it answers
+_SLICE = timedelta(seconds=0.2)  # of waiting, between which signals act
+_LONGEST = timedelta(days=1)  # the first process may work for hours before it answers
 _LOST = "discrete_vae/lost"
 
 
@@ -70,7 +68,7 @@ def process_group() -> Iterator[None]:
     own, number = launched()
     joins = number > 1 and dist.is_available() and not dist.is_initialized()
     if joins:
-        _meet(own, number)
+        _join_group(own, number)
     try:
         yield
         if joins:  # the first process holds what the others meet in: it must not leave before them
@@ -105,7 +103,7 @@ def all_reduce_shards(values: Tensor) -> Tensor:
         The whole, the same in every process: each item is added to zeros only, so no digit depends on the division.
     """
     if _active():
-        _talk(values, lambda: dist.all_reduce(values, async_op=True))
+        _exchange(values, lambda: dist.all_reduce(values, async_op=True))
     return values
 
 
@@ -125,7 +123,7 @@ def gather_shares(share: Tensor) -> Tensor:
     if not _active():
         return share
     whole = [torch.empty_like(share) for _ in range(world_size())]
-    _talk(share, lambda: dist.all_gather(whole, share.contiguous(), async_op=True))
+    _exchange(share, lambda: dist.all_gather(whole, share.contiguous(), async_op=True))
     return torch.cat(whole)
 
 
@@ -134,7 +132,7 @@ def broadcast(values: Tensor) -> Tensor:
     if not _active():
         return values
     received = values.clone()
-    _talk(received, lambda: dist.broadcast(received, src=0, async_op=True))
+    _exchange(received, lambda: dist.broadcast(received, src=0, async_op=True))
     return received
 
 
@@ -205,14 +203,12 @@ def _whole_number(name: str, default: str, what: str, among: range) -> int:
     word = os.environ.get(name, default)
     if re.fullmatch(r"[0-9]{1,9}", word) and int(word) in among:
         return int(word)
-    received, repair = (
-        repr(word) if name in os.environ else "nothing",
-        "Let torchrun set it, or leave out WORLD_SIZE.",
-    )
+    received = repr(word) if name in os.environ else "nothing"
+    repair = "Let torchrun set it, or leave out WORLD_SIZE."
     raise InvalidInputError(name, f"must be the number {what}", received, repair)
 
 
-def _meet(own: int, number: int) -> None:
+def _join_group(own: int, number: int) -> None:
     """Form the group, or say why the processes do not meet."""
     address = os.environ.get("MASTER_ADDR", "")
     if not address:
@@ -252,7 +248,7 @@ def _meet(own: int, number: int) -> None:
         raise InvalidInputError("MASTER_ADDR:MASTER_PORT", rule, received, repair) from None
 
 
-def _talk(values: Tensor, start: Callable[[], dist.Work | None]) -> None:
+def _exchange(values: Tensor, start: Callable[[], dist.Work | None]) -> None:
     """Exchange values with the other processes; in slices of time where the CPU waits, between which signals act."""
     try:
         message = start()

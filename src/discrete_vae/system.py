@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 
-# Paths as users write them.
+# Paths.
 
 
 def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
@@ -95,8 +95,7 @@ def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
     return found
 
 
-# Lengths of time in words.
-
+# Lengths of time.
 
 _UNITS = ((86400, "day"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -122,7 +121,7 @@ def _counted(number: int, name: str) -> str:
     return f"{number} {name}{'s' if name == 'day' and number != 1 else ''}"
 
 
-# Where to compute: the names of devices.
+# Devices.
 
 
 def check_device(device: torch.device | str, *, argument: str = "device") -> torch.device:
@@ -159,7 +158,11 @@ def check_device(device: torch.device | str, *, argument: str = "device") -> tor
         there = (found.index or 0) < count
         sees = f"{count or 'no'} CUDA device{'s' * (count != 1)}"
     else:
-        there, sees = _is_there(found), "none of that kind"
+        there, sees = True, "none of that kind"
+        try:
+            torch.empty(0, device=found)
+        except (RuntimeError, NotImplementedError, AssertionError, ImportError):  # as each backend has it
+            there = False
     if not there:
         received = f"{found}, where torch {torch.__version__} sees {sees}"
         repair = "Check the driver and the build of torch, or compute on cpu."
@@ -176,25 +179,12 @@ def computing_on(device: torch.device) -> str:
     return f"Computing on {device}{with_threads}."
 
 
-def _is_there(device: torch.device) -> bool:
-    import torch
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, NotImplementedError, AssertionError, ImportError):  # as each backend has it
-        return False
-    return True
-
-
-# How much memory this machine has left, and what is said where it does not suffice.
-#
-# Imports neither torch nor NumPy, so the command line can look at any error.
-
+# Memory. Nothing here imports torch or NumPy, so the command line can look at any error.
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _STATM = Path("/proc/self/statm")
-# How torch words a failed allocation, and a tensor whose bytes no machine could count.
+# messages of torch about a failed allocation, and about a tensor whose bytes no machine could count
 _TORCH_FAILURES = re.compile(
     r"can't allocate memory|out of memory|Storage size calculation overflowed|numel: integer multiplication overflow",
     re.IGNORECASE,
@@ -209,7 +199,7 @@ def available_memory() -> int | None:
         >>> free is None or free > 0
         True
     """
-    found = (_of_the_machine(), _of_the_container(), _of_the_process())
+    found = (_free_on_machine(), _free_in_container(), _free_of_limits())
     return min((count for count in found if count is not None), default=None)
 
 
@@ -241,7 +231,7 @@ def check_memory(argument: str, needed: int, repair: str, *, what: str = "") -> 
 
 @contextmanager
 def allocating(argument: str, repair: str) -> Iterator[None]:
-    """Report a failed allocation of the block as `InvalidInputError`, except on torch's meta device, which needs none."""
+    """Turn a failed allocation in the block into an `InvalidInputError`, except on torch's meta device."""
     try:
         yield
     except Exception as error:
@@ -281,7 +271,7 @@ def _gibibytes(count: int) -> str:
     return f"{count / 2**30:,.{0 if count >= 100 * 2**30 else 1}f} GiB"
 
 
-def _of_the_machine() -> int | None:
+def _free_on_machine() -> int | None:
     try:
         found = re.search(r"^MemAvailable:\s*(\d+) kB", _MEMINFO.read_text(encoding="ascii"), re.MULTILINE)
     except (OSError, ValueError):
@@ -294,7 +284,7 @@ def _of_the_machine() -> int | None:
         return None
 
 
-def _of_the_container() -> int | None:
+def _free_in_container() -> int | None:
     """Bytes that a container's limit leaves; files that the system keeps in memory give way."""
     try:
         limit, used, parts = (
@@ -306,7 +296,7 @@ def _of_the_container() -> int | None:
         return None
 
 
-def _of_the_process() -> int | None:
+def _free_of_limits() -> int | None:
     """Bytes that a limit of the shell or of a batch system (ulimit -v) leaves."""
     try:
         import resource  # Windows has none
@@ -319,7 +309,6 @@ def _of_the_process() -> int | None:
 
 
 # Threads that stop spinning while other programs want their cores.
-
 
 _TASKS = Path("/proc/self/task")
 _PERIOD = 0.25  # seconds between two looks

@@ -33,9 +33,6 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
         num_latents: Length of the last axis of zeta.
         num_layers: M.
         num_units: Units of each layer.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
     """
 
     def __init__(self, num_latents: int, num_layers: int, num_units: int) -> None:
@@ -197,13 +194,6 @@ class NoHierarchy(Hierarchy):
     """A hierarchy of zero layers, whose KL is 0.
 
     Source: Rolfe 2017, section supplementary-results (the simplified models).
-
-    Args:
-        num_latents: Length of the last axis of zeta.
-        num_features: Length of the last axis of the encoder's features; nothing reads them.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
     """
 
     def __init__(self, *, num_latents: int, num_features: int) -> None:
@@ -403,9 +393,6 @@ class GaussianNetwork(nn.Module):
         num_units: Units of the layer.
         log_std_bound: b, above 0; None leaves the network's output as it is.
         network: Makes the network, in place of the MLP that hidden describes; its output should start near 0.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer or the bound not above 0.
     """
 
     def __init__(
@@ -554,9 +541,6 @@ class GaussianHierarchy(Hierarchy):
         posterior_hidden: Widths of the hidden layers of each posterior network; the paper has two of 2000.
         log_std_bound: See `GaussianNetwork`; of the posterior's networks.
         network: Makes the network of each posterior layer, in place of the MLPs that posterior_hidden describes.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer or the bound not above 0.
 
     Examples:
         >>> from discrete_vae import NoSharing

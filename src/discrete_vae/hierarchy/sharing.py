@@ -29,9 +29,6 @@ class NoSharing(AutoregressiveGaussianPrior):
         hidden: Widths of each network's hidden layers.
         log_std_bound: See `GaussianNetwork`.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer or the bound not above 0.
-
     Examples:
         >>> prior = NoSharing(num_latents=4, num_layers=3, num_units=2, hidden=(8,))
         >>> prior.sample(torch.zeros(10, 4)).shape, prior.decoder_size
@@ -89,10 +86,6 @@ class GroupSharing(AutoregressiveGaussianPrior):
         hidden: Widths of each network's hidden layers.
         num_groups: Groups of consecutive layers.
         log_std_bound: See `GaussianNetwork`.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, the bound is not above 0, or the layers do not divide
-            into equal groups.
 
     Examples:
         >>> prior = GroupSharing(num_latents=4, num_layers=6, num_units=2, hidden=(8,), num_groups=2)

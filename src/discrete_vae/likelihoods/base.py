@@ -35,9 +35,6 @@ class Likelihood(nn.Module, ABC):
         event_shape: Shape of one example.
         parameters_per_feature: P.
         stand_in: A value inside the domain, put in place of unobserved entries before the density is computed.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or there is none.
     """
 
     stand_in: float = 0.0

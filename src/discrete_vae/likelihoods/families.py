@@ -40,9 +40,6 @@ class BernoulliLikelihood(Likelihood):
         training_mean: Mean of each feature in the training data, (*event), which the encoder reads for unobserved
             entries; 0.5 before `initialize_` and where nothing was observed.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or there is none.
-
     Examples:
         >>> BernoulliLikelihood((3,)).log_prob(torch.zeros(1, 3), torch.tensor([[0.0, 1.0, 1.0]]))
         tensor([-2.0794])
@@ -117,9 +114,6 @@ class CategoricalLikelihood(Likelihood):
         num_categories: K.
         frequencies: Relative frequency of each code in the training data, (K, *event), each count raised by one
             half; the encoder reads it for unobserved entries. 1 / K before `initialize_`.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or num_categories is below 2.
 
     Examples:
         >>> likelihood = CategoricalLikelihood((2,), num_categories=3)
@@ -240,9 +234,6 @@ class GaussianLikelihood(Likelihood):
         log_scale: Learned, (*event).
         standardizer: Holds a and s.
         tails: The scales; None without `shorten_tails`.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or the floor not between 0 and 1.
 
     Examples:
         >>> likelihood = GaussianLikelihood((2,))
@@ -404,9 +395,6 @@ class NegativeBinomialLikelihood(Likelihood):
         log_size: log r, learned, (*event); starts at 0.
         log_start: Log of the training mean, (*event); 0 before `initialize_` and where nothing was observed.
         standardizer: Location and scale of log(1 + x), for the encoder.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or there is none.
 
     Examples:
         >>> likelihood = NegativeBinomialLikelihood((2,))

@@ -91,9 +91,6 @@ class ConvolutionalEncoder(nn.Module):
         num_features: Length of the vector that is returned.
         widths: Channels after each halving.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or the image is too small for the halvings.
-
     Examples:
         >>> ConvolutionalEncoder((1, 28, 28), 100)(torch.zeros(5, 1, 28, 28)).shape
         torch.Size([5, 100])
@@ -133,9 +130,6 @@ class ConvolutionalDecoder(nn.Module):
 
     Attributes:
         output_bias: Added to the output, (*parameter_shape); see `initialize_output_`.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or the image is too small for the doublings.
 
     Examples:
         >>> ConvolutionalDecoder(100, (1, 28, 28))(torch.zeros(5, 100)).shape

@@ -25,9 +25,6 @@ from discrete_vae.numerics import are_plain, fuses, is_ordinary
 class FoldedMLP:
     """An MLP with its batch norms folded into its linear maps, from the weights and running statistics of this moment.
 
-    Args:
-        network: An MLP of plain layers, with the precision of products that is wanted.
-
     Attributes:
         dtype: Precision of the products.
     """

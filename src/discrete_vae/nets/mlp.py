@@ -63,9 +63,6 @@ class L1BatchNorm(nn.Module):
         running_mean: (feature,).
         running_deviation: Running mean|y|, (feature,).
 
-    Raises:
-        InvalidInputError: If num_features is not a positive integer, eps not above 0, or momentum not in (0, 1].
-
     Examples:
         >>> norm = L1BatchNorm(1)
         >>> norm(torch.tensor([[0.0], [2.0]])).flatten()
@@ -257,9 +254,6 @@ class MLP(nn.Module):
     Attributes:
         folded: What computes in place of the layers; `discrete_vae.nets.folding` sets it for an evaluation.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
-
     Examples:
         >>> network = MLP([6, 2], 3, (5,))
         >>> network(torch.zeros(4, 6), torch.zeros(10, 4, 2)).shape
@@ -353,9 +347,6 @@ class MLPDecoder(nn.Module):
         num_latents: Length of the last axis of what it reads.
         parameter_shape: Shape of the likelihood's parameters of one example.
         hidden: Widths of the hidden layers.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
 
     Examples:
         >>> import torch

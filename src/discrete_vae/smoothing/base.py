@@ -424,20 +424,7 @@ _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
 
 
 class BetaSmoothing(OneParameterSmoothing):
-    """A transformation with an inverse width beta, one for all units; as it grows zeta approaches z.
-
-    Args:
-        beta: Inverse width, at least 0.01.
-        trainable: Whether beta is a parameter or a constant.
-        max_beta: Upper bound of a trained beta; the training loop moves it.
-
-    Attributes:
-        beta: Scalar tensor.
-        max_beta: The present bound.
-
-    Raises:
-        InvalidInputError: If beta or max_beta is not such a number.
-    """
+    """A transformation with an inverse width beta, one for all units; as it grows zeta approaches z."""
 
     beta: Tensor
     _limits: Tensor

@@ -256,9 +256,6 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
         beta: Scalar tensor.
         max_beta: The present bound.
 
-    Raises:
-        InvalidInputError: If beta or max_beta is not such a number.
-
     Examples:
         >>> OverlappingExponential(beta=8.0).icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
         tensor([0.0638, 0.9362])
@@ -354,12 +351,6 @@ class OverlappingPower(OverlappingSmoothing):
 
     Args:
         b: From above 1 to 100; as it grows zeta approaches z. Values of 20 to 40 are in use.
-
-    Attributes:
-        b: As given.
-
-    Raises:
-        InvalidInputError: If b is not such a number.
 
     Examples:
         >>> OverlappingPower(b=4.0).icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))

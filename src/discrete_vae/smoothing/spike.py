@@ -268,9 +268,6 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         beta: Scalar tensor.
         max_beta: The present bound.
 
-    Raises:
-        InvalidInputError: If beta or max_beta is not such a number.
-
     Examples:
         >>> smoothing = SpikeExponential(beta=3.0, trainable=False)
         >>> smoothing.icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
@@ -474,9 +471,6 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         max_ratio: Bound on abs(loc / scale) in what `constrain` makes.
         log_scale_bound: Bound on abs(log scale) likewise.
         shifted: Whether to use the paper's shifted form.
-
-    Raises:
-        InvalidInputError: If a number breaks its rule.
 
     Examples:
         >>> loc, scale = torch.tensor([0.5, 0.5, 0.5]), torch.ones(3)

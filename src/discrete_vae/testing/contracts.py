@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.hierarchy.gaussian import AutoregressiveGaussianPrior, Hierarchy, HierarchySample
+from discrete_vae.hierarchy.gaussian import AutoregressiveGaussianPrior
 from discrete_vae.posterior import Posterior, PosteriorSample
 from discrete_vae.smoothing.base import InputDependentSmoothing, Smoothing
 from discrete_vae.smoothing.spike import SpikeAtZero
@@ -448,7 +448,7 @@ def _seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-# Hierarchies of Gaussian layers.
+# Priors over Gaussian layers.
 
 
 def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -> None:
@@ -481,43 +481,3 @@ def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -
     assert read.shape == (3, prior.decoder_size)
     seen = torch.autograd.grad(read.square().sum(), (zeta, h))
     assert all(bool((part != 0).all()) for part in seen), "the decoder does not see all latents"
-
-
-def check_closed_form_kl(
-    hierarchy: Hierarchy, x: Tensor, zeta: Tensor, *, num_batches: int = 60, seed: int = 0
-) -> None:
-    """E_q[sum of closed-form KLs] = E_q[log q(h) - log p(h)], for given x and zeta.
-
-    The two sides share no formula. A prior that sees a layer's own sample, a posterior in another order than the
-    prior's, and a KL from p to q break the law.
-
-    Args:
-        hierarchy: In evaluation mode.
-        x: (feature,).
-        zeta: (latent,).
-        num_batches: Batches of 1000 draws.
-        seed: Seed of the noise.
-    """
-    samples = _draws(hierarchy, x, zeta, num_batches, seed)
-    assert all(float(sample.kl().min()) >= 0 for sample in samples), "a closed-form KL is negative"
-    check_mean(
-        torch.stack([(sample.kl() + sample.log_ratio()).mean()[None] for sample in samples]), torch.zeros(1)
-    )
-
-
-def check_normalized(
-    hierarchy: Hierarchy, x: Tensor, zeta: Tensor, *, num_batches: int = 60, seed: int = 0
-) -> None:
-    """E_q[p(h) / q(h)] = 1, for given x and zeta: what is sampled has the density that the weights take it to have."""
-    samples = _draws(hierarchy, x, zeta, num_batches, seed)
-    weights = torch.stack([sample.log_ratio().exp().mean()[None] for sample in samples])
-    check_mean(weights, torch.ones(1), resolution=0.02)
-
-
-@torch.no_grad()
-def _draws(
-    hierarchy: Hierarchy, x: Tensor, zeta: Tensor, num_batches: int, seed: int
-) -> list[HierarchySample]:
-    generator = torch.Generator().manual_seed(seed)
-    rows = zeta.expand(1000, 1, -1)
-    return [hierarchy.rsample(x[None], rows, generator=generator) for _ in range(num_batches)]
