@@ -207,9 +207,9 @@ def standard_normal(
 
 
 # Captured noise. A compiled graph has a stream of random numbers of its own. To compute with the numbers of an
-# uncompiled step, one call is made with `NotedNoise`, which hands on to a generator and notes what is asked of it. From
+# uncompiled step, one call is made with `NoiseRecorder`, which hands on to a generator and notes what is asked of it. From
 # then on the same draws are made outside in the same order, from any generator, and the graph takes them as arguments
-# through `DrawnNoise`.
+# through `CapturedNoise`.
 
 
 class NoiseSource(ABC):
@@ -241,7 +241,7 @@ class NoiseRequest:
         return self.draw(like, shape=self.shape, generator=generator)
 
 
-class NotedNoise(NoiseSource):
+class NoiseRecorder(NoiseSource):
     """Draws from a generator, and notes what is drawn.
 
     Attributes:
@@ -249,7 +249,7 @@ class NotedNoise(NoiseSource):
 
     Examples:
         >>> from discrete_vae.rng import keyed_generator, open_uniform
-        >>> noted = NotedNoise(keyed_generator(0))
+        >>> noted = NoiseRecorder(keyed_generator(0))
         >>> drawn = open_uniform(torch.zeros(3), generator=noted)
         >>> torch.equal(noted.requests[0].repeat(keyed_generator(0)), drawn)
         True
@@ -264,7 +264,7 @@ class NotedNoise(NoiseSource):
         return draw(like, shape=shape, generator=self._generator)
 
 
-class DrawnNoise(NoiseSource):
+class CapturedNoise(NoiseSource):
     """Hands out tensors that were drawn before, in their order."""
 
     def __init__(self, draws: Sequence[Tensor]) -> None:
