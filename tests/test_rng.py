@@ -14,8 +14,8 @@ from discrete_vae.rng import (
     generator_of,
     key_to_seed,
     keyed_generator,
-    one_source,
     open_uniform,
+    resolve_generator,
     standard_normal,
 )
 
@@ -111,10 +111,10 @@ def test_keys_of_chains_come_from_the_source():
 def test_one_source_of_noise():
     cpu = torch.device("cpu")
     generator = torch.Generator()
-    assert one_source(None, generator, cpu) is generator
-    assert one_source(None, None, cpu) is None
+    assert resolve_generator(None, generator, cpu) is generator
+    assert resolve_generator(None, None, cpu) is None
     with pytest.raises(InvalidInputError, match="^seed "):
-        one_source(-1, None, cpu)
+        resolve_generator(-1, None, cpu)
 
 
 def draw_both(source):

@@ -56,7 +56,7 @@ from discrete_vae.objectives.importance import (
 )
 from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
 from discrete_vae.records import ShowsShapes
-from discrete_vae.rng import DrawsFrom, Encoding, ModelSample, draw_key, generator_of, one_source
+from discrete_vae.rng import DrawsFrom, Encoding, ModelSample, draw_key, generator_of, resolve_generator
 from discrete_vae.runs.pretrained import read_model, write_model
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
@@ -230,7 +230,7 @@ class GenerativeModel(nn.Module, ABC):
         """
         check_statistic(statistic)
         zeta = self.smoothing.check_zeta(zeta, (..., "row", self.prior.num_units)).to(self.dtype)
-        generator = one_source(seed, generator, zeta.device)
+        generator = resolve_generator(seed, generator, zeta.device)
         if h is not None:
             shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)
             h = check_tensor("h", h, shape).to(self.dtype)
@@ -278,7 +278,7 @@ class GenerativeModel(nn.Module, ABC):
             >>> torch.equal(*draws), draws[0].shape
             (True, torch.Size([5, 6]))
         """
-        generator = one_source(seed, generator, self.prior.bias.device)
+        generator = resolve_generator(seed, generator, self.prior.bias.device)
         if z is None:
             if zeta is not None:
                 raise InvalidInputError(
@@ -392,7 +392,7 @@ class RecognitionModel(GenerativeModel):
                 of the posterior is not finite.
         """
         x, observed = self._open(x, observed)
-        generator = one_source(seed, generator, x.device)
+        generator = resolve_generator(seed, generator, x.device)
         with eval_mode(self) as model:
             features = model.read(x, observed)
             sample = model.posterior.rsample(features, generator=generator)
@@ -426,7 +426,7 @@ class RecognitionModel(GenerativeModel):
             InvalidInputError: See `encode` and `decode`.
         """
         check_statistic(statistic)
-        generator = one_source(seed, generator, self.prior.bias.device)
+        generator = resolve_generator(seed, generator, self.prior.bias.device)
         drawn = self.encode(x, observed=observed, generator=generator)
         return self.decode(drawn.zeta, drawn.h, statistic=statistic, generator=generator)
 

@@ -141,7 +141,7 @@ def check_generator(generator: torch.Generator | None, device: torch.device) -> 
     return generator
 
 
-def one_source(
+def resolve_generator(
     seed: int | None, generator: torch.Generator | None, device: torch.device
 ) -> torch.Generator | None:
     """The one source of all noise of a call.
@@ -150,7 +150,7 @@ def one_source(
         The source; None, torch's global generator, where neither is given.
 
     Examples:
-        >>> first, again = (torch.rand(2, generator=one_source(3, None, torch.device("cpu"))) for _ in range(2))
+        >>> first, again = (torch.rand(2, generator=resolve_generator(3, None, torch.device("cpu"))) for _ in range(2))
         >>> torch.equal(first, again)
         True
     """
