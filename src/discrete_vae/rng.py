@@ -207,9 +207,9 @@ def standard_normal(
 
 
 # Captured noise. A compiled graph has a stream of random numbers of its own. To compute with the numbers of an
-# uncompiled step, one call is made with `NoiseRecorder`, which hands on to a generator and notes what is asked of it. From
-# then on the same draws are made outside in the same order, from any generator, and the graph takes them as arguments
-# through `CapturedNoise`.
+# uncompiled step, one call is made with `NoiseRecorder`, which hands on to a generator and notes what is asked of it.
+# From then on the same draws are made outside in the same order, from any generator, and the graph takes them as
+# arguments through `CapturedNoise`.
 
 
 class NoiseSource(ABC):
