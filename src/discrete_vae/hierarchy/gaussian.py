@@ -315,7 +315,15 @@ class Gaussian(ShowsShapes):
         return _KL.apply(self.mean, self.log_std, other.mean, other.log_std)
 
     def joint_kl_to(self, other: Gaussian, num_axes: int) -> Tensor:
-        """`kl_to`, summed over the last axes, (...), nats."""
+        """`kl_to`, summed over the last axes.
+
+        Args:
+            other: Gaussian of the same shape.
+            num_axes: How many, at least one.
+
+        Returns:
+            (...), nats.
+        """
         tensors = (self.mean, self.log_std, other.mean, other.log_std)
         if len({tensor.shape for tensor in tensors}) == 1 and fuses(*tensors):
             from discrete_vae.kernels.gaussian import divergence_works
@@ -330,6 +338,7 @@ class _JointKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
+        """The sums."""
         from discrete_vae.kernels.gaussian import divergence
 
         differentiable = any(ctx.needs_input_grad)
@@ -477,6 +486,7 @@ class _Head(torch.autograd.Function):
     def forward(
         ctx: Any, output: Tensor, noise: Tensor | None, bound: float | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Mean, log standard deviation and, where there is noise, the draw."""
         ctx.set_materialize_grads(False)
         shape = (*output.shape[:-1], output.shape[-1] // 2)
         if fuses(output) and (noise is None or (noise.shape == shape and fuses(noise))):

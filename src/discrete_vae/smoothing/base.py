@@ -54,7 +54,7 @@ class Smoothing(nn.Module, ABC):
     With q(z = 1) = sigmoid(l), the marginal q(zeta) = sum_z q(z) r(zeta|z) has an inverse CDF that is
     differentiable in l almost everywhere, so that gradients flow through zeta = F^-1(rho), rho ~ U(0,1).
 
-    Most are the same for every x. One that is not, see `discrete_vae.smoothing.base`, names the parameters
+    Most are the same for every x. One that is not, an `InputDependentSmoothing`, names the parameters
     of each unit that it takes after the logits.
 
     For one of your own with a spike at 0 derive from `discrete_vae.SpikeSmoothing`, which needs the least. Whatever it

@@ -212,6 +212,7 @@ class FusedDraw(torch.autograd.Function):
     def forward(
         ctx: Any, rho: Tensor, logits: Tensor, beta: Tensor, bounds: kernel.Bounds | None
     ) -> tuple[Tensor, Tensor]:
+        """The values, and the derivatives that the backward pass multiplies."""
         differentiable = any(ctx.needs_input_grad)
         zeta, bits, slopes = kernel.draw(rho, logits, beta, bounds, differentiable=differentiable)
         ctx.set_materialize_grads(False)
@@ -225,6 +226,7 @@ class FusedDraw(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> tuple[Tensor | None, ...]:
+        """Each gradient times its derivative."""
         saved = ctx.saved_tensors
         slopes, beta = saved[:3], saved[3]
         bounds = (saved[4], saved[5]) if ctx.has_bounds else None
@@ -249,6 +251,9 @@ def works() -> None:
             total = (zeta * weights + 2 * bits * weights).sum()
             found.append([zeta, bits, *torch.autograd.grad(total, (logits, smoothing.beta))])
     check_close(*zip(*found, strict=True), tolerance=1e-4)
+
+
+# The spike-and-exponential transformation.
 
 
 class SpikeExponential(BetaSmoothing, SpikeSmoothing):
