@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -29,16 +29,19 @@ from discrete_vae.numerics import (
 from discrete_vae.records import ShowsShapes
 from discrete_vae.system import allocating
 
-NetworkFactory: TypeAlias = Callable[[Sequence[int], int], nn.Module]
-"""Makes a network from the lengths of its inputs' last axes and the length of its output's.
 
-The network is called with one tensor per input, (..., size), whose leading axes are equal or broadcast against each
-other: what depends on x alone is (batch, feature), what is sampled is (batch, size) in training and
-(sample, batch, size) in importance sampling. It returns (..., output) with the broadcast leading axes. The first input
-is always the encoder's features; those after it are earlier latents, in order.
+class NetworkFactory(Protocol):
+    """Makes a network from the lengths of its inputs' last axes and the length of its output's.
 
-`discrete_vae.nets.mlp.MLP` with its hidden layers fixed is one: ``functools.partial(MLP, hidden=(200, 200))``.
-"""
+    The network is called with one tensor per input, (..., size), whose leading axes are equal or broadcast against each
+    other: what depends on x alone is (batch, feature), what is sampled is (batch, size) in training and
+    (sample, batch, size) in importance sampling. It returns (..., output) with the broadcast leading axes. The first
+    input is always the encoder's features; those after it are earlier latents, in order.
+
+    `MLP` with its hidden layers fixed is one: ``functools.partial(MLP, hidden=(200, 200))``.
+    """
+
+    def __call__(self, input_sizes: Sequence[int], num_outputs: int, /) -> nn.Module: ...
 
 
 class L1BatchNorm(nn.Module):
