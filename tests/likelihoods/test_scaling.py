@@ -9,7 +9,6 @@ import torch
 from discrete_vae.likelihoods.families import GaussianLikelihood
 from discrete_vae.likelihoods.scaling import Standardizer, Tails, feature_moments, long_tails
 from discrete_vae.testing import likelihoods as contracts
-from discrete_vae.testing import likelihoods as module_contracts
 from tests.likelihoods.test_contract import data, outputs
 
 
@@ -102,11 +101,11 @@ def test_the_contract_of_likelihoods():
     likelihood, x = fitted(skewed()), skewed(3, seed=1)
     contracts.check_gradients(likelihood, outputs(likelihood), x)
     contracts.check_folding(likelihood, outputs(likelihood), x)
-    module_contracts.check_interface(likelihood.float(), outputs(likelihood).float(), x.float())
-    module_contracts.check_extremes(likelihood, x.float())
-    module_contracts.check_initialization(GaussianLikelihood((4,), shorten_tails=True), skewed(60).float())
+    contracts.check_interface(likelihood.float(), outputs(likelihood).float(), x.float())
+    contracts.check_extremes(likelihood, x.float())
+    contracts.check_initialization(GaussianLikelihood((4,), shorten_tails=True), skewed(60).float())
     images = GaussianLikelihood((2, 2, 1), shorten_tails=True)
-    module_contracts.check_initialization(images, data("reals", 50, (2, 2, 1)))
+    contracts.check_initialization(images, data("reals", 50, (2, 2, 1)))
 
 
 def test_outputs_far_out_have_finite_means_and_modes():

@@ -35,6 +35,20 @@ def plain_zeta(smoothing, rho, logits):
     return torch.where(v < 1, inside, 0.0)
 
 
+def check_gradients(drawn, plain, wanted, **tolerances):
+    """Gradients of zeta and bits, together and alone, are those of plain formulas."""
+    shape = drawn.zeta.shape
+    weights = torch.randn(2, *shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for share in ((1, 1), (1, 0), (0, 1)):
+        found = []
+        for parts in ((drawn.zeta, drawn.bits), plain):
+            total = sum(each * (w * part).sum() for each, w, part in zip(share, weights, parts, strict=True))
+            settings = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+            found.append(torch.autograd.grad(total, wanted, **settings))
+        for got, expected in zip(*found, strict=True):
+            torch.testing.assert_close(got, expected, **tolerances)
+
+
 @pytest.mark.parametrize("name", SMOOTHINGS)
 def test_values_and_gradients_are_those_of_the_plain_formulas(name):
     smoothing = SMOOTHINGS[name]()
@@ -46,21 +60,7 @@ def test_values_and_gradients_are_those_of_the_plain_formulas(name):
     assert torch.equal(drawn.bits, bits)
     assert torch.equal(drawn.z, bits)
     assert not drawn.z.requires_grad
-    weights = torch.randn(2, 200, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    wanted = [rho, logits, *smoothing.parameters()]
-    for of_zeta, of_bits in ((1, 1), (1, 0), (0, 1)):
-        got, expected = (
-            torch.autograd.grad(
-                of_zeta * (weights[0] * one).sum() + of_bits * (weights[1] * other).sum(),
-                wanted,
-                retain_graph=True,
-                allow_unused=True,
-                materialize_grads=True,
-            )
-            for one, other in ((drawn.zeta, drawn.bits), (zeta, bits))
-        )
-        for a, b in zip(got, expected, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+    check_gradients(drawn, (zeta, bits), [rho, logits, *smoothing.parameters()], rtol=1e-9, atol=1e-12)
 
 
 def test_shapes_and_dtypes_broadcast():
@@ -234,20 +234,7 @@ def test_values_and_gradients_are_those_of_the_published_formulas(shifted):
     assert torch.equal(drawn.bits, bits)
     assert torch.equal(drawn.z, (zeta != 0).double())
     assert not drawn.z.requires_grad
-    weights = torch.randn(2, *rho.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    for of_zeta, of_bits in ((1, 1), (1, 0), (0, 1)):
-        got, expected = (
-            torch.autograd.grad(
-                of_zeta * (weights[0] * one).sum() + of_bits * (weights[1] * other).sum(),
-                wanted,
-                retain_graph=True,
-                allow_unused=True,
-                materialize_grads=True,
-            )
-            for one, other in ((drawn.zeta, drawn.bits), (zeta, bits))
-        )
-        for a, b in zip(got, expected, strict=True):
-            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
+    check_gradients(drawn, (zeta, bits), wanted, rtol=1e-6, atol=1e-9)
 
 
 def test_both_forms_have_one_law():
