@@ -278,10 +278,8 @@ def clamped(value: Tensor, low: Tensor | float, high: Tensor | float) -> tuple[T
     """Value of `bounded`, without gradient, and the excess of the parameter over it."""
     inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
     excess = value - inside
-    return (
-        inside + 0 * excess,
-        excess,
-    )  # NaN where the excess is infinite, or the value and its bound both are
+    # NaN where the excess is infinite, or the value and its bound both are
+    return inside + 0 * excess, excess
 
 
 def not_outward(gradient: Tensor, excess: Tensor) -> Tensor:

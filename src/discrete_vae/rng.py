@@ -72,10 +72,8 @@ def generator_of(mixed: int, *, device: torch.device | str = "cpu") -> torch.Gen
     return _set(torch.Generator(device=device), mixed)
 
 
-_FIRST, _LAST = (
-    24,
-    24 + 8 * 624,
-)  # bytes of the Mersenne twister's 624 words in the state of the CPU's generator
+# bytes of the Mersenne twister's 624 words in the state of the CPU's generator
+_FIRST, _LAST = 24, 24 + 8 * 624
 
 
 def _set(generator: torch.Generator, mixed: int) -> torch.Generator:
@@ -121,9 +119,8 @@ class DrawsFrom(TorchDispatchMode):
         keywords = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags:
             if all(each.name != "generator" for each in func._schema.arguments):
-                func = (
-                    func.overloadpacket.generator
-                )  # an operation without one is refused: it draws elsewhere
+                # an operation without such an overload is refused: it draws elsewhere
+                func = func.overloadpacket.generator
             keywords["generator"] = keywords.get("generator") or self._generator
         return func(*args, **keywords)
 

@@ -69,9 +69,8 @@ def without_links(argument: str, path: Path) -> Path:
     if not path.is_symlink() and path.name not in ("", ".."):
         return path
     place = Path(os.path.realpath(path))
-    return (
-        path if path.exists() and not place.exists() else place
-    )  # a pipe, /dev/stdout say, has no other name
+    # a pipe, /dev/stdout say, has no other name
+    return path if path.exists() and not place.exists() else place
 
 
 def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:

@@ -19,8 +19,6 @@ from discrete_vae.numerics import differentiable_once, fuses
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import standard_normal
 
-# What every prior over the Gaussian layers offers; the kinds differ in how their networks share parameters.
-
 
 class AutoregressiveGaussianPrior(nn.Module, ABC):
     """p(h_1, ..., h_M | zeta) = prod_m p(h_m | h_<m, zeta), each factor a diagonal Gaussian.
@@ -56,28 +54,13 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
 
     @abstractmethod
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
-        """p(h_m | h_<m, zeta) of all layers at a sample of all of them.
+        """p(h_m | h_<m, zeta) of all layers, (..., layer, unit), at zeta, (..., latent), and a sample h of all of them.
 
         No layer waits for another, so kinds that share networks pass many layers through one call.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit).
-
-        Returns:
-            (..., layer, unit).
         """
 
     def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw layer after layer.
-
-        Args:
-            zeta: (..., latent).
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            h, (..., layer, unit).
-        """
+        """Draw h, (..., layer, unit), layer after layer, given zeta, (..., latent)."""
         like = next(self.parameters())
         zeta = check_tensor("zeta", zeta, (..., self.num_latents)).to(like.dtype)
         h = zeta.new_zeros(*zeta.shape[:-1], 0, self.num_units)
@@ -175,15 +158,7 @@ class Hierarchy(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw h from p(h | zeta).
-
-        Args:
-            zeta: (..., latent).
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., layer, unit).
-        """
+        """Draw h, (..., layer, unit), from p(h | zeta), given zeta, (..., latent)."""
 
     @abstractmethod
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:

@@ -206,9 +206,8 @@ class Likelihood(nn.Module, ABC):
         check_tensor("parameters", parameters, (..., *leading, *self.parameter_shape))
         check_observed(x, observed)
         if observed is not None:
-            x = x.masked_fill(
-                ~observed, self.stand_in
-            )  # before the density: NaN times 0 is NaN in a gradient
+            # before the density: NaN times 0 is NaN in a gradient
+            x = x.masked_fill(~observed, self.stand_in)
         x = x if x.dtype == torch.float64 else x.float()
         with full_precision(parameters):
             if observed is None:
@@ -221,34 +220,15 @@ class Likelihood(nn.Module, ABC):
         return self.feature_log_prob(parameters, x).sum(tuple(range(-len(self.event_shape), 0)))
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """log p(x_i | parameters) of each feature, (..., *event); x holds values of the domain only.
-
-        Args:
-            parameters: (..., *leading, *parameter_shape).
-            x: (..., *event), float32 or wider.
-        """
+        """log p(x_i | parameters) of each feature, (..., *event), for x in the domain, float32 or wider."""
         return self.distribution(parameters).log_prob(x)
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """E[x | parameters].
-
-        Args:
-            parameters: (..., *parameter_shape).
-
-        Returns:
-            (..., *event), float32 or wider.
-        """
+        """E[x | parameters], (..., *event), float32 or wider."""
         return self.distribution(parameters).mean
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """The most probable x, which is a value that x can have.
-
-        Args:
-            parameters: (..., *parameter_shape).
-
-        Returns:
-            (..., *event), float32 or wider.
-        """
+        """The most probable x, (..., *event), float32 or wider: a value that x can have."""
         return self.distribution(parameters).mode
 
     def _drawable(self, parameters: Tensor) -> Tensor:

@@ -21,12 +21,9 @@ _LARGEST = 80.0  # sinh of it is finite in float32
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FeatureMoments(ShowsShapes):
-    """Moments of each feature over its observed entries, on the CPU.
+    """Moments of each feature over its observed entries, (*event), float64, on the CPU.
 
-    Attributes:
-        count: Number of observed entries, (*event), float64.
-        mean: (*event), float64; 0 where nothing was observed.
-        variance: Mean squared deviation, (*event), float64; exactly 0 for a constant feature.
+    The mean is 0 where nothing was observed, the variance exactly 0 for a constant feature.
     """
 
     count: Tensor

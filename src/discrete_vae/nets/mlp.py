@@ -286,10 +286,6 @@ class MLP(nn.Module):
     def forward(self, *inputs: Tensor, centred: bool = False) -> Tensor:
         """Apply the network.
 
-        Args:
-            inputs: One tensor per input, (..., size); leading axes are equal or broadcast.
-            centred: Whether a norm takes the mean over the batch away behind the output layer too.
-
         Returns:
             (..., output).
         """
@@ -609,11 +605,7 @@ class _FusedMLP(torch.autograd.Function):
 
 def _product(gradient: Tensor, activations: Tensor, memory: Tensor | None) -> Tensor:
     """The gradient by a weight, in lent memory if there is some."""
-    return (
-        torch.mm(gradient.t(), activations)
-        if memory is None
-        else torch.mm(gradient.t(), activations, out=memory)
-    )
+    return torch.mm(gradient.t(), activations, out=memory)  # None is new memory
 
 
 def _by_inputs(

@@ -19,14 +19,10 @@ _LAYERS = (ConcatLinear, Convolution, TransposedConvolution)  # a subclass may c
 
 
 def set_precision(module: nn.Module, dtype: torch.dtype) -> list[MixedPrecisionWeight]:
-    """Let the products of all multilayer perceptrons and convolutional networks in a module be computed in a precision.
+    """Let products of the multilayer perceptrons and convolutional networks in a module be float32 or bfloat16.
 
     Parameters and the state stay float32: products read copies beside them, which follow their changes. What enters
     a product is rounded, and so is what comes out; sums inside are float32. Networks of other kinds are left alone.
-
-    Args:
-        module: The model.
-        dtype: float32 or bfloat16.
 
     Returns:
         The weights that products read from now on, for an optimizer that keeps them.
@@ -60,12 +56,7 @@ It is twice the number at which what they save pays for the longer call of a lay
 
 
 def gains_by_bfloat16(module: nn.Module, rows: int) -> bool:
-    """True if the products of a module's multilayer perceptrons are large enough to be faster in bfloat16.
-
-    Args:
-        module: The model; its weights may be on the meta device.
-        rows: Rows that enter a product, such as the examples of a minibatch.
-    """
+    """True if the products of a module's multilayer perceptrons are large enough to be faster in bfloat16."""
     sizes = [part.weight.numel() for part in module.modules() if type(part) is ConcatLinear]
     return bool(sizes) and rows * sum(sizes) / len(sizes) >= MIN_PRODUCTS
 

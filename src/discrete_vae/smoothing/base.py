@@ -332,14 +332,7 @@ def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConditionalMoments(ShowsShapes):
-    """Mean and variance of zeta given z; scalars, or of the shape of the parameters of x.
-
-    Attributes:
-        mean_of_zero: E[zeta | z=0].
-        variance_of_zero: Var[zeta | z=0].
-        mean_of_one: E[zeta | z=1].
-        variance_of_one: Var[zeta | z=1].
-    """
+    """Mean and variance of zeta given z; scalars, or of the shape of the parameters of x."""
 
     mean_of_zero: Tensor
     variance_of_zero: Tensor
