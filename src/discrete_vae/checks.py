@@ -281,7 +281,7 @@ def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType])
 
 
 def check_examples(name: str, x: object) -> Tensor:
-    """Return examples if they are a floating-point tensor of at least one row; batches are looked at more closely."""
+    """Return examples if they are a floating-point tensor of at least one row, (row, ...)."""
     rows = check_tensor(name, x, (...,))
     if rows.dim() < 2 or len(rows) == 0:
         rule, repair = "must have at least one row, (row, ...)", "Give x[None] for one example."

@@ -94,7 +94,7 @@ def shard_indices(num_items: int) -> range:
 
 
 def all_reduce_shards(values: Tensor) -> Tensor:
-    """Put the shares of all processes together.
+    """Sum the shares of all processes.
 
     Args:
         values: (item, ...), on the CPU; zero outside this process's share.
@@ -108,7 +108,7 @@ def all_reduce_shards(values: Tensor) -> Tensor:
 
 
 def own_share(num_items: int) -> slice:
-    """The items of this process where they are divided into equal runs, in the order of ranks.
+    """Slice of this process's items, divided into equal runs in the order of ranks.
 
     Examples:
         >>> own_share(6)
@@ -189,7 +189,7 @@ def compute_on_rank_zero(compute: Callable[[], T]) -> T:
 
 @contextmanager
 def held_by_rank_zero(context: AbstractContextManager[object]) -> Iterator[None]:
-    """A block in every process, of which the first alone enters the context.
+    """Enter a context in the first process alone, for the length of a block in every process.
 
     Raises:
         Exception: What entering raised, in every process.

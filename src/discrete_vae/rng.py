@@ -90,13 +90,13 @@ def _set(generator: torch.Generator, mixed: int) -> torch.Generator:
         return generator.manual_seed(mixed if mixed < 1 << 63 else mixed - (1 << 64))
     upper = generator.manual_seed(mixed >> 32).get_state()
     state = generator.manual_seed(mixed & 0xFFFFFFFF).get_state()
-    bits = state.numpy()  # whose operations begin in a tenth of the time
+    bits = state.numpy()  # whose operations begin sooner
     bits[_FIRST + 8 : _LAST] ^= upper.numpy()[_FIRST : _LAST - 8]
     return generator.set_state(state)
 
 
 class DrawsFrom(TorchDispatchMode):
-    """A block in which what this thread draws comes from one source, where the call names none.
+    """A block in which draws of this thread that name no generator come from a given one.
 
     New modules draw their weights so that no other thread's draws change them; torch's global generator, which all
     threads share, stays where it is.
@@ -141,7 +141,7 @@ def check_generator(generator: torch.Generator | None, device: torch.device) -> 
 def resolve_generator(
     seed: int | None, generator: torch.Generator | None, device: torch.device
 ) -> torch.Generator | None:
-    """The one source of all noise of a call.
+    """Return the generator of a call that takes a seed or a generator.
 
     Returns:
         The source; None, torch's global generator, where neither is given.

@@ -55,7 +55,7 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
 
 
 def without_links(argument: str, path: Path) -> Path:
-    """Return the path that a link leads to, as any other path is returned unchanged; it need not be there.
+    """Resolve a path that is a link and return any other path as it is; it need not exist.
 
     Raises:
         InvalidInputError: If its links lead around in a circle.
@@ -74,7 +74,7 @@ def without_links(argument: str, path: Path) -> Path:
 
 
 def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
-    r"""Return a path that must be text: config.json has to hold it, or safetensors to open files below it.
+    r"""Return a path that is text in UTF-8, which config.json can hold and safetensors can open.
 
     Raises:
         InvalidInputError: As `user_path`, and if it is no text in UTF-8.

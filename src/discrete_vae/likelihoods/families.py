@@ -80,7 +80,7 @@ class BernoulliLikelihood(Likelihood):
         return Bernoulli(logits=self._only(parameters), validate_args=False)
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """X l - softplus(l), which does not cancel where the logit is saturated, (..., *event)."""
+        """x l - softplus(l), which does not cancel where the logit is saturated, (..., *event)."""
         return bernoulli_log_prob(x, self._only(parameters))
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:

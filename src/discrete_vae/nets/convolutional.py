@@ -28,7 +28,7 @@ class FlattenEncoder(nn.Module):
 
 
 DEFAULT_WIDTHS = (16, 32, 64)
-"""Cheap enough for two cores; (32, 64, 64) takes about twice the time."""
+"""Cheap enough for two cores."""
 
 
 class Convolution(MixedPrecisionLayer, nn.Conv2d):
@@ -42,7 +42,7 @@ class Convolution(MixedPrecisionLayer, nn.Conv2d):
 
 
 class TransposedConvolution(MixedPrecisionLayer, nn.ConvTranspose2d):
-    """A transposed convolution without bias, likewise."""
+    """A transposed convolution without bias that can read a low-precision copy of its weight."""
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Spread, (batch, channel, row, column)."""

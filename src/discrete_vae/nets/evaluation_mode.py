@@ -16,7 +16,7 @@ _switching = threading.RLock()
 
 @contextmanager
 def eval_mode(module: ModuleT, *, copied: bool = False) -> Iterator[ModuleT]:
-    """Give a module in evaluation mode, with the same parameters and buffers; the module itself stays as it is.
+    """Yield a module in evaluation mode with the same parameters and buffers; the module itself stays as it is.
 
     In training mode what is given is a copy of the modules alone, so that threads may evaluate a model while another
     one trains it, or they too. Parts whose copies would not compute by themselves, see `_copies`, are switched within

@@ -136,7 +136,7 @@ class L1BatchNorm(nn.Module):
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Parameters and running averages."""
-        own, kept = self._parameters, self._buffers  # a tenth of the time of the attributes
+        own, kept = self._parameters, self._buffers  # faster than the attributes
         return own["scale"], own["offset"], kept["running_mean"], kept["running_deviation"]  # pyright: ignore[reportReturnType]
 
     def _fuses(self, x: Tensor) -> bool:

@@ -80,7 +80,7 @@ class MixedPrecisionWeight:
         self.master, self.dtype, self._precision = master, dtype, master.dtype
         self._value = master if dtype == master.dtype else master.detach().to(dtype)
         if self._value is not master:
-            self._take_place()
+            self._record_master()
         self.memory: Tensor | None = None
         self._lent = False
 
@@ -98,7 +98,7 @@ class MixedPrecisionWeight:
             return value
         if master.data_ptr() != self._place or master.device != value.device:
             value.data = master.detach().to(self.dtype)  # the leaf stays the same object
-            self._take_place()
+            self._record_master()
         elif master._version != self._version or not torch.equal(
             self._probe.to(self.dtype), self._probe_of_value
         ):
@@ -109,8 +109,8 @@ class MixedPrecisionWeight:
             value.requires_grad_(master.requires_grad)
         return value
 
-    def _take_place(self) -> None:
-        """Note where the master lies, what its version is, and where to look for changes of its numbers."""
+    def _record_master(self) -> None:
+        """Record address and version of the master, and views of the numbers by which writes to it are found."""
         master, value = self.master, self._value
         value.requires_grad_(master.requires_grad)
         self._place, self._version = master.data_ptr(), master._version
@@ -123,7 +123,7 @@ class MixedPrecisionWeight:
         self._probe, self._probe_of_value = (each.detach().flatten()[::stride] for each in (master, value))
 
     def written(self) -> None:
-        """Say that the copy has just been brought to where the master is."""
+        """Mark the copy as up to date, after an optimizer has written both."""
         self._version = self.master._version
 
     def lend_memory(self) -> Tensor | None:

@@ -35,7 +35,7 @@ _CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SmoothedDraw(ShowsShapes):
-    """A draw of units and what the objective needs of it; all tensors (..., unit).
+    """A draw of units, as the objective needs it; all tensors (..., unit).
 
     Attributes:
         z: In {0,1}, without gradient.

@@ -385,7 +385,7 @@ class OverlappingPower(OverlappingSmoothing):
             self.b * (log_level - log_near), torch.log(-torch.expm1(self.b * torch.log1p(-share)))
         ).clamp_max_(_LOG_HALF)
         for _ in range(_STEPS[rho.dtype]):
-            # below this x adds nothing, and the functions of it take ten times as long
+            # below this x adds nothing, and the functions of it are slow
             x, first = w.clamp_min(0.3 * log_tiny).exp_(), near * torch.exp(a * w)
             log_rest = torch.log1p(-x)
             value = first - far * torch.expm1(a * log_rest)

@@ -236,7 +236,7 @@ def check_joint_law(
 
 
 def check_energy(energy: BoltzmannMachine) -> None:
-    """Blocks, conditionals, free energies and gradients of a machine of at most 12 units, against enumeration.
+    """Check blocks, conditionals, free energies and gradients of a machine of at most 12 units by enumeration.
 
     Raises:
         AssertionError: If one of them deviates by more than 1e-10.
@@ -452,7 +452,7 @@ def _seeded(seed: int) -> torch.Generator:
 
 
 def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -> None:
-    """All layers at once are the layers one by one; each depends on zeta and on earlier layers, on nothing else.
+    """Check that all layers at once are the layers one by one; each depends on zeta and on earlier layers, on nothing else.
 
     Args:
         prior: In float64 and evaluation mode, with running statistics that are not all alike.
