@@ -6,21 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import checks
-from discrete_vae.errors import DiscreteVAEError, InvalidInputError
-
-
-def test_the_error_is_a_value_error_with_four_parts():
-    error = InvalidInputError("x", "must be small", "12", "Halve it.")
-    assert isinstance(error, ValueError)
-    assert isinstance(error, DiscreteVAEError)
-    assert str(error) == "x must be small; received 12. Halve it."
-    assert (error.argument, error.rule, error.received, error.repair) == (
-        "x",
-        "must be small",
-        "12",
-        "Halve it.",
-    )
-
+from discrete_vae.errors import InvalidInputError
 
 REFUSED = [
     *((checks.check_positive_int, (value,), {}) for value in (0, -1, 1.0, True, None, "3")),

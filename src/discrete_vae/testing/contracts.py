@@ -452,7 +452,7 @@ def _seeded(seed: int) -> torch.Generator:
 
 
 def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -> None:
-    """Check that all layers at once are the layers one by one; each depends on zeta and on earlier layers, on nothing else.
+    """Check that all layers at once are the layers one by one, each of zeta and earlier layers alone.
 
     Args:
         prior: In float64 and evaluation mode, with running statistics that are not all alike.
