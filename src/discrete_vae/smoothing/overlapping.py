@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from discrete_vae.checks import check_binary, check_number, check_tensor
-from discrete_vae.numerics import clamped, differentiable_once, not_outward
+from discrete_vae.numerics import differentiable_once
 from discrete_vae.rng import open_uniform
 from discrete_vae.smoothing.base import (
     BetaSmoothing,
@@ -111,7 +111,7 @@ class OverlappingSmoothing(OneParameterSmoothing):
 
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         (rho, logits), dtype = widened(rho, logits)
-        return _WithSlopes.apply(rho, logits, self._parameter(), self, self._inverse).to(dtype)
+        return _WithSlopes.apply(rho, logits, self._bounded_parameter(), self._inverse).to(dtype)
 
     def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
@@ -129,7 +129,7 @@ class OverlappingSmoothing(OneParameterSmoothing):
 
     def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
-        return _WithSlopes.apply(zeta, logits, self._parameter(), self, self._mean).to(dtype)
+        return _WithSlopes.apply(zeta, logits, self._bounded_parameter(), self._mean).to(dtype)
 
 
 def ends_excluded(zeta: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,7 +147,7 @@ def _draw_bits(mean: Tensor, generator: torch.Generator | None) -> Tensor:
 class _WithSlopes(torch.autograd.Function):
     """A function of (an element, a logit, the transformation's parameter) whose derivatives come with its value.
 
-    The last argument is `_inverse` or `_mean` of the transformation before it.
+    The last argument is `_inverse` or `_mean` of a transformation.
     """
 
     @staticmethod
@@ -156,18 +156,12 @@ class _WithSlopes(torch.autograd.Function):
         element: Tensor,
         logits: Tensor,
         parameter: Tensor | None,
-        smoothing: OverlappingSmoothing,
         evaluate: Callable[..., tuple[Tensor, Slopes | None]],
     ) -> Tensor:
-        bounds, excess = smoothing._bounds(), None
-        if parameter is not None and bounds is not None:
-            parameter, excess = clamped(parameter, *bounds)
         value, slopes = evaluate(element, logits, parameter, differentiable=any(ctx.needs_input_grad))
         if slopes is not None:
-            needed = (
-                slope if needs else None for slope, needs in zip(slopes, ctx.needs_input_grad, strict=False)
-            )
-            ctx.save_for_backward(*needed, excess)
+            needed = zip(slopes, ctx.needs_input_grad[:3], strict=True)
+            ctx.save_for_backward(*(slope if needs else None for slope, needs in needed))
         return value
 
     @staticmethod
@@ -175,14 +169,10 @@ class _WithSlopes(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, ...]:
-        *slopes, by_parameter, excess = ctx.saved_tensors
+        *slopes, by_parameter = ctx.saved_tensors
         of_element, of_logits = (None if slope is None else gradient * slope for slope in slopes)
-        of_parameter = None
-        if by_parameter is not None:
-            of_parameter = (gradient * by_parameter).sum()
-            if excess is not None:
-                of_parameter = not_outward(of_parameter, excess)
-        return of_element, of_logits, of_parameter, None, None
+        of_parameter = None if by_parameter is None else (gradient * by_parameter).sum()
+        return of_element, of_logits, of_parameter, None
 
 
 class MixtureOfRamps(OverlappingSmoothing):
