@@ -7,8 +7,8 @@ import torch
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.rng import (
-    CapturedNoise,
-    NoiseRecorder,
+    DrawnNoise,
+    NotedNoise,
     check_generator,
     draw_key,
     generator_of,
@@ -125,17 +125,17 @@ def draw_both(source):
 
 
 def test_what_was_noted_is_drawn_again_from_any_generator():
-    noted = NoiseRecorder(keyed_generator(0))
+    noted = NotedNoise(keyed_generator(0))
     first = draw_both(noted)
     for generator in (keyed_generator(0), keyed_generator(1)):
-        again = draw_both(CapturedNoise([request.repeat(generator) for request in noted.requests]))
+        again = draw_both(DrawnNoise([request.repeat(generator) for request in noted.requests]))
         same = [torch.equal(mine, other) for mine, other in zip(first, again, strict=True)]
         assert same == [generator.initial_seed() == keyed_generator(0).initial_seed()] * 2
 
 
 def test_noting_changes_nothing():
     for mine, other in zip(
-        draw_both(NoiseRecorder(keyed_generator(3))), draw_both(keyed_generator(3)), strict=True
+        draw_both(NotedNoise(keyed_generator(3))), draw_both(keyed_generator(3)), strict=True
     ):
         assert torch.equal(mine, other)
 
@@ -143,4 +143,4 @@ def test_noting_changes_nothing():
 @pytest.mark.parametrize("draws", [[], [torch.zeros(3, 2), torch.zeros(4)]])
 def test_another_order_or_shape_is_refused(draws):
     with pytest.raises(InvalidInputError, match="^noise "):
-        draw_both(CapturedNoise(draws))
+        draw_both(DrawnNoise(draws))

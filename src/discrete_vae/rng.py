@@ -204,9 +204,9 @@ def standard_normal(
 
 
 # Captured noise. A compiled graph has a stream of random numbers of its own. To compute with the numbers of an
-# uncompiled step, one call is made with `NoiseRecorder`, which hands on to a generator and notes what is asked of it.
-# From then on the same draws are made outside in the same order, from any generator, and the graph takes them as
-# arguments through `CapturedNoise`.
+# uncompiled step, one call is made with `NotedNoise`, which hands on to a generator and notes what is asked of it. From
+# then on the same draws are made outside in the same order, from any generator, and the graph takes them as arguments
+# through `DrawnNoise`.
 
 
 class NoiseSource(ABC):
@@ -238,7 +238,7 @@ class NoiseRequest:
         return self.draw(like, shape=self.shape, generator=generator)
 
 
-class NoiseRecorder(NoiseSource):
+class NotedNoise(NoiseSource):
     """Draws from a generator, and notes what is drawn.
 
     Attributes:
@@ -246,7 +246,7 @@ class NoiseRecorder(NoiseSource):
 
     Examples:
         >>> from discrete_vae.rng import keyed_generator, open_uniform
-        >>> noted = NoiseRecorder(keyed_generator(0))
+        >>> noted = NotedNoise(keyed_generator(0))
         >>> drawn = open_uniform(torch.zeros(3), generator=noted)
         >>> torch.equal(noted.requests[0].repeat(keyed_generator(0)), drawn)
         True
@@ -261,7 +261,7 @@ class NoiseRecorder(NoiseSource):
         return draw(like, shape=shape, generator=self._generator)
 
 
-class CapturedNoise(NoiseSource):
+class DrawnNoise(NoiseSource):
     """Hands out tensors that were drawn before, in their order."""
 
     def __init__(self, draws: Sequence[Tensor]) -> None:

@@ -26,7 +26,7 @@ from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.folding import folded_networks
 from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder
 from discrete_vae.nets.precision import precision_of_products
-from discrete_vae.rng import CapturedNoise
+from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from tests import test_hierarchy_exact, test_model_exact
 
@@ -90,7 +90,7 @@ def noise_of(model, keys, first, count):
         draw_normals((count, len(keys), hierarchy.num_units), Keys(signed, first, len(sizes) + index))
         for index in range(hierarchy.num_layers)
     ]
-    return CapturedNoise([*drawn, torch.stack(layers, -2)] if layers else drawn)
+    return DrawnNoise([*drawn, torch.stack(layers, -2)] if layers else drawn)
 
 
 CASES = [

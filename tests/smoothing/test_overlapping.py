@@ -7,7 +7,7 @@ import torch
 
 from discrete_vae import MixtureOfRamps, OverlappingExponential, OverlappingPower
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.rng import CapturedNoise
+from discrete_vae.rng import DrawnNoise
 from tests.transformations import OVERLAPPING, SMOOTHINGS, of_prior
 
 
@@ -184,7 +184,7 @@ def test_noise_that_was_drawn_before_is_taken_for_z(kind):
     smoothing, mean = SMOOTHINGS[kind](), torch.tensor([0.3, 0.3])
     logits = torch.zeros(2)
     bits = float(smoothing.bits(mean, logits)[0].detach())
-    noise = CapturedNoise([torch.tensor([bits - 0.01, bits + 0.01])])
+    noise = DrawnNoise([torch.tensor([bits - 0.01, bits + 0.01])])
     assert smoothing.sample_z(mean, logits, generator=noise).tolist() == [1.0, 0.0]
 
 

@@ -17,7 +17,7 @@ from discrete_vae.inference.encode import Latents, most_probable
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.records import ShowsShapes
-from discrete_vae.rng import CapturedNoise
+from discrete_vae.rng import DrawnNoise
 
 # From one code to another, a bit at a time, without climbing higher than needed.
 
@@ -216,7 +216,7 @@ def _layers(model: DiscreteVAE, ends: Sequence[Latents], zeta: Tensor) -> Tensor
         return model.hierarchy.sample(zeta)
     laws = [each.layers_given_zeta for each in ends]
     first, last = ((each.h - law.mean) / law.log_std.exp() for each, law in zip(ends, laws, strict=True))
-    noise: Any = CapturedNoise(list(_evenly(first, last, len(zeta)).unbind(-2)))
+    noise: Any = DrawnNoise(list(_evenly(first, last, len(zeta)).unbind(-2)))
     return model.hierarchy.sample(zeta, generator=noise)
 
 

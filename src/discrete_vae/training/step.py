@@ -29,7 +29,7 @@ from discrete_vae.objectives.elbo import Elbo, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized
 from discrete_vae.objectives.importance import Batch
 from discrete_vae.records import ShowsShapes
-from discrete_vae.rng import CapturedNoise, NoiseRecorder, NoiseRequest, keyed_generator, reseed
+from discrete_vae.rng import DrawnNoise, NoiseRequest, NotedNoise, keyed_generator, reseed
 
 # In which precision a run computes the products of its networks.
 
@@ -448,7 +448,7 @@ class CompiledLoss:
         model, working = self._model, self._working
         before, training = [buffer.clone() for buffer in model.buffers()], model.training
         generator, weights = torch.Generator(x.device).manual_seed(0), torch.ones(2, device=x.device)
-        noted = NoiseRecorder(generator)
+        noted = NotedNoise(generator)
         model.train()
         try:
             with torch.no_grad():
@@ -472,7 +472,7 @@ class CompiledLoss:
         self._graph, self._requests = graph, noted.requests
 
     def _parts(
-        self, x: Tensor, negative_phase: Tensor, noise: CapturedNoise | NoiseRecorder
+        self, x: Tensor, negative_phase: Tensor, noise: DrawnNoise | NotedNoise
     ) -> tuple[Tensor, Tensor, Tensor]:
         elbo = self._model.elbo(x, negative_phase=negative_phase, generator=noise)  # pyright: ignore[reportArgumentType]
         return elbo.reconstruction, elbo.kl_relative, elbo.kl_continuous
@@ -481,7 +481,7 @@ class CompiledLoss:
         self, x: Tensor, negative_phase: Tensor, noise: list[Tensor], weights: Tensor
     ) -> tuple[Tensor, ...]:
         """What is compiled: the loss less log Z, and the parts of the bound."""
-        reconstruction, discrete, continuous = self._parts(x, negative_phase, CapturedNoise(noise))
+        reconstruction, discrete, continuous = self._parts(x, negative_phase, DrawnNoise(noise))
         loss = (discrete * weights[0] + continuous * weights[1] - reconstruction).mean()
         return loss, reconstruction, discrete, continuous
 

@@ -28,7 +28,7 @@ from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.objectives.elbo import loss_gradients
 from discrete_vae.objectives.importance import Batch
-from discrete_vae.rng import CapturedNoise
+from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from tests.oracles.quadrature import posterior_quadrature
@@ -130,9 +130,7 @@ def draw(model, uniforms, noise):
     """The posterior's draws, (sample, row, unit)."""
     with torch.no_grad():
         x = X.expand(len(noise), -1)
-        return model.posterior.sample_discretely(
-            x, uniforms, generator=CapturedNoise([by_group(model, noise)])
-        )
+        return model.posterior.sample_discretely(x, uniforms, generator=DrawnNoise([by_group(model, noise)]))
 
 
 def pieces(model, noise, weight, spread):
@@ -206,7 +204,7 @@ def gradient_of(model, estimator, drawn, weight):
     x = X.expand(len(weight), -1)
     log_z = enumerate_log_partition(model.prior)
     of_prior, seeds = log_z - log_z.detach(), loss_gradients(len(x), *WEIGHTS, like=log_z)
-    batch = Batch(x, None, of_prior, 1, seeds[1] * len(x), CapturedNoise(drawn))
+    batch = Batch(x, None, of_prior, 1, seeds[1] * len(x), DrawnNoise(drawn))
     estimate = estimator.estimate(model, batch, seeds)
     rows = [(part, seed * len(x) * weight) for part, seed in estimate.outputs()]
     return flat_gradient(sum((part * seed).sum() for part, seed in rows), model)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import DisARM, LearnedBaseline, LeaveOneOut, NoBaseline, Reinforce, RunningMean
-from discrete_vae.rng import CapturedNoise
+from discrete_vae.rng import DrawnNoise
 from tests.objectives.gradients.exact import (
     CASES,
     NUM_FEATURES,
@@ -126,7 +126,7 @@ def expectation_of_a_step(model, baseline):
     total = 0
     for u, e, w in zip(uniforms, noise, weight, strict=True):
         estimator = Reinforce.of(model, baseline=copy.deepcopy(baseline).train())
-        source = CapturedNoise([u[None, None], by_group(model, e[None])])
+        source = DrawnNoise([u[None, None], by_group(model, e[None])])
         found = model.estimate_gradient(estimator, X, discrete=WEIGHTS[0], generator=source)
         assert not torch.equal(estimator.baseline.total, baseline.total)
         total = total + w * flat_gradient(found.loss, model)
