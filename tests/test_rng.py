@@ -1,4 +1,4 @@
-"""Keyed noise: a function of the key, all keys apart, the open interval; and noise that was captured."""
+"""Keyed noise: a function of the key, all keys apart, the open interval."""
 
 from itertools import pairwise
 
@@ -7,8 +7,6 @@ import torch
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.rng import (
-    DrawnNoise,
-    NotedNoise,
     check_generator,
     draw_key,
     generator_of,
@@ -16,7 +14,6 @@ from discrete_vae.rng import (
     keyed_generator,
     open_uniform,
     resolve_generator,
-    standard_normal,
 )
 
 
@@ -115,32 +112,3 @@ def test_one_source_of_noise():
     assert resolve_generator(None, None, cpu) is None
     with pytest.raises(InvalidInputError, match="^seed "):
         resolve_generator(-1, None, cpu)
-
-
-def draw_both(source):
-    like = torch.zeros(1)
-    return open_uniform(like, shape=(2, 3), generator=source), standard_normal(
-        like, shape=(4,), generator=source
-    )
-
-
-def test_what_was_noted_is_drawn_again_from_any_generator():
-    noted = NotedNoise(keyed_generator(0))
-    first = draw_both(noted)
-    for generator in (keyed_generator(0), keyed_generator(1)):
-        again = draw_both(DrawnNoise([request.repeat(generator) for request in noted.requests]))
-        same = [torch.equal(mine, other) for mine, other in zip(first, again, strict=True)]
-        assert same == [generator.initial_seed() == keyed_generator(0).initial_seed()] * 2
-
-
-def test_noting_changes_nothing():
-    for mine, other in zip(
-        draw_both(NotedNoise(keyed_generator(3))), draw_both(keyed_generator(3)), strict=True
-    ):
-        assert torch.equal(mine, other)
-
-
-@pytest.mark.parametrize("draws", [[], [torch.zeros(3, 2), torch.zeros(4)]])
-def test_another_order_or_shape_is_refused(draws):
-    with pytest.raises(InvalidInputError, match="^noise "):
-        draw_both(DrawnNoise(draws))
