@@ -1,4 +1,4 @@
-"""Noise as a function of keys, noise captured for recorded steps, and draws of the model's variables.
+"""Noise as a function of keys, draws of the model's variables, and noise captured for compiled steps.
 
 Every random number is a function of (seed, key), never of a position in a stream. A training step draws from the key
 (seed, step), an evaluation from (seed, image, sample chunk); a resumed or re-chunked run therefore needs no generator
@@ -203,6 +203,43 @@ def standard_normal(
     return torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)
 
 
+# Draws of the model's variables.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelSample(ShowsShapes):
+    """Draws from the generative model.
+
+    Attributes:
+        mean: E[x | zeta, h], (sample, *event); of bits, probabilities.
+        z: The prior's states, (sample, unit), in {0,1}.
+        zeta: (sample, unit).
+        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
+    """
+
+    mean: Tensor
+    z: Tensor
+    zeta: Tensor
+    h: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Encoding(ShowsShapes):
+    """A draw of all latents from the approximating posterior.
+
+    Attributes:
+        z: (batch, unit), in {0,1}.
+        zeta: (batch, unit).
+        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
+        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    logits: Tensor
+    h: Tensor
+
+
 # Captured noise. A compiled graph has a stream of random numbers of its own. To compute with the numbers of an
 # uncompiled step, one call is made with `NotedNoise`, which hands on to a generator and notes what is asked of it. From
 # then on the same draws are made outside in the same order, from any generator, and the graph takes them as arguments
@@ -273,40 +310,3 @@ class DrawnNoise(NoiseSource):
             received = f"a request for {tuple(shape)}"
             raise InvalidInputError("noise", "must be asked for as it was drawn", received, repair)
         return self._left.pop(0)
-
-
-# Draws of the model's variables.
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelSample(ShowsShapes):
-    """Draws from the generative model.
-
-    Attributes:
-        mean: E[x | zeta, h], (sample, *event); of bits, probabilities.
-        z: The prior's states, (sample, unit), in {0,1}.
-        zeta: (sample, unit).
-        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
-    """
-
-    mean: Tensor
-    z: Tensor
-    zeta: Tensor
-    h: Tensor
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Encoding(ShowsShapes):
-    """A draw of all latents from the approximating posterior.
-
-    Attributes:
-        z: (batch, unit), in {0,1}.
-        zeta: (batch, unit).
-        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
-        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
-    """
-
-    z: Tensor
-    zeta: Tensor
-    logits: Tensor
-    h: Tensor
