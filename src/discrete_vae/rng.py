@@ -173,16 +173,10 @@ def open_uniform(
 ) -> Tensor:
     """Draw from the *open* unit interval, on the device of a tensor, in its dtype or in float32 if that is wider.
 
+    ``shape`` is the tensor's unless given; without a generator torch's global one draws.
+
     In bfloat16 there would be 256 values, and no probability below 1/256. torch.rand returns exactly 0 once in 2^24
     draws, where inverse CDFs with unbounded support are infinite; that draw becomes 2^-25 (float64: 2^-54).
-
-    Args:
-        like: Any floating-point tensor.
-        shape: Shape of the draws; None means that of ``like``.
-        generator: Source of the noise; None means torch's global generator.
-
-    Returns:
-        A tensor of that shape, values above 0 and below 1.
     """
     shape = like.shape if shape is None else shape
     if isinstance(generator, NoiseSource):

@@ -146,9 +146,6 @@ class Hierarchy(nn.Module, ABC):
             zeta: (batch, latent).
             num_samples: Draws per example.
             generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            The draws.
         """
         raise _without_importance_samples(self)
 
@@ -402,23 +399,11 @@ class GaussianNetwork(nn.Module):
             self.network = network(input_sizes, 2 * num_units)
 
     def forward(self, *inputs: Tensor) -> Gaussian:
-        """Apply the network.
-
-        Returns:
-            The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast.
-        """
+        """The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast."""
         return self.gaussian(self.output(*inputs))
 
     def rsample(self, *inputs: Tensor, noise: Tensor) -> tuple[Gaussian, Tensor]:
-        """Apply the network and draw h = mean + std * noise, which carries the gradient of both.
-
-        Args:
-            inputs: As in `forward`.
-            noise: Standard normal, (..., unit).
-
-        Returns:
-            The layer's Gaussian and h, (..., unit).
-        """
+        """Return the layer's Gaussian and a draw h = mean + std * noise, (..., unit), with the gradient of both."""
         output = self.output(*inputs)
         if torch.is_grad_enabled():
             mean, log_std, h = _Head.apply(output, noise, self.log_std_bound)

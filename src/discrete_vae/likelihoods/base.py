@@ -77,9 +77,6 @@ class Likelihood(nn.Module, ABC):
     def distribution(self, parameters: Tensor) -> Distribution:
         """p(x | parameters) as a torch distribution of independent features.
 
-        Args:
-            parameters: (..., *parameter_shape).
-
         Returns:
             A distribution with batch shape (..., *event) and no event axes, float32 or wider; wrap it in
             `torch.distributions.Independent` for joint log-probabilities. It does not validate its arguments, which
@@ -88,15 +85,7 @@ class Likelihood(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw x, without gradient.
-
-        Args:
-            parameters: (..., *parameter_shape).
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., *event), float32 or wider.
-        """
+        """Draw x, (..., *event), float32 or wider, without gradient."""
 
     def check(self, x: Tensor, observed: Tensor | None = None, *, exact: bool = False) -> Tensor:
         """Return x if it may be trained on or evaluated; the check at the public door.
@@ -151,10 +140,6 @@ class Likelihood(nn.Module, ABC):
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """Take statistics and starting values from training data, over observed entries.
 
-        Args:
-            x: (example, *event), as `check` takes it.
-            observed: As in `check`.
-
         Returns:
             A start for the decoder's output, such as biases of its last layer, (*parameter_shape).
         """
@@ -171,16 +156,9 @@ class Likelihood(nn.Module, ABC):
         return self.initialize_(x, observed)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Input of the encoder.
+        """Input of the encoder, (batch, *input_shape), finite, in x's dtype.
 
         Unobserved entries read as the training mean of what is read of their feature, or 0 without such statistics.
-
-        Args:
-            x: (batch, *event).
-            observed: Bool, of x's shape; None: every entry is observed.
-
-        Returns:
-            (batch, *input_shape), in x's dtype, finite.
         """
         return x if observed is None else x.masked_fill(~observed, 0)
 

@@ -89,14 +89,7 @@ class L1BatchNorm(nn.Module):
         self.register_buffer("running_deviation", torch.ones(num_features))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize.
-
-        Args:
-            x: (..., feature); in training at least two rows.
-
-        Returns:
-            (..., feature), in the wider of x's dtype and the parameters'.
-        """
+        """Normalize (..., feature), in training at least two rows, in the wider of x's dtype and the parameters'."""
         x = x.to(torch.promote_types(x.dtype, self.scale.dtype))  # autocast rounds what networks make
         if self.training:
             self.check_rows(x.numel() // self.num_features)

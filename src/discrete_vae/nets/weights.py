@@ -21,20 +21,11 @@ from discrete_vae.numerics import are_plain
 def row_products(
     rows: Tensor, weight: Tensor, bias: Tensor | None = None, *, rectify: bool = False
 ) -> Tensor:
-    """A linear map and, if asked for, a rectifier; no gradient passes through.
+    """Map rows (..., input) by a weight (output, input), with a rectifier if asked for; no gradient passes through.
 
     oneDNN gives a row digits that do not depend on its place among at least two rows. What torch calls otherwise does
     not on every processor: those without AVX-512 round the rows of small matrices by where they lie in memory. A
     weight that is a slice is copied: without AVX-512 oneDNN multiplies by one with its reference kernel, far slower.
-
-    Args:
-        rows: (..., input), on any device.
-        weight: (output, input), of the same precision; best contiguous.
-        bias: (output,).
-        rectify: Whether negative results become 0.
-
-    Returns:
-        (..., output).
     """
     if are_plain((rows, weight)) and _multiplies(rows.dtype):
         kind = "relu" if rectify else "none"

@@ -224,28 +224,11 @@ class Smoothing(nn.Module, ABC):
 
     @abstractmethod
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw z from q(z | zeta, l); deterministic where zeta determines z.
-
-        Args:
-            zeta: (..., unit).
-            logits: (..., unit).
-            generator: Source of the noise, if any is needed.
-
-        Returns:
-            (..., unit), in {0,1}, without gradient.
-        """
+        """Draw z from q(z | zeta, l), (..., unit), in {0,1}, without gradient; zeta determines it where it can."""
 
     @abstractmethod
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw zeta from r(zeta|z), as generation from the prior needs it.
-
-        Args:
-            z: (..., unit), in {0,1}.
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., unit), carrying the gradient for the transformation's own parameters.
-        """
+        """Draw zeta from r(zeta|z) for z in {0,1}, (..., unit), with the gradient for the own parameters."""
 
     @abstractmethod
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
@@ -381,27 +364,11 @@ class InputDependentSmoothing(Smoothing):
 
     @abstractmethod
     def kl(self, logits: Tensor, *parameters: Tensor) -> Tensor:
-        """sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)] of each unit, differentiable in all arguments.
-
-        Args:
-            logits: (..., unit), log-odds of z.
-            parameters: (..., unit) each; broadcast with logits.
-
-        Returns:
-            (..., unit), nats, at least 0.
-        """
+        """sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)], (..., unit), nats, differentiable in all arguments."""
 
     @abstractmethod
     def log_ratio(self, zeta: Tensor, *parameters: Tensor) -> Tensor:
-        """log r(zeta|z) - log q(zeta | z, x) of each unit at a draw, as importance weights need it.
-
-        Args:
-            zeta: (..., unit), from q.
-            parameters: Those that it was drawn with, (..., unit) each; broadcast with zeta.
-
-        Returns:
-            (..., unit), nats.
-        """
+        """log r(zeta|z) - log q(zeta | z, x), (..., unit), nats, at a draw of q with these parameters."""
 
     @abstractmethod
     def draw(
