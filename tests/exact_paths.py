@@ -119,7 +119,9 @@ class Path:
 
 def trained(model):
     """The tensors that a model's gradients are taken by, one per parameter: what products read in place of some."""
-    working = {part.weight: part.working for part in model.modules() if isinstance(part, ConcatLinear)}
+    working = {
+        part.weight: part.mixed_precision for part in model.modules() if isinstance(part, ConcatLinear)
+    }
     read = [(parameter, working.get(parameter)) for parameter in model.parameters()]
     return [parameter if own is None else own.current() for parameter, own in read]
 
@@ -136,7 +138,7 @@ def flat(gradients):
 
 def working_of(model):
     """What products read in place of the weights."""
-    return [part.working for part in model.modules() if isinstance(part, ConcatLinear)]
+    return [part.mixed_precision for part in model.modules() if isinstance(part, ConcatLinear)]
 
 
 def recorded(model):

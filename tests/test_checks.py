@@ -6,92 +6,52 @@ import pytest
 import torch
 
 from discrete_vae import checks
-from discrete_vae.errors import DiscreteVAEError, InvalidInputError
+from discrete_vae.errors import InvalidInputError
+
+REFUSED = [
+    *((checks.check_positive_int, (value,), {}) for value in (0, -1, 1.0, True, None, "3")),
+    *(
+        (checks.check_number, (value,), {"above": 0, "at_most": 2, "repair": "Choose 1."})
+        for value in (math.nan, math.inf, "1", None, True, 0.0, 2.5)
+    ),
+    *(
+        (checks.check_tensor, (torch.zeros(2, 3), shape), {})
+        for shape in ((..., 4), (3,), (2, "a", "b"), (..., 5, 2, 3))
+    ),
+    *(
+        (checks.check_tensor, (value, (...,)), {})
+        for value in (
+            [1.0],
+            torch.zeros(1, dtype=torch.int64),
+            torch.zeros(1, dtype=torch.float8_e4m3fn),
+            torch.ones(2, 3).to_sparse(),
+            torch.ones(2, 3, device="meta"),
+        )
+    ),
+    *((checks.check_unit_interval, (torch.tensor([0.5, value]),), {}) for value in (-0.1, 255.0, math.nan)),
+    *((checks.check_binary, (torch.tensor([0.0, value]),), {}) for value in (0.5, 2.0, -1.0, math.nan)),
+]
 
 
-def test_the_error_is_a_value_error_with_four_parts():
-    error = InvalidInputError("x", "must be small", "12", "Halve it.")
-    assert isinstance(error, ValueError)
-    assert isinstance(error, DiscreteVAEError)
-    assert str(error) == "x must be small; received 12. Halve it."
-    assert (error.argument, error.rule, error.received, error.repair) == (
-        "x",
-        "must be small",
-        "12",
-        "Halve it.",
-    )
+@pytest.mark.parametrize(("check", "arguments", "keywords"), REFUSED)
+def test_the_argument_is_named(check, arguments, keywords):
+    with pytest.raises(InvalidInputError) as caught:
+        check("x", *arguments, **keywords)
+    assert caught.value.argument == "x"
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.0, True, None, "3"])
-def test_positive_int_refuses(value):
-    with pytest.raises(InvalidInputError, match="n must be a positive integer; received"):
-        checks.check_positive_int("n", value)
-
-
-def test_positive_int_accepts():
+def test_what_fits_is_returned():
     assert checks.check_positive_int("n", 5) == 5
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, "1", None, True, 0.0, 2.5])
-def test_number_refuses(value):
-    with pytest.raises(
-        InvalidInputError, match="a must be a finite number above 0 and of at most 2; received"
-    ):
-        checks.check_number("a", value, above=0, at_most=2, repair="Choose 1.")
-
-
-def test_number_accepts():
     assert checks.check_number("a", 1, above=0, at_least=1, repair="") == 1.0
-
-
-@pytest.mark.parametrize(
-    ("shape", "fits"),
-    [
-        ((2, 3), True),
-        (("batch", 3), True),
-        ((..., 3), True),
-        ((...,), True),
-        ((..., 4), False),
-        ((3,), False),
-        ((2, "a", "b"), False),
-        ((..., 5, 2, 3), False),
-    ],
-)
-def test_tensor_shapes(shape, fits):
     value = torch.zeros(2, 3)
-    if fits:
+    for shape in ((2, 3), ("batch", 3), (..., 3), (...,)):
         assert checks.check_tensor("x", value, shape) is value
-    else:
-        with pytest.raises(InvalidInputError, match=r"x must have shape \(.*\); received shape \(2, 3\)"):
-            checks.check_tensor("x", value, shape)
+    inside, bits = torch.tensor([0.0, 0.5, 1.0]), torch.tensor([0.0, 1.0])
+    assert checks.check_unit_interval("x", inside) is inside
+    assert checks.check_binary("x", bits) is bits
 
 
-def test_tensor_types():
-    with pytest.raises(InvalidInputError, match="x must be a torch.Tensor; received a list"):
-        checks.check_tensor("x", [1.0], (...,))
-    with pytest.raises(
-        InvalidInputError, match=r"floating-point dtype; received torch.int64\. Convert it with x\.float"
-    ):
-        checks.check_tensor("x", torch.zeros(1, dtype=torch.int64), (...,))
-
-
-def test_unit_interval():
-    checks.check_unit_interval("x", torch.tensor([0.0, 0.5, 1.0]))
-    with pytest.raises(InvalidInputError, match="received a value of 255. Divide 0..255 intensities by 255"):
-        checks.check_unit_interval("x", torch.tensor([0.0, 255.0]))
-    for wrong in (-0.1, math.nan):
-        with pytest.raises(InvalidInputError, match=r"must hold values in \[0, 1\]"):
-            checks.check_unit_interval("x", torch.tensor([0.5, wrong]))
-
-
-def test_binary():
-    checks.check_binary("x", torch.tensor([0.0, 1.0]))
-    for wrong in (0.5, 2.0, math.nan):
-        with pytest.raises(InvalidInputError, match="x must hold only the values 0 and 1"):
-            checks.check_binary("x", torch.tensor([0.0, wrong]))
-
-
-@pytest.mark.parametrize("change", [lambda t: t.to_sparse(), lambda t: t.to("meta")])
-def test_a_tensor_without_values_or_not_dense(change):
-    with pytest.raises(InvalidInputError, match="x must be a dense tensor with values; received "):
-        checks.check_tensor("x", change(torch.ones(2, 3)), ("batch", 3))
+def test_the_advice_follows_the_value():
+    for value, advice in ((255.0, "by 255"), (-0.1, "negative"), (math.nan, "NaN")):
+        with pytest.raises(InvalidInputError, match=advice):
+            checks.check_unit_interval("x", torch.tensor([0.0, value]))

@@ -68,9 +68,10 @@ def test_every_error_survives_copies():
 
 
 def test_messages_are_built_from_the_parts():
-    assert str(an_error(InvalidInputError)) == (
-        "num_left must be a positive integer; received -3. Give at least 1."
-    )
+    error = an_error(InvalidInputError)
+    assert isinstance(error, ValueError)
+    assert str(error) == "num_left must be a positive integer; received -3. Give at least 1."
+    assert (error.argument, error.rule, error.received, error.repair) == error.args
     text = str(NonFiniteLossError(7, "kl", 1.5, 4))
     assert text.startswith(
         "kl is 1.5 at step 7; the run has stopped. The last good checkpoint is that of step 4."

@@ -197,6 +197,23 @@ def test_the_negative_phase_may_have_no_value(model):
     assert bool(model.prior.bias.grad.isfinite().all())
 
 
+@pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan])
+def test_zeta_outside_its_domain(model, wrong):
+    zeta = torch.full((2, 7), wrong)
+    for call in (lambda: model.decode(zeta), lambda: model.sample(2, z=torch.ones(2, 7), zeta=zeta)):
+        with pytest.raises(
+            InvalidInputError, match=r"zeta must hold values in \[0, 1\]; received a value of"
+        ):
+            call()
+
+
+def test_spins_in_place_of_bits(model):
+    with pytest.raises(InvalidInputError, match="Map -1 and 1 to 0 and 1"):
+        model.sample(z=torch.full((2, 7), -1.0))
+    with pytest.raises(InvalidInputError, match=r"map -1\.\.1 to 0\.\.1 by \(x \+ 1\) / 2"):
+        model.encode(2 * X - 1)
+
+
 PRIORS = [
     CONFIG.prior,
     FactorialBernoulliConfig(num_units=7),

@@ -1,4 +1,7 @@
-"""Elementary functions against float64 and closed forms."""
+"""Elementary functions against float64 and closed forms, bounded parameters, and products that nothing rounds."""
+
+import math
+import warnings
 
 import pytest
 import torch
@@ -74,6 +77,70 @@ def test_replace_gradient():
     y = numerics.replace_gradient(x**3, 5 * x)
     assert y.item() == 8.0
     assert torch.autograd.grad(y, x)[0].item() == 5.0
+
+
+def test_bounded_stays_inside_and_lets_the_gradient_lead_back():
+    for sign, expected in ((1.0, [0.0, 1.0, 1.0]), (-1.0, [-1.0, -1.0, 0.0])):
+        value = torch.tensor([1.0, 2.5, 4.0], requires_grad=True)
+        inside = numerics.bounded(value, 2.0, 3.0)
+        assert inside.tolist() == [2.0, 2.5, 3.0]
+        (sign * inside).sum().backward()
+        assert value.grad.tolist() == expected
+
+
+def test_bounded_by_tensors():
+    limit = torch.tensor([1.0, 2.0])
+    assert numerics.bounded(torch.tensor([5.0, -5.0]), -limit, limit).tolist() == [1.0, -2.0]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_bounds_do_not_hide_what_is_not_finite(value):
+    for high in (3.0, math.inf):
+        parameter = torch.tensor([value, 2.5], requires_grad=True)
+        assert numerics.bounded(parameter, 2.0, high).isnan().tolist() == [True, False]
+        numerics.project_(parameter, 2.0, high)
+        torch.testing.assert_close(parameter.detach(), torch.tensor([value, 2.5]), equal_nan=True)
+    limit = torch.tensor([2.0, 3.0])
+    outside = torch.tensor([-5.0, 1.0])
+    numerics.project_(outside, -limit, limit)
+    assert outside.tolist() == [-2.0, 1.0]
+
+
+def test_tf32_is_off_inside_and_back_outside():
+    products = torch.backends.mkldnn.matmul
+    before = products.fp32_precision
+    try:
+        products.fp32_precision = "bf16"
+        with numerics.full_precision(torch.zeros(1)):
+            assert products.fp32_precision == "ieee"
+        assert products.fp32_precision == "bf16"
+    finally:
+        products.fp32_precision = before
+
+
+@pytest.mark.parametrize("rounding", ["bf16", "ieee"])
+def test_a_compiled_graph_says_that_its_products_are_rounded(rounding):
+    products = torch.backends.mkldnn.matmul
+    before, weight = products.fp32_precision, torch.ones(3, 3)
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def energy(z):
+        with numerics.full_precision(z):
+            return z @ weight
+
+    torch._dynamo.reset()
+    try:
+        products.fp32_precision = rounding
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                energy(torch.ones(2, 3))
+    finally:
+        products.fp32_precision = before
+    found = [each for each in caught if each.category is numerics.RoundedProductsWarning]
+    assert len(found) == (rounding == "bf16")
+    if found:
+        assert "on cpu, and a compiled graph cannot switch that off" in str(found[0].message)
 
 
 EXTREME = [0.0, -0.0, 1e-6, -1e-6, 17.0, -17.0, 88.0, -88.0, 104.0, -104.0, 1e4, -1e4]

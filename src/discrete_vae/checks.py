@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from discrete_vae.errors import InvalidInputError
 
@@ -15,16 +15,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# Domains of features and summaries of values, without torch: what a config can say of data before a model is
-# built.
-
-
-_INFINITY = math.inf
+# Domains of features and summaries of values, without torch: data can be judged by a config before a model is built.
 
 
 @dataclass(frozen=True)
 class ValueSummary:
-    """What is known of the values of some data.
+    """Range of the values of some data.
 
     Attributes:
         low: Smallest observed value.
@@ -74,23 +70,23 @@ class Domain:
 
     rule: str
     repair: Callable[[float], str]
-    low: float = -_INFINITY
-    high: float = _INFINITY
+    low: float = -math.inf
+    high: float = math.inf
     whole: bool = False
 
     def repair_of(self, values: ValueSummary) -> str:
-        """What to do about values that do not belong to it, as a sentence."""
+        """Advice about values that do not belong to it, as a sentence."""
         if math.inf in (values.high, -values.low):
             return FINITE.repair(math.inf)
         return self.repair(values.high if values.high > self.high else values.low)
 
     def contains(self, x: Any) -> Any:
-        """Which entries of an array or tensor lie in the domain, a bool one of its shape; False for NaN."""
-        inside = (x >= self.low) & (x <= self.high) & (abs(x) < _INFINITY)
+        """Mask of the entries of an array or tensor that lie in the domain; False for NaN."""
+        inside = (x >= self.low) & (x <= self.high) & (abs(x) < math.inf)
         return inside & (x == x // 1) if self.whole else inside
 
     def holds(self, values: ValueSummary) -> bool:
-        """Whether all observed values lie in the domain.
+        """True if all observed values lie in the domain.
 
         Examples:
             >>> UNIT_INTERVAL.holds(ValueSummary(0.0, 0.5, whole=False)), BINARY.holds(ValueSummary(0.0, 0.5, False))
@@ -98,7 +94,7 @@ class Domain:
         """
         if values.low > values.high:
             return True
-        finite = values.low > -_INFINITY and values.high < _INFINITY
+        finite = values.low > -math.inf and values.high < math.inf
         return (
             finite
             and self.low <= values.low
@@ -107,23 +103,20 @@ class Domain:
         )
 
 
-UNIT_INTERVAL = Domain(
-    "must hold values in [0, 1]",
-    lambda value: (
-        "Divide 0..255 intensities by 255."
-        if value > 1
-        else "Remove negative entries, or map -1..1 to 0..1 by (x + 1) / 2."
-    ),
-    0.0,
-    1.0,
-)
-BINARY = Domain(
-    "must hold only the values 0 and 1",
-    lambda _: "Binarize it, for example with torch.bernoulli.",
-    0.0,
-    1.0,
-    whole=True,
-)
+def _into_unit_interval(value: float) -> str:
+    if value > 1:
+        return "Divide 0..255 intensities by 255."
+    return "Remove negative entries, or map -1..1 to 0..1 by (x + 1) / 2." if value < 0 else "Remove NaN."
+
+
+def _into_bits(value: float) -> str:
+    if value == -1:
+        return "Map -1 and 1 to 0 and 1 by (x + 1) / 2."
+    return "Binarize it, for example with torch.bernoulli."
+
+
+UNIT_INTERVAL = Domain("must hold values in [0, 1]", _into_unit_interval, 0.0, 1.0)
+BINARY = Domain("must hold only the values 0 and 1", _into_bits, 0.0, 1.0, whole=True)
 FINITE = Domain(
     "must hold finite values", lambda _: "Remove infinite entries; NaN marks those that were not observed."
 )
@@ -147,10 +140,7 @@ def categories(number: int) -> Domain:
     return Domain(rule, lambda _: "Number the categories from 0.", 0.0, number - 1, whole=True)
 
 
-# Checks of arguments, each raising `InvalidInputError`.
-#
-# The functions look at attributes of tensors only, so this module imports no torch when it is loaded.
-
+# Checks of arguments; the module imports no torch when it is loaded.
 
 Axis = str | int
 
@@ -160,11 +150,7 @@ SPINS = "Spins s of -1 and +1 become states by z = (s + 1) / 2, and their coupli
 def check_positive_int(
     name: str, value: object, *, repair: str = "Give a whole number of at least 1."
 ) -> int:
-    """Return value if it is an integer of at least 1 (booleans are refused).
-
-    Raises:
-        InvalidInputError: If it is anything else.
-    """
+    """Return value if it is an integer of at least 1 (booleans are refused)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInputError(name, "must be a positive integer", repr(value), repair)
     return value
@@ -179,11 +165,7 @@ def check_number(
     at_most: float = math.inf,
     repair: str,
 ) -> float:
-    """Return value as a float if it is a finite number inside the given bounds.
-
-    Raises:
-        InvalidInputError: If it is not a number, not finite, or outside the bounds.
-    """
+    """Return value as a float if it is a finite number inside the given bounds."""
     bounds = [f"above {above:g}"] if above > -math.inf else []
     bounds += [f"of at least {at_least:g}"] if at_least > -math.inf else []
     bounds += [f"of at most {at_most:g}"] if at_most < math.inf else []
@@ -207,9 +189,6 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
         value: The object to check.
         shape: One entry an axis: an integer fixes its length, a word names an axis of any length, and a
             leading ``...`` stands for any number of axes.
-
-    Raises:
-        InvalidInputError: If it is not a dense tensor with values, not of a floating-point type, or of another shape.
     """
     import torch
 
@@ -247,7 +226,7 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
 
 
 def values_are_known(x: Tensor) -> bool:
-    """Whether a tensor has values now: it is not fake, nor is it compiled, traced or batched by vmap."""
+    """True if a tensor has values now: it is not fake, nor is it compiled, traced or batched by vmap."""
     import torch
     from torch._C._functorch import is_functorch_wrapped_tensor
     from torch._subclasses import FakeTensor
@@ -258,51 +237,8 @@ def values_are_known(x: Tensor) -> bool:
 
 
 def values_are_readable(x: Tensor) -> bool:
-    """Whether values can be looked at without waiting for an accelerator or breaking a compiled graph."""
+    """True if values can be looked at without waiting for an accelerator or breaking a compiled graph."""
     return x.device.type == "cpu" and values_are_known(x)
-
-
-def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) -> Tensor:
-    """Return value if every element lies in [0, 1]; NaN is refused. Looks where `values_are_readable`.
-
-    Raises:
-        InvalidInputError: If an element is NaN or outside [0, 1]; names the first offender's value.
-    """
-    ends = extremes(value)
-    if ends is not None and not (ends[0] >= 0 and ends[1] <= 1):
-        high = ends[1]
-        worst = value[~((value >= 0) & (value <= 1))].flatten()[0].item()
-        if repair is None and worst < 0 and high <= 1:
-            repair = f"Remove negative entries, or map -1..1 to 0..1 by ({name} + 1) / 2."
-        elif repair is None:
-            repair = "Divide 0..255 intensities by 255." if high > 1 else "Remove NaN and negative entries."
-        raise InvalidInputError(name, "must hold values in [0, 1]", f"a value of {worst:g}", repair)
-    return value
-
-
-def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
-    """Return value if it is a floating-point tensor of that shape with states of binary units, relaxed or not.
-
-    Values are looked at as `extremes` does.
-
-    Raises:
-        InvalidInputError: As `check_tensor`, and if an element is NaN or outside [0, 1].
-    """
-    states = check_tensor(name, value, shape)
-    return check_unit_interval(name, states, repair=SPINS)
-
-
-def check_examples(name: str, x: object) -> Tensor:
-    """Return examples if they are a floating-point tensor of at least one row; batches are looked at more closely.
-
-    Raises:
-        InvalidInputError: If they are anything else.
-    """
-    rows = check_tensor(name, x, (...,))
-    if rows.dim() < 2 or len(rows) == 0:
-        rule, repair = "must have at least one row, (row, ...)", "Give x[None] for one example."
-        raise InvalidInputError(name, rule, f"shape {tuple(rows.shape)}", repair)
-    return rows
 
 
 def extremes(value: Tensor) -> tuple[float, float] | None:
@@ -317,12 +253,44 @@ def extremes(value: Tensor) -> tuple[float, float] | None:
     return low.item(), high.item()
 
 
-def check_index(name: str, value: object, size: int, *, repair: str) -> int:
-    """Return value if it is an integer from 0 to size - 1 (booleans are refused).
+def check_unit_interval(name: str, value: Tensor, *, repair: str | None = None) -> Tensor:
+    """Return value if every element lies in [0, 1]; NaN is refused. Looks where `values_are_readable`."""
+    ends = extremes(value)
+    if ends is not None and not (ends[0] >= 0 and ends[1] <= 1):
+        _refuse_outside(name, value, UNIT_INTERVAL, repair)
+    return value
 
-    Raises:
-        InvalidInputError: If it is anything else.
-    """
+
+def check_binary(name: str, value: Tensor) -> Tensor:
+    """Return value if every element is 0 or 1; NaN is refused. Looks where `values_are_readable`."""
+    if values_are_readable(value) and not bool(((value == 0) | (value == 1)).all()):
+        _refuse_outside(name, value, BINARY)
+    return value
+
+
+def _refuse_outside(name: str, value: Tensor, domain: Domain, repair: str | None = None) -> NoReturn:
+    """Refuse a tensor with elements outside a domain; names the first."""
+    first = value[~domain.contains(value)].flatten()[0].item()
+    raise InvalidInputError(name, domain.rule, f"a value of {first:g}", repair or domain.repair(first))
+
+
+def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
+    """Return value if it is a floating-point tensor of that shape with values in [0, 1]: states, relaxed or not."""
+    states = check_tensor(name, value, shape)
+    return check_unit_interval(name, states, repair=SPINS)
+
+
+def check_examples(name: str, x: object) -> Tensor:
+    """Return examples if they are a floating-point tensor of at least one row, (row, ...)."""
+    rows = check_tensor(name, x, (...,))
+    if rows.dim() < 2 or len(rows) == 0:
+        rule, repair = "must have at least one row, (row, ...)", "Give x[None] for one example."
+        raise InvalidInputError(name, rule, f"shape {tuple(rows.shape)}", repair)
+    return rows
+
+
+def check_index(name: str, value: object, size: int, *, repair: str) -> int:
+    """Return value if it is an integer from 0 to size - 1 (booleans are refused)."""
     try:
         index = -1 if isinstance(value, bool) else operator.index(value)  # pyright: ignore[reportArgumentType]
     except TypeError:
@@ -339,9 +307,6 @@ def check_log_partition(value: object) -> Tensor | float:
         value: A finite number, a record that `float` turns into one, or a tensor with one element. A tensor that
             carries a gradient may have any value: it stands for the negative phase of training, which looks at its
             loss; one on an accelerator is not waited for.
-
-    Raises:
-        InvalidInputError: If it is something else; another shape would broadcast against the examples.
     """
     import torch
 
@@ -368,11 +333,7 @@ def check_log_partition(value: object) -> Tensor | float:
 
 
 def check_finite(name: str, value: Tensor, *, repair: str) -> Tensor:
-    """Return value if every element is finite; waits for an accelerator.
-
-    Raises:
-        InvalidInputError: If one is NaN or infinite; names the first.
-    """
+    """Return value if every element is finite; waits for an accelerator."""
     finite = value.isfinite()
     if values_are_known(value) and not bool(finite.all()):
         worst = value[~finite].flatten()[0].item()
@@ -380,33 +341,8 @@ def check_finite(name: str, value: Tensor, *, repair: str) -> Tensor:
     return value
 
 
-def check_binary(name: str, value: Tensor) -> Tensor:
-    """Return value if every element is 0 or 1; looks where `values_are_readable`.
-
-    Raises:
-        InvalidInputError: If any element is something else, NaN included.
-    """
-    if not values_are_readable(value):
-        return value
-    binary = (value == 0) | (value == 1)
-    if not bool(binary.all()):
-        worst = value[~binary].flatten()[0].item()
-        repair = "Binarize it, for example with torch.bernoulli."
-        if worst == -1:
-            repair = f"Map -1 and 1 to 0 and 1 by ({name} + 1) / 2."
-        raise InvalidInputError(name, "must hold only the values 0 and 1", f"a value of {worst:g}", repair)
-    return value
-
-
 def check_gradients_are_recorded(what: str) -> None:
-    """Check that torch records gradients on this thread.
-
-    Args:
-        what: Who needs them.
-
-    Raises:
-        InvalidInputError: Inside `torch.no_grad` or `torch.inference_mode`.
-    """
+    """Refuse a call inside `torch.no_grad` or `torch.inference_mode`; ``what`` names the caller."""
     import torch
 
     if not torch.is_grad_enabled():

@@ -26,10 +26,8 @@ MEETING = 300.0
 """Seconds that the first process to come waits for the last."""
 
 _SILENT = 3.0  # seconds of it after which a process says so
-_SLICE, _LONGEST = (
-    timedelta(seconds=0.2),
-    timedelta(days=1),
-)  # the first process may work for hours before it answers
+_SLICE = timedelta(seconds=0.2)  # of waiting, between which signals act
+_LONGEST = timedelta(days=1)  # the first process may work for hours before it answers
 _LOST = "discrete_vae/lost"
 
 
@@ -45,9 +43,6 @@ def world_size() -> int:
 
 def launched() -> tuple[int, int]:
     """Number of this process, from 0, and number of processes, as torchrun says it in the environment.
-
-    Raises:
-        InvalidInputError: If the environment names no such numbers.
 
     Examples:
         >>> launched()
@@ -73,7 +68,7 @@ def process_group() -> Iterator[None]:
     own, number = launched()
     joins = number > 1 and dist.is_available() and not dist.is_initialized()
     if joins:
-        _meet(own, number)
+        _join_group(own, number)
     try:
         yield
         if joins:  # the first process holds what the others meet in: it must not leave before them
@@ -99,7 +94,7 @@ def shard_indices(num_items: int) -> range:
 
 
 def all_reduce_shards(values: Tensor) -> Tensor:
-    """Put the shares of all processes together.
+    """Sum the shares of all processes.
 
     Args:
         values: (item, ...), on the CPU; zero outside this process's share.
@@ -108,15 +103,12 @@ def all_reduce_shards(values: Tensor) -> Tensor:
         The whole, the same in every process: each item is added to zeros only, so no digit depends on the division.
     """
     if _active():
-        _talk(values, lambda: dist.all_reduce(values, async_op=True))
+        _exchange(values, lambda: dist.all_reduce(values, async_op=True))
     return values
 
 
 def own_share(num_items: int) -> slice:
-    """The items of this process where they are divided into equal runs, in the order of ranks.
-
-    Args:
-        num_items: Items in all, a multiple of the number of processes.
+    """Slice of this process's items, divided into equal runs in the order of ranks.
 
     Examples:
         >>> own_share(6)
@@ -127,15 +119,11 @@ def own_share(num_items: int) -> slice:
 
 
 def gather_shares(share: Tensor) -> Tensor:
-    """What `own_share` divided, whole again in every process; the argument itself in one process.
-
-    Args:
-        share: (item, ...), of one shape in every process.
-    """
+    """Concatenate the shares of all processes, in every process; the argument itself in one process."""
     if not _active():
         return share
     whole = [torch.empty_like(share) for _ in range(world_size())]
-    _talk(share, lambda: dist.all_gather(whole, share.contiguous(), async_op=True))
+    _exchange(share, lambda: dist.all_gather(whole, share.contiguous(), async_op=True))
     return torch.cat(whole)
 
 
@@ -144,7 +132,7 @@ def broadcast(values: Tensor) -> Tensor:
     if not _active():
         return values
     received = values.clone()
-    _talk(received, lambda: dist.broadcast(received, src=0, async_op=True))
+    _exchange(received, lambda: dist.broadcast(received, src=0, async_op=True))
     return received
 
 
@@ -168,14 +156,14 @@ def average_(tensors: Sequence[Tensor], memory: Tensor) -> None:
 
 
 def agree_any(flag: bool) -> bool:
-    """Whether any process says so, in every process."""
+    """True in every process if the flag is set in any."""
     if not _active():
         return flag
     return bool(all_reduce_shards(torch.tensor([int(flag)])))
 
 
 def compute_on_rank_zero(compute: Callable[[], T]) -> T:
-    """What the first process computes, in every process.
+    """Compute on the first process and hand the result to every process.
 
     Raises:
         Exception: The first process's error, in every process; the others know it as said.
@@ -201,7 +189,7 @@ def compute_on_rank_zero(compute: Callable[[], T]) -> T:
 
 @contextmanager
 def held_by_rank_zero(context: AbstractContextManager[object]) -> Iterator[None]:
-    """A block in every process, of which the first alone enters the context.
+    """Enter a context in the first process alone, for the length of a block in every process.
 
     Raises:
         Exception: What entering raised, in every process.
@@ -212,28 +200,16 @@ def held_by_rank_zero(context: AbstractContextManager[object]) -> Iterator[None]
 
 
 def _whole_number(name: str, default: str, what: str, among: range) -> int:
-    """A number of the environment.
-
-    Raises:
-        InvalidInputError: If it is none.
-    """
     word = os.environ.get(name, default)
     if re.fullmatch(r"[0-9]{1,9}", word) and int(word) in among:
         return int(word)
-    received, repair = (
-        repr(word) if name in os.environ else "nothing",
-        "Let torchrun set it, or leave out WORLD_SIZE.",
-    )
+    received = repr(word) if name in os.environ else "nothing"
+    repair = "Let torchrun set it, or leave out WORLD_SIZE."
     raise InvalidInputError(name, f"must be the number {what}", received, repair)
 
 
-def _meet(own: int, number: int) -> None:
-    """Form the group.
-
-    Raises:
-        InvalidInputError: If the environment does not say where, or not all processes come in time.
-        PeerLostError: If torchrun has ended, which holds what its processes meet in.
-    """
+def _join_group(own: int, number: int) -> None:
+    """Form the group, or say why the processes do not meet."""
     address = os.environ.get("MASTER_ADDR", "")
     if not address:
         repair = "Let torchrun set it, or give the address of the first process's machine."
@@ -272,12 +248,8 @@ def _meet(own: int, number: int) -> None:
         raise InvalidInputError("MASTER_ADDR:MASTER_PORT", rule, received, repair) from None
 
 
-def _talk(values: Tensor, start: Callable[[], dist.Work | None]) -> None:
-    """Exchange values with the other processes; in slices of time where the CPU waits, between which signals act.
-
-    Raises:
-        PeerLostError: If another process has ended.
-    """
+def _exchange(values: Tensor, start: Callable[[], dist.Work | None]) -> None:
+    """Exchange values with the other processes; in slices of time where the CPU waits, between which signals act."""
     try:
         message = start()
         assert message is not None

@@ -18,10 +18,6 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 def printable(text: str, *, keep: str = "") -> str:
     r"""Escape what a terminal would obey or could not show: control characters and codes, halves of surrogates.
 
-    Args:
-        text: The text.
-        keep: Characters that stay as they are.
-
     Examples:
         >>> print(printable("bad \x1b[2J name\n"))
         bad \x1b[2J name\n

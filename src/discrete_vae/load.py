@@ -14,7 +14,7 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.distributed import own_share, world_size
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.precision import OTHER_MODEL, described, load_weights
+from discrete_vae.nets.weights import OTHER_MODEL, described, load_weights
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed

@@ -37,9 +37,10 @@ from discrete_vae.hierarchy.gaussian import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.log_partition.bridge import gradient_and_value
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
-from discrete_vae.nets.mlp import MLPDecoder, eval_mode, folded_networks
-from discrete_vae.nets.precision import load_weights
-from discrete_vae.nets.weights import WorkingLayer, check_weights
+from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.folding import folded_networks
+from discrete_vae.nets.mlp import MLPDecoder
+from discrete_vae.nets.weights import MixedPrecisionLayer, check_finite_weights, load_weights
 from discrete_vae.objectives.elbo import (
     Batch,
     Elbo,
@@ -51,7 +52,7 @@ from discrete_vae.objectives.elbo import (
 from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimator
 from discrete_vae.objectives.importance import ImportanceSampler, LogLikelihood, importance_weighted
 from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
-from discrete_vae.rng import DrawsFrom, Encoding, ModelSample, draw_key, one_source
+from discrete_vae.rng import DrawsFrom, Encoding, ModelSample, draw_key, resolve_generator
 from discrete_vae.runs.pretrained import read_model, write_model
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
@@ -462,7 +463,7 @@ class DiscreteVAE(nn.Module):
                 of the posterior is not finite.
         """
         x, observed = self.preprocess(x, observed)
-        generator = one_source(seed, generator, x.device)
+        generator = resolve_generator(seed, generator, x.device)
         with eval_mode(self) as model:
             features = model.read(x, observed)
             sample = model.posterior.rsample(features, generator=generator)
@@ -496,7 +497,7 @@ class DiscreteVAE(nn.Module):
             InvalidInputError: See `encode` and `decode`.
         """
         check_statistic(statistic)
-        generator = one_source(seed, generator, self.prior.bias.device)
+        generator = resolve_generator(seed, generator, self.prior.bias.device)
         drawn = self.encode(x, observed=observed, generator=generator)
         return self.decode(drawn.zeta, drawn.h, statistic=statistic, generator=generator)
 
@@ -530,7 +531,7 @@ class DiscreteVAE(nn.Module):
         """
         check_statistic(statistic)
         zeta = self.smoothing.check_zeta(zeta, (..., "row", self.prior.num_units)).to(self.dtype)
-        generator = one_source(seed, generator, zeta.device)
+        generator = resolve_generator(seed, generator, zeta.device)
         if h is not None:
             shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)
             h = check_tensor("h", h, shape).to(self.dtype)
@@ -578,7 +579,7 @@ class DiscreteVAE(nn.Module):
             >>> torch.equal(*draws), draws[0].shape
             (True, torch.Size([5, 6]))
         """
-        generator = one_source(seed, generator, self.prior.bias.device)
+        generator = resolve_generator(seed, generator, self.prior.bias.device)
         if z is None:
             if zeta is not None:
                 raise InvalidInputError(
@@ -599,7 +600,7 @@ class DiscreteVAE(nn.Module):
         self, zeta: Tensor, h: Tensor | None, statistic: Statistic, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
         """A statistic of p(x | zeta, h), (..., *event), and h, drawn if there is none."""
-        check_weights("model", self)  # a mean hides an infinite logit
+        check_finite_weights("model", self)  # a mean hides an infinite logit
         with eval_mode(self) as model:
             likelihood = model.likelihood
             if h is None:
@@ -650,7 +651,7 @@ class DiscreteVAE(nn.Module):
             raise InvalidInputError("model.smoothing", rule, f"a {type(self.smoothing).__name__}", repair)
         limit.train(self.smoothing.training)
         shared: list[object] = [*self.parameters(), *self.buffers()]
-        shared += [part.working for part in self.modules() if isinstance(part, WorkingLayer)]
+        shared += [part.mixed_precision for part in self.modules() if isinstance(part, MixedPrecisionLayer)]
         found = deepcopy(self, {id(part): part for part in shared} | {id(self.smoothing): limit})
         if self.config is not None:
             found.config = self.config.model_copy(update={"smoothing": SharpLimitConfig()})
@@ -687,7 +688,7 @@ class DiscreteVAE(nn.Module):
             repair = "Build it by DiscreteVAE.from_config, or keep its state_dict."
             raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
         self._check_parts(self.config)
-        check_weights("model", self)
+        check_finite_weights("model", self)
         return write_model(path, self.config, self.state_dict(), dtype=self.dtype, own=self._own)
 
     @classmethod
@@ -771,7 +772,7 @@ class DiscreteVAE(nn.Module):
     def _check_finite(self, name: str, result: Tensor) -> Tensor:
         """Return a result if it is finite; otherwise name the weight to blame, or the result."""
         if values_are_known(result) and not bool(result.isfinite().all()):
-            check_weights("model", self)
+            check_finite_weights("model", self)
         repair = "Weights are finite but too large: restore an earlier state, or compute in a wider dtype."
         return check_finite(name, result, repair=repair)
 
@@ -780,7 +781,7 @@ class DiscreteVAE(nn.Module):
         if values_are_readable(terms[0]):
             total = float(sum(each.detach().sum() for each in terms))
             if not math.isfinite(total):
-                check_weights("model", self)
+                check_finite_weights("model", self)
 
 
 # Checks of batches and of names.

@@ -30,7 +30,7 @@ def softplus(x: Tensor) -> Tensor:
 
 
 def softplus_sum(x: Tensor) -> Tensor:
-    """sum log(1 + e^x) over the last axis, six times as fast as a sum of softplus; not for gradients.
+    """sum log(1 + e^x) over the last axis, faster than a sum of softplus; not for gradients.
 
     Up to 64 factors 1 + e^-|x|, each at most 2, share one logarithm; their product stays finite in float32.
 
@@ -44,7 +44,7 @@ def softplus_sum(x: Tensor) -> Tensor:
 
 
 def row_sum(matrix: Tensor) -> Tensor:
-    """The sum of a matrix's rows as a product, which takes a third of the time of torch's sum over an axis.
+    """Sum of a matrix's rows, as a product, which is faster than torch's sum over an axis.
 
     Examples:
         >>> row_sum(torch.tensor([[1.0, 2.0], [3.0, 5.0]]))
@@ -58,9 +58,6 @@ def bernoulli_entropy(logits: Tensor) -> Tensor:
 
     The textbook form softplus(l) - q l has no correct digit for large |l|.
 
-    Args:
-        logits: Any shape.
-
     Returns:
         Entropies in nats, same shape, between 0 and log 2.
     """
@@ -69,7 +66,7 @@ def bernoulli_entropy(logits: Tensor) -> Tensor:
 
 
 def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Let the written-out backward pass of an autograd function refuse to be differentiated in its turn.
+    """Refuse second derivatives of an autograd function whose backward pass is written out.
 
     Torch's own decorator for it is silent where the incoming gradient is a constant: second derivatives would then
     lack a term without a word.
@@ -90,9 +87,6 @@ def mean_and_entropy(logits: Tensor) -> tuple[Tensor, Tensor]:
 
     dq/dl = q p and dH/dl = -l q p, with p = sigmoid(-l), so both keep their digits in float32 where q rounds to 1. They
     can be differentiated once.
-
-    Args:
-        logits: (..., unit).
 
     Returns:
         q, (..., unit), and the sum of H over the units, (...), nats.
@@ -144,10 +138,6 @@ def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
 
     For a value strictly between 0 and 1 this is the expected log-probability of a binarization with that mean.
 
-    Args:
-        value: In [0, 1], broadcastable with the logits.
-        logits: Any shape.
-
     Returns:
         Nats, at most 0, in the broadcast shape.
     """
@@ -159,11 +149,6 @@ def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
 @compiled_by("distributions.joint_log_prob", (torch.float32, torch.bfloat16))
 def joint_bernoulli_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Tensor:
     """`bernoulli_log_prob`, summed over the last axes.
-
-    Args:
-        value: In [0, 1], broadcastable with the logits.
-        logits: Any shape with these axes; sums of bfloat16 logits are float32.
-        num_axes: How many, at least one.
 
     Returns:
         Nats, in the broadcast shape without these axes.
@@ -178,13 +163,6 @@ def joint_bernoulli_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Te
 
 def replace_gradient(value: Tensor, surrogate: Tensor) -> Tensor:
     """A tensor with the value of one tensor and the gradient of another.
-
-    Args:
-        value: Gives the value; its own gradient is dropped.
-        surrogate: Gives the gradient; its value is dropped and must be finite.
-
-    Returns:
-        A tensor of the broadcast shape.
 
     Examples:
         >>> x = torch.tensor(3.0, requires_grad=True)
@@ -206,14 +184,6 @@ def bounded(value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
 
     A parameter that is not finite has no nearest value inside: NaN comes out, so that a diverged step is found.
 
-    Args:
-        value: Any shape.
-        low: Lower bound, which broadcasts to value; no gradient reaches it.
-        high: Upper bound, likewise; at least low.
-
-    Returns:
-        A tensor of the shape of value.
-
     Examples:
         >>> x = torch.tensor([1.0, 2.5, 4.0], requires_grad=True)
         >>> y = bounded(x, 2.0, 3.0)
@@ -227,11 +197,6 @@ def bounded(value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
 @compiled_by("norm.project")
 def project_(value: Tensor, low: Tensor | float, high: Tensor | float) -> None:
     """Bring a parameter between bounds in place; what is not finite stays, so that a diverged step is found.
-
-    Args:
-        value: Any shape.
-        low: As in `bounded`.
-        high: As in `bounded`.
 
     Examples:
         >>> x = torch.tensor([1.0, 2.5, torch.inf])
@@ -262,22 +227,15 @@ class _Bounded(torch.autograd.Function):
 
 
 def clamped(value: Tensor, low: Tensor | float, high: Tensor | float) -> tuple[Tensor, Tensor]:
-    """What `bounded` gives, without gradient, and by how much the value exceeds it."""
+    """Value of `bounded`, without gradient, and the excess of the parameter over it."""
     inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
     excess = value - inside
-    return (
-        inside + 0 * excess,
-        excess,
-    )  # NaN where the excess is infinite, or the value and its bound both are
+    # NaN where the excess is infinite, or the value and its bound both are
+    return inside + 0 * excess, excess
 
 
 def not_outward(gradient: Tensor, excess: Tensor) -> Tensor:
-    """The gradient of `bounded`: 0 where descent along it would push a parameter further out.
-
-    Args:
-        gradient: By the bounded value.
-        excess: The parameter less the bounded value.
-    """
+    """The gradient of `bounded`: 0 where descent along it would push a parameter further out."""
     return gradient.masked_fill(excess * gradient < 0, 0)
 
 
@@ -296,9 +254,6 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
     which no graph can switch: if they are on while the block is compiled, a warning says so; if they are put on later,
     nothing does.
 
-    Args:
-        like: A tensor on the device where they are computed.
-
     Examples:
         >>> ones = torch.ones(1, 1)
         >>> with torch.autocast("cpu", torch.bfloat16), full_precision(ones):
@@ -316,12 +271,7 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
 
 
 def guard_products(cls: type, names: Iterable[str]) -> None:
-    """Let methods of a class compute in `full_precision` for their first argument, as far as it defines them itself.
-
-    Args:
-        cls: The class.
-        names: Names of the methods.
-    """
+    """Wrap methods that a class defines itself in `full_precision` of their first argument."""
     for name in names:
         method = cls.__dict__.get(name)
         if method is not None:
@@ -329,7 +279,7 @@ def guard_products(cls: type, names: Iterable[str]) -> None:
 
 
 def _in_full_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The method with products as its first argument's dtype says."""
+    """The method, in `full_precision` of its first argument."""
 
     @wraps(method)
     def guarded(self: object, z: Tensor, *arguments: Any) -> Tensor:
@@ -373,11 +323,7 @@ _inside: dict[str, tuple[int, str]] = {}  # threads in `_unrounded`, and what is
 
 
 def rounds_products(device: str) -> bool:
-    """Whether torch's settings round float32 products, though some thread may just have switched that off.
-
-    Args:
-        device: The kind of device.
-    """
+    """True if torch's settings round float32 products, though some thread may just have switched that off."""
     return device in _inside or _products(device).fp32_precision in ("tf32", "bf16")
 
 

@@ -171,7 +171,7 @@ def check_generator(generator: torch.Generator | None, device: torch.device) -> 
     return generator
 
 
-def one_source(
+def resolve_generator(
     seed: int | None, generator: torch.Generator | None, device: torch.device
 ) -> torch.Generator | None:
     """The one source of all noise of a call.
@@ -188,7 +188,7 @@ def one_source(
         InvalidInputError: If both are given, the seed is no such integer, or the generator draws on another device.
 
     Examples:
-        >>> first, again = (torch.rand(2, generator=one_source(3, None, torch.device("cpu"))) for _ in range(2))
+        >>> first, again = (torch.rand(2, generator=resolve_generator(3, None, torch.device("cpu"))) for _ in range(2))
         >>> torch.equal(first, again)
         True
     """

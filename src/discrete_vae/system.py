@@ -1,4 +1,4 @@
-"""What the machine offers: paths, memory, devices, and threads that wait."""
+"""The machine: paths, lengths of time, devices, memory, and threads that wait for a core."""
 
 from __future__ import annotations
 
@@ -20,15 +20,11 @@ if TYPE_CHECKING:
     import torch
 
 
-# Paths as users write them.
+# Paths.
 
 
 def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
     """Return a path with ``~`` replaced by the home directory.
-
-    Args:
-        argument: Name of the argument, for messages.
-        path: The path.
 
     Raises:
         InvalidInputError: If it is no path, empty, holds a zero byte, or names a user who has no home directory.
@@ -59,11 +55,7 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
 
 
 def without_links(argument: str, path: Path) -> Path:
-    """Return the path that a link leads to, as any other path is returned unchanged; it need not be there.
-
-    Args:
-        argument: Name of the argument, for messages.
-        path: The path.
+    """Resolve a path that is a link and return any other path as it is; it need not exist.
 
     Raises:
         InvalidInputError: If its links lead around in a circle.
@@ -77,17 +69,12 @@ def without_links(argument: str, path: Path) -> Path:
     if not path.is_symlink() and path.name not in ("", ".."):
         return path
     place = Path(os.path.realpath(path))
-    return (
-        path if path.exists() and not place.exists() else place
-    )  # a pipe, /dev/stdout say, has no other name
+    # a pipe, /dev/stdout say, has no other name
+    return path if path.exists() and not place.exists() else place
 
 
 def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
-    r"""Return a path that must be text: config.json has to hold it, or safetensors to open files below it.
-
-    Args:
-        argument: Name of the argument, for messages.
-        path: The path.
+    r"""Return a path that is text in UTF-8, which config.json can hold and safetensors can open.
 
     Raises:
         InvalidInputError: As `user_path`, and if it is no text in UTF-8.
@@ -107,17 +94,13 @@ def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
     return found
 
 
-# Lengths of time in words.
-
+# Lengths of time.
 
 _UNITS = ((86400, "day"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def in_words(seconds: float) -> str:
     """A length of time in its two largest units, or in seconds with two digits.
-
-    Args:
-        seconds: From 0.
 
     Examples:
         >>> [in_words(seconds) for seconds in (0.02, 9.6, 60, 3661, 2066040)]
@@ -137,7 +120,7 @@ def _counted(number: int, name: str) -> str:
     return f"{number} {name}{'s' if name == 'day' and number != 1 else ''}"
 
 
-# Where to compute: the names of devices.
+# Devices.
 
 
 def check_device(device: torch.device | str, *, argument: str = "device") -> torch.device:
@@ -174,7 +157,11 @@ def check_device(device: torch.device | str, *, argument: str = "device") -> tor
         there = (found.index or 0) < count
         sees = f"{count or 'no'} CUDA device{'s' * (count != 1)}"
     else:
-        there, sees = _is_there(found), "none of that kind"
+        there, sees = True, "none of that kind"
+        try:
+            torch.empty(0, device=found)
+        except (RuntimeError, NotImplementedError, AssertionError, ImportError):  # as each backend has it
+            there = False
     if not there:
         received = f"{found}, where torch {torch.__version__} sees {sees}"
         repair = "Check the driver and the build of torch, or compute on cpu."
@@ -191,25 +178,12 @@ def computing_on(device: torch.device) -> str:
     return f"Computing on {device}{with_threads}."
 
 
-def _is_there(device: torch.device) -> bool:
-    import torch
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, NotImplementedError, AssertionError, ImportError):  # as each backend has it
-        return False
-    return True
-
-
-# How much memory this machine has left, and what is said where it does not suffice.
-#
-# Imports neither torch nor NumPy, so the command line can look at any error.
-
+# Memory. Nothing here imports torch or NumPy, so the command line can look at any error.
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _STATM = Path("/proc/self/statm")
-# How torch words a failed allocation, and a tensor whose bytes no machine could count.
+# messages of torch about a failed allocation, and about a tensor whose bytes no machine could count
 _TORCH_FAILURES = re.compile(
     r"can't allocate memory|out of memory|Storage size calculation overflowed|numel: integer multiplication overflow",
     re.IGNORECASE,
@@ -224,7 +198,7 @@ def available_memory() -> int | None:
         >>> free is None or free > 0
         True
     """
-    found = (_of_the_machine(), _of_the_container(), _of_the_process())
+    found = (_free_on_machine(), _free_in_container(), _free_of_limits())
     return min((count for count in found if count is not None), default=None)
 
 
@@ -256,11 +230,7 @@ def check_memory(argument: str, needed: int, repair: str, *, what: str = "") -> 
 
 @contextmanager
 def allocating(argument: str, repair: str) -> Iterator[None]:
-    """Turn a failed allocation of the block into the house's form, but for torch's meta device, where only sizes count.
-
-    Raises:
-        InvalidInputError: In place of Python's, NumPy's or torch's own error.
-    """
+    """Turn a failed allocation in the block into an `InvalidInputError`, except on torch's meta device."""
     try:
         yield
     except Exception as error:
@@ -272,7 +242,7 @@ def allocating(argument: str, repair: str) -> Iterator[None]:
 
 
 def is_allocation_failure(error: BaseException) -> bool:
-    """Whether Python, NumPy or torch could not have the memory that it asked for.
+    """True if Python, NumPy or torch could not allocate the memory that it asked for.
 
     Examples:
         >>> is_allocation_failure(MemoryError()), is_allocation_failure(RuntimeError("shapes differ"))
@@ -290,12 +260,7 @@ _LOWER = (
 
 
 def out_of_memory(argument: str = "This command", repair: str = _LOWER) -> InvalidInputError:
-    """What to raise after a failed allocation; the defaults are for where it is not known what asked for it.
-
-    Args:
-        argument: What asked for the memory.
-        repair: What to lower.
-    """
+    """Error of a failed allocation; the defaults are for where it is not known what asked for it."""
     free = available_memory()
     received = "more than it has" if free is None else f"more than the {_gibibytes(free)} that are free"
     return InvalidInputError(argument, "must fit this machine's memory", received, repair)
@@ -305,7 +270,7 @@ def _gibibytes(count: int) -> str:
     return f"{count / 2**30:,.{0 if count >= 100 * 2**30 else 1}f} GiB"
 
 
-def _of_the_machine() -> int | None:
+def _free_on_machine() -> int | None:
     try:
         found = re.search(r"^MemAvailable:\s*(\d+) kB", _MEMINFO.read_text(encoding="ascii"), re.MULTILINE)
     except (OSError, ValueError):
@@ -318,8 +283,8 @@ def _of_the_machine() -> int | None:
         return None
 
 
-def _of_the_container() -> int | None:
-    """What the limit of a container leaves; files that the system keeps in memory give way."""
+def _free_in_container() -> int | None:
+    """Bytes that a container's limit leaves; files that the system keeps in memory give way."""
     try:
         limit, used, parts = (
             (_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current", "memory.stat")
@@ -330,8 +295,8 @@ def _of_the_container() -> int | None:
         return None
 
 
-def _of_the_process() -> int | None:
-    """What a limit of the shell or of a batch system (ulimit -v) leaves."""
+def _free_of_limits() -> int | None:
+    """Bytes that a limit of the shell or of a batch system (ulimit -v) leaves."""
     try:
         import resource  # Windows has none
 
@@ -343,7 +308,6 @@ def _of_the_process() -> int | None:
 
 
 # The OpenMP wait policy: threads stop spinning while other programs want their cores.
-
 
 _TASKS = Path("/proc/self/task")
 _PERIOD = 0.25  # seconds between two looks
@@ -391,7 +355,7 @@ def yielding_threads() -> Iterator[None]:
 
 
 def torch_is_loading() -> bool:
-    """Whether torch is being imported: some of it is there, some is not yet."""
+    """True while torch is being imported: some of it is there, some is not yet."""
     return bool(getattr(getattr(sys.modules.get("torch"), "__spec__", None), "_initializing", False))
 
 
@@ -410,7 +374,6 @@ class _Watch(threading.Thread):
         self._judge = _Judge()
 
     def run(self) -> None:
-        """Look until the end."""
         before, then = self._seconds_waited(), time.monotonic()
         while before is not None and not self._over.wait(_PERIOD):
             waited, now = self._seconds_waited(), time.monotonic()
@@ -425,12 +388,11 @@ class _Watch(threading.Thread):
         self._holders.free()
 
     def end(self) -> None:
-        """Let the thread end soon."""
         self._over.set()
 
 
 class _Judge:
-    """Whether other programs want the cores, from how long threads wait for one.
+    """Decides from the time that threads wait for a core if other programs want the cores.
 
     Freed and soon contended again, it waits longer before it frees the next time: two trainings that both stop
     spinning leave each other in peace, and would start to spin again in turn.

@@ -9,7 +9,7 @@ from torch import nn
 
 from discrete_vae.kernels import adam, loops
 from discrete_vae.kernels.adam import Adam
-from discrete_vae.nets.weights import WorkingWeight
+from discrete_vae.nets.weights import MixedPrecisionWeight
 
 SHAPES = [(130, 300), (), (1,), (31,), (33,), (64, 3), (0,), (16_500,)]
 TOLERANCE = 4 * 2.0**-24  # of numbers near 1: a few roundings a step
@@ -77,7 +77,7 @@ def test_moments_that_were_rounded_to_bfloat16_would_be_seen():
 
 def test_copies_are_the_masters_rounded_and_gradients_are_read_in_bfloat16():
     mine, right = parameters(), parameters()
-    working = [WorkingWeight(parameter, torch.bfloat16) for parameter in mine[::2]]
+    working = [MixedPrecisionWeight(parameter, torch.bfloat16) for parameter in mine[::2]]
     one, other = Adam(mine, working=working), torch.optim.Adam(right)
     for step in range(4):
         take(one, step, torch.bfloat16)
@@ -93,7 +93,7 @@ def test_copies_are_rounded_to_nearest_even_and_nan_stays():
     bits = torch.tensor(numbers)
     values = bits.to(torch.int32).view(torch.float32).repeat(9)
     master = nn.Parameter(values.clone())
-    working = WorkingWeight(master, torch.bfloat16)
+    working = MixedPrecisionWeight(master, torch.bfloat16)
     optimizer = Adam([master], lr=0.0, working=[working])
     working.current().grad = torch.zeros(72, dtype=torch.bfloat16)
     with torch.no_grad():

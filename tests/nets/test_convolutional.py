@@ -47,8 +47,6 @@ def test_the_output_starts_where_it_is_told():
     before = decoder(latents)
     decoder.initialize_output_(start)
     torch.testing.assert_close(decoder(latents), before + start)
-    with pytest.raises(InvalidInputError, match=r"start must have shape \(2, 5, 6\)"):
-        decoder.initialize_output_(torch.zeros(2, 1, 1))
 
 
 def test_every_pixel_can_be_learned():
@@ -67,30 +65,24 @@ def test_every_pixel_can_be_learned():
     assert float(loss.detach()) < 0.1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (((28, 28), 3), r"input_shape must be \(channel, row, column\); received \(28, 28\). Reshape flat"),
-        (((1, 28, 0), 3), r"input_shape\[2\] must be a positive integer"),
-        (((1, 28, 28), 0), "num_features must be a positive integer"),
-        (((1, 28, 28), 3, ()), "widths must hold at least one width"),
-        (((1, 28, 28), 3, (4, -1)), r"widths\[1\] must be a positive integer"),
-        (
-            ((1, 28, 7), 3, (4, 4, 4)),
-            "must have at least 8 rows and columns for 3 widths; .* Give fewer widths",
-        ),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(InvalidInputError, match=message):
-        ConvolutionalEncoder(*arguments)
+REFUSED = [
+    ("input_shape", lambda: ConvolutionalEncoder((28, 28), 3)),
+    ("input_shape[2]", lambda: ConvolutionalEncoder((1, 28, 0), 3)),
+    ("num_features", lambda: ConvolutionalEncoder((1, 28, 28), 0)),
+    ("widths", lambda: ConvolutionalEncoder((1, 28, 28), 3, ())),
+    ("widths[1]", lambda: ConvolutionalEncoder((1, 28, 28), 3, (4, -1))),
+    ("input_shape", lambda: ConvolutionalEncoder((1, 28, 7), 3, (4, 4, 4))),
+    ("x", lambda: ConvolutionalEncoder((1, 8, 8), 3, WIDTHS)(torch.zeros(2, 64))),
+    ("latents", lambda: ConvolutionalDecoder(3, (1, 8, 8), WIDTHS)(torch.zeros(4, 2, 3))),
+    ("start", lambda: ConvolutionalDecoder(7, (2, 5, 6), WIDTHS).initialize_output_(torch.zeros(2, 1, 1))),
+]
 
 
-def test_wrong_inputs():
-    with pytest.raises(InvalidInputError, match=r"x must have shape \(batch, 1, 8, 8\)"):
-        ConvolutionalEncoder((1, 8, 8), 3, WIDTHS)(torch.zeros(2, 64))
-    with pytest.raises(InvalidInputError, match=r"latents must have shape \(row, 3\)"):
-        ConvolutionalDecoder(3, (1, 8, 8), WIDTHS)(torch.zeros(4, 2, 3))
+@pytest.mark.parametrize(("argument", "call"), REFUSED)
+def test_refusals(argument, call):
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.argument == argument
 
 
 def test_products_in_bfloat16_are_the_same_up_to_rounding():

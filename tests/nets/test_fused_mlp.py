@@ -54,7 +54,7 @@ def figures(made, inputs):
     found |= {f"input {i}": value.grad for i, value in enumerate(inputs) if value.requires_grad}
     for name, part in made.named_modules():
         for own, parameter in part.named_parameters(recurse=False):
-            working = part.working if isinstance(part, ConcatLinear) and own == "weight" else None
+            working = part.mixed_precision if isinstance(part, ConcatLinear) and own == "weight" else None
             found[f"{name}.{own}"] = parameter.grad if working is None else working.gradient
         found |= {f"{name}.{own}": buffer for own, buffer in part.named_buffers(recurse=False)}
     return found
@@ -123,7 +123,7 @@ def test_gradients_of_two_calls_and_two_backward_passes_add_up(dtype):
     def gradient(times, calls):
         made.zero_grad()
         for linear in (part for part in made.modules() if isinstance(part, ConcatLinear)):
-            linear.working.clear_gradient()
+            linear.mixed_precision.clear_gradient()
         for _ in range(times):
             sum(made(*inputs).square().sum() for _ in range(calls)).backward()
         return working.gradient.float().clone()  # its memory is written again
@@ -138,7 +138,7 @@ def test_gradients_of_two_calls_and_two_backward_passes_add_up(dtype):
 def test_working_copies_follow_the_parameters():
     made = network((8,), True, True)
     set_precision(made, torch.bfloat16)
-    weight, working = made.output.weight, made.output.working
+    weight, working = made.output.weight, made.output.mixed_precision
     for change in (
         lambda: nn.init.constant_(weight, 0.3),
         lambda: made.load_state_dict(network((8,), True, True).state_dict()),
@@ -146,7 +146,7 @@ def test_working_copies_follow_the_parameters():
     ):
         change()
         assert torch.equal(working.current(), weight.bfloat16())
-    assert not any("working" in name for name in made.state_dict())
+    assert not any("mixed_precision" in name for name in made.state_dict())
     weight.data.fill_(0.1)  # which no version counts
     assert torch.equal(working.current(), weight.bfloat16())
     for line in (weight.data[3], weight.data[:, 2]):
@@ -161,8 +161,8 @@ def test_working_copies_follow_the_parameters():
     values = [torch.rand(5, size, dtype=torch.float64) for size in (20, 5, 3)]
     wide = made.double()(*values)
     for part in made.modules():
-        if hasattr(part, "working"):
-            part.working = None
+        if hasattr(part, "mixed_precision"):
+            part.mixed_precision = None
     assert torch.equal(wide, made(*values))
 
 

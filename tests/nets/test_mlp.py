@@ -71,7 +71,11 @@ def test_constant_inputs_have_their_gradient_where_no_mean_is_taken_away():
     assert frozen.layers[0].weight.grad.count_nonzero() > 0
 
 
-@pytest.mark.parametrize("sizes", [([0], 1, (3,)), ([2], 1, (0,)), ([2], 0, (3,))])
-def test_wrong_sizes(sizes):
-    with pytest.raises(InvalidInputError, match="must be a positive integer; received 0"):
+@pytest.mark.parametrize(
+    ("argument", "sizes"),
+    [("input_sizes[0]", ([0], 1, (3,))), ("hidden[0]", ([2], 1, (0,))), ("num_outputs", ([2], 0, (3,)))],
+)
+def test_wrong_sizes(argument, sizes):
+    with pytest.raises(InvalidInputError) as caught:
         MLP(*sizes)
+    assert caught.value.argument == argument

@@ -43,7 +43,7 @@ from discrete_vae.log_partition.estimate import (
 )
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.precision import DTYPES, precision_for, precision_of_products
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed, keyed_generator

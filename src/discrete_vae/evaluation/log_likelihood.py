@@ -88,7 +88,7 @@ def evaluate_log_likelihood(
     """Average the importance-weighted log-likelihood over examples.
 
     What depends on x alone is computed once for all of its samples; norms are folded into the networks' weights
-    once for all examples (`discrete_vae.nets.mlp`). The noise is keyed by (seed, index), so an example's
+    once for all examples (`discrete_vae.nets.folding`). The noise is keyed by (seed, index), so an example's
     estimate does not depend on the others, nor on how examples are divided among the processes of torchrun. Samples
     are streamed in chunks that fit the memory budget, and where there are few of them several examples go together.
     Where a model's parts are drawn by the modules (see `ImportanceSampler`) a budget so

@@ -20,8 +20,6 @@ from discrete_vae.numerics import differentiable_once
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import standard_normal
 
-# What every prior over the Gaussian layers offers; the kinds differ in how their networks share parameters.
-
 
 class AutoregressiveGaussianPrior(nn.Module, ABC):
     """p(h_1, ..., h_M | zeta) = prod_m p(h_m | h_<m, zeta), each factor a diagonal Gaussian.
@@ -34,14 +32,6 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
         num_latents: Length of the last axis of zeta.
         num_layers: M.
         num_units: Units of each layer.
-
-    Attributes:
-        num_latents: Length of the last axis of zeta.
-        num_layers: M.
-        num_units: Units of each layer.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
     """
 
     def __init__(self, num_latents: int, num_layers: int, num_units: int) -> None:
@@ -57,55 +47,21 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
 
     @abstractmethod
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
-        """What p(x | zeta, h) reads.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit), all layers.
-
-        Returns:
-            (..., decoder_size).
-        """
+        """Input of p(x | zeta, h), (..., decoder_size), from zeta, (..., latent), and h, (..., layer, unit)."""
 
     @abstractmethod
     def next_layer(self, zeta: Tensor, earlier: Tensor) -> Gaussian:
-        """p(h_m | h_<m, zeta) of one layer.
-
-        Args:
-            zeta: (..., latent).
-            earlier: h_<m, (..., m - 1, unit); without a layer it asks for the first one.
-
-        Returns:
-            (..., unit).
-        """
+        """p(h_m | h_<m, zeta) of one layer, (..., unit), of zeta, (..., latent), and h_<m, (..., m - 1, unit)."""
 
     @abstractmethod
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
-        """p(h_m | h_<m, zeta) of all layers at a sample of all of them.
+        """p(h_m | h_<m, zeta) of all layers, (..., layer, unit), at zeta, (..., latent), and a sample h of all of them.
 
         No layer waits for another, so kinds that share networks pass many layers through one call.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit).
-
-        Returns:
-            (..., layer, unit).
         """
 
     def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw layer after layer.
-
-        Args:
-            zeta: (..., latent).
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            h, (..., layer, unit).
-
-        Raises:
-            InvalidInputError: If zeta has another shape or is not floating-point.
-        """
+        """Draw h, (..., layer, unit), layer after layer, given zeta, (..., latent)."""
         like = next(self.parameters())
         zeta = check_tensor("zeta", zeta, (..., self.num_latents)).to(like.dtype)
         h = zeta.new_zeros(*zeta.shape[:-1], 0, self.num_units)
@@ -113,9 +69,6 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
             drawn = self.next_layer(zeta, h).rsample(generator=generator)
             h = torch.cat([h, drawn.unsqueeze(-2)], dim=-2)
         return h
-
-
-# What stands between the binary latents and the decoder.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,66 +147,26 @@ class Hierarchy(nn.Module, ABC):
             zeta: (batch, latent).
             num_samples: Draws per example.
             generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            The draws.
-
-        Raises:
-            InvalidInputError: If the hierarchy does not offer it.
         """
         raise _without_importance_samples(self)
 
     def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
-        """p(h_m | h_<m, zeta) of all layers at a sample of all of them; goes with `rsample_many`.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit).
-
-        Returns:
-            (..., layer, unit).
-
-        Raises:
-            InvalidInputError: If the hierarchy does not offer it.
-        """
+        """p(h_m | h_<m, zeta) of all layers at a sample of all of them; goes with `rsample_many`."""
         raise _without_importance_samples(self)
 
     @abstractmethod
     def sample(self, zeta: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw h from p(h | zeta).
-
-        Args:
-            zeta: (..., latent).
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., layer, unit).
-        """
+        """Draw h, (..., layer, unit), from p(h | zeta), given zeta, (..., latent)."""
 
     @abstractmethod
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
-        """What p(x | zeta, h) reads.
-
-        Args:
-            zeta: (..., latent).
-            h: (..., layer, unit).
-
-        Returns:
-            (..., decoder_size).
-        """
+        """Input of p(x | zeta, h), (..., decoder_size), from zeta, (..., latent), and h, (..., layer, unit)."""
 
 
 class NoHierarchy(Hierarchy):
     """A hierarchy of zero layers, whose KL is 0.
 
     Source: Rolfe 2017, section supplementary-results (the simplified models).
-
-    Args:
-        num_latents: Length of the last axis of zeta.
-        num_features: Length of the last axis of the encoder's features; nothing reads them.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
     """
 
     def __init__(self, *, num_latents: int, num_features: int) -> None:
@@ -278,7 +191,6 @@ class NoHierarchy(Hierarchy):
 
 
 def _without_importance_samples(hierarchy: Hierarchy) -> InvalidInputError:
-    """The error of a hierarchy that draws one sample at a time."""
     name = type(hierarchy).__name__
     if hierarchy.num_layers == 0:
         rule = "must be 1 for a model without Gaussian layers whose transformation has a spike, which fixes z"
@@ -287,10 +199,6 @@ def _without_importance_samples(hierarchy: Hierarchy) -> InvalidInputError:
         rule = "must be 1 for a hierarchy that has no rsample_many and prior_at"
         repair = "Leave it out, or give the hierarchy these two methods."
     return InvalidInputError("num_importance_samples", rule, f"more, and a {name}", repair)
-
-
-# Many draws of the Gaussian layers for each state above them, with the gradients that importance weights
-# need.
 
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -344,48 +252,6 @@ class ManyDraws(ShowsShapes):
         return torch.stack(parts, -2)
 
 
-def draw_many(
-    networks: Sequence[nn.Module],
-    features: Tensor,
-    zeta: Tensor,
-    num_samples: int,
-    *,
-    num_units: int,
-    generator: torch.Generator | None = None,
-) -> ManyDraws:
-    """Draw from networks that each read the features and [zeta, h_1, ..., h_(m-1)].
-
-    The first network, which reads nothing that differs between the samples of an example, runs once per example.
-
-    Args:
-        networks: One per layer, giving a `Gaussian`.
-        features: (batch, feature).
-        zeta: (batch, latent).
-        num_samples: k.
-        num_units: Units of each layer.
-        generator: Source of the noise; None means torch's global generator.
-
-    Raises:
-        InvalidInputError: If the generator draws on another device.
-    """
-    shape = (num_samples, len(zeta), len(networks), num_units)
-    noise = standard_normal(zeta, shape=shape, generator=generator)
-    joint, inputs, layers, drawn = zeta, [], [], []
-    log_prob = (-0.5 * noise.square() - _HALF_LOG_TWO_PI).sum((-2, -1))
-    for network, eps in zip(networks, noise.unbind(-2), strict=True):
-        layer: Gaussian = network(features, joint)
-        h = layer.mean + layer.log_std.exp() * eps
-        log_prob = log_prob - layer.log_std.detach().sum(-1)
-        inputs.append(joint)
-        layers.append(layer)
-        drawn.append(h)
-        joint = torch.cat([joint.expand(num_samples, -1, -1), h], -1)
-    return ManyDraws(torch.stack(drawn, -2), log_prob, noise, tuple(inputs), tuple(layers))
-
-
-# Diagonal Gaussians and their divergence.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Gaussian(ShowsShapes):
     """Independent normal variables.
@@ -404,17 +270,7 @@ class Gaussian(ShowsShapes):
     log_std: Tensor
 
     def rsample(self, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw by h = mean + std * epsilon, which carries the gradient of both parameters.
-
-        Args:
-            generator: Source of epsilon; None means torch's global generator.
-
-        Returns:
-            A tensor of the mean's shape.
-
-        Raises:
-            InvalidInputError: If the generator draws on another device.
-        """
+        """Draw by h = mean + std * epsilon, which carries the gradient of both parameters."""
         noise = standard_normal(self.mean, shape=self.mean.shape, generator=generator)
         return self.mean + self.log_std.exp() * noise
 
@@ -428,9 +284,6 @@ class Gaussian(ShowsShapes):
 
         Written with expm1 of the difference of log standard deviations, which keeps its digits where the two are
         nearly alike.
-
-        Args:
-            other: Gaussian of the same shape.
         """
         return _KL.apply(self.mean, self.log_std, other.mean, other.log_std)
 
@@ -464,7 +317,6 @@ class _KL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
-        """Each element's divergence."""
         twice = (log_std - other_log_std).mul_(2)
         precision = torch.exp(-other_log_std)
         distance, rise = (mean - other_mean).mul_(precision), torch.expm1(twice)
@@ -484,9 +336,6 @@ class _KL(torch.autograd.Function):
         return of_mean, gradient * by_log_std, -of_mean, gradient * -minus_by_other
 
 
-# The network behind one Gaussian layer.
-
-
 _HEAD_SCALE = 0.01  # of torch's start: prior and posterior begin near the standard normal, their KL near 0
 
 
@@ -503,9 +352,6 @@ class GaussianNetwork(nn.Module):
         num_units: Units of the layer.
         log_std_bound: b, above 0; None leaves the network's output as it is.
         network: Makes the network, in place of the MLP that hidden describes; its output should start near 0.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer or the bound not above 0.
     """
 
     def __init__(
@@ -531,26 +377,11 @@ class GaussianNetwork(nn.Module):
             self.network = network(input_sizes, 2 * num_units)
 
     def forward(self, *inputs: Tensor) -> Gaussian:
-        """Apply the network.
-
-        Args:
-            inputs: One tensor per input, (..., size); leading axes broadcast.
-
-        Returns:
-            The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast.
-        """
+        """The layer's Gaussian, (..., unit), in the parameters' precision, also under autocast."""
         return self.gaussian(self.output(*inputs))
 
     def rsample(self, *inputs: Tensor, noise: Tensor) -> tuple[Gaussian, Tensor]:
-        """Apply the network and draw h = mean + std * noise, which carries the gradient of both.
-
-        Args:
-            inputs: As in `forward`.
-            noise: Standard normal, (..., unit).
-
-        Returns:
-            The layer's Gaussian and h, (..., unit).
-        """
+        """Return the layer's Gaussian and a draw h = mean + std * noise, (..., unit), with the gradient of both."""
         output = self.output(*inputs)
         if torch.is_grad_enabled():
             mean, log_std, h = _Head.apply(output, noise, self.log_std_bound)
@@ -559,7 +390,7 @@ class GaussianNetwork(nn.Module):
         return of_layer, torch.exp(of_layer.log_std).mul_(noise.contiguous()).add_(of_layer.mean)
 
     def output(self, *inputs: Tensor) -> Tensor:
-        """What the network makes of its inputs, (..., 2 unit), at least in the parameters' precision."""
+        """Output of the network, (..., 2 unit), at least in the parameters' precision."""
         # under autocast the output is rounded, but latents and KL terms keep the parameters' precision
         output = self.network(*inputs)
         return output.to(self._dtype(output.dtype))
@@ -574,13 +405,12 @@ class GaussianNetwork(nn.Module):
         return Gaussian(mean, raw if bound is None else (raw / bound).tanh_().mul_(bound))
 
     def _dtype(self, computed: torch.dtype) -> torch.dtype:
-        """The wider of what the network computed in and its parameters."""
         own = next(self.network.parameters(), None)
         return computed if own is None else torch.promote_types(computed, own.dtype)
 
 
 def gaussian_networks(modules: nn.ModuleList) -> list[GaussianNetwork]:
-    """The Gaussian networks of a list of modules."""
+    """Gaussian networks of a list of modules."""
     return [module for module in modules if isinstance(module, GaussianNetwork)]
 
 
@@ -651,9 +481,6 @@ def _head_gradient(
     return torch.cat([of_mean, of_log_std if slope is None else of_log_std * slope], -1)
 
 
-# The hierarchy of Gaussian layers.
-
-
 class GaussianHierarchy(Hierarchy):
     """Layers h_1, ..., h_M of Gaussian latents, autoregressive in the same order in prior and posterior.
 
@@ -670,9 +497,6 @@ class GaussianHierarchy(Hierarchy):
         posterior_hidden: Widths of the hidden layers of each posterior network; the paper has two of 2000.
         log_std_bound: See `GaussianNetwork`; of the posterior's networks.
         network: Makes the network of each posterior layer, in place of the MLPs that posterior_hidden describes.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer or the bound not above 0.
 
     Examples:
         >>> from discrete_vae import NoSharing
@@ -734,16 +558,27 @@ class GaussianHierarchy(Hierarchy):
     ) -> ManyDraws:
         """Draw h from q(h | zeta, x) many times for each zeta; see `Hierarchy.rsample_many`.
 
-        In training the norms of all networks but the first take their statistics over the rows of all samples and
-        examples together, as importance sampling in evaluation meets them.
+        The first network, which reads nothing that differs between the samples of an example, runs once per example. In
+        training the norms of all others take their statistics over the rows of all samples and examples together, as
+        importance sampling in evaluation meets them.
         """
         check_positive_int("num_samples", num_samples)
         dtype = next(self.parameters()).dtype
         features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
         zeta = check_tensor("zeta", zeta, (len(features), self.num_latents)).to(dtype)
-        return draw_many(
-            tuple(self.posterior), features, zeta, num_samples, num_units=self.num_units, generator=generator
-        )
+        shape = (num_samples, len(zeta), self.num_layers, self.num_units)
+        noise = standard_normal(zeta, shape=shape, generator=generator)
+        joint, inputs, layers, drawn = zeta, [], [], []
+        log_prob = (-0.5 * noise.square() - _HALF_LOG_TWO_PI).sum((-2, -1))
+        for network, eps in zip(self.posterior, noise.unbind(-2), strict=True):
+            layer: Gaussian = network(features, joint)
+            h = layer.mean + layer.log_std.exp() * eps
+            log_prob = log_prob - layer.log_std.detach().sum(-1)
+            inputs.append(joint)
+            layers.append(layer)
+            drawn.append(h)
+            joint = torch.cat([joint.expand(num_samples, -1, -1), h], -1)
+        return ManyDraws(torch.stack(drawn, -2), log_prob, noise, tuple(inputs), tuple(layers))
 
     def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
         return self.prior.layers(zeta, h)
@@ -766,21 +601,7 @@ def build_gaussian_hierarchy(
     sharing: SharingConfig,
     log_std_bound: float | None,
 ) -> GaussianHierarchy:
-    """Build a hierarchy from its config's fields.
-
-    Args:
-        num_features: Length of the last axis of the encoder's features.
-        num_latents: Length of the last axis of zeta.
-        num_layers: Layers of h.
-        num_units: Units of each layer.
-        posterior_hidden: Widths of the hidden layers of each layer's posterior network.
-        prior_hidden: Widths of the hidden layers of a prior network.
-        sharing: Which layers share a prior network.
-        log_std_bound: Bound of the log standard deviations; None is no bound.
-
-    Raises:
-        InvalidInputError: As `GaussianHierarchy` and the sharing that is asked for.
-    """
+    """Build a hierarchy and its prior from a config's fields."""
     prior = instantiate(
         sharing,
         num_latents=num_latents,

@@ -1,4 +1,4 @@
-"""Which Gaussian layers share a prior network."""
+"""Sharing of prior networks among Gaussian layers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from discrete_vae.hierarchy.gaussian import (
     gaussian_networks,
 )
 
-# Each Gaussian layer with a prior network of its own.
-
 
 class NoSharing(AutoregressiveGaussianPrior):
     """One network per layer, of the concatenation [zeta, h_1, ..., h_(m-1)]; the decoder reads [zeta, h_1, ..., h_M].
@@ -30,9 +28,6 @@ class NoSharing(AutoregressiveGaussianPrior):
         num_units: Units of each layer.
         hidden: Widths of each network's hidden layers.
         log_std_bound: See `GaussianNetwork`.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer or the bound not above 0.
 
     Examples:
         >>> prior = NoSharing(num_latents=4, num_layers=3, num_units=2, hidden=(8,))
@@ -57,19 +52,15 @@ class NoSharing(AutoregressiveGaussianPrior):
 
     @property
     def decoder_size(self) -> int:
-        """Units of zeta and of all layers."""
         return self.num_latents + self.num_layers * self.num_units
 
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
-        """[zeta, h_1, ..., h_M]."""
         return torch.cat([zeta, h.flatten(-2)], dim=-1)
 
     def next_layer(self, zeta: Tensor, earlier: Tensor) -> Gaussian:
-        """The network of that layer at [zeta, h_<m]."""
         return self.networks[earlier.shape[-2]](torch.cat([zeta, earlier.flatten(-2)], dim=-1))
 
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
-        """Each network at its own part of the concatenation."""
         joint = torch.cat([zeta, h[..., :-1, :].flatten(-2)], dim=-1)
         networks = gaussian_networks(self.networks)
         outputs = [
@@ -77,9 +68,6 @@ class NoSharing(AutoregressiveGaussianPrior):
             for index, network in enumerate(networks)
         ]
         return networks[0].gaussian(torch.stack(outputs, dim=-2))
-
-
-# Groups of consecutive Gaussian layers, each with one prior network; one group is complete sharing.
 
 
 class GroupSharing(AutoregressiveGaussianPrior):
@@ -98,10 +86,6 @@ class GroupSharing(AutoregressiveGaussianPrior):
         hidden: Widths of each network's hidden layers.
         num_groups: Groups of consecutive layers.
         log_std_bound: See `GaussianNetwork`.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, the bound is not above 0, or the layers do not divide
-            into equal groups.
 
     Examples:
         >>> prior = GroupSharing(num_latents=4, num_layers=6, num_units=2, hidden=(8,), num_groups=2)
@@ -132,20 +116,17 @@ class GroupSharing(AutoregressiveGaussianPrior):
 
     @property
     def decoder_size(self) -> int:
-        """Units of one layer."""
         return self.num_units
 
     def decoder_input(self, zeta: Tensor, h: Tensor) -> Tensor:
-        """A zeta + h_1 + ... + h_M."""
         return self.zeta_map(zeta) + h.sum(-2)
 
     def next_layer(self, zeta: Tensor, earlier: Tensor) -> Gaussian:
-        """The network of that layer's group at the sum of zeta's map and h_<m."""
         network = self.networks[earlier.shape[-2] // self.group_size]
         return network(self.zeta_map(zeta) + earlier.sum(-2))
 
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
-        """One call per group, all of its layers at their own running sums."""
+        """One call per group, with all of its layers at their own running sums."""
         start = self.zeta_map(zeta).unsqueeze(-2)
         sums = start + torch.cat([torch.zeros_like(start), h[..., :-1, :].cumsum(-2)], dim=-2)
         networks = gaussian_networks(self.networks)
@@ -169,9 +150,6 @@ class CompleteSharing(GroupSharing):
         num_units: Units of each layer.
         hidden: Widths of the network's hidden layers.
         log_std_bound: See `GaussianNetwork`.
-
-    Raises:
-        InvalidInputError: As `GroupSharing`.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.inference.rows import CentralNoise, Report, RowNoise, in_batches
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.model import DiscreteVAE, Statistic, check_statistic
-from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.posterior import Posterior
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform

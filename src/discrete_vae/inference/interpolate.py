@@ -15,7 +15,7 @@ from discrete_vae.checks import check_examples, check_positive_int, check_states
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.encode import Latents, most_probable
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import DrawnNoise
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from discrete_vae.kernels.codegen import FLOAT32, Numbers, builder_intrinsic, splat, unpacked
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.kernels.registry import Kernel, check_close
-from discrete_vae.nets.weights import WorkingWeight
+from discrete_vae.nets.weights import MixedPrecisionWeight
 
 # The compiled pass of Adam: all parameters of a group, cut into chunks of equal length, in one call.
 
@@ -143,7 +143,7 @@ class PointerTable:
         self,
         parameters: Sequence[Tensor],
         leaves: Sequence[Tensor],
-        working: Mapping[Any, WorkingWeight],
+        working: Mapping[Any, MixedPrecisionWeight],
         state: Mapping[Any, Mapping[str, Any]],
     ) -> None:
         self._all, self._places, self._moments = list(parameters), _places(parameters), _moments(state)
@@ -151,7 +151,7 @@ class PointerTable:
         self._have_gradient = [gradient is not None for gradient in gradients]
         pairs = [pair for pair in zip(parameters, leaves, strict=True) if pair[1].grad is not None]
         self.parameters = [parameter for parameter, _ in pairs]
-        self.working = [working[parameter] for parameter in self.parameters if parameter in working]
+        self.mixed_precision = [working[parameter] for parameter in self.parameters if parameter in working]
         self._pointers = np.zeros((len(pairs), 6), np.int64)
         for row, (parameter, leaf) in zip(self._pointers, pairs, strict=True):
             moments = state[parameter]
@@ -257,7 +257,7 @@ class Adam(torch.optim.Adam):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         *,
-        working: Iterable[WorkingWeight] = (),
+        working: Iterable[MixedPrecisionWeight] = (),
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
         self._working = {each.master: each for each in working}
@@ -305,7 +305,7 @@ class Adam(torch.optim.Adam):
             assert table is not None
             # before the pass, which drives all that was just looked at out of the cache
             torch.autograd.graph.increment_version(table.parameters)
-            for working in table.working:
+            for working in table.mixed_precision:
                 working.written()
             table.update(group)
 

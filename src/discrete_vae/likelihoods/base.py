@@ -35,9 +35,6 @@ class Likelihood(nn.Module, ABC):
         event_shape: Shape of one example.
         parameters_per_feature: P.
         stand_in: A value inside the domain, put in place of unobserved entries before the density is computed.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or there is none.
     """
 
     stand_in: float = 0.0
@@ -80,9 +77,6 @@ class Likelihood(nn.Module, ABC):
     def distribution(self, parameters: Tensor) -> Distribution:
         """p(x | parameters) as a torch distribution of independent features.
 
-        Args:
-            parameters: (..., *parameter_shape).
-
         Returns:
             A distribution with batch shape (..., *event) and no event axes, float32 or wider; wrap it in
             `torch.distributions.Independent` for joint log-probabilities. It does not validate its arguments, which
@@ -91,15 +85,7 @@ class Likelihood(nn.Module, ABC):
 
     @abstractmethod
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw x, without gradient.
-
-        Args:
-            parameters: (..., *parameter_shape).
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., *event), float32 or wider.
-        """
+        """Draw x, (..., *event), float32 or wider, without gradient."""
 
     def check(self, x: Tensor, observed: Tensor | None = None, *, exact: bool = False) -> Tensor:
         """Return x if it may be trained on or evaluated; the check at the public door.
@@ -154,15 +140,8 @@ class Likelihood(nn.Module, ABC):
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """Take statistics and starting values from training data, over observed entries.
 
-        Args:
-            x: (example, *event), as `check` takes it.
-            observed: As in `check`.
-
         Returns:
             A start for the decoder's output, such as biases of its last layer, (*parameter_shape).
-
-        Raises:
-            InvalidInputError: If `check` refuses x or observed.
         """
         self.check(x, observed)
         return torch.zeros(self.parameter_shape)
@@ -171,29 +150,15 @@ class Likelihood(nn.Module, ABC):
     def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """Fit features that are independent: statistics as `initialize_`, and the parameters of each feature's law.
 
-        Args:
-            x: As in `initialize_`.
-            observed: As in `initialize_`.
-
         Returns:
             Parameters for every example alike, (*parameter_shape); here the start that `initialize_` returns.
-
-        Raises:
-            InvalidInputError: If `check` refuses x or observed.
         """
         return self.initialize_(x, observed)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """What the encoder reads.
+        """Input of the encoder, (batch, *input_shape), finite, in x's dtype.
 
         Unobserved entries read as the training mean of what is read of their feature, or 0 without such statistics.
-
-        Args:
-            x: (batch, *event).
-            observed: Bool, of x's shape; None: every entry is observed.
-
-        Returns:
-            (batch, *input_shape), in x's dtype, finite.
         """
         return x if observed is None else x.masked_fill(~observed, 0)
 
@@ -219,9 +184,8 @@ class Likelihood(nn.Module, ABC):
         check_tensor("parameters", parameters, (..., *leading, *self.parameter_shape))
         check_observed(x, observed)
         if observed is not None:
-            x = x.masked_fill(
-                ~observed, self.stand_in
-            )  # before the density: NaN times 0 is NaN in a gradient
+            # before the density: NaN times 0 is NaN in a gradient
+            x = x.masked_fill(~observed, self.stand_in)
         x = x if x.dtype == torch.float64 else x.float()
         with full_precision(parameters):
             if observed is None:
@@ -230,43 +194,19 @@ class Likelihood(nn.Module, ABC):
             return terms.sum(tuple(range(-len(self.event_shape), 0)))
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """log p(x | parameters) of whole examples, (..., *leading), the sum of `feature_log_prob`.
-
-        Args:
-            parameters: As in `feature_log_prob`.
-            x: Likewise.
-        """
+        """log p(x | parameters) of whole examples, (..., *leading), the sum of `feature_log_prob`."""
         return self.feature_log_prob(parameters, x).sum(tuple(range(-len(self.event_shape), 0)))
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """log p(x_i | parameters) of each feature, (..., *event); x holds values of the domain only.
-
-        Args:
-            parameters: (..., *leading, *parameter_shape).
-            x: (..., *event), float32 or wider.
-        """
+        """log p(x_i | parameters) of each feature, (..., *event), for x in the domain, float32 or wider."""
         return self.distribution(parameters).log_prob(x)
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """E[x | parameters].
-
-        Args:
-            parameters: (..., *parameter_shape).
-
-        Returns:
-            (..., *event), float32 or wider.
-        """
+        """E[x | parameters], (..., *event), float32 or wider."""
         return self.distribution(parameters).mean
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """The most probable x, which is a value that x can have.
-
-        Args:
-            parameters: (..., *parameter_shape).
-
-        Returns:
-            (..., *event), float32 or wider.
-        """
+        """The most probable x, (..., *event), float32 or wider: a value that x can have."""
         return self.distribution(parameters).mode
 
     def _drawable(self, parameters: Tensor) -> Tensor:
@@ -277,11 +217,7 @@ class Likelihood(nn.Module, ABC):
         return parameters
 
     def unfold(self, parameters: Tensor) -> Tensor:
-        """Split the folded axis: (..., *parameter_shape) -> (..., P, *event), float32 or wider.
-
-        Raises:
-            InvalidInputError: If parameters has another shape or dtype.
-        """
+        """Split the folded axis: (..., *parameter_shape) -> (..., P, *event), float32 or wider."""
         check_tensor("parameters", parameters, (..., *self.parameter_shape))
         wide = parameters if parameters.dtype == torch.float64 else parameters.float()
         return wide.unflatten(-len(self.event_shape), (self.parameters_per_feature, self.event_shape[0]))
@@ -292,11 +228,7 @@ class Likelihood(nn.Module, ABC):
 
 
 def check_observed(x: Tensor, observed: Tensor | None) -> None:
-    """Check that a mask of observed entries is a bool tensor of x's shape; None is none.
-
-    Raises:
-        InvalidInputError: If it is anything else.
-    """
+    """Check that a mask of observed entries is a bool tensor of x's shape; None is none."""
     if observed is None:
         return
     fits = isinstance(observed, Tensor) and observed.dtype == torch.bool and observed.shape == x.shape
@@ -317,16 +249,7 @@ def check_observed(x: Tensor, observed: Tensor | None) -> None:
 
 
 def check_values(x: Tensor, observed: Tensor | None, domain: Domain) -> None:
-    """Check that every observed entry of x lies in the domain, where its values can be read.
-
-    Args:
-        x: Any shape.
-        observed: Bool, of x's shape. None: every entry that is not NaN is observed.
-        domain: Where the entries must lie.
-
-    Raises:
-        InvalidInputError: If an observed entry lies outside; names the first one's value.
-    """
+    """Check that every observed entry of x lies in the domain, where its values can be read."""
     ends = extremes(x)
     # one pass settles most batches; NaN compares as outside
     if ends is None or (not domain.whole and domain.contains(ends[0]) and domain.contains(ends[1])):

@@ -24,8 +24,6 @@ from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.scaling import LongTailedNormal, Standardizer, Tails, feature_moments
 from discrete_vae.numerics import bernoulli_log_prob, joint_bernoulli_log_prob, project_
 
-# The Bernoulli likelihood of binary features.
-
 
 class BernoulliLikelihood(Likelihood):
     """p(x | l) = prod_i Bernoulli(x_i; sigmoid(l_i)), one logit per feature.
@@ -42,9 +40,6 @@ class BernoulliLikelihood(Likelihood):
         training_mean: Mean of each feature in the training data, (*event), which the encoder reads for unobserved
             entries; 0.5 before `initialize_` and where nothing was observed.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or there is none.
-
     Examples:
         >>> BernoulliLikelihood((3,)).log_prob(torch.zeros(1, 3), torch.tensor([[0.0, 1.0, 1.0]]))
         tensor([-2.0794])
@@ -57,7 +52,6 @@ class BernoulliLikelihood(Likelihood):
         self.register_buffer("training_mean", torch.full(self.event_shape, 0.5))
 
     def domain(self, *, exact: bool = False) -> Domain:
-        """[0, 1]; {0, 1} if exact."""
         return BINARY if exact else UNIT_INTERVAL
 
     @torch.no_grad()
@@ -80,39 +74,30 @@ class BernoulliLikelihood(Likelihood):
         return (ones + 0.5).log() - (moments.count - ones + 0.5).log()
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """X itself, (batch, *event); unobserved entries read as the training mean."""
         return x if observed is None else torch.where(observed, x, self.training_mean.to(x.dtype))
 
     def distribution(self, parameters: Tensor) -> Bernoulli:
-        """Bernoulli(logits), batch shape (..., *event)."""
         return Bernoulli(logits=self._only(parameters), validate_args=False)
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """X l - softplus(l), which does not cancel where the logit is saturated, (..., *event)."""
+        """x l - softplus(l), which does not cancel where the logit is saturated, (..., *event)."""
         return bernoulli_log_prob(x, self._only(parameters))
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """The sum of `feature_log_prob` in one pass, (..., *leading)."""
         if type(self).feature_log_prob is not BernoulliLikelihood.feature_log_prob:  # a subclass has its own
             return super().joint_log_prob(parameters, x)
         return joint_bernoulli_log_prob(x, parameters, len(self.event_shape))
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """sigmoid(l), probabilities, (..., *event)."""
         return torch.sigmoid(self._only(parameters))
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """1 where the logit is positive, (..., *event)."""
         logits = self._drawable(self._only(parameters))
         return (logits > 0).to(logits.dtype)
 
     @torch.no_grad()
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw bits, (..., *event)."""
         return torch.bernoulli(self._drawable(self.mean(parameters)), generator=generator)
-
-
-# The categorical likelihood of features that are one of several codes.
 
 
 class CategoricalLikelihood(Likelihood):
@@ -129,9 +114,6 @@ class CategoricalLikelihood(Likelihood):
         num_categories: K.
         frequencies: Relative frequency of each code in the training data, (K, *event), each count raised by one
             half; the encoder reads it for unobserved entries. 1 / K before `initialize_`.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or num_categories is below 2.
 
     Examples:
         >>> likelihood = CategoricalLikelihood((2,), num_categories=3)
@@ -154,11 +136,9 @@ class CategoricalLikelihood(Likelihood):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """(K * event[0], *event[1:]): the codes one-hot."""
         return self.parameter_shape
 
     def domain(self, *, exact: bool = False) -> Domain:
-        """The codes 0, ..., K - 1."""
         return categories(self.num_categories)
 
     @torch.no_grad()
@@ -207,7 +187,6 @@ class CategoricalLikelihood(Likelihood):
         return (probabilities * codes).sum(-1)
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """The most probable code, (..., *event)."""
         logits = self._drawable(self.unfold(parameters))
         return logits.argmax(self._axis).to(logits.dtype)
 
@@ -226,9 +205,6 @@ class CategoricalLikelihood(Likelihood):
     def _axis(self) -> int:
         """The axis of the codes in unfolded parameters."""
         return -len(self.event_shape) - 1
-
-
-# The Gaussian likelihood of real features.
 
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -259,9 +235,6 @@ class GaussianLikelihood(Likelihood):
         standardizer: Holds a and s.
         tails: The scales; None without `shorten_tails`.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or the floor not between 0 and 1.
-
     Examples:
         >>> likelihood = GaussianLikelihood((2,))
         >>> likelihood.log_prob(torch.zeros(1, 2), torch.zeros(1, 2)).item()  # -log(2 pi)
@@ -279,7 +252,6 @@ class GaussianLikelihood(Likelihood):
         self.log_scale = nn.Parameter(torch.full(self.event_shape, math.log1p(-self.min_scale)))
 
     def domain(self, *, exact: bool = False) -> Domain:
-        """Finite numbers."""
         return FINITE
 
     @torch.no_grad()
@@ -293,7 +265,6 @@ class GaussianLikelihood(Likelihood):
         return torch.zeros_like(self.log_scale)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """X in standard units, (batch, *event); unobserved entries read as 0, the training mean."""
         return self.standardizer(self._shortened(x), observed)
 
     def distribution(self, parameters: Tensor) -> Normal | LongTailedNormal:
@@ -305,7 +276,6 @@ class GaussianLikelihood(Likelihood):
         return Normal(mean, std, validate_args=False)
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """Log-density in the data's units, (..., *event)."""
         scale = self._scale()
         scaled = (self.standardizer(self._shortened(x)) - self._only(parameters)) / scale
         found = -0.5 * scaled.square() - (scale * self.standardizer.divisor).log() - _HALF_LOG_TWO_PI
@@ -319,13 +289,11 @@ class GaussianLikelihood(Likelihood):
 
     @torch.no_grad()
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw from the Gaussian, (..., *event)."""
         mean, std = self._moments(parameters)
         x = mean + std * torch.randn(mean.shape, dtype=mean.dtype, device=mean.device, generator=generator)
         return x if self.tails is None else self.tails.invert(x)
 
     def _shortened(self, x: Tensor) -> Tensor:
-        """X with its long tails shortened."""
         return x if self.tails is None else self.tails(x)
 
     def _moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -341,18 +309,12 @@ class GaussianLikelihood(Likelihood):
         return self.min_scale + log_scale.exp()
 
 
-# The negative binomial likelihood of counts.
-
-
 _MIN_SIZE, _MAX_SIZE = 1e-4, 1e6
 _LARGEST_LOG = 60.0  # e^60, and counts times e^60, are finite in float32
 
 
 def stirling_error(z: Tensor) -> Tensor:
     """log Gamma(z + 1) - ((z + 1/2) log z - z + log sqrt(2 pi)), what Stirling's formula lacks.
-
-    Args:
-        z: Above 0.
 
     Returns:
         Same shape; accurate to a few units of rounding of 10.
@@ -406,12 +368,7 @@ def negative_binomial_log_prob(x: Tensor, log_mean: Tensor, log_size: Tensor) ->
 
 
 class _NegativeBinomial(NegativeBinomial):
-    """torch's distribution with `negative_binomial_log_prob` in place of the textbook form.
-
-    Args:
-        log_mean: log mu.
-        log_size: log r, of its shape.
-    """
+    """torch's distribution with `negative_binomial_log_prob` in place of the textbook form."""
 
     def __init__(self, log_mean: Tensor, log_size: Tensor) -> None:
         self._log_mean, self._log_size = log_mean, log_size
@@ -419,11 +376,9 @@ class _NegativeBinomial(NegativeBinomial):
         super().__init__(size, logits=log_mean - size.log(), validate_args=False)
 
     def expand(self, batch_shape: Sequence[int], _instance: object = None) -> _NegativeBinomial:
-        """The same law in a larger batch shape."""
         return _NegativeBinomial(self._log_mean.expand(batch_shape), self._log_size.expand(batch_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log NB(x; mu, r), nats."""
         return negative_binomial_log_prob(value, self._log_mean, self._log_size)
 
 
@@ -441,9 +396,6 @@ class NegativeBinomialLikelihood(Likelihood):
         log_start: Log of the training mean, (*event); 0 before `initialize_` and where nothing was observed.
         standardizer: Location and scale of log(1 + x), for the encoder.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or there is none.
-
     Examples:
         >>> likelihood = NegativeBinomialLikelihood((2,))
         >>> likelihood.distribution(torch.tensor([[0.0, 1.0]])).variance  # mu + mu^2
@@ -459,7 +411,6 @@ class NegativeBinomialLikelihood(Likelihood):
         self.register_buffer("log_start", torch.zeros(self.event_shape))
 
     def domain(self, *, exact: bool = False) -> Domain:
-        """Whole numbers of at least 0."""
         return COUNTS
 
     @torch.no_grad()
@@ -485,16 +436,13 @@ class NegativeBinomialLikelihood(Likelihood):
         return self.standardizer(x.log1p(), observed)
 
     def distribution(self, parameters: Tensor) -> NegativeBinomial:
-        """NegativeBinomial(total_count=r, logits=log(mu / r)), batch shape (..., *event)."""
         log_mean = self._log_mean(parameters)
         return _NegativeBinomial(log_mean, self._log_size().to(log_mean.dtype).expand_as(log_mean))
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """log NB(x; mu, r), (..., *event)."""
         return negative_binomial_log_prob(x, self._log_mean(parameters), self._log_size())
 
     def mean(self, parameters: Tensor) -> Tensor:
-        """Mu, (..., *event)."""
         return self._log_mean(parameters).exp()
 
     @torch.no_grad()

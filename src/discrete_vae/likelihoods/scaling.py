@@ -21,12 +21,9 @@ _LARGEST = 80.0  # sinh of it is finite in float32
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FeatureMoments(ShowsShapes):
-    """Moments of each feature over its observed entries, on the CPU.
+    """Moments of each feature over its observed entries, (*event), float64, on the CPU.
 
-    Attributes:
-        count: Number of observed entries, (*event), float64.
-        mean: (*event), float64; 0 where nothing was observed.
-        variance: Mean squared deviation, (*event), float64; exactly 0 for a constant feature.
+    The mean is 0 where nothing was observed, the variance exactly 0 for a constant feature.
     """
 
     count: Tensor
@@ -36,10 +33,6 @@ class FeatureMoments(ShowsShapes):
 
 def feature_moments(x: Tensor, observed: Tensor | None = None) -> FeatureMoments:
     """Count, mean and variance of each feature in two passes of float64.
-
-    Args:
-        x: (example, *event); NaN marks unobserved entries.
-        observed: Bool, of x's shape; None: every entry that is not NaN is observed.
 
     Examples:
         >>> feature_moments(torch.tensor([[1.0, 5.0], [3.0, torch.nan]])).mean
@@ -72,9 +65,6 @@ def _parts(x: Tensor, observed: Tensor | None) -> Iterator[tuple[Tensor, Tensor]
 class Standardizer(nn.Module):
     """(x - location) / scale for each feature, 0 for constant ones; both are constants that `fit_` takes from data.
 
-    Args:
-        event_shape: Shape of one example.
-
     Attributes:
         location: Training mean, (*event); 0 before `fit_` and where nothing was observed.
         scale: Training standard deviation, (*event); 0 for constant features, 1 before `fit_` and where nothing was
@@ -97,12 +87,7 @@ class Standardizer(nn.Module):
 
     @torch.no_grad()
     def fit_(self, x: Tensor, observed: Tensor | None = None) -> None:
-        """Take location and scale from data.
-
-        Args:
-            x: (example, *event); NaN marks unobserved entries.
-            observed: Bool, of x's shape; None: every entry that is not NaN is observed.
-        """
+        """Take location and scale from data, as `feature_moments` reads it."""
         moments = feature_moments(x, observed)
         self.location.copy_(moments.mean)
         scale = moments.variance.sqrt()
@@ -112,7 +97,7 @@ class Standardizer(nn.Module):
 
     @property
     def constant(self) -> Tensor:
-        """Which features had one value in the data, bool, (*event)."""
+        """Mask of the features that had one value in the data, (*event)."""
         return self.scale == 0
 
     @property
@@ -121,15 +106,7 @@ class Standardizer(nn.Module):
         return self.scale.masked_fill(self.constant, 1.0)
 
     def forward(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Standardize; unobserved entries and constant features become 0, the training mean.
-
-        Args:
-            x: (..., *event).
-            observed: Bool, of x's shape; None: every entry is observed.
-
-        Returns:
-            (..., *event) in x's dtype.
-        """
+        """Standardize (..., *event); unobserved entries and constant features become 0, the training mean."""
         standard = ((x - self.location) / self.divisor).to(x.dtype).masked_fill(self.constant, 0)
         return standard if observed is None else standard.masked_fill(~observed, 0)
 
@@ -144,9 +121,6 @@ class Tails(nn.Module):
     are the same value, an end or the median: such a spike has no scale.
 
     Source: Burbidge, Magee & Robb 1988 (asinh for skewed data); Box & Cox 1964, section 3 (the choice by likelihood).
-
-    Args:
-        event_shape: Shape of one example.
 
     Attributes:
         is_long: Whether the feature has long tails, bool, (*event); False before `fit_`.
@@ -173,12 +147,7 @@ class Tails(nn.Module):
 
     @torch.no_grad()
     def fit_(self, x: Tensor, observed: Tensor | None = None) -> None:
-        """Take the scales from data; of more than 4,000 examples from evenly spaced ones.
-
-        Args:
-            x: (example, *event); NaN marks unobserved entries.
-            observed: Bool, of x's shape; None: every entry that is not NaN is observed.
-        """
+        """Take the scales from data as `feature_moments` reads it, at most 4,000 examples evenly spaced."""
         step = -(-len(x) // _MOST_ROWS)
         rows = x[::step].flatten(1).double()
         if observed is not None:
@@ -234,24 +203,14 @@ class Tails(nn.Module):
 
 
 def long_tails(x: Tensor) -> Tensor:
-    """Which features have tails that `Tails` would shorten, bool, (*event).
-
-    Args:
-        x: (example, *event); NaN marks unobserved entries.
-    """
+    """Mask of the features whose tails `Tails` would shorten, bool, (*event); NaN marks unobserved entries of x."""
     tails = Tails(x.shape[1:])
     tails.fit_(x)
     return tails.is_long
 
 
 class LongTailedNormal(Distribution):
-    """The law of x where `Tails` of x is Normal(loc, scale).
-
-    Args:
-        loc: Mean of y, (..., *event).
-        scale: Standard deviation of y, of that shape.
-        tails: The scales.
-    """
+    """The law of x where `Tails` of x is Normal(loc, scale)."""
 
     def __init__(self, loc: Tensor, scale: Tensor, tails: Tails) -> None:
         self.loc, self.scale, self.tails = loc, scale, tails
@@ -264,34 +223,28 @@ class LongTailedNormal(Distribution):
 
     @property
     def support(self) -> constraints.Constraint:
-        """All numbers."""
         return constraints.real
 
     @property
     def mean(self) -> Tensor:
-        """E[x]."""
         return self.tails.mean_of(self.loc, self.scale)
 
     @property
     def mode(self) -> Tensor:
-        """The x of highest density."""
         return self.tails.mode_of(self.loc, self.scale)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Log-density, nats."""
         law = torch.distributions.Normal(self.loc, self.scale, validate_args=False)
         return law.log_prob(self.tails(value)) + self.tails.log_slope(value)
 
     @torch.no_grad()
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Draw x."""
         shape = self._extended_shape(torch.Size(sample_shape))
         noise = torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         return self.tails.invert(self.loc + self.scale * noise)
 
 
 def _variance(rows: Tensor) -> Tensor:
-    """Variance of each column over its observed rows."""
     return (rows - rows.nanmean(0)).square().nanmean(0)
 
 

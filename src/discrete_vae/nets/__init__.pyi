@@ -8,4 +8,4 @@ from .precision import gains_by_bfloat16 as gains_by_bfloat16
 from .precision import has_fast_bfloat16 as has_fast_bfloat16
 from .precision import precision_of_products as precision_of_products
 from .precision import set_precision as set_precision
-from .weights import WorkingWeight as WorkingWeight
+from .weights import MixedPrecisionWeight as MixedPrecisionWeight

@@ -12,20 +12,11 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.nets.weights import WorkingLayer
-
-# The paper's encoder.
+from discrete_vae.nets.weights import MixedPrecisionLayer
 
 
 class FlattenEncoder(nn.Module):
-    """The values of x in one row: nothing is computed before the networks of the posterior.
-
-    Args:
-        input_shape: Shape of what is read of one example.
-
-    Attributes:
-        num_features: Values of one example.
-    """
+    """The values of x in one row: nothing is computed before the networks of the posterior."""
 
     def __init__(self, input_shape: Sequence[int]) -> None:
         super().__init__()
@@ -36,15 +27,12 @@ class FlattenEncoder(nn.Module):
         return x.flatten(1)
 
 
-# Small residual convolutional networks between images and vectors.
-
-
 DEFAULT_WIDTHS = (16, 32, 64)
-"""Cheap enough for two cores; (32, 64, 64) takes about twice the time."""
+"""Cheap enough for two cores."""
 
 
-class Convolution(WorkingLayer, nn.Conv2d):
-    """A convolution that can read a working copy of its weight; what it gives is then in the copy's precision."""
+class Convolution(MixedPrecisionLayer, nn.Conv2d):
+    """A convolution that can read a low-precision copy of its weight; its output is then in the copy's precision."""
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Convolve, (batch, channel, row, column)."""
@@ -53,8 +41,8 @@ class Convolution(WorkingLayer, nn.Conv2d):
         return F.conv2d(x.to(weight.dtype), weight, bias, self.stride, self.padding)
 
 
-class TransposedConvolution(WorkingLayer, nn.ConvTranspose2d):
-    """A transposed convolution without bias, likewise."""
+class TransposedConvolution(MixedPrecisionLayer, nn.ConvTranspose2d):
+    """A transposed convolution without bias that can read a low-precision copy of its weight."""
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Spread, (batch, channel, row, column)."""
@@ -75,11 +63,7 @@ def _norm(width: int) -> nn.GroupNorm:
 
 
 class ResidualBlock(nn.Module):
-    """y = x + conv(relu(norm(conv(relu(norm(x)))))), 3 x 3 convolutions that keep the size.
-
-    Args:
-        width: Channels of x and y.
-    """
+    """y = x + conv(relu(norm(conv(relu(norm(x)))))), 3 x 3 convolutions that keep the size."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -107,9 +91,6 @@ class ConvolutionalEncoder(nn.Module):
         num_features: Length of the vector that is returned.
         widths: Channels after each halving.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or the image is too small for the halvings.
-
     Examples:
         >>> ConvolutionalEncoder((1, 28, 28), 100)(torch.zeros(5, 1, 28, 28)).shape
         torch.Size([5, 100])
@@ -132,17 +113,7 @@ class ConvolutionalEncoder(nn.Module):
         self.output = nn.Linear(widths[-1] * sizes[-1][0] * sizes[-1][1], num_features)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Encode.
-
-        Args:
-            x: (batch, channel, row, column).
-
-        Returns:
-            (batch, feature).
-
-        Raises:
-            InvalidInputError: If x has another shape or dtype.
-        """
+        """Encode (batch, channel, row, column) as (batch, feature)."""
         check_tensor("x", x, ("batch", *self.input_shape))
         return self.output(self.layers(x).flatten(1).to(self.output.weight.dtype))
 
@@ -159,9 +130,6 @@ class ConvolutionalDecoder(nn.Module):
 
     Attributes:
         output_bias: Added to the output, (*parameter_shape); see `initialize_output_`.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or the image is too small for the doublings.
 
     Examples:
         >>> ConvolutionalDecoder(100, (1, 28, 28))(torch.zeros(5, 100)).shape
@@ -189,28 +157,11 @@ class ConvolutionalDecoder(nn.Module):
 
     @torch.no_grad()
     def initialize_output_(self, start: Tensor) -> None:
-        """Set the output's biases, for example to what a likelihood's `initialize_` returns.
-
-        Args:
-            start: (*parameter_shape).
-
-        Raises:
-            InvalidInputError: If start has another shape or dtype.
-        """
+        """Set the output's biases, (*parameter_shape), for example to what a likelihood's `initialize_` returns."""
         self.output_bias.copy_(check_tensor("start", start, tuple(self.output_bias.shape)))
 
     def forward(self, latents: Tensor) -> Tensor:
-        """Decode.
-
-        Args:
-            latents: (row, latent); flatten sample axes before.
-
-        Returns:
-            (row, *parameter_shape).
-
-        Raises:
-            InvalidInputError: If latents has another shape or dtype.
-        """
+        """Decode (row, latent), with sample axes flattened before, as (row, *parameter_shape)."""
         check_tensor("latents", latents, ("row", self.num_latents))
         hidden = self.input(latents).unflatten(1, self.smallest)
         for block, double, (rows, columns) in zip(self.blocks, self.doublings, self.sizes, strict=True):

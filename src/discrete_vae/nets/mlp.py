@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -20,105 +17,24 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import norm as kernel
 from discrete_vae.kernels.norm import SCALE_BOUNDS, Form, norm_form
 from discrete_vae.kernels.registry import are_plain, compiled_by, has_hooks, is_eager
-from discrete_vae.nets.weights import WorkingLayer, check_weights, row_products
+from discrete_vae.nets.weights import MixedPrecisionLayer, row_products
 from discrete_vae.numerics import bounded, differentiable_once, project_, row_sum
 from discrete_vae.records import ShowsShapes
 from discrete_vae.system import allocating
 
-# What the posterior and the Gaussian layers ask of the networks inside them.
 
+class NetworkFactory(Protocol):
+    """Makes a network from the lengths of its inputs' last axes and the length of its output's.
 
-NetworkFactory: TypeAlias = Callable[[Sequence[int], int], nn.Module]
-"""Makes a network from the lengths of its inputs' last axes and the length of its output's.
+    The network is called with one tensor per input, (..., size), whose leading axes are equal or broadcast against each
+    other: what depends on x alone is (batch, feature), what is sampled is (batch, size) in training and
+    (sample, batch, size) in importance sampling. It returns (..., output) with the broadcast leading axes. The first
+    input is always the encoder's features; those after it are earlier latents, in order.
 
-The network is called with one tensor per input, (..., size), whose leading axes are equal or broadcast against each
-other: what depends on x alone is (batch, feature), what is sampled is (batch, size) in training and
-(sample, batch, size) in importance sampling. It returns (..., output) with the broadcast leading axes. The first input
-is always the encoder's features; those after it are earlier latents, in order.
-
-`discrete_vae.nets.mlp.MLP` with its hidden layers fixed is one: ``functools.partial(MLP, hidden=(200, 200))``.
-"""
-
-
-# Evaluation mode for the length of a block, in which threads do not meet.
-
-
-ModuleT = TypeVar("ModuleT", bound=nn.Module)
-_switching = threading.RLock()
-
-
-@contextmanager
-def eval_mode(module: ModuleT, *, copied: bool = False) -> Iterator[ModuleT]:
-    """Give a module in evaluation mode, with the same parameters and buffers; the module itself stays as it is.
-
-    In training mode what is given is a copy of the modules alone, so that threads may evaluate a model while another
-    one trains it, or they too. Parts whose copies would not compute by themselves, see `_copies`, are switched within
-    the block instead, by one thread at a time.
-
-    Args:
-        module: What to evaluate, with all of its parts.
-        copied: Whether to copy a module in evaluation mode too, for who sets its attributes.
+    `MLP` with its hidden layers fixed is one: ``functools.partial(MLP, hidden=(200, 200))``.
     """
-    if not copied and not any(part.training for part in module.modules()):
-        yield module
-        return
-    kept: list[nn.Module] = []
-    twin = _copy(module, {}, kept)
-    with switched(*kept):
-        yield twin
 
-
-@contextmanager
-def switched(*modules: nn.Module) -> Iterator[None]:
-    """Switch modules to evaluation mode within the block, for all threads; every part has its own mode back after it.
-
-    Args:
-        modules: What to switch, with all of their parts.
-    """
-    if not any(part.training for module in modules for part in module.modules()):
-        yield
-        return
-    with _switching:
-        training = [part for module in modules for part in module.modules() if part.training]
-        for module in modules:
-            module.eval()
-        try:
-            yield
-        finally:
-            for part in training:
-                part.training = True
-
-
-def _copy(module: ModuleT, known: dict[int, nn.Module], kept: list[nn.Module]) -> ModuleT:
-    """A module in evaluation mode; what cannot be copied is added to ``kept``."""
-    if id(module) in known:
-        return known[id(module)]  # pyright: ignore[reportReturnType]
-    if not _copies(module):
-        kept.append(module)
-        return known.setdefault(id(module), module)  # pyright: ignore[reportReturnType]
-    twin = known[id(module)] = object.__new__(type(module))
-    own = {name: child and _copy(child, known, kept) for name, child in module._modules.items()}
-    vars(twin).update(vars(module), training=False, _modules=own)
-    return twin
-
-
-def _copies(module: nn.Module) -> bool:
-    """Whether a shallow copy computes by itself.
-
-    Not if it does something of its own where its mode changes, or has attributes that call this object or another
-    module: a replaced `forward`, compiled or scripted modules.
-    """
-    own = vars(module)
-    return (
-        type(module).train is nn.Module.train
-        and type(module).eval is nn.Module.eval
-        and "forward" not in own
-        and not isinstance(module, torch.jit.ScriptModule)
-        and not any(isinstance(getattr(value, "__self__", None), nn.Module) for value in own.values())
-    )
-
-
-# Batch normalization by the mean absolute deviation.
+    def __call__(self, input_sizes: Sequence[int], num_outputs: int, /) -> nn.Module: ...
 
 
 class L1BatchNorm(nn.Module):
@@ -143,9 +59,6 @@ class L1BatchNorm(nn.Module):
         running_mean: (feature,).
         running_deviation: Running mean|y|, (feature,).
 
-    Raises:
-        InvalidInputError: If num_features is not a positive integer, eps not above 0, or momentum not in (0, 1].
-
     Examples:
         >>> norm = L1BatchNorm(1)
         >>> norm(torch.tensor([[0.0], [2.0]])).flatten()
@@ -169,17 +82,7 @@ class L1BatchNorm(nn.Module):
         self.register_buffer("running_deviation", torch.ones(num_features))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalize.
-
-        Args:
-            x: (..., feature); in training at least two rows.
-
-        Returns:
-            (..., feature), in the wider of x's dtype and the parameters'.
-
-        Raises:
-            InvalidInputError: If x has fewer than two rows in training.
-        """
+        """Normalize (..., feature), in training at least two rows, in the wider of x's dtype and the parameters'."""
         x = x.to(torch.promote_types(x.dtype, self.scale.dtype))  # autocast rounds what networks make
         if self.training:
             self.check_rows(x.numel() // self.num_features)
@@ -196,15 +99,11 @@ class L1BatchNorm(nn.Module):
         return scale, bounded(self.offset, -limit, limit)
 
     def form(self, *, rectify: bool) -> Form:
-        """What the compiled pass must know of this norm, with or without a rectifier behind it."""
+        """Settings of this norm for the compiled pass, with or without a rectifier behind it."""
         return norm_form(self.eps, self.momentum, SCALE_BOUNDS if self.bounded else None, rectify)
 
     def check_rows(self, num_rows: int) -> None:
-        """Check that a batch has a deviation.
-
-        Raises:
-            InvalidInputError: If it has fewer than two rows.
-        """
+        """Refuse a batch without a deviation: of fewer than two rows."""
         if num_rows < 2:
             repair = "Give larger batches, or call eval() to use the running statistics."
             raise InvalidInputError(
@@ -213,11 +112,10 @@ class L1BatchNorm(nn.Module):
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Parameters and running averages."""
-        own, kept = self._parameters, self._buffers  # a tenth of the time of the attributes
+        own, kept = self._parameters, self._buffers  # faster than the attributes
         return own["scale"], own["offset"], kept["running_mean"], kept["running_deviation"]  # pyright: ignore[reportReturnType]
 
     def extra_repr(self) -> str:
-        """The size, and whether there are bounds."""
         return f"{self.num_features}, bounded={self.bounded}"
 
     @torch.no_grad()
@@ -247,73 +145,11 @@ def _project_norm_(scale: Tensor, offset: Tensor) -> None:
     project_(offset, -scale, scale)
 
 
-# What a multilayer perceptron consists of, as the fused pass takes it.
-
-
-class _Linear(Protocol):
-    """What is asked of a linear layer."""
-
-    bias: Tensor | None
-
-    def product_weight(self) -> Tensor: ...
-
-    def gradient_memory(self) -> Tensor | None: ...
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MLPParts(ShowsShapes):
-    """The parts of a network at one call.
-
-    Attributes:
-        weights: What the products read, the output layer's last.
-        memories: Gives memory for the gradient of each of them, where some is kept and free.
-        norms: Of the hidden layers.
-        norm_tensors: Scale, offset, running mean and running deviation of each of them.
-        bias: The output's.
-        training: Whether the norms use the statistics of the batch.
-    """
-
-    weights: list[Tensor]
-    memories: list[Callable[[], Tensor | None]]
-    norms: Sequence[L1BatchNorm]
-    norm_tensors: list[tuple[Tensor, Tensor, Tensor, Tensor]]
-    bias: Tensor | None
-    training: bool
-
-    @classmethod
-    def of(cls, linears: Sequence[_Linear], norms: Sequence[L1BatchNorm], training: bool) -> MLPParts:
-        """Collect them from the layers, the output's last."""
-        return cls(
-            [linear.product_weight() for linear in linears],
-            [linear.gradient_memory for linear in linears],
-            norms,
-            [norm.tensors() for norm in norms],
-            linears[-1].bias,
-            training,
-        )
-
-    def are_plain(self) -> bool:
-        """Whether the fused pass can work with them: weights of one precision, all else float32, all on the CPU."""
-        dtype, others = self.weights[0].dtype, [tensor for norm in self.norm_tensors for tensor in norm]
-        if self.bias is not None:
-            others.append(self.bias)
-        for tensor in others:
-            if tensor.dtype != torch.float32:
-                return False
-        for weight in self.weights:
-            if weight.dtype != dtype:
-                return False
-        return are_plain(self.weights) and are_plain(others)
-
-
-# Fully connected networks of several inputs.
-
-
 SMALLEST_FUSED = 100_000
 """Activations of a layer from which a network is fused where statistics are given: below, torch's operations do."""
 
 
-class ConcatLinear(WorkingLayer, nn.Linear):
+class ConcatLinear(MixedPrecisionLayer, nn.Linear):
     """A linear map of the concatenation of its inputs along the last axis.
 
     Inputs whose leading axes differ but broadcast are multiplied on their own and added, so what many samples
@@ -337,11 +173,11 @@ class ConcatLinear(WorkingLayer, nn.Linear):
             varies = torch.cat([value.amax(0) != value.amin(0) for value in rows])
             weight = torch.where(varies, weight, weight.detach())
         product = F.linear if torch.is_grad_enabled() or not is_eager() else row_products
-        if self.working is not None:
+        if self.mixed_precision is not None:
             inputs = tuple(value.to(weight.dtype) for value in inputs)
         if all(value.shape[:-1] == inputs[0].shape[:-1] for value in inputs):
             joint = inputs[0] if len(inputs) == 1 else torch.cat(inputs, dim=-1)
-            if self.working is None:
+            if self.mixed_precision is None:
                 return product(joint, weight, self.bias)
             total = product(joint, weight)
         else:
@@ -368,10 +204,7 @@ class MLP(nn.Module):
         bias: Whether the output layer has a bias.
 
     Attributes:
-        folded: What computes in place of the layers; `discrete_vae.nets.mlp` sets it for an evaluation.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
+        folded: What computes in place of the layers; `discrete_vae.nets.folding` sets it for an evaluation.
 
     Examples:
         >>> network = MLP([6, 2], 3, (5,))
@@ -402,10 +235,6 @@ class MLP(nn.Module):
     def forward(self, *inputs: Tensor, centred: bool = False) -> Tensor:
         """Apply the network.
 
-        Args:
-            inputs: One tensor per input, (..., size); leading axes are equal or broadcast.
-            centred: Whether a norm takes the mean over the batch away behind the output layer too.
-
         Returns:
             (..., output).
         """
@@ -417,7 +246,7 @@ class MLP(nn.Module):
         for index in range(0, len(self.layers), 2):
             inputs = (torch.relu(normalized(self.layers[index], self.layers[index + 1], *inputs)),)
         out = self.output(*inputs, centred=centred) if centred else self.output(*inputs)
-        return out if self.output.working is None else out.to(self.output.weight.dtype)
+        return out if self.output.mixed_precision is None else out.to(self.output.weight.dtype)
 
     def _fused_parts(self, inputs: tuple[Tensor, ...]) -> MLPParts | None:
         """What one operation needs to know of the network; None where it cannot take its place, or does not gain."""
@@ -442,27 +271,19 @@ class MLP(nn.Module):
 
     @torch.no_grad()
     def initialize_output_(self, start: Tensor | float, scale: float = 1.0) -> None:
-        """Let the output start near given values.
-
-        Args:
-            start: The output's biases, (output,) or one number.
-            scale: Factor on the output layer's weights.
-        """
+        """Set the output's biases, (output,) or one number, and scale the output layer's weights."""
         self.output.weight.mul_(scale)
         self.output.bias.copy_(torch.as_tensor(start).expand_as(self.output.bias))
 
 
 def normalized(network: nn.Module, norm: nn.Module, *inputs: Tensor) -> Tensor:
-    """What a norm makes of a network's output, whose gradient by constant inputs' weights is then zero: see `MLP`."""
+    """Norm of a network's output, with a gradient of exactly zero by the weights of constant inputs, see `MLP`."""
     if norm.training and getattr(network.forward, "__func__", None) in _KNOW_NORMS:
         return norm(network(*inputs, centred=True))
     return norm(network(*inputs))
 
 
 _KNOW_NORMS = (MLP.forward, ConcatLinear.forward)  # whoever puts another one in its place need not
-
-
-# The paper's decoder.
 
 
 class MLPDecoder(nn.Module):
@@ -474,9 +295,6 @@ class MLPDecoder(nn.Module):
         num_latents: Length of the last axis of what it reads.
         parameter_shape: Shape of the likelihood's parameters of one example.
         hidden: Widths of the hidden layers.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer.
 
     Examples:
         >>> import torch
@@ -498,10 +316,54 @@ class MLPDecoder(nn.Module):
         self.network.initialize_output_(start.flatten())
 
 
-# A whole multilayer perceptron as one operation of autograd, with its gradients written out.
-#
-# Products are torch's, norm and rectifier one compiled pass. Inputs with the same leading axes are joined
-# once, in the precision of the products; the gradient of an input that wants none is not computed.
+# A multilayer perceptron as one operation of autograd, with its gradients written out. Products are torch's, norm and
+# rectifier one compiled pass. Inputs with the same leading axes are joined once, in the precision of the products; the
+# gradient of an input that wants none is not computed.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MLPParts(ShowsShapes):
+    """The parts of a network at one call.
+
+    Attributes:
+        weights: Read by the products, the output layer's last.
+        memories: Functions that give memory for the gradient of each of them, where some is kept and free.
+        norms: Of the hidden layers.
+        norm_tensors: Scale, offset, running mean and running deviation of each of them.
+        bias: The output's.
+        training: True if the norms use the statistics of the batch.
+    """
+
+    weights: list[Tensor]
+    memories: list[Callable[[], Tensor | None]]
+    norms: Sequence[L1BatchNorm]
+    norm_tensors: list[tuple[Tensor, Tensor, Tensor, Tensor]]
+    bias: Tensor | None
+    training: bool
+
+    @classmethod
+    def of(cls, linears: Sequence[ConcatLinear], norms: Sequence[L1BatchNorm], training: bool) -> MLPParts:
+        return cls(
+            [linear.product_weight() for linear in linears],
+            [linear.gradient_memory for linear in linears],
+            norms,
+            [norm.tensors() for norm in norms],
+            linears[-1].bias,
+            training,
+        )
+
+    def are_plain(self) -> bool:
+        """Whether the fused pass can work with them: weights of one precision, all else float32, all on the CPU."""
+        dtype, others = self.weights[0].dtype, [tensor for norm in self.norm_tensors for tensor in norm]
+        if self.bias is not None:
+            others.append(self.bias)
+        for tensor in others:
+            if tensor.dtype != torch.float32:
+                return False
+        for weight in self.weights:
+            if weight.dtype != dtype:
+                return False
+        return are_plain(self.weights) and are_plain(others)
 
 
 @dataclass(frozen=True)
@@ -525,7 +387,7 @@ class _Joint:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is not a tensor of one call.
+    """Everything but the tensors of one call.
 
     Attributes:
         parts: The network.
@@ -540,12 +402,12 @@ class _Plan:
     centred: bool
 
     def centres(self, layer: int) -> bool:
-        """Whether a norm takes the mean over the batch away behind a layer."""
+        """True if a norm takes the mean over the batch away behind a layer."""
         return self.parts.training if layer < len(self.parts.norms) else self.centred
 
 
 def fused_mlp(parts: MLPParts, inputs: Sequence[Tensor], *, centred: bool = False) -> Tensor:
-    """What the network gives, of float32 or bfloat16 inputs on the CPU; see `MLP.forward`."""
+    """Output of the network for float32 or bfloat16 inputs on the CPU; see `MLP.forward`."""
     joints = tuple(_joints(inputs))
     lead = joints[0].lead if len(joints) == 1 else torch.broadcast_shapes(*(each.lead for each in joints))
     plan = _Plan(parts, joints, lead, centred)
@@ -692,11 +554,7 @@ class _FusedMLP(torch.autograd.Function):
 
 def _product(gradient: Tensor, activations: Tensor, memory: Tensor | None) -> Tensor:
     """The gradient by a weight, in lent memory if there is some."""
-    return (
-        torch.mm(gradient.t(), activations)
-        if memory is None
-        else torch.mm(gradient.t(), activations, out=memory)
-    )
+    return torch.mm(gradient.t(), activations, out=memory)  # None is new memory
 
 
 def _by_inputs(
@@ -717,159 +575,3 @@ def _by_inputs(
         part = product.narrow(1, places[index - first] - start, joint.sizes[index - first])
         found[index - first] = part if len(joint.lead) == 1 else part.reshape(*joint.lead, -1)
     return found
-
-
-# Multilayer perceptrons for evaluation, with the given statistics of their norms folded into their linear
-# maps.
-#
-# A norm with given statistics is an affine map of each feature: it scales the rows of the weight in front of
-# it and gives it a bias. Product, bias and rectifier are then one operation, and no pass over the activations
-# is left. What is computed of features that many calls share, x in importance sampling, is computed once.
-
-
-class FoldedMLP:
-    """What an MLP computes with its running statistics, with its weights as they are when this is made.
-
-    Args:
-        network: An MLP of plain layers, with the precision of products that is wanted.
-
-    Attributes:
-        dtype: Precision of the products.
-    """
-
-    def __init__(self, network: MLP) -> None:
-        self.dtype = network.output.product_weight().dtype
-        self._weights: list[Tensor] = []
-        self._biases: list[Tensor] = []
-        layers = [*network.layers, network.output]
-        for linear, norm in zip(layers[::2], [*layers[1::2], None], strict=True):
-            assert isinstance(linear, ConcatLinear)
-            weight, bias = linear.weight.detach(), linear.bias
-            if isinstance(norm, L1BatchNorm):
-                scale, offset = norm.used_parameters()
-                factor = scale / (norm.running_deviation + norm.eps)
-                weight, bias = weight * factor[:, None], offset - norm.running_mean * factor
-            self._weights.append(weight)
-            self._biases.append(weight.new_zeros(len(weight)) if bias is None else bias.detach())
-        first = self._weights[0]
-        self._of_shared = first[:, : network.input_sizes[0]].contiguous()
-        self._of_rest = first[:, network.input_sizes[0] :].to(self.dtype).contiguous()
-        self._weights = [weight.to(self.dtype) for weight in self._weights]
-        self._wide_bias = self._biases[0]
-        self._biases = [bias.to(self.dtype) for bias in self._biases]
-        self._kept: tuple[weakref.ref[Tensor], int, Tensor] | None = None
-
-    def __call__(self, *inputs: Tensor) -> Tensor:
-        """See `MLP.forward`; in the precision of the products."""
-        if len(inputs) == 1:
-            return self._once(inputs[0], lambda: self._run(inputs))
-        return self._run(inputs)
-
-    def _run(self, inputs: Sequence[Tensor]) -> Tensor:
-        lead = torch.broadcast_shapes(*(value.shape[:-1] for value in inputs))
-        shared, rest = inputs[0], inputs[1:]
-        if shared.shape[:-1] == lead:
-            return self._after(0, self._joined(inputs, lead)).view(*lead, -1)
-        return self._with_shared(shared, self._joined(rest, lead), lead).view(*lead, -1)
-
-    def of_rows(self, rows: Tensor, shared: Tensor | None = None) -> Tensor:
-        """The network at the rows of samples, which may be written anew between calls.
-
-        Args:
-            rows: All inputs, or all but the first, beside each other: (sample, example, column), contiguous, in the
-                precision of the products.
-            shared: The first input, (example, feature), read once while it lives and does not change.
-
-        Returns:
-            (sample, example, output), in the precision of the products.
-        """
-        lead, flat = rows.shape[:-1], rows.flatten(0, 1)
-        if shared is None:
-            return self._after(0, flat).view(*lead, -1)
-        return self._with_shared(shared, flat, lead).view(*lead, -1)
-
-    def _with_shared(self, shared: Tensor, rows: Tensor, lead: torch.Size) -> Tensor:
-        """The network where the first input has fewer leading axes than the rows of all others."""
-        # of x alone, so it costs next to nothing and may keep all its digits
-        share = self._once(shared, lambda: row_products(shared, self._of_shared, self._wide_bias))
-        rectify = len(self._weights) > 1
-        if share.numel() == share.shape[-1]:
-            bias = share.flatten().to(self.dtype)
-            return self._after(1, row_products(rows, self._of_rest, bias, rectify=rectify))
-        hidden = row_products(rows, self._of_rest)
-        hidden = _add_shared_(hidden.view(*lead, -1), share, rectify)
-        return self._after(1, hidden.flatten(0, -2))
-
-    def _after(self, first: int, rows: Tensor) -> Tensor:
-        """The layers from one on, at rows."""
-        for index in range(first, len(self._weights)):
-            rows = self._linear(index, rows)
-        return rows
-
-    def _linear(self, index: int, rows: Tensor) -> Tensor:
-        rectify = index < len(self._weights) - 1
-        return row_products(rows, self._weights[index], self._biases[index], rectify=rectify)
-
-    def _joined(self, inputs: Sequence[Tensor], lead: torch.Size) -> Tensor:
-        """The inputs beside each other, (row, column), in the precision of products."""
-        if len(inputs) == 1:
-            return inputs[0].expand(*lead, -1).reshape(lead.numel(), -1).to(self.dtype)
-        sizes = [value.shape[-1] for value in inputs]
-        joint = torch.empty(*lead, sum(sizes), dtype=self.dtype, device=inputs[0].device)
-        for value, place in zip(inputs, joint.split(sizes, -1), strict=True):
-            place.copy_(value)
-        return joint.view(lead.numel(), -1)
-
-    def _once(self, value: Tensor, make: Callable[[], Tensor]) -> Tensor:
-        """What was made of a tensor before, while it lives and does not change."""
-        kept = self._kept
-        if kept is None or kept[0]() is not value or kept[1] != value._version:
-            kept = self._kept = (weakref.ref(value, self._forget), value._version, make())
-        return kept[2]
-
-    def _forget(self, reference: weakref.ref[Tensor]) -> None:
-        if self._kept is not None and self._kept[0] is reference:
-            self._kept = None
-
-
-@compiled_by("norm.add_shared", (torch.float32, torch.bfloat16))
-def _add_shared_(rows: Tensor, shared: Tensor, rectify: bool) -> Tensor:
-    """Add what rows (sample, example, feature) share, in place, with a rectifier or without."""
-    rows.add_(shared)
-    return rows.relu_() if rectify else rows
-
-
-@contextmanager
-def folded_networks(module: nn.Module) -> Iterator[None]:
-    """Within the block, the multilayer perceptrons of a module compute as `FoldedMLP`; parameters must not change.
-
-    Networks with hooks or layers of other kinds are left as they are. Blocks may be nested. The rectifier of the fused
-    operation makes 0 of a NaN, so weights are looked at before.
-
-    Args:
-        module: A model in evaluation mode.
-
-    Raises:
-        InvalidInputError: If a weight is not finite.
-    """
-    check_weights("model", module)
-    networks = [part for part in module.modules() if isinstance(part, MLP) and _folds(part)]
-    try:
-        with torch.no_grad():
-            for network in networks:
-                network.folded = FoldedMLP(network)
-        yield
-    finally:
-        for network in networks:
-            network.folded = None
-
-
-def _folds(network: MLP) -> bool:
-    layers = [*network.layers, network.output]
-    return (
-        network.folded is None
-        and is_eager()
-        and not has_hooks(layers)
-        and all(type(layer) is ConcatLinear for layer in layers[::2])
-        and all(type(layer) is L1BatchNorm and not layer.training for layer in layers[1::2])
-    )

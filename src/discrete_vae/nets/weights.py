@@ -1,8 +1,9 @@
-"""Products by the weights in use: low-precision copies, products row by row, finite weights."""
+"""Weights: products with them, their low-precision copies, and what is read from a file."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cache
 
 import torch
@@ -20,20 +21,11 @@ from discrete_vae.kernels.registry import are_plain
 def row_products(
     rows: Tensor, weight: Tensor, bias: Tensor | None = None, *, rectify: bool = False
 ) -> Tensor:
-    """A linear map and, if asked for, a rectifier; no gradient passes through.
+    """Map rows (..., input) by a weight (output, input), with a rectifier if asked for; no gradient passes through.
 
     oneDNN gives a row digits that do not depend on its place among at least two rows. What torch calls otherwise does
     not on every processor: those without AVX-512 round the rows of small matrices by where they lie in memory. A
     weight that is a slice is copied: without AVX-512 oneDNN multiplies by one with its reference kernel, far slower.
-
-    Args:
-        rows: (..., input), on any device.
-        weight: (output, input), of the same precision; best contiguous.
-        bias: (output,).
-        rectify: Whether negative results become 0.
-
-    Returns:
-        (..., output).
     """
     if are_plain((rows, weight)) and _multiplies(rows.dtype):
         kind = "relu" if rectify else "none"
@@ -44,20 +36,21 @@ def row_products(
 
 @cache
 def _multiplies(dtype: torch.dtype) -> bool:
-    """Whether oneDNN multiplies matrices of a precision on this processor: bfloat16 not without AVX-512 or its like."""
+    """True if oneDNN multiplies matrices of a precision on this processor: bfloat16 needs AVX-512 or its like."""
     if not torch.backends.mkldnn.is_available():
         return False
     return dtype != torch.bfloat16 or bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-# What the products of a layer read while a model trains: its weight, or a bfloat16 copy of it.
+# Mixed precision: master weights and their low-precision copies.
 
 
-class WorkingWeight:
-    """A weight as products read it, with memory for its gradient.
+class MixedPrecisionWeight:
+    """A master weight and its low-precision copy, which products read, with memory for the copy's gradient.
 
-    The parameter, the master, stays as it is: float32, and the only one of the state. A copy in bfloat16 is a leaf of
-    the graph in its place, so that its gradient arrives in bfloat16 and the optimizer, which keeps both, reads half.
+    The master is the parameter: float32, and the only one of the two in the state. The copy in bfloat16 is a leaf of
+    the graph in its place, so that its gradient arrives in bfloat16 and the optimizer, which keeps both, reads half. In
+    the master's own precision the copy is the master itself.
 
     Whatever else changes the master is noticed when the copy is read next: by the master's version, by its place in
     memory, and, as writes through ``.data`` change neither, by its numbers at every stride-th place, which lie in
@@ -68,11 +61,9 @@ class WorkingWeight:
 
     Args:
         master: The parameter.
-        dtype: What products are computed in.
+        dtype: Precision of the products.
 
     Attributes:
-        master: The parameter.
-        dtype: What products are computed in.
         memory: Memory for the gradient; None before it was lent for the first time.
     """
 
@@ -80,12 +71,12 @@ class WorkingWeight:
         self.master, self.dtype, self._precision = master, dtype, master.dtype
         self._value = master if dtype == master.dtype else master.detach().to(dtype)
         if self._value is not master:
-            self._take_place()
+            self._record_master()
         self.memory: Tensor | None = None
         self._lent = False
 
     def current(self) -> Tensor:
-        """The weight in the working precision, a leaf; copied anew if the master has changed.
+        """The copy, a leaf, brought up to date if the master has changed.
 
         It is the master itself once that is in another precision, by ``model.double()`` for example.
 
@@ -98,7 +89,7 @@ class WorkingWeight:
             return value
         if master.data_ptr() != self._place or master.device != value.device:
             value.data = master.detach().to(self.dtype)  # the leaf stays the same object
-            self._take_place()
+            self._record_master()
         elif master._version != self._version or not torch.equal(
             self._probe.to(self.dtype), self._probe_of_value
         ):
@@ -109,8 +100,8 @@ class WorkingWeight:
             value.requires_grad_(master.requires_grad)
         return value
 
-    def _take_place(self) -> None:
-        """Note where the master lies, what its version is, and where to look for changes of its numbers."""
+    def _record_master(self) -> None:
+        """Record address and version of the master, and views of the numbers by which writes to it are found."""
         master, value = self.master, self._value
         value.requires_grad_(master.requires_grad)
         self._place, self._version = master.data_ptr(), master._version
@@ -123,7 +114,7 @@ class WorkingWeight:
         self._probe, self._probe_of_value = (each.detach().flatten()[::stride] for each in (master, value))
 
     def written(self) -> None:
-        """Say that the copy has just been brought to where the master is."""
+        """Mark the copy as up to date, after an optimizer has written both."""
         self._version = self.master._version
 
     def lend_memory(self) -> Tensor | None:
@@ -141,7 +132,7 @@ class WorkingWeight:
 
     @property
     def gradient(self) -> Tensor | None:
-        """What the last backward passes gave, in the working precision."""
+        """Sum of the last backward passes, in the precision of products."""
         return self._value.grad
 
     def clear_gradient(self) -> None:
@@ -150,42 +141,34 @@ class WorkingWeight:
         self._lent = False
 
 
-class WorkingLayer(nn.Module):
-    """A layer with a weight whose products may read a working copy of it; stands before torch's class among the bases.
+class MixedPrecisionLayer(nn.Module):
+    """A layer whose products may read a low-precision copy of its weight; stands before torch's class among the bases.
 
     Attributes:
-        working: What products read in place of the weight, with memory for the gradient; None for the weight itself.
-            `discrete_vae.nets.precision` sets it.
+        mixed_precision: Weight and copy; None where products read the weight. `set_precision` sets it.
     """
 
-    working: WorkingWeight | None = None
+    mixed_precision: MixedPrecisionWeight | None = None
 
     def product_weight(self) -> Tensor:
-        """What the products read."""
-        working, weight = self.working, self._parameters["weight"]
-        if working is None or working.master is not weight:  # another parameter has taken its place
+        """Weight that the products read."""
+        mixed, weight = self.mixed_precision, self._parameters["weight"]
+        if mixed is None or mixed.master is not weight:  # another parameter has taken its place
             return weight  # pyright: ignore[reportReturnType]
-        return working.current()
+        return mixed.current()
 
     def gradient_memory(self) -> Tensor | None:
         """Memory for the gradient of `product_weight`, if some is kept and free."""
-        return None if self.working is None else self.working.lend_memory()
+        return None if self.mixed_precision is None else self.mixed_precision.lend_memory()
 
 
-# Whether a module holds a number that is not finite.
+# Weights that are not finite.
 
 
 def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
     """The first parameter or buffer of the state that holds NaN or an infinity.
 
-    Args:
-        module: What to look through.
-
-    Returns:
-        Its name and the first such value; None if there is none.
-
     Examples:
-        >>> import torch
         >>> norm = nn.Linear(1, 1)
         >>> non_finite_weight(norm)
         >>> torch.nn.init.constant_(norm.bias, math.inf).shape, non_finite_weight(norm)
@@ -202,13 +185,59 @@ def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
     return None
 
 
-def check_weights(name: str, module: nn.Module) -> None:
-    """Refuse a module with weights that are not finite.
-
-    Raises:
-        InvalidInputError: If it has one; names it.
-    """
+def check_finite_weights(name: str, module: nn.Module) -> None:
+    """Refuse a module with weights that are not finite; names the first."""
     found = non_finite_weight(module)
     if found is not None:
         repair = "Look for a diverged training step and restore an earlier state."
         raise InvalidInputError(f"{name}.{found[0]}", "must be finite", f"a value of {found[1]}", repair)
+
+
+# Weights from a file, checked against the module that they are for before anything changes.
+
+OTHER_MODEL = "It belongs to another model: check config.json."
+
+
+def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str = "") -> None:
+    """Copy weights into a model.
+
+    Raises:
+        InvalidInputError: If they belong to another model or one is not finite; nothing is changed.
+
+    Examples:
+        >>> layer = nn.Linear(1, 1, bias=False)
+        >>> load_weights(layer, {"weight": torch.zeros(2, 1)})
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: weight must be float32 of shape (1, 1); received ...
+    """
+    check_weights(model, tensors, prefix=prefix)
+    model.load_state_dict({name: tensors[f"{prefix}{name}"] for name in model.state_dict()})
+
+
+def check_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str = "") -> None:
+    """Check that saved weights have a model's names, shapes and types, and that all are finite."""
+    wanted = {f"{prefix}{name}": value for name, value in model.state_dict().items()}
+    saved = {name: value for name, value in tensors.items() if name.startswith(prefix)}
+    for name in sorted(wanted.keys() | saved.keys()):
+        check_like(name, saved.get(name), wanted.get(name))
+    for name, value in saved.items():
+        finite = value.isfinite()
+        if not bool(finite.all()):
+            repair = "The file was changed by other means than training: restore it from a copy."
+            received = f"a value of {float(value[~finite].flatten()[0])}"
+            raise InvalidInputError(name, "must hold finite weights", received, repair)
+
+
+def check_like(name: str, saved: Tensor | None, wanted: Tensor | None) -> None:
+    """Check that a saved tensor is there, or not there, as wanted, with its shape and type."""
+    if wanted is None:
+        raise InvalidInputError(name, "must not be there", described(saved), OTHER_MODEL)
+    if saved is None or saved.shape != wanted.shape or saved.dtype != wanted.dtype:
+        raise InvalidInputError(name, f"must be {described(wanted)}", described(saved), OTHER_MODEL)
+
+
+def described(value: object) -> str:
+    """A tensor's type and shape in words; of something else its beginning."""
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+    return "no such tensor" if value is None else f"{value!r}"[:80]

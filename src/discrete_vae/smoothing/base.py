@@ -30,15 +30,12 @@ if TYPE_CHECKING:
     from discrete_vae.smoothing.spike import SharpLimit
 
 
-# What every smoothing transformation r(zeta|z) offers.
-
-
 _CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SmoothedDraw(ShowsShapes):
-    """A draw of units and what the objective needs of it; all tensors (..., unit).
+    """A draw of units, as the objective needs it; all tensors (..., unit).
 
     Attributes:
         z: In {0,1}, without gradient.
@@ -57,11 +54,11 @@ class Smoothing(nn.Module, ABC):
     With q(z = 1) = sigmoid(l), the marginal q(zeta) = sum_z q(z) r(zeta|z) has an inverse CDF that is
     differentiable in l almost everywhere, so that gradients flow through zeta = F^-1(rho), rho ~ U(0,1).
 
-    Most are the same for every x. One that is not, see `discrete_vae.smoothing.base`, names the parameters
+    Most are the same for every x. One that is not, an `InputDependentSmoothing`, names the parameters
     of each unit that it takes after the logits.
 
     For one of your own with a spike at 0 derive from `discrete_vae.SpikeSmoothing`, which needs the least. Whatever it
-    derives from, `discrete_vae.testing.contracts.check_smoothing` says whether training can use it.
+    derives from, `discrete_vae.testing.check_smoothing` says whether training can use it.
 
     Source: Rolfe 2017, section continuous-variable, eq. discrete-VAE-approx-zeta.
 
@@ -117,10 +114,6 @@ class Smoothing(nn.Module, ABC):
 
         Returns:
             (..., unit), in [0, 1].
-
-        Raises:
-            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, zeta holds
-                NaN, or the parameters are not those that are named.
         """
         shape = self._check_pair("zeta", zeta, logits)
         self._check_parameters(shape, parameters)
@@ -166,7 +159,6 @@ class Smoothing(nn.Module, ABC):
         raise self._unknown("conditional_moments")
 
     def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
-        """`log_prob` of checked arguments."""
         raise self._unknown("a density")
 
     def _unknown(self, what: str) -> InvalidInputError:
@@ -185,10 +177,6 @@ class Smoothing(nn.Module, ABC):
 
         Returns:
             zeta, (..., unit), carrying the gradient of the inverse CDF.
-
-        Raises:
-            InvalidInputError: If logits is not a floating-point tensor, or the parameters are not those that are
-                named.
         """
         check_tensor("logits", logits, (...,))
         self._check_parameters(logits.shape, parameters)
@@ -204,10 +192,6 @@ class Smoothing(nn.Module, ABC):
 
         Returns:
             (..., unit), in [0, 1]; exactly z where zeta determines it.
-
-        Raises:
-            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, or there are
-                parameters other than those that are named.
         """
         shape = self._check_pair("zeta", zeta, logits)
         if parameters:
@@ -240,28 +224,11 @@ class Smoothing(nn.Module, ABC):
 
     @abstractmethod
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw z from q(z | zeta, l); deterministic where zeta determines z.
-
-        Args:
-            zeta: (..., unit).
-            logits: (..., unit).
-            generator: Source of the noise, if any is needed.
-
-        Returns:
-            (..., unit), in {0,1}, without gradient.
-        """
+        """Draw z from q(z | zeta, l), (..., unit), in {0,1}, without gradient; zeta determines it where it can."""
 
     @abstractmethod
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw zeta from r(zeta|z), as generation from the prior needs it.
-
-        Args:
-            z: (..., unit), in {0,1}.
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., unit), carrying the gradient for the transformation's own parameters.
-        """
+        """Draw zeta from r(zeta|z) for z in {0,1}, (..., unit), with the gradient for the own parameters."""
 
     @abstractmethod
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
@@ -276,11 +243,7 @@ class Smoothing(nn.Module, ABC):
         """`bits` of checked arguments."""
 
     def check_zeta(self, zeta: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
-        """Return zeta if it is a floating-point tensor of that shape inside the transformation's `support`.
-
-        Raises:
-            InvalidInputError: If it is anything else.
-        """
+        """Return zeta if it is a floating-point tensor of that shape inside the transformation's `support`."""
         repair = "Draw it with encode, or with the smoothing's rsample or sample_zeta."
         checked = check_tensor("zeta", zeta, shape)
         if self.support == (-math.inf, math.inf):
@@ -300,20 +263,18 @@ class Smoothing(nn.Module, ABC):
 
     @staticmethod
     def _check_pair(name: str, value: Tensor, logits: Tensor) -> torch.Size:
-        """Check that two tensors are floating-point and broadcast; to which shape."""
+        """Check that two tensors are floating-point; return the shape to which they broadcast."""
         check_tensor(name, value, (...,))
         check_tensor("logits", logits, (...,))
         return _broadcast(name, value.shape, logits.shape)
 
 
 def _check_numbers(zeta: Tensor) -> None:
-    """Check that no value is NaN."""
     if values_are_readable(zeta) and bool(zeta.isnan().any()):
         raise InvalidInputError("zeta", "must hold numbers", "a value of nan", "Look at where zeta is made.")
 
 
 def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:
-    """What a tensor's shape and that of the logits broadcast to."""
     try:
         return torch.broadcast_shapes(shape, other)
     except RuntimeError:
@@ -321,9 +282,6 @@ def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:
         raise InvalidInputError(
             name, "must broadcast with logits", received, "Give both (..., unit)."
         ) from None
-
-
-# Transformations with at most one parameter of their own.
 
 
 class OneParameterSmoothing(Smoothing):
@@ -334,16 +292,13 @@ class OneParameterSmoothing(Smoothing):
         return None
 
     def _bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Where the parameter is kept, scalars, see `discrete_vae.numerics.bounded`; None is nowhere."""
+        """Bounds of the parameter, scalars, see `discrete_vae.numerics.bounded`; None is no bounds."""
         return None
 
     def _bounded_parameter(self) -> Tensor | None:
         """The parameter, kept inside its bounds."""
         parameter, bounds = self._parameter(), self._bounds()
         return parameter if parameter is None or bounds is None else bounded(parameter, *bounds)
-
-
-# The precision in which transformations compute.
 
 
 def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
@@ -358,19 +313,9 @@ def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
     return tuple(tensor.to(wide) for tensor in torch.broadcast_tensors(*tensors)), dtype
 
 
-# Means and variances of r(zeta|z), from which those of the marginal follow.
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class ConditionalMoments(ShowsShapes):
-    """Mean and variance of zeta given z; scalars, or of the shape of the parameters of x.
-
-    Attributes:
-        mean_of_zero: E[zeta | z=0].
-        variance_of_zero: Var[zeta | z=0].
-        mean_of_one: E[zeta | z=1].
-        variance_of_one: Var[zeta | z=1].
-    """
+    """Mean and variance of zeta given z; scalars, or of the shape of the parameters of x."""
 
     mean_of_zero: Tensor
     variance_of_zero: Tensor
@@ -379,13 +324,7 @@ class ConditionalMoments(ShowsShapes):
 
 
 class TruncatedExponential(NamedTuple):
-    """The density beta e^(beta (x - 1)) / (1 - e^-beta) on [0, 1]; float64 scalars.
-
-    Attributes:
-        log_scale: log of beta / (1 - e^-beta), the log density at 1.
-        mean: E x.
-        variance: Var x.
-    """
+    """The density beta e^(beta (x - 1)) / (1 - e^-beta) on [0, 1]: its log at 1, mean and variance, float64 scalars."""
 
     log_scale: Tensor
     mean: Tensor
@@ -396,18 +335,12 @@ def truncated_exponential(beta: Tensor) -> TruncatedExponential:
     """The constants of the exponential on [0, 1], differentiable in beta.
 
     Mean and variance are differences of terms as large as 1 / beta and 1 / beta^2, hence float64.
-
-    Args:
-        beta: Scalar, at least 0.01.
     """
     wide = beta.double()
     minus_c = torch.expm1(-wide)  # -(1 - e^-beta)
     mean = -1 / minus_c - 1 / wide
     variance = 1 / wide.square() - torch.exp(-wide) / minus_c.square()
     return TruncatedExponential(torch.log(-wide / minus_c), mean, variance)
-
-
-# Transformations of binary latents that depend on x.
 
 
 class InputDependentSmoothing(Smoothing):
@@ -427,38 +360,15 @@ class InputDependentSmoothing(Smoothing):
 
     @abstractmethod
     def constrain(self, *raw: Tensor) -> tuple[Tensor, ...]:
-        """Parameters of numbers without bounds; those of zeros are the prior's.
-
-        Args:
-            raw: One tensor for each parameter, (..., unit).
-
-        Returns:
-            The parameters, (..., unit) each.
-        """
+        """Parameters, (..., unit) each, of numbers without bounds; those of zeros are the prior's."""
 
     @abstractmethod
     def kl(self, logits: Tensor, *parameters: Tensor) -> Tensor:
-        """sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)] of each unit, differentiable in all arguments.
-
-        Args:
-            logits: (..., unit), log-odds of z.
-            parameters: (..., unit) each; broadcast with logits.
-
-        Returns:
-            (..., unit), nats, at least 0.
-        """
+        """sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)], (..., unit), nats, differentiable in all arguments."""
 
     @abstractmethod
     def log_ratio(self, zeta: Tensor, *parameters: Tensor) -> Tensor:
-        """log r(zeta|z) - log q(zeta | z, x) of each unit at a draw, as importance weights need it.
-
-        Args:
-            zeta: (..., unit), from q.
-            parameters: Those that it was drawn with, (..., unit) each; broadcast with zeta.
-
-        Returns:
-            (..., unit), nats.
-        """
+        """log r(zeta|z) - log q(zeta | z, x), (..., unit), nats, at a draw of q with these parameters."""
 
     @abstractmethod
     def draw(
@@ -467,31 +377,14 @@ class InputDependentSmoothing(Smoothing):
         logits: Tensor,
         *parameters: Tensor,
         generator: torch.Generator | None = None,
-    ) -> SmoothedDraw:
-        """See `Smoothing.draw`; parameters broadcast with rho."""
-
-
-# The inverse width beta of exponential transformations.
+    ) -> SmoothedDraw: ...
 
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
 
 
 class BetaSmoothing(OneParameterSmoothing):
-    """A transformation with an inverse width beta, one for all units; as it grows zeta approaches z.
-
-    Args:
-        beta: Inverse width, at least 0.01.
-        trainable: Whether beta is a parameter or a constant.
-        max_beta: Upper bound of a trained beta; the training loop moves it.
-
-    Attributes:
-        beta: Scalar tensor.
-        max_beta: The present bound.
-
-    Raises:
-        InvalidInputError: If beta or max_beta is not such a number.
-    """
+    """A transformation with an inverse width beta, one for all units; as it grows zeta approaches z."""
 
     beta: Tensor
     _limits: Tensor
@@ -508,23 +401,16 @@ class BetaSmoothing(OneParameterSmoothing):
             self.register_buffer("beta", value)
 
     def extra_repr(self) -> str:
-        """beta and whether it trains."""
         known = values_are_known(self.beta) and not self.beta.is_meta
         beta = f"{self.beta.item():.4g}" if known else "unknown"
         return f"beta={beta}, trainable={isinstance(self.beta, nn.Parameter)}"
 
     def sharp_limit(self) -> SharpLimit:
-        """zeta = z, where beta is infinite."""
         from discrete_vae.smoothing.spike import SharpLimit  # here, since it is a transformation itself
 
         return SharpLimit()
 
     def bound_sharpness_(self, limit: float) -> None:
-        """Set the upper bound of beta.
-
-        Raises:
-            InvalidInputError: If limit is not a number of at least 0.01, or infinite.
-        """
         if not isinstance(limit, float) or limit != math.inf:
             check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
         self._limits[1] = limit

@@ -1,4 +1,4 @@
-"""Transformations without a spike: ramps, overlapping exponentials, overlapping power functions."""
+"""Transformations without a spike, both of whose z can lie behind each zeta: ramps, exponentials, power functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from discrete_vae.checks import check_binary, check_number, check_tensor
-from discrete_vae.numerics import clamped, differentiable_once, not_outward
+from discrete_vae.numerics import differentiable_once
 from discrete_vae.rng import open_uniform
 from discrete_vae.smoothing.base import (
     BetaSmoothing,
@@ -23,8 +23,6 @@ from discrete_vae.smoothing.base import (
     widened,
 )
 from discrete_vae.smoothing.spike import SharpLimit
-
-# Transformations without a spike: both values of z can lie behind each zeta.
 
 
 class Slopes(NamedTuple):
@@ -61,23 +59,13 @@ class OverlappingSmoothing(OneParameterSmoothing):
             (..., unit), nats.
         """
         (zeta,), _ = widened(zeta)
-        return self._log_ratio(zeta, self._used_parameter(fixed))
+        parameter = self._bounded_parameter()
+        return self._log_ratio(zeta, parameter.detach() if fixed and parameter is not None else parameter)
 
     def log_density_of_zero(self, zeta: Tensor) -> Tensor:
-        """log r(zeta|0), finite everywhere.
-
-        Args:
-            zeta: (..., unit), in [0, 1], as in `log_ratio`.
-
-        Returns:
-            (..., unit), nats.
-        """
+        """log r(zeta|0), nats; zeta as in `log_ratio`. Finite everywhere."""
         (zeta,), _ = widened(zeta)
         return self._log_density_of_zero(zeta, self._bounded_parameter())
-
-    def _used_parameter(self, fixed: bool) -> Tensor | None:
-        parameter = self._bounded_parameter()
-        return parameter.detach() if fixed and parameter is not None else parameter
 
     @abstractmethod
     def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
@@ -91,11 +79,6 @@ class OverlappingSmoothing(OneParameterSmoothing):
         return _draw_bits(self.bits(zeta, logits), generator)
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw zeta from r(zeta|z); see `Smoothing.sample_zeta`.
-
-        Raises:
-            InvalidInputError: If z is not a floating-point tensor of zeros and ones.
-        """
         check_binary("z", check_tensor("z", z, (...,)))
         (wide,), dtype = widened(z)
         zeta = self._inverse_of_zero(open_uniform(wide, generator=generator), self._bounded_parameter())
@@ -128,7 +111,7 @@ class OverlappingSmoothing(OneParameterSmoothing):
 
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         (rho, logits), dtype = widened(rho, logits)
-        return _WithSlopes.apply(rho, logits, self._parameter(), self, self._inverse).to(dtype)
+        return _WithSlopes.apply(rho, logits, self._bounded_parameter(), self._inverse).to(dtype)
 
     def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
@@ -146,7 +129,7 @@ class OverlappingSmoothing(OneParameterSmoothing):
 
     def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
-        return _WithSlopes.apply(zeta, logits, self._parameter(), self, self._mean).to(dtype)
+        return _WithSlopes.apply(zeta, logits, self._bounded_parameter(), self._mean).to(dtype)
 
 
 def ends_excluded(zeta: Tensor) -> tuple[Tensor, Tensor]:
@@ -164,7 +147,7 @@ def _draw_bits(mean: Tensor, generator: torch.Generator | None) -> Tensor:
 class _WithSlopes(torch.autograd.Function):
     """A function of (an element, a logit, the transformation's parameter) whose derivatives come with its value.
 
-    The last argument is `_inverse` or `_mean` of the transformation before it.
+    The last argument is `_inverse` or `_mean` of a transformation.
     """
 
     @staticmethod
@@ -173,14 +156,12 @@ class _WithSlopes(torch.autograd.Function):
         element: Tensor,
         logits: Tensor,
         parameter: Tensor | None,
-        smoothing: OverlappingSmoothing,
         evaluate: Callable[..., tuple[Tensor, Slopes | None]],
     ) -> Tensor:
-        """The value; what the backward pass multiplies is worked out here too."""
-        inside, excess = _inside(parameter, smoothing)
-        value, slopes = evaluate(element, logits, inside, differentiable=any(ctx.needs_input_grad))
+        value, slopes = evaluate(element, logits, parameter, differentiable=any(ctx.needs_input_grad))
         if slopes is not None:
-            _save(ctx, slopes, excess)
+            needed = zip(slopes, ctx.needs_input_grad[:3], strict=True)
+            ctx.save_for_backward(*(slope if needs else None for slope, needs in needed))
         return value
 
     @staticmethod
@@ -188,37 +169,10 @@ class _WithSlopes(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, gradient: Tensor
     ) -> tuple[Tensor | None, ...]:
-        """Times the derivatives."""
-        return _times_slopes(ctx, gradient)
-
-
-def _inside(parameter: Tensor | None, smoothing: OverlappingSmoothing) -> tuple[Tensor | None, Tensor | None]:
-    """The parameter inside its bounds, and by how much it exceeds them."""
-    bounds = smoothing._bounds()
-    if parameter is None or bounds is None:
-        return parameter, None
-    return clamped(parameter, *bounds)
-
-
-def _save(ctx: Any, slopes: Slopes, excess: Tensor | None) -> None:
-    kept = [slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad[:3], strict=True)]
-    ctx.present = [slope is not None for slope in (*kept, excess)]
-    ctx.save_for_backward(*(slope for slope in (*kept, excess) if slope is not None))
-
-
-def _times_slopes(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    saved = iter(ctx.saved_tensors)
-    by_element, by_logits, by_parameter, excess = (next(saved) if here else None for here in ctx.present)
-    of_parameter = None
-    if by_parameter is not None:
-        of_parameter = (gradient * by_parameter).sum()
-        if excess is not None:
-            of_parameter = not_outward(of_parameter, excess)
-    of_element, of_logits = (None if slope is None else gradient * slope for slope in (by_element, by_logits))
-    return of_element, of_logits, of_parameter, None, None
-
-
-# The mixture of ramps.
+        *slopes, by_parameter = ctx.saved_tensors
+        of_element, of_logits = (None if slope is None else gradient * slope for slope in slopes)
+        of_parameter = None if by_parameter is None else (gradient * by_parameter).sum()
+        return of_element, of_logits, of_parameter, None
 
 
 class MixtureOfRamps(OverlappingSmoothing):
@@ -273,9 +227,6 @@ class MixtureOfRamps(OverlappingSmoothing):
         return rho / (1 + (1 - rho).sqrt())
 
 
-# The two overlapping exponentials.
-
-
 class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
     """r(zeta|z=0) = beta e^(-beta zeta) / (1 - e^-beta) on [0, 1], r(zeta|z=1) its mirror image.
 
@@ -294,9 +245,6 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
     Attributes:
         beta: Scalar tensor.
         max_beta: The present bound.
-
-    Raises:
-        InvalidInputError: If beta or max_beta is not such a number.
 
     Examples:
         >>> OverlappingExponential(beta=8.0).icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
@@ -371,9 +319,6 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
         return (torch.log1p(rho * torch.expm1(-parameter)) / -parameter).clamp(0, 1)
 
 
-# The two overlapping power functions.
-
-
 _MAX_B = 100.0  # the largest b for which the numbers of Newton steps were checked
 _STEPS = {torch.float32: 6, torch.float64: 9}
 _LOG_HALF = -math.log(2.0)
@@ -397,12 +342,6 @@ class OverlappingPower(OverlappingSmoothing):
     Args:
         b: From above 1 to 100; as it grows zeta approaches z. Values of 20 to 40 are in use.
 
-    Attributes:
-        b: As given.
-
-    Raises:
-        InvalidInputError: If b is not such a number.
-
     Examples:
         >>> OverlappingPower(b=4.0).icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
         tensor([0.0241, 0.9759])
@@ -414,11 +353,9 @@ class OverlappingPower(OverlappingSmoothing):
         self.b = check_number("b", b, above=1, at_most=_MAX_B, repair=repair)
 
     def extra_repr(self) -> str:
-        """b."""
         return f"b={self.b:.4g}"
 
     def sharp_limit(self) -> SharpLimit:
-        """zeta = z, where b is infinite."""
         return SharpLimit()
 
     def _inverse(
@@ -438,7 +375,7 @@ class OverlappingPower(OverlappingSmoothing):
             self.b * (log_level - log_near), torch.log(-torch.expm1(self.b * torch.log1p(-share)))
         ).clamp_max_(_LOG_HALF)
         for _ in range(_STEPS[rho.dtype]):
-            # below this x adds nothing, and the functions of it take ten times as long
+            # below this x adds nothing, and the functions of it are slow
             x, first = w.clamp_min(0.3 * log_tiny).exp_(), near * torch.exp(a * w)
             log_rest = torch.log1p(-x)
             value = first - far * torch.expm1(a * log_rest)

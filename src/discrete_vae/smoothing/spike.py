@@ -27,8 +27,6 @@ from discrete_vae.smoothing.base import (
     widened,
 )
 
-# Transformations whose zeta is 0 exactly when z is.
-
 
 class SpikeAtZero(Smoothing):
     """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density: z is read off zeta.
@@ -55,16 +53,13 @@ def read_z(zeta: Tensor) -> Tensor:
     return torch.where(zeta.abs() > 0, 1.0, zeta)
 
 
-# Transformations with a spike at 0 and a density on (0, 1].
-
-
 class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
     """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density on (0, 1].
 
     A transformation of your own with such a spike gives the density's survival function 1 - F(zeta | z=1), its
     inverse, the inverse's slope and, for a marginal density, the log density. All else is here, with gradients that
     stay finite at every logit: it is written in v = (1 - rho) / q, where z = 1 exactly when v < 1. Unlike
-    rho + q - 1, v does not cancel in float32 when q is small. `discrete_vae.testing.contracts.check_smoothing` has what
+    rho + q - 1, v does not cancel in float32 when q is small. `discrete_vae.testing.check_smoothing` has what
     a transformation must obey.
 
     Examples:
@@ -82,11 +77,6 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
     """
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw zeta from r(zeta|z); see `Smoothing.sample_zeta`.
-
-        Raises:
-            InvalidInputError: If z is not a floating-point tensor of zeros and ones.
-        """
         check_binary("z", check_tensor("z", z, (...,)))
         zeta = self.inverse_survival(open_uniform(z, generator=generator), self._bounded_parameter())
         return zeta.to(z.dtype) * z
@@ -160,7 +150,6 @@ class PlainDraw(torch.autograd.Function):
     def forward(
         ctx: Any, rho: Tensor, logits: Tensor, parameter: Tensor | None, smoothing: SpikeSmoothing
     ) -> tuple[Tensor, Tensor]:
-        """The values; what the backward pass multiplies is worked out here too."""
         bounds = smoothing._bounds()
         inside, excess = parameter, None
         if parameter is not None and bounds is not None:
@@ -243,9 +232,6 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         beta: Scalar tensor.
         max_beta: The present bound.
 
-    Raises:
-        InvalidInputError: If beta or max_beta is not such a number.
-
     Examples:
         >>> smoothing = SpikeExponential(beta=3.0, trainable=False)
         >>> smoothing.icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
@@ -290,9 +276,6 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         return torch.expm1(-beta * (1 - zeta)) / torch.expm1(-beta)
 
 
-# The spike-and-slab transformation.
-
-
 class SpikeSlab(SpikeSmoothing):
     """r(zeta|z=1) is uniform on (0, 1]; zeta = 0 when z = 0.
 
@@ -322,9 +305,6 @@ class SpikeSlab(SpikeSmoothing):
         return 1 - zeta
 
 
-# The draw of spike-and-Gaussian units and their expected KL, each with its backward pass written out.
-
-
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 
 
@@ -346,7 +326,6 @@ class DrawGaussian(torch.autograd.Function):
     def forward(
         ctx: Any, rho: Tensor, logits: Tensor, loc: Tensor, scale: Tensor, shifted: bool
     ) -> tuple[Tensor, Tensor]:
-        """The values; what the backward pass multiplies is worked out here too."""
         odds, survival = torch.exp(-logits), 1 - rho  # p / q
         inverse_q = odds + 1
         u, v = rho * inverse_q, survival * inverse_q
@@ -411,7 +390,6 @@ class ExpectedKL(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, loc: Tensor, scale: Tensor, prior_loc: float) -> Tensor:
-        """The value, and the derivatives that the backward pass multiplies."""
         mean, distance, excess = torch.sigmoid(logits), loc - prior_loc, (scale - 1) * (scale + 1)
         value = (distance.square() + excess).mul_(0.5).sub_(scale.log()).mul_(mean)
         if any(ctx.needs_input_grad):
@@ -424,11 +402,7 @@ class ExpectedKL(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:
-        """Each derivative times the gradient."""
         return *(gradients[0] * derivative for derivative in ctx.saved_tensors), None
-
-
-# The spike-and-Gaussian transformation.
 
 
 class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
@@ -453,9 +427,6 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         max_ratio: Bound on abs(loc / scale) in what `constrain` makes.
         log_scale_bound: Bound on abs(log scale) likewise.
         shifted: Whether to use the paper's shifted form.
-
-    Raises:
-        InvalidInputError: If a number breaks its rule.
 
     Examples:
         >>> loc, scale = torch.tensor([0.5, 0.5, 0.5]), torch.ones(3)
@@ -486,13 +457,11 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         self.shifted = bool(shifted)
 
     def extra_repr(self) -> str:
-        """The prior's mean, the bound, and the form."""
         form = ", shifted=True" if self.shifted else ""
         return f"prior_loc={self.prior_loc:g}, max_ratio={self.max_ratio:g}{form}"
 
     @property
     def prior_parameters(self) -> tuple[float, float]:
-        """The prior's mean and 1."""
         return self.prior_loc, 1.0
 
     def constrain(self, *raw: Tensor) -> tuple[Tensor, ...]:
@@ -510,18 +479,12 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         return ExpectedKL.apply(*widened(logits, *parameters)[0], self.prior_loc)
 
     def log_ratio(self, zeta: Tensor, *parameters: Tensor) -> Tensor:
-        """log N(zeta; m, 1) - log N(zeta; loc, scale^2) where zeta is not 0, else 0; see the base class."""
         loc, scale = parameters
         from_prior, from_loc = zeta - self.prior_loc, (zeta - loc) / scale
         ratio = (from_loc.square() - from_prior.square()) / 2 + scale.log()
         return torch.where(zeta == 0, 0.0, ratio)
 
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw zeta from r(zeta|z), N(m, 1) or 0; see `Smoothing.sample_zeta`.
-
-        Raises:
-            InvalidInputError: If z is not a floating-point tensor of zeros and ones.
-        """
         check_binary("z", check_tensor("z", z, (...,)))
         normal = standard_normal(z, shape=z.shape, generator=generator) + self.prior_loc
         return never_zero(normal).masked_fill(z == 0, 0)
@@ -566,9 +529,6 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         if values_are_readable(scale) and bool((scale <= 0).any()):
             received = f"a value of {scale[scale <= 0].flatten()[0].item():g}"
             raise InvalidInputError("scale", "must be above 0", received, "Take log_scale.exp().")
-
-
-# The limit of infinitely sharp smoothing.
 
 
 class SharpLimit(SpikeSmoothing):

@@ -1,12 +1,6 @@
-from .contracts import check_decoder as check_decoder
-from .contracts import check_discrete_draws as check_discrete_draws
-from .contracts import check_encoder as check_encoder
 from .contracts import check_energy as check_energy
 from .contracts import check_gaussian_prior as check_gaussian_prior
-from .contracts import check_groups as check_groups
-from .contracts import check_law as check_law
-from .contracts import check_network as check_network
-from .contracts import check_sample as check_sample
+from .contracts import check_posterior as check_posterior
 from .contracts import check_smoothing as check_smoothing
 from .enumeration import Enumeration as Enumeration
 from .enumeration import all_states as all_states
@@ -14,3 +8,8 @@ from .enumeration import enumerate_machine as enumerate_machine
 from .goodness_of_fit import TooFewSamplesError as TooFewSamplesError
 from .goodness_of_fit import check_frequencies as check_frequencies
 from .goodness_of_fit import check_mean as check_mean
+from .likelihoods import Support as Support
+from .likelihoods import check_likelihood as check_likelihood
+from .networks import check_decoder as check_decoder
+from .networks import check_encoder as check_encoder
+from .networks import check_network as check_network

@@ -1,46 +1,26 @@
-"""Laws that every component of a kind obeys; run them on your own before you train with them."""
+"""Laws of smoothing transformations, energies, posteriors and Gaussian layers; run them on your own before training."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
 from itertools import product
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.hierarchy.gaussian import AutoregressiveGaussianPrior, Hierarchy, HierarchySample
-from discrete_vae.nets.mlp import NetworkFactory
+from discrete_vae.hierarchy.gaussian import AutoregressiveGaussianPrior
 from discrete_vae.posterior import Posterior, PosteriorSample
 from discrete_vae.smoothing.base import InputDependentSmoothing, Smoothing
 from discrete_vae.smoothing.spike import SpikeAtZero
 from discrete_vae.testing.enumeration import conditional_logits, enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_frequencies, check_mean
 
-# Laws that every component of a kind obeys; the tests run them over the config unions.
-
+# Smoothing transformations.
 
 # networks reach the outer ones: the bounded norm lets an outlier of a batch of n rows be 1.5 n
-_LOGITS = (
-    -1000.0,
-    -110.0,
-    -60.0,
-    -30.0,
-    -17.5,
-    -9.0,
-    -3.0,
-    -0.4,
-    0.0,
-    0.7,
-    2.5,
-    8.0,
-    16.0,
-    30.0,
-    60.0,
-    110.0,
-    1000.0,
-)
+_BELOW = (-1000.0, -110.0, -60.0, -30.0, -17.5, -9.0, -3.0, -0.4, 0.0)
+_LOGITS = (*_BELOW, 0.7, 2.5, 8.0, 16.0, 30.0, 60.0, 110.0, 1000.0)
 
 
 def rho_grid(stride: int = 9973) -> Tensor:
@@ -58,11 +38,11 @@ def rho_grid(stride: int = 9973) -> Tensor:
 
 
 def check_smoothing(smoothing: Smoothing, *, tolerance: float = 1e-5) -> None:
-    """All that training asks of a transformation: see `check_float32` and the others, which it goes through.
+    """Check a transformation for `HierarchicalPosterior(smoothing=)`: draws in float32, gradients and the joint law.
 
     Args:
-        smoothing: A float32 transformation with a moderate slope, which stays as it is.
-        tolerance: As in `check_float32`.
+        smoothing: A float32 transformation with a moderate slope; a copy of it is tried.
+        tolerance: Largest |F(zeta) - rho| where zeta is not at an atom of its law.
 
     Raises:
         AssertionError: If a law is broken.
@@ -79,7 +59,7 @@ def check_smoothing(smoothing: Smoothing, *, tolerance: float = 1e-5) -> None:
 def check_float32(
     smoothing: Smoothing, *, tolerance: float, rho: Tensor | None = None, num_ulps: int = 0
 ) -> None:
-    """What training draws in float32: finite, z and zeta the same as from icdf, and so are all gradients.
+    """Check draws in float32 as training makes them: finite, as are all gradients, and zeta the same as from icdf.
 
     zeta increases in rho as far as F tells, and is inverted by the CDF.
 
@@ -89,9 +69,6 @@ def check_float32(
         rho: Values to try; None means `rho_grid`.
         num_ulps: By how many units in its last place zeta may be off besides. Above 0 where F is so steep that it
             jumps by more than the tolerance from one float32 number to the next; the CDF is then taken in float64.
-
-    Raises:
-        AssertionError: If a law is broken; names the logit.
     """
     rho = rho_grid() if rho is None else rho
     low, high = smoothing.support
@@ -167,9 +144,6 @@ def check_pointwise_gradient(smoothing: Smoothing, *, num_draws: int = 2000, see
 
     The statistical test of a correct gradient fails for narrow transformations, whose mean gradient sits in a
     sliver of rho that sampling does not reach; point by point there is no such trouble.
-
-    Raises:
-        AssertionError: If a derivative deviates by more than 1e-6 of its size.
     """
     smoothing = smoothing.double()
     generator = torch.Generator().manual_seed(seed)
@@ -232,9 +206,6 @@ def check_joint_law(
     q(z=1) is sigmoid(l); given z, both the posterior's zeta and r(zeta|z) spread over equally likely bins of the
     CDF at saturated logits, of a transformation that depends on x with the parameters of either; and bits is
     E[z | zeta, l].
-
-    Raises:
-        AssertionError: If a law is broken, each with false-alarm rate 1e-6.
     """
     smoothing = smoothing.double()
     generator = torch.Generator().manual_seed(seed)
@@ -261,8 +232,11 @@ def check_joint_law(
                 check_frequencies(counts, torch.full((20,), 0.05, dtype=torch.float64))
 
 
+# Energies.
+
+
 def check_energy(energy: BoltzmannMachine) -> None:
-    """Blocks, conditionals, free energies and gradients of a machine of at most 12 units, against enumeration.
+    """Check blocks, conditionals, free energies and gradients of a machine of at most 12 units by enumeration.
 
     Raises:
         AssertionError: If one of them deviates by more than 1e-10.
@@ -313,212 +287,37 @@ def _sum_out(states: Tensor, negative_energy: Tensor, block: Tensor) -> Tensor:
     return sums.log()[group] + peak
 
 
-# The laws of an encoder, a decoder and a network factory; run them on your own before you train with them.
-#
-# Each function raises AssertionError where a law is broken, and leaves the module, its mode and torch's
-# global generator as they were. A module is tried in its own dtype and on its own device.
-
-
-_ROWS = 6
-_FAR = 50.0  # a start of the output that no network has by chance
-
-Function = Callable[..., Tensor]
-
-
-def check_encoder(module: nn.Module, input_shape: Sequence[int], *, x: Tensor | None = None) -> None:
-    """Whether a module may be `DiscreteVAE(encoder=)`: (batch, *input_shape) -> (batch, feature).
-
-    In evaluation mode, which estimates use, its output is finite, depends on x, is the same at each call, and the
-    features of an example do not depend on the rest of the batch. In training mode a gradient reaches every parameter
-    that asks for one. A copy is a module of its own, and `state_dict` holds all that the output depends on.
-
-    Args:
-        module: The encoder.
-        input_shape: Shape of what it reads of one example: the likelihood's `input_shape`.
-        x: (batch, *input_shape), what to read, at least two different rows; None draws from a normal law.
-
-    Raises:
-        AssertionError: If a law is broken; says which.
-
-    Examples:
-        >>> check_encoder(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), (1, 8, 8))
-    """
-    read = (_like(module, torch.randn, _ROWS, *input_shape) if x is None else x,)
-    features = _check_module(module, read)
-    assert features.dim() == 2, f"the output has shape {_shape(features)}, not (batch, feature)"
-    known = getattr(module, "num_features", None)
-    stated = not isinstance(known, int) or known == features.shape[1]
-    assert stated, f"num_features is {known}, and the output has {features.shape[1]}"
-
-
-def check_decoder(module: nn.Module, num_latents: int, parameter_shape: Sequence[int]) -> None:
-    """Whether a module may be `DiscreteVAE(decoder=)`: (row, latent) -> (row, *parameter_shape).
-
-    What `check_encoder` asks for, and that the gradient reaches the latents. Where there is an
-    `initialize_output_(start)`, the output is near start after it.
-
-    Args:
-        module: The decoder.
-        num_latents: Length of what it reads: the hierarchy's `decoder_size`.
-        parameter_shape: Shape of what it gives for one row: the likelihood's `parameter_shape`.
-
-    Raises:
-        AssertionError: If a law is broken; says which.
-
-    Examples:
-        >>> check_decoder(nn.Sequential(nn.Linear(10, 64), nn.Unflatten(1, (1, 8, 8))), 10, (1, 8, 8))
-    """
-    latents = _like(module, torch.rand, _ROWS, num_latents)
-    output = _check_module(module, (latents,), to_inputs=True)
-    wanted = (_ROWS, *parameter_shape)
-    assert output.shape == wanted, f"the output has shape {_shape(output)}, not {wanted}"
-    initialize = getattr(module, "initialize_output_", None)
-    if initialize is not None:
-        twin = copy.deepcopy(module).eval()
-        start = _like(module, torch.full, tuple(parameter_shape), _FAR)
-        with torch.no_grad():
-            twin.initialize_output_(start)  # pyright: ignore[reportCallIssue]
-            miss = float((twin(latents) - start).abs().mean())
-        assert miss < _FAR / 2, f"after initialize_output_ the output is {miss:.3g} away from the start"
-
-
-def check_network(factory: NetworkFactory) -> None:
-    """Whether a factory may be `HierarchicalPosterior(network=)` or `GaussianHierarchy(network=)`.
-
-    It is tried with one, two and three inputs. Beside what `check_encoder` asks for: inputs whose leading axes
-    broadcast give what they give when expanded, the gradient reaches every input, and each call makes a network with
-    parameters of its own.
-
-    Args:
-        factory: (sizes of the inputs, size of the output) -> network, see `NetworkFactory`.
-
-    Raises:
-        AssertionError: If a law is broken; says which.
-
-    Examples:
-        >>> from functools import partial
-        >>> from discrete_vae.nets.mlp import MLP
-        >>> check_network(partial(MLP, hidden=(5,)))
-    """
-    for sizes in ([5], [5, 3], [5, 3, 2]):
-        network, other = factory(sizes, 4), factory(sizes, 4)
-        mine, others = ({id(value) for value in each.parameters()} for each in (network, other))
-        assert not mine & others, "two networks share a parameter"
-        inputs = tuple(_like(network, torch.randn, _ROWS, size) for size in sizes)
-        output = _check_module(network, inputs, to_inputs=True)
-        assert output.shape == (_ROWS, 4), f"{sizes} give the shape {_shape(output)}, not ({_ROWS}, 4)"
-        _check_broadcast(copy.deepcopy(network).eval(), inputs)
-
-
-@torch.no_grad()
-def _check_broadcast(network: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    """The features are (batch, size) where the latents are (sample, batch, size)."""
-    features, *latents = inputs
-    latents = [torch.stack([value, -value, value / 2]) for value in latents]
-    front = (3, _ROWS) if latents else (_ROWS,)
-    output = network(features, *latents)
-    assert output.shape == (*front, 4), f"with samples the shape is {_shape(output)}, not {(*front, 4)}"
-    expanded = network(features.expand(*front, -1), *latents)
-    assert _close(output, expanded), "inputs that broadcast do not give what they give when expanded"
-
-
-def _check_module(module: nn.Module, inputs: tuple[Tensor, ...], *, to_inputs: bool = False) -> Tensor:
-    """Every law that needs no shape; returns the output in evaluation mode."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        output = _check_function(copy.deepcopy(module).eval(), inputs)
-        _check_copies(module, inputs)
-        _check_gradients(copy.deepcopy(module).train(), inputs, to_inputs)
-    return output
-
-
-@torch.no_grad()
-def _check_function(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-    state = copy.deepcopy(module.state_dict())
-    output = module(*inputs)
-    assert isinstance(output, Tensor), f"the output is {type(output).__name__}, not a tensor"
-    assert output.is_floating_point(), f"the output is {output.dtype}"
-    assert output.dim() > 0, "the output is a single number"
-    assert len(output) == len(inputs[0]), f"{len(inputs[0])} rows give an output of shape {_shape(output)}"
-    assert bool(output.isfinite().all()), "the output is not finite"
-    assert torch.equal(module(*inputs), output), "in evaluation mode, a second call gives something else"
-    same = all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
-    assert same, "a call in evaluation mode changes the state"
-    alone = [module(*(value[row : row + 1] for value in inputs)) for row in range(len(output))]
-    assert _close(torch.cat(alone), output), "in evaluation mode, a row depends on the rest of its batch"
-    assert not bool((output == output[:1]).all()), "the output does not depend on the input"
-    return output
-
-
-def _check_gradients(module: nn.Module, inputs: tuple[Tensor, ...], to_inputs: bool) -> None:
-    inputs = tuple(value.detach().clone().requires_grad_(to_inputs) for value in inputs)
-    output = module(*inputs)
-    named = [*module.named_parameters(), *((f"input {n}", value) for n, value in enumerate(inputs))]
-    wanted = [(name, value) for name, value in named if value.requires_grad]
-    if not wanted:
-        return
-    assert output.requires_grad, "no gradient reaches anything"
-    weights = torch.linspace(0.5, 1.5, output.numel(), dtype=output.dtype, device=output.device)
-    (output * weights.view_as(output)).sum().backward()
-    for name, value in wanted:
-        assert value.grad is not None, f"no gradient reaches {name}"
-        assert bool(value.grad.isfinite().all()), f"the gradient of {name} is not finite"
-        assert not name.startswith("input") or bool((value.grad != 0).any()), f"no gradient reaches {name}"
-
-
-def _check_copies(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    """A copy and a module that has been trained meanwhile, which takes over the state of the other."""
-    first, trained = copy.deepcopy(module).eval(), copy.deepcopy(module).train()
-    with torch.no_grad():
-        before = first(*inputs)
-        for value in trained.parameters():
-            value.add_(0.1 * torch.randn_like(value))
-        for scale in (1.0, 3.0):
-            trained(*(scale * value + 1 for value in inputs))  # what it gathers in training mode
-        after = trained.eval()(*inputs)
-        changes = any(True for _ in module.parameters())
-        assert torch.equal(first(*inputs), before), "training a copy changes the module"
-        assert not changes or not torch.equal(after, before), (
-            "a copy does not compute with its own parameters"
-        )
-        first.load_state_dict(trained.state_dict())
-        assert torch.equal(first(*inputs), after), "state_dict does not hold all that the output depends on"
-
-
-def _like(module: nn.Module, draw: Function, *arguments: object) -> Tensor:
-    """Values from a seed of its own, in the dtype and on the device of a module."""
-    weight = next(module.parameters(), torch.zeros(()))
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(1)
-        return draw(*arguments, device="cpu").to(weight)
-
-
-def _close(one: Tensor, other: Tensor) -> bool:
-    """Equal up to the rounding of sums in another order."""
-    tolerance = 1e3 * torch.finfo(one.dtype).eps
-    scale = float(other.abs().max())
-    return one.shape == other.shape and bool(((one - other).abs() <= tolerance * max(scale, 1e-3)).all())
-
-
-def _shape(value: Tensor) -> tuple[int, ...]:
-    return tuple(value.shape)
-
-
-# The laws of an approximating posterior over the binary latents; run them on one of your own.
-#
-# Each function raises AssertionError where the law is broken. Give a float64 posterior in evaluation mode.
-
+# Approximating posteriors over the binary latents.
 
 _SATURATED = 45.0  # sigmoid is 1 to the last digit of float64
 
 
-def check_sample(posterior: Posterior, features: Tensor) -> None:
-    """Shapes, dtypes and domains of a draw, and that z, zeta, logits and bits are of one and the same draw.
+def check_posterior(posterior: Posterior, features: Tensor) -> None:
+    """Check a posterior for `DiscreteVAE(posterior=)`: its draws, its groups, its law and its gradients.
+
+    The law is that which its logits and the smoothing's parameters state, with false-alarm rate 1e-6. Discrete draws
+    are tried where the posterior has `sample_discretely`.
 
     Args:
-        posterior: The posterior.
+        posterior: Of at most 12 units; a copy of it is tried, in float64 and evaluation mode.
         features: (batch, feature), at least two rows.
+
+    Raises:
+        AssertionError: If a law is broken; says which.
+
+    Examples:
+        >>> from discrete_vae import HierarchicalPosterior, SpikeSlab
+        >>> check_posterior(HierarchicalPosterior(3, [[0, 1], [2]], (5,), SpikeSlab()), torch.rand(4, 3))
     """
+    posterior, features = copy.deepcopy(posterior).double().eval(), features.double()
+    for check in (check_sample, check_groups, check_law, check_gradients):
+        check(posterior, features)
+    if type(posterior).sample_discretely is not Posterior.sample_discretely:
+        check_discrete_draws(posterior, features)
+
+
+def check_sample(posterior: Posterior, features: Tensor) -> None:
+    """Shapes, dtypes and domains of a draw, and that z, zeta, logits and bits are of one and the same draw."""
     shape = (len(features), posterior.num_units)
     for num_samples in (None, 1, 3):
         sample = posterior.rsample(features, num_samples=num_samples, generator=_seeded(0))
@@ -556,13 +355,9 @@ def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
 
 
 def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:
-    """That z is where the uniforms say, zeta is of r(zeta|z), and nothing passes through zeta to the logits.
+    """Check that z is where the uniforms say, zeta is of r(zeta|z), and no gradient passes through zeta to the logits.
 
     For posteriors that have `sample_discretely`.
-
-    Args:
-        posterior: The posterior.
-        features: (batch, feature), at least two rows.
     """
     shape = (3, len(features), posterior.num_units)
     uniforms = torch.rand(shape, dtype=features.dtype, generator=_seeded(6))
@@ -587,12 +382,7 @@ def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:
 
 
 def check_groups(posterior: Posterior, features: Tensor) -> None:
-    """That each unit's logits depend on zeta of earlier groups alone, as `group_of_unit` says.
-
-    Args:
-        posterior: The posterior.
-        features: (batch, feature).
-    """
+    """Check that each unit's logits depend on zeta of earlier groups alone, as `group_of_unit` says."""
     group = posterior.group_of_unit
     positions = sorted(set(group.tolist()))
     assert group.shape == (posterior.num_units,), "group_of_unit has another length than num_units"
@@ -620,16 +410,10 @@ def _check_posterior_function(earlier: Tensor, logits: Tensor, position: int) ->
 def check_law(
     posterior: Posterior, features: Tensor, *, num_batches: int = 50, batch_size: int = 1000
 ) -> None:
-    """That z have the law that the logits state, and zeta that of the smoothing's parameters; alpha 1e-6 each.
+    """Check that z has the law that the logits state, and zeta that of the smoothing's parameters; alpha 1e-6 each.
 
     q(z | x) is the product of the stated conditionals exactly if, over all subsets of units, the product of the
     residuals z_i - q_i has mean 0: the residual of the unit that is drawn last has mean 0 given all others.
-
-    Args:
-        posterior: The posterior, of few units: all 2^n - 1 subsets are looked at.
-        features: (batch, feature); the first row is used.
-        num_batches: Independent batches.
-        batch_size: Draws in each.
     """
     n = posterior.num_units
     subsets = ((torch.arange(1, 2**n)[:, None] >> torch.arange(n)) & 1).bool()
@@ -649,12 +433,7 @@ def check_law(
 
 
 def check_gradients(posterior: Posterior, features: Tensor) -> None:
-    """That a gradient reaches every parameter and the features.
-
-    Args:
-        posterior: The posterior.
-        features: (batch, feature).
-    """
+    """Check that a gradient reaches every parameter and the features."""
     features = features.detach().clone().requires_grad_()
     sample = posterior.rsample(features, num_samples=4, generator=_seeded(5))
     (sample.zeta.square().sum() + sample.logits.sum() + sample.bits.sum()).backward()
@@ -669,11 +448,11 @@ def _seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-# Laws that every hierarchy of continuous layers obeys; the tests run them over the config unions.
+# Priors over Gaussian layers.
 
 
 def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -> None:
-    """All layers at once are the layers one by one; each depends on zeta and on earlier layers, on nothing else.
+    """Check that all layers at once are the layers one by one, each of zeta and earlier layers alone.
 
     Args:
         prior: In float64 and evaluation mode, with running statistics that are not all alike.
@@ -702,57 +481,3 @@ def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -
     assert read.shape == (3, prior.decoder_size)
     seen = torch.autograd.grad(read.square().sum(), (zeta, h))
     assert all(bool((part != 0).all()) for part in seen), "the decoder does not see all latents"
-
-
-def check_closed_form_kl(
-    hierarchy: Hierarchy, x: Tensor, zeta: Tensor, *, num_batches: int = 60, seed: int = 0
-) -> None:
-    """E_q[sum of closed-form KLs] = E_q[log q(h) - log p(h)], for given x and zeta.
-
-    The two sides share no formula. A prior that sees a layer's own sample, a posterior in another order than the
-    prior's, and a KL from p to q break the law.
-
-    Args:
-        hierarchy: In evaluation mode.
-        x: (feature,).
-        zeta: (latent,).
-        num_batches: Batches of 1000 draws.
-        seed: Seed of the noise.
-
-    Raises:
-        AssertionError: If the law is broken, with false-alarm rate 1e-6.
-    """
-    samples = _draws(hierarchy, x, zeta, num_batches, seed)
-    assert all(float(sample.kl().min()) >= 0 for sample in samples), "a closed-form KL is negative"
-    check_mean(
-        torch.stack([(sample.kl() + sample.log_ratio()).mean()[None] for sample in samples]), torch.zeros(1)
-    )
-
-
-def check_normalized(
-    hierarchy: Hierarchy, x: Tensor, zeta: Tensor, *, num_batches: int = 60, seed: int = 0
-) -> None:
-    """E_q[p(h) / q(h)] = 1, for given x and zeta: what is sampled has the density that the weights take it to have.
-
-    Args:
-        hierarchy: In evaluation mode, its posterior near its prior: otherwise rare draws carry the mean.
-        x: (feature,).
-        zeta: (latent,).
-        num_batches: Batches of 1000 draws.
-        seed: Seed of the noise.
-
-    Raises:
-        AssertionError: If the law is broken, with false-alarm rate 1e-6.
-    """
-    samples = _draws(hierarchy, x, zeta, num_batches, seed)
-    weights = torch.stack([sample.log_ratio().exp().mean()[None] for sample in samples])
-    check_mean(weights, torch.ones(1), resolution=0.02)
-
-
-@torch.no_grad()
-def _draws(
-    hierarchy: Hierarchy, x: Tensor, zeta: Tensor, num_batches: int, seed: int
-) -> list[HierarchySample]:
-    generator = torch.Generator().manual_seed(seed)
-    rows = zeta.expand(1000, 1, -1)
-    return [hierarchy.rsample(x[None], rows, generator=generator) for _ in range(num_batches)]

@@ -16,9 +16,6 @@ MAX_UNITS = 20
 def all_states(num_units: int) -> Tensor:
     """Every state of n binary units, (2^n, unit), float64; unit 0 is the lowest bit of the row's number.
 
-    Raises:
-        InvalidInputError: If there are more than 20 units.
-
     Examples:
         >>> all_states(2).int().tolist()
         [[0, 0], [1, 0], [0, 1], [1, 1]]
@@ -59,11 +56,7 @@ class Enumeration:
 
 
 def enumerate_machine(energy: BoltzmannMachine) -> Enumeration:
-    """Sum over all states through `energy.energy` alone, so it shares nothing with free energies or conditionals.
-
-    Raises:
-        InvalidInputError: If the machine has more than 20 units.
-    """
+    """Sum over all states through `energy.energy` alone, so it shares nothing with free energies or conditionals."""
     states = all_states(energy.num_units)
     negative = -energy.energy(states)
     log_partition = torch.logsumexp(negative, 0)

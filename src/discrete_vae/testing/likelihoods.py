@@ -1,4 +1,8 @@
-"""Laws of a likelihood: its density and draws, and as a module."""
+"""Laws of a likelihood: its start, its density and draws, and what it is as a module.
+
+The pieces of `check_likelihood` take a likelihood in float64, parameters (batch, *parameter_shape) and x
+(batch, *event) in float64 unless they say otherwise, and raise AssertionError.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,6 @@ from torch import Tensor
 
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
-
-# Laws of a likelihood's density and draws; the tests run them over every likelihood, a user over their own.
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,18 +52,54 @@ class Support:
 
     @property
     def weight(self) -> float:
-        """What a density at one point stands for."""
+        """Mass for which a density at one point stands."""
         return 1.0 if self.discrete else self.spacing
 
 
-def feature_probabilities(likelihood: Likelihood, parameters: Tensor, support: Support) -> Tensor:
-    """Probability of each point for each feature, (value, batch, *event), through `log_prob` of one feature at a time.
+def check_likelihood(
+    likelihood: Likelihood,
+    x: Tensor,
+    support: Support,
+    *,
+    sizes: tuple[float, ...] = (30.0, 1e4),
+    seed: int = 0,
+) -> None:
+    """Check a likelihood for `DiscreteVAE(likelihood=)`: its start, its density, its draws, and copies of it.
 
     Args:
-        likelihood: In float64.
-        parameters: (batch, *parameter_shape), float64.
+        likelihood: In float32, as built; copies of it are tried.
+        x: (example, *event), float32, in the domain, without NaN, of features whose means differ; at least two rows
+            and two features.
         support: Of a feature.
+        sizes: Absolute values of the decoder's output at which `log_prob` must be finite in float32.
+        seed: Seed of the outputs and draws that are tried.
+
+    Raises:
+        AssertionError: If a law is broken; says which.
+
+    Examples:
+        >>> from discrete_vae import BernoulliLikelihood
+        >>> x = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
+        >>> check_likelihood(BernoulliLikelihood((2,)), x, Support.whole_numbers(2))
     """
+    check_initialization(copy.deepcopy(likelihood), x)
+    fitted = copy.deepcopy(likelihood)
+    fitted.initialize_(x)
+    wide, x = copy.deepcopy(fitted).double(), x[:3]
+    generator = torch.Generator().manual_seed(seed)
+    parameters = 0.7 * torch.randn(len(x), *wide.parameter_shape, generator=generator, dtype=torch.float64)
+    check_normalized(wide, parameters, support)
+    check_marginalizes(wide, parameters, x.double(), support)
+    check_distribution(wide, parameters, x.double(), support)
+    check_gradients(wide, parameters, x.double())
+    check_folding(wide, parameters, x.double())
+    check_sample_law(wide, parameters[0], support, seed=seed)
+    check_interface(fitted, parameters.float(), x)
+    check_extremes(fitted, x, sizes=sizes)
+
+
+def feature_probabilities(likelihood: Likelihood, parameters: Tensor, support: Support) -> Tensor:
+    """Probability of each point for each feature, (value, batch, *event), by `log_prob` of one feature at a time."""
     batch, event = len(parameters), likelihood.event_shape
     x = support.values.reshape(-1, *[1] * (1 + len(event))).expand(-1, batch, *event)
     columns = []
@@ -76,16 +114,7 @@ def feature_probabilities(likelihood: Likelihood, parameters: Tensor, support: S
 
 @torch.no_grad()
 def check_normalized(likelihood: Likelihood, parameters: Tensor, support: Support) -> None:
-    """Each feature's probabilities sum, or its density integrates, to 1.
-
-    Args:
-        likelihood: In float64.
-        parameters: (batch, *parameter_shape), float64.
-        support: Of a feature.
-
-    Raises:
-        AssertionError: If one deviates by more than 1e-8.
-    """
+    """Each feature's probabilities sum, or its density integrates, to 1."""
     total = feature_probabilities(likelihood, parameters, support).sum(0)
     worst = float((total - 1).abs().max())
     assert worst < 1e-8, f"the probabilities of a feature sum to 1 +- {worst:.2g}"
@@ -96,15 +125,6 @@ def check_marginalizes(likelihood: Likelihood, parameters: Tensor, x: Tensor, su
 
     Values and gradients of the parameters are compared, with NaN in the unobserved entries; so is log p(x) with the
     sum over its features one by one, since they are independent.
-
-    Args:
-        likelihood: In float64.
-        parameters: (batch, *parameter_shape), float64.
-        x: (batch, *event), float64, in the domain, without NaN.
-        support: Of a feature.
-
-    Raises:
-        AssertionError: If a value or a gradient deviates by more than 1e-7.
     """
     parameters = parameters.detach().requires_grad_()
     every = parameters.expand(len(support.values), *parameters.shape)
@@ -126,16 +146,7 @@ def check_marginalizes(likelihood: Likelihood, parameters: Tensor, x: Tensor, su
 
 
 def check_gradients(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> None:
-    """Gradients of log p(x) in the decoder's and the likelihood's own parameters are those of finite differences.
-
-    Args:
-        likelihood: In float64.
-        parameters: (batch, *parameter_shape), float64.
-        x: (batch, *event), float64, in the domain.
-
-    Raises:
-        AssertionError: If one deviates, or a parameter of the likelihood gets no gradient.
-    """
+    """Gradients of log p(x) in the decoder's and the likelihood's own parameters are those of finite differences."""
     names = [name for name, _ in likelihood.named_parameters()]
     own = [parameter.detach().clone().requires_grad_() for parameter in likelihood.parameters()]
 
@@ -160,18 +171,7 @@ def check_gradients(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> No
 def check_distribution(
     likelihood: Likelihood, parameters: Tensor, x: Tensor, support: Support, *, tolerance: float = 1e-8
 ) -> None:
-    """`log_prob`, `mean` and `mode` are those of `distribution` and of the sums over the support.
-
-    Args:
-        likelihood: In float64.
-        parameters: (batch, *parameter_shape), float64.
-        x: (batch, *event), float64: values that can be drawn.
-        support: Of a feature.
-        tolerance: Absolute and relative.
-
-    Raises:
-        AssertionError: If one deviates.
-    """
+    """`log_prob`, `mean` and `mode` are those of `distribution` and of the sums over the support."""
     law = likelihood.distribution(parameters)
     shape = (*parameters.shape[:1], *likelihood.event_shape)
     assert law.batch_shape == shape, (
@@ -212,21 +212,7 @@ def check_sample_law(
     num_cells: int = 20,
     seed: int = 0,
 ) -> None:
-    """Draws follow `log_prob`: chi-square of each feature over cells of about equal probability.
-
-    Args:
-        likelihood: In float64.
-        parameters: (*parameter_shape), float64.
-        support: Of a feature.
-        num_draws: Independent draws.
-        num_cells: Cells at most; discrete laws with fewer values have fewer.
-        seed: Seed of the draws.
-
-    Raises:
-        TooFewSamplesError: If a law has fewer than two cells that expect 5 draws.
-        AssertionError: If the law is broken, with false-alarm rate 1e-6 over all features; or a generator does not
-            repeat the draw.
-    """
+    """Draws follow `log_prob`: chi-square of each feature over cells of about equal probability."""
     with torch.no_grad():
         probabilities = feature_probabilities(likelihood, parameters[None], support)[:, 0].flatten(1)
         rows = parameters.expand(num_draws, *parameters.shape)
@@ -252,16 +238,7 @@ def check_sample_law(
 
 
 def check_folding(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> None:
-    """Feature i reads the P parameters at (:, i) of `unfold`, all of them and no others.
-
-    Args:
-        likelihood: In float64.
-        parameters: (batch, *parameter_shape), float64.
-        x: (batch, *event), float64, in the domain.
-
-    Raises:
-        AssertionError: If another parameter matters, or one of its own does not.
-    """
+    """Feature i reads the P parameters at (:, i) of `unfold`, all of them and no others."""
     count, event = likelihood.parameters_per_feature, likelihood.event_shape
     assert likelihood.parameter_shape == (count * event[0], *event[1:]), "parameter_shape is not folded"
     unfolded = parameters.reshape(len(parameters), count, *event)
@@ -294,21 +271,9 @@ class _LogProb(torch.nn.Module):
         return self.likelihood.log_prob(parameters, x)
 
 
-# Laws of a likelihood as a module: shapes, precision, copies, starting values, outputs far out.
-
-
 @torch.no_grad()
 def check_interface(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> None:
-    """Shapes, sample axes, precision, unobserved entries in the encoder's input, and copies.
-
-    Args:
-        likelihood: In float32.
-        parameters: (batch, *parameter_shape), float32.
-        x: (batch, *event), float32, in the domain, at least two rows.
-
-    Raises:
-        AssertionError: If one of them is wrong.
-    """
+    """Shapes, sample axes, precision, unobserved entries in the encoder's input, and copies; all in float32."""
     shape = tuple(x.shape)
     assert likelihood.num_features == x[0].numel()
     assert likelihood.check(x) is x, "check does not return x"
@@ -342,14 +307,6 @@ def check_initialization(likelihood: Likelihood, x: Tensor) -> None:
 
     NaN and a mask over other values say the same. A feature that was never observed, and one that is constant, leave
     everything finite.
-
-    Args:
-        likelihood: In float32, as built.
-        x: (example, *event), float32, in the domain, without NaN, of features whose means differ; at least two rows
-            and two features.
-
-    Raises:
-        AssertionError: If one of them is wrong.
     """
     before = likelihood.log_prob(torch.zeros(len(x), *likelihood.parameter_shape), x).mean()
     start = likelihood.initialize_(x)
@@ -381,16 +338,7 @@ def check_initialization(likelihood: Likelihood, x: Tensor) -> None:
 
 
 def check_extremes(likelihood: Likelihood, x: Tensor, *, sizes: tuple[float, ...] = (30.0, 1e4)) -> None:
-    """In float32, log p(x) and its gradients stay finite for outputs far out.
-
-    Args:
-        likelihood: In float32.
-        x: (batch, *event), float32, in the domain.
-        sizes: Absolute values of the outputs to try.
-
-    Raises:
-        AssertionError: If a value or a gradient is not finite.
-    """
+    """In float32, log p(x) and its gradients stay finite for outputs far out."""
     for size in (*sizes, *(-size for size in sizes)):
         signs = torch.ones(len(x), *likelihood.parameter_shape)
         signs[:, ::2] = -1

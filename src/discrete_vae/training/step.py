@@ -20,7 +20,7 @@ from discrete_vae.kernels.lowering import ReplayedFunctions
 from discrete_vae.kernels.registry import has_hooks, is_eager
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.precision import DTYPES, gains_by_bfloat16, has_fast_bfloat16
-from discrete_vae.nets.weights import WorkingLayer, WorkingWeight
+from discrete_vae.nets.weights import MixedPrecisionLayer, MixedPrecisionWeight
 from discrete_vae.numerics import rounds_products, row_sum
 from discrete_vae.objectives.elbo import Batch, GradOutputs, LossTerms, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized
@@ -233,9 +233,9 @@ class RecordedStep:
             yield from (each.current(), each.own_memory())
 
 
-def _working_weights(model: DiscreteVAE) -> list[WorkingWeight]:
+def _working_weights(model: DiscreteVAE) -> list[MixedPrecisionWeight]:
     """The low-precision copies that the products of the model's layers read in place of their weights."""
-    found = [part.working for part in model.modules() if isinstance(part, WorkingLayer)]
+    found = [part.mixed_precision for part in model.modules() if isinstance(part, MixedPrecisionLayer)]
     return [working for working in found if working is not None]
 
 

@@ -41,7 +41,7 @@ from discrete_vae.evaluation.log_likelihood import samples_in_memory
 from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of, naming_x, states_of
 from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.mlp import eval_mode
+from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.own_data import own_experiment_of
 from discrete_vae.rng import generator_of, key_to_seed

@@ -34,67 +34,56 @@ def test_values_of_the_domain_pass(likelihood, values, dtype):
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "value", "message"),
+    ("likelihood", "value", "advice"),
     [
-        (BERNOULLI, 255.0, r"x must hold values in \[0, 1\]; received a value of 255. Divide 0..255"),
-        (BERNOULLI, -0.5, r"x must hold values in \[0, 1\]; received a value of -0.5. Remove negative"),
-        (GAUSSIAN, torch.inf, "x must hold finite values; received a value of inf. Remove infinite"),
-        (CATEGORICAL, 3.0, "x must hold whole numbers from 0 to 2; received a value of 3. Number the"),
-        (CATEGORICAL, 0.5, "received a value of 0.5"),
-        (COUNTS, -1.0, "x must hold whole numbers of at least 0; received a value of -1. Give raw counts"),
-        (COUNTS, 1.5, "received a value of 1.5"),
-        (COUNTS, torch.inf, "received a value of inf"),
+        (BERNOULLI, 255.0, "Divide"),
+        (BERNOULLI, -0.5, "negative"),
+        (GAUSSIAN, torch.inf, "infinite"),
+        (CATEGORICAL, 3.0, "Number"),
+        (CATEGORICAL, 0.5, "Number"),
+        (COUNTS, -1.0, "raw counts"),
+        (COUNTS, 1.5, "raw counts"),
+        (COUNTS, torch.inf, "raw counts"),
     ],
 )
-def test_values_outside_are_named(likelihood, value, message):
+def test_values_outside_are_named(likelihood, value, advice):
     x = torch.tensor([[0.0, 1.0], [torch.nan, value]])
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError, match=f"^x .*{value:g}.*{advice}"):
         likelihood.check(x)
     hidden = torch.tensor([[True, True], [False, False]])
     assert likelihood.check(x, hidden) is x
 
 
-def test_exact_values_of_bits():
-    soft = torch.tensor([[0.0, 0.25]])
-    BERNOULLI.check(soft)
-    with pytest.raises(
-        InvalidInputError, match="only the values 0 and 1; received a value of 0.25. Binarize"
-    ):
-        BERNOULLI.check(soft, exact=True)
+SOFT, NAN = torch.tensor([[0.0, 0.25]]), torch.tensor([[torch.nan, 0.0]])
+REFUSED = [
+    ("x", lambda: BERNOULLI.check(SOFT, exact=True)),
+    ("x", lambda: GAUSSIAN.check(NAN, torch.ones(1, 2, dtype=torch.bool))),
+    ("x", lambda: COUNTS.check(torch.zeros(3, 2, dtype=torch.int64))),
+    ("x", lambda: COUNTS.check(torch.zeros(3, 4))),
+    ("x", lambda: COUNTS.check(torch.zeros(2))),
+    ("observed", lambda: COUNTS.check(torch.zeros(3, 2), torch.ones(3, 2))),
+    ("observed", lambda: COUNTS.check(torch.zeros(3, 2), torch.ones(2, dtype=torch.bool))),
+    ("observed", lambda: COUNTS.check(torch.zeros(3, 2), [[True]])),
+    # one row is not repeated without a word
+    ("parameters", lambda: CATEGORICAL.log_prob(torch.zeros(1, 6), torch.zeros(3, 2))),
+    ("parameters", lambda: CATEGORICAL.mean(torch.zeros(1, 2))),
+    ("event_shape", lambda: GaussianLikelihood(())),
+    ("event_shape", lambda: GaussianLikelihood(4)),
+    ("event_shape[1]", lambda: GaussianLikelihood((2, 0))),
+    ("num_categories", lambda: CategoricalLikelihood((3,), 1)),
+    *(
+        ("min_scale", lambda floor=floor: GaussianLikelihood((1,), min_scale=floor))
+        for floor in (0.0, -1.0, 1.0, torch.nan)
+    ),
+]
 
 
-def test_nan_that_was_declared_observed():
-    with pytest.raises(InvalidInputError, match="x must hold no NaN where observed is True; received NaN"):
-        GAUSSIAN.check(torch.tensor([[torch.nan, 0.0]]), torch.ones(1, 2, dtype=torch.bool))
-
-
-@pytest.mark.parametrize(
-    ("x", "observed", "message"),
-    [
-        (torch.zeros(3, 2, dtype=torch.int64), None, r"floating-point dtype; received torch.int64. .*x\.float\(\)"),
-        (torch.zeros(3, 4), None, r"x must have shape \(batch, 2\)"),
-        (torch.zeros(2), None, r"x must have shape \(batch, 2\)"),
-        (torch.zeros(3, 2), torch.ones(3, 2), "observed must be a bool tensor of x's shape .* received torch.float32"),
-        (torch.zeros(3, 2), torch.ones(2, dtype=torch.bool), r"observed must .* received torch.bool of shape \(2,\)"),
-        (torch.zeros(3, 2), [[True]], "observed must be .* received a list"),
-    ],
-)  # fmt: skip
-def test_shapes_and_dtypes(x, observed, message):
-    with pytest.raises(InvalidInputError, match=message):
-        COUNTS.check(x, observed)
-
-
-def test_parameters_must_match_x():
-    with pytest.raises(InvalidInputError, match=r"parameters must have shape \(\.\.\., 3, 6\)"):
-        CATEGORICAL.log_prob(torch.zeros(1, 6), torch.zeros(3, 2))  # one row is not repeated without a word
-    with pytest.raises(InvalidInputError, match=r"parameters must have shape \(\.\.\., 6\)"):
-        CATEGORICAL.mean(torch.zeros(1, 2))
-
-
-@pytest.mark.parametrize("event", [(), 4, (2, 0)])
-def test_event_shape(event):
-    with pytest.raises(InvalidInputError, match="event_shape"):
-        GaussianLikelihood(event)
+@pytest.mark.parametrize(("argument", "call"), REFUSED)
+def test_refusals(argument, call):
+    assert BERNOULLI.check(SOFT) is SOFT
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.argument == argument
 
 
 def test_no_value_is_read_where_that_would_wait():

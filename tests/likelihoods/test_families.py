@@ -1,0 +1,312 @@
+"""Bernoulli, categorical, Gaussian and negative binomial: what is particular to each."""
+
+import math
+
+import mpmath
+import pytest
+import torch
+
+from discrete_vae.likelihoods.families import (
+    BernoulliLikelihood,
+    CategoricalLikelihood,
+    GaussianLikelihood,
+    NegativeBinomialLikelihood,
+    negative_binomial_log_prob,
+    stirling_error,
+)
+from discrete_vae.numerics import bernoulli_log_prob
+
+
+def test_expectation_over_a_binarization():
+    """log_prob of means q is sum over bits of q(bits) log p(bits)."""
+    likelihood = BernoulliLikelihood((3,))
+    q, logits = torch.tensor([0.2, 0.5, 0.9]), torch.tensor([1.0, -2.0, 0.3])
+    bits = ((torch.arange(8)[:, None] >> torch.arange(3)) & 1).float()
+    weights = torch.where(bits == 1, q, 1 - q).prod(-1)
+    expected = (weights * likelihood.log_prob(logits.expand(8, 3), bits)).sum()
+    torch.testing.assert_close(likelihood.log_prob(logits[None], q[None])[0], expected)
+
+
+def test_start_is_the_log_odds_kept_from_the_ends():
+    x = torch.tensor([[0.0, 1.0, 1.0, torch.nan], [0.0, 1.0, 0.5, torch.nan]])
+    likelihood = BernoulliLikelihood((4,))
+    start = likelihood.initialize_(x)
+    wanted = torch.logit(torch.tensor([0.001, 0.999, 0.75, 0.5]))
+    torch.testing.assert_close(start, wanted)
+    assert likelihood.training_mean.tolist() == [0, 1, 0.75, 0.5]
+
+
+def test_unobserved_entries_read_as_the_training_mean():
+    likelihood = BernoulliLikelihood((2,))
+    x = torch.tensor([[1.0, torch.nan], [0.0, 1.0], [0.0, 1.0]])
+    assert likelihood.network_input(x, ~x.isnan())[0].tolist() == [1.0, 0.5]
+    likelihood.initialize_(x)
+    assert likelihood.network_input(x, ~x.isnan())[0].tolist() == [1.0, 1.0]
+    assert likelihood.network_input(x) is x
+
+
+@pytest.mark.parametrize("shape", [(784,), (1, 28, 28), (3,), (5000,)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_compiled_total_is_the_plain_one(shape, dtype):
+    generator = torch.Generator().manual_seed(0)
+    likelihood = BernoulliLikelihood(shape)
+    logits = (30 * torch.randn(7, 2, *shape, generator=generator)).to(dtype)
+    x = torch.bernoulli(torch.full((2, *shape), 0.4), generator=generator)
+    expected = bernoulli_log_prob(x.double(), logits.double()).flatten(2).sum(-1)
+    with torch.no_grad():
+        found = likelihood.log_prob(logits, x)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-5)
+    logits[3, 1].view(-1)[2] = torch.nan
+    with torch.no_grad():
+        found = likelihood.log_prob(logits, x)
+    assert found.isnan().nonzero().tolist() == [[3, 1]]
+
+
+def test_one_hot_and_logits_share_their_layout():
+    """A decoder that returns a large multiple of the encoder's input gives x back."""
+    likelihood = CategoricalLikelihood((2, 3, 4), num_categories=5)
+    x = torch.randint(5, (7, 2, 3, 4), generator=torch.Generator().manual_seed(0)).float()
+    read = likelihood.network_input(x)
+    assert read.shape == (7, 10, 3, 4)
+    assert torch.equal(likelihood.mode(100 * read), x)
+    torch.testing.assert_close(likelihood.mean(100 * read), x)
+    torch.testing.assert_close(likelihood.probabilities(100 * read).flatten(1, 2), read)
+
+
+def test_start_is_the_frequencies():
+    x = torch.tensor([[0.0, torch.nan], [0.0, torch.nan], [2.0, torch.nan]])
+    likelihood = CategoricalLikelihood((2,), 3)
+    start = likelihood.initialize_(x)
+    wanted = torch.tensor([[2.5, 0.5, 1.5], [0.5, 0.5, 0.5]]) / torch.tensor([[4.5], [1.5]])
+    torch.testing.assert_close(likelihood.probabilities(start[None])[0].T, wanted)
+    torch.testing.assert_close(likelihood.network_input(x, ~x.isnan())[0, 1::2], wanted[1])
+
+
+def test_rare_codes_are_drawn_at_their_rate():
+    """A code of probability 1e-5, in four million draws."""
+    likelihood = CategoricalLikelihood((1,), 2)
+    logits = torch.tensor([1e-5]).logit()
+    rows = torch.cat([torch.zeros(1), logits]).expand(4_000_000, 2)
+    count = int(likelihood.sample(rows, generator=torch.Generator().manual_seed(0)).sum())
+    assert abs(count - 40) < 5 * 40**0.5
+
+
+def test_what_is_no_code_has_probability_0_and_nan_stays_nan():
+    likelihood = CategoricalLikelihood((2,), 3).double()
+    logits = torch.randn(
+        4, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    ).requires_grad_()
+    x = torch.tensor([[0.0, 2.0], [torch.inf, 1.0], [0.0, -torch.inf], [3.0, 0.5], [torch.nan, 1.0]])
+    found = likelihood.log_prob(logits, x)
+    wanted = likelihood.distribution(logits[:, 0]).log_prob(x[0]).sum(-1)
+    torch.testing.assert_close(found[:, 0], wanted)
+    assert (found[:, 1:4] == -torch.inf).all()
+    assert found[:, 4].isnan().all()
+    (slope,) = torch.autograd.grad(found[:, 0].sum(), logits)
+    assert slope.isfinite().all()
+    observed = torch.tensor([[False, True]]).expand(5, 2)
+    assert likelihood.log_prob(logits, x, observed)[:, [0, 1, 4]].isfinite().all()
+
+
+def test_the_density_of_a_feature_stays_bounded():
+    """However far the learned scale is pushed, a feature adds at most -log(sqrt(2 pi) s min_scale)."""
+    x = torch.tensor([[2.0], [4.0]])
+    likelihood = GaussianLikelihood((1,))
+    likelihood.initialize_(x)
+    with torch.no_grad():
+        likelihood.log_scale.fill_(-1e6)
+    value = likelihood.log_prob(torch.tensor([[-1.0], [1.0]]), x)
+    bound = -math.log(math.sqrt(2 * math.pi) * 1e-3)
+    torch.testing.assert_close(value, torch.full((2,), bound))
+    assert bound == pytest.approx(5.99, abs=0.01)
+
+
+@pytest.mark.parametrize("shorten_tails", [False, True])
+def test_a_constant_feature_brings_nothing(shorten_tails):
+    """The likelihood is that of the other features, its gradients too; what is drawn is the constant."""
+    x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    x[:, 2].mul_(3).exp_()  # long tails
+    x[:, 1] = 3.7
+    both, alone = (GaussianLikelihood((size,), shorten_tails=shorten_tails) for size in (3, 2))
+    both.initialize_(x)
+    alone.initialize_(x[:, [0, 2]])
+    m = torch.randn(400, 3, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    value = both.log_prob(m, x)
+    assert torch.equal(value, alone.log_prob(m[:, [0, 2]], x[:, [0, 2]]))
+    of_m, of_scale = torch.autograd.grad(value.sum(), (m, both.log_scale))
+    assert of_m[:, 1].abs().max() == of_scale[1] == 0
+    other = x.clone()
+    other[:, 1] = 1e6  # elsewhere than in training
+    assert torch.equal(both.log_prob(m, other), value)
+    assert torch.equal(both.network_input(other), both.network_input(x))
+    for found in (both.mean(m), both.mode(m), both.sample(m), both.distribution(m).sample()):
+        assert bool((found[:, 1] == x[0, 1]).all())
+    assert bool(both.distribution(m).log_prob(x).isfinite().all())
+
+
+def test_a_model_of_before_keeps_the_density_of_a_constant_feature():
+    """There the scale of a constant feature was 1, and its sigma was learned."""
+    likelihood = GaussianLikelihood((1,))
+    likelihood.load_state_dict(
+        {
+            "log_scale": torch.full((1,), -1e6),
+            "standardizer.location": torch.full((1,), 3.7),
+            "standardizer.scale": torch.ones(1),
+        }
+    )
+    value = likelihood.log_prob(torch.zeros(1, 1), torch.full((1, 1), 3.7))
+    assert value.item() == pytest.approx(5.99, abs=0.01)
+
+
+def test_a_scale_at_its_floor_is_not_stuck():
+    likelihood = GaussianLikelihood((1,), min_scale=0.1)
+    with torch.no_grad():
+        likelihood.log_scale.fill_(-10.0)
+    likelihood.log_prob(torch.zeros(1, 1), torch.ones(1, 1)).sum().backward()
+    assert float(likelihood.log_scale.grad) > 0  # the residual is wide, the scale must rise
+
+
+def test_start_is_the_law_of_the_training_data():
+    x = 5 + 3 * torch.randn(4000, 2, generator=torch.Generator().manual_seed(0))
+    likelihood = GaussianLikelihood((2,))
+    start = likelihood.initialize_(x)
+    law = likelihood.distribution(start[None])
+    torch.testing.assert_close(law.mean.detach()[0], x.mean(0))
+    torch.testing.assert_close(law.stddev.detach()[0], x.std(0, correction=0))
+    assert likelihood.network_input(x).std().item() == pytest.approx(1, abs=1e-3)
+
+
+def test_units_do_not_matter():
+    """In other units x has the same density but for the Jacobian."""
+    x = torch.randn(50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values = []
+    for scale in (1.0, 1000.0):
+        likelihood = GaussianLikelihood((2,)).double()
+        likelihood.initialize_(scale * x)
+        values.append(likelihood.log_prob(torch.ones_like(x), scale * x) + 2 * math.log(scale))
+    torch.testing.assert_close(values[0], values[1])
+
+
+COUNTS = [0.0, 1.0, 3.0, 7.0, 8.0, 50.0, 3000.0, 200_000.0]
+MEANS = [1e-40, 1e-6, 0.3, 4.0, 60.0, 2900.0, 1e6, 1e40]
+SIZES = [1e-3, 0.5, 10.0, 1e3, 1e6]
+
+
+def grid(dtype=torch.float64):
+    x, mean, size = (torch.tensor(v, dtype=torch.float64) for v in (COUNTS, MEANS, SIZES))
+    x, mean, size = torch.meshgrid(x, mean, size, indexing="ij")
+    return x.flatten().to(dtype), mean.flatten().log().to(dtype), size.flatten().log().to(dtype)
+
+
+def exact(x, log_mean, log_size):
+    """log NB and its slopes in log mu and log r, with 60 digits."""
+    with mpmath.workdps(60):
+        x, mu, r = mpmath.mpf(x), mpmath.exp(mpmath.mpf(log_mean)), mpmath.exp(mpmath.mpf(log_size))
+        value = mpmath.loggamma(x + r) - mpmath.loggamma(r) - mpmath.loggamma(x + 1)
+        value += r * mpmath.log(r / (r + mu)) + x * mpmath.log(mu / (r + mu))
+        by_mean = r * (x - mu) / (r + mu)
+        digammas = mpmath.digamma(x + r) - mpmath.digamma(r) + mpmath.log(r / (r + mu))
+        return [float(value), float(by_mean), float(r * (digammas + (mu - x) / (r + mu)))]
+
+
+def test_stirling_error():
+    z = torch.logspace(-4, 6, 41, dtype=torch.float64)
+    with mpmath.workdps(40):
+        mp = [mpmath.mpf(v) for v in z.tolist()]
+        logs = [(v + 0.5) * mpmath.log(v) - v + mpmath.log(2 * mpmath.pi) / 2 for v in mp]
+        want = [float(mpmath.loggamma(v + 1) - log) for v, log in zip(mp, logs, strict=True)]
+    torch.testing.assert_close(stirling_error(z), torch.tensor(want, dtype=z.dtype), rtol=1e-11, atol=1e-13)
+
+
+def textbook(x, log_mean, log_size):
+    size, log_sum = log_size.exp(), torch.logaddexp(log_mean, log_size)
+    choose = torch.lgamma(x + size) - torch.lgamma(size) - torch.lgamma(x + 1)
+    return choose + size * (log_size - log_sum) + x * (log_mean - log_sum)
+
+
+def worst_error(function, dtype):
+    """Largest error of value, slope in log mu and slope in log r, each over 1 + its own size."""
+    inputs = [value.to(dtype).requires_grad_() for value in grid(torch.float32)]
+    value = function(*inputs)
+    got = torch.stack([value, *torch.autograd.grad(value.sum(), inputs[1:])], -1).detach().double()
+    want = torch.tensor([exact(*row) for row in torch.stack(inputs, -1).tolist()], dtype=torch.float64)
+    return ((got - want).abs() / (1 + want.abs())).amax(0).tolist()
+
+
+def test_digits_of_value_and_gradient():
+    assert max(worst_error(negative_binomial_log_prob, torch.float64)) < 1e-11
+    value, by_mean, by_size = worst_error(negative_binomial_log_prob, torch.float32)
+    assert max(value, by_mean) < 1e-5
+    assert by_size < 3e-4
+    assert max(worst_error(textbook, torch.float32)) > 0.3  # which is why it is not used
+
+
+def test_large_size_is_poisson():
+    x = torch.tensor([0.0, 2.0, 40.0, 900.0])
+    log_mean = torch.tensor([1.0, 1.0, 3.5, 6.8])
+    got = negative_binomial_log_prob(x, log_mean, torch.tensor(60.0))
+    want = torch.distributions.Poisson(log_mean.double().exp()).log_prob(x.double())
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_variance_is_mean_plus_mean_squared_over_size():
+    likelihood = NegativeBinomialLikelihood((1,))
+    with torch.no_grad():
+        likelihood.log_size.fill_(math.log(2.5))
+    law = likelihood.distribution(torch.tensor([[math.log(4.0)]]))
+    assert law.mean.item() == pytest.approx(4, rel=1e-5)
+    assert law.variance.item() == pytest.approx(4 + 16 / 2.5, rel=1e-5)
+
+
+def test_the_distribution_has_the_likelihoods_digits():
+    likelihood = NegativeBinomialLikelihood((4,))
+    with torch.no_grad():
+        likelihood.log_size.copy_(torch.tensor([0.5, 10.0, 1e4, 1e6]).log())
+    x = torch.tensor([[1e5, 1e5, 1e5, 1e5], [0.0, 7.0, 12345.0, 1e6]])
+    parameters = torch.tensor([11.0, 11.5, 11.51, 11.513]).expand(2, 4)
+    log_size = likelihood.log_size.detach().expand_as(x)
+    rows = torch.stack([x, parameters, log_size], -1).double().flatten(0, 1)
+    want = torch.tensor([exact(*row)[0] for row in rows.tolist()]).view_as(x)
+    law = likelihood.distribution(parameters)
+    torch.testing.assert_close(law.log_prob(x), want, rtol=2e-6, atol=2e-5)
+    torch.testing.assert_close(law.log_prob(x.long()), law.log_prob(x))
+    joint = torch.distributions.Independent(law.expand((3, 2, 4)), 1)
+    torch.testing.assert_close(joint.log_prob(x), likelihood.log_prob(parameters, x).expand(3, 2))
+    draws = law.expand((20_000, 2, 4)).sample()
+    torch.testing.assert_close(draws.mean(0), law.mean.detach(), rtol=0.1, atol=0)
+    textbook_error = (
+        torch.distributions.NegativeBinomial(law.total_count, logits=law.logits).log_prob(x) - want
+    )
+    assert textbook_error.abs().max() > 0.05
+
+
+def test_start_finds_mean_and_size():
+    true = NegativeBinomialLikelihood((2,))
+    with torch.no_grad():
+        true.log_size.copy_(torch.tensor([0.7, 3.0]).log())
+        true.log_start.copy_(torch.tensor([5.0, 20.0]).log())
+    x = true.sample(torch.zeros(40_000, 2), generator=torch.Generator().manual_seed(0))
+    likelihood = NegativeBinomialLikelihood((2,))
+    start = likelihood.initialize_(x)
+    torch.testing.assert_close(likelihood.mean(start[None])[0], x.mean(0))
+    torch.testing.assert_close(likelihood.log_size, true.log_size, rtol=0, atol=0.1)
+
+
+def test_start_of_features_without_spread():
+    likelihood = NegativeBinomialLikelihood((3,))
+    likelihood.initialize_(torch.tensor([[0.0, 4.0, torch.nan]]).repeat(10, 1))
+    torch.testing.assert_close(likelihood.log_start.exp(), torch.tensor([0.05, 4.0, 1.0]))
+    torch.testing.assert_close(
+        likelihood.log_size.exp().detach(), torch.tensor([1e4, 1e4, 1.0]), rtol=1e-4, atol=0
+    )
+
+
+def test_size_is_kept_in_its_bounds():
+    likelihood = NegativeBinomialLikelihood((2,))
+    with torch.no_grad():
+        likelihood.log_size.copy_(torch.tensor([-100.0, 100.0]))
+    likelihood.project_()
+    torch.testing.assert_close(
+        likelihood.log_size.exp().detach(), torch.tensor([1e-4, 1e6]), rtol=1e-4, atol=0
+    )

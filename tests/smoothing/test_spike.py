@@ -1,0 +1,407 @@
+"""Transformations with a spike: closed forms, limits, bounds, extremes, and written-out gradients."""
+
+import math
+
+import pytest
+import torch
+
+from discrete_vae import SpikeExponential, SpikeGaussian, SpikeSlab
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.smoothing.spike import SharpLimit
+from discrete_vae.testing import contracts
+
+SMOOTHINGS = {
+    "exponential": lambda: SpikeExponential(beta=3.0).double(),
+    "exponential, fixed": lambda: SpikeExponential(beta=3.0, trainable=False).double(),
+    "slab": SpikeSlab,
+    "sharp": SharpLimit,
+}
+
+
+def noise_and_logits(rows=200):
+    generator = torch.Generator().manual_seed(0)
+    rho = torch.rand(rows, 3, generator=generator, dtype=torch.float64)
+    return rho, 3 * torch.randn(rows, 3, generator=generator, dtype=torch.float64)
+
+
+def plain_zeta(smoothing, rho, logits):
+    """Eq. probabilistic-encoder by v = (1 - rho)/q, with the unused branch made harmless."""
+    v = (1 - rho) / torch.sigmoid(logits)
+    inside = torch.where(v < 1, v, 0.5)
+    if isinstance(smoothing, SpikeExponential):
+        inside = 1 + torch.log1p(inside * torch.expm1(-smoothing.beta)) / smoothing.beta
+    else:
+        inside = 1 - inside if isinstance(smoothing, SpikeSlab) else 1 + 0 * inside
+    return torch.where(v < 1, inside, 0.0)
+
+
+def check_gradients(drawn, plain, wanted, **tolerances):
+    """Gradients of zeta and bits, together and alone, are those of plain formulas."""
+    shape = drawn.zeta.shape
+    weights = torch.randn(2, *shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    for share in ((1, 1), (1, 0), (0, 1)):
+        found = []
+        for parts in ((drawn.zeta, drawn.bits), plain):
+            total = sum(each * (w * part).sum() for each, w, part in zip(share, weights, parts, strict=True))
+            settings = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+            found.append(torch.autograd.grad(total, wanted, **settings))
+        for got, expected in zip(*found, strict=True):
+            torch.testing.assert_close(got, expected, **tolerances)
+
+
+@pytest.mark.parametrize("name", SMOOTHINGS)
+def test_values_and_gradients_are_those_of_the_plain_formulas(name):
+    smoothing = SMOOTHINGS[name]()
+    rho, logits = (value.requires_grad_() for value in noise_and_logits())
+    drawn = smoothing.draw(rho, logits)
+    zeta = plain_zeta(smoothing, rho, logits)
+    bits = smoothing.bits(zeta.detach(), logits)
+    torch.testing.assert_close(drawn.zeta, zeta, rtol=0, atol=1e-12)
+    assert torch.equal(drawn.bits, bits)
+    assert torch.equal(drawn.z, bits)
+    assert not drawn.z.requires_grad
+    check_gradients(drawn, (zeta, bits), [rho, logits, *smoothing.parameters()], rtol=1e-9, atol=1e-12)
+
+
+def test_shapes_and_dtypes_broadcast():
+    logits = torch.zeros(3, requires_grad=True)
+    zeta = SpikeSlab().icdf(torch.tensor([[0.2], [0.8]], dtype=torch.float64), logits)
+    assert (zeta.dtype, zeta.shape) == (torch.float64, (2, 3))
+    zeta.sum().backward()
+    assert (logits.grad.dtype, logits.grad.tolist()) == (torch.float32, [pytest.approx(0.2)] * 3)
+
+
+def test_a_bound_stops_the_gradient_that_leads_out():
+    """As `bounded` does: beta lies above its bound, and descent along the gradient would raise it."""
+    for sign, stopped in ((-1.0, True), (1.0, False)):
+        smoothing = SpikeExponential(beta=5.0, max_beta=3.0)
+        rho, logits = noise_and_logits()
+        (sign * smoothing.icdf(rho, logits).sum()).backward()
+        assert (smoothing.beta.grad.item() == 0) is stopped
+
+
+def test_second_derivatives_are_refused_and_not_wrong():
+    rho, logits = noise_and_logits()
+    logits.requires_grad_()
+    square = SpikeSlab().icdf(rho, logits).square().sum()
+    with pytest.raises(NotImplementedError, match="second derivatives"):
+        torch.autograd.grad(square, logits, create_graph=True)
+
+
+def published_icdf(rho, logits, beta):
+    """Eq. probabilistic-encoder as printed, in float64."""
+    q = torch.sigmoid(logits)
+    inside = torch.log(((rho + q - 1) / q).clamp_min(0) * math.expm1(beta) + 1) / beta
+    return torch.where(rho >= 1 - q, inside, 0.0)
+
+
+@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0, 5.0])
+def test_equals_the_published_formula(beta):
+    generator = torch.Generator().manual_seed(0)
+    rho = torch.rand(10_000, generator=generator, dtype=torch.float64)
+    logits = 3 * torch.randn(10_000, generator=generator, dtype=torch.float64)
+    got = SpikeExponential(beta=beta).double().icdf(rho, logits)
+    torch.testing.assert_close(got, published_icdf(rho, logits, beta), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rho", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("beta", [1.0, 3.0, 5.0])
+def test_figure_inverse_cdf_rectifies_below_one_minus_rho(rho, beta):
+    q = torch.tensor([1 - rho - 1e-4, 1 - rho + 1e-4, 1.0 - 1e-6], dtype=torch.float64)
+    smoothing = SpikeExponential(beta=beta, trainable=False).double()
+    zeta = smoothing.icdf(torch.full_like(q, rho), torch.logit(q))
+    assert zeta[0] == 0
+    assert 0 < zeta[1] < 0.02
+    assert zeta[2] == pytest.approx(math.log(rho * math.expm1(beta) + 1) / beta, abs=1e-5)
+
+
+def test_small_beta_is_the_slab():
+    rho, logits = torch.rand(1000, dtype=torch.float64), torch.randn(1000, dtype=torch.float64)
+    narrow = SpikeExponential(beta=0.01).double().icdf(rho, logits)
+    torch.testing.assert_close(narrow, SpikeSlab().icdf(rho, logits), rtol=0, atol=2e-3)
+
+
+def test_large_beta_is_z():
+    rho, logits = torch.rand(10_000, dtype=torch.float64), torch.randn(10_000, dtype=torch.float64)
+    zeta = SpikeExponential(beta=200.0, trainable=False).double().icdf(rho, logits)
+    z = (zeta != 0).double()
+    assert float((z - zeta).mean()) == pytest.approx(float(z.mean()) / 200, rel=0.1)
+
+
+def test_gradient_for_beta_is_the_closed_form_and_bounded():
+    beta = 3.0
+    smoothing = SpikeExponential(beta=beta).double()
+    rho = torch.rand(200, dtype=torch.float64)
+    zeta = smoothing.icdf(rho, torch.zeros(200, dtype=torch.float64))
+    got = torch.stack([torch.autograd.grad(value, smoothing.beta, retain_graph=True)[0] for value in zeta])
+    expected = ((1 - torch.exp(-beta * zeta)) / -math.expm1(-beta) - zeta) / beta
+    torch.testing.assert_close(got, torch.where(zeta > 0, expected, 0.0), rtol=1e-9, atol=1e-12)
+    assert 0 <= float(got.min()) <= float(got.max()) <= 1 / 8
+
+
+@pytest.mark.parametrize("beta", [3.0, 60.0, 200.0])
+def test_z_is_read_back_from_zeta_even_where_it_rounds_to_zero(beta):
+    smoothing = SpikeExponential(beta=beta)
+    logits = torch.full((1 << 20,), 12.0)
+    rho = torch.rand(1 << 20, generator=torch.Generator().manual_seed(0))
+    threshold = torch.sigmoid(-logits)
+    zeta = smoothing.icdf(rho, logits)
+    assert bool((zeta[rho > threshold * (1 + 1e-5)] > 0).all())
+    assert bool((zeta[rho < threshold * (1 - 1e-5)] == 0).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extreme_logits_have_finite_gradients(dtype):
+    logits = torch.tensor([-1000.0, -90.0, 90.0, 1000.0], dtype=dtype, requires_grad=True)
+    smoothing = SpikeExponential(beta=200.0).to(dtype)
+    zeta = smoothing.icdf(torch.full((4,), 0.5, dtype=dtype), logits)
+    (zeta.sum() + smoothing.bits(zeta, logits).sum()).backward()
+    assert bool(logits.grad.isfinite().all())
+    assert zeta.tolist()[:2] == [0, 0]
+
+
+def test_bits_are_z_with_the_published_gradient():
+    logits = torch.tensor([-1.0, 0.5, 2.0, 9.0], dtype=torch.float64, requires_grad=True)
+    smoothing = SpikeExponential(beta=3.0)
+    bits = smoothing.bits(torch.tensor([0.0, 0.0, 0.3, 0.0], dtype=torch.float64), logits)
+    assert bits.tolist() == [0, 0, 1, 0]
+    bits.sum().backward()
+    q = torch.sigmoid(logits.detach())
+    dq = q * (1 - q)
+    torch.testing.assert_close(logits.grad, (1 - bits.detach()) / (1 - q) * dq, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("smoothing", [SpikeExponential(beta=3.0), SpikeSlab(), SharpLimit()])
+def test_a_nan_in_zeta_comes_out(smoothing):
+    zeta, logits = torch.tensor([0.0, math.nan, 0.5]), torch.zeros(3)
+    for z in (smoothing.bits(zeta, logits), smoothing.sample_z(zeta, logits)):
+        assert z.isnan().tolist() == [False, True, False]
+        assert z[::2].tolist() == [0.0, 1.0]
+    broken = smoothing.rsample(torch.tensor([0.0, math.nan]))
+    assert smoothing.bits(broken, torch.zeros(2)).isnan().tolist() == [False, True]
+
+
+class TestBound:
+    def test_project_brings_beta_under_the_bound(self):
+        smoothing = SpikeExponential(beta=5.0, max_beta=4.0)
+        smoothing.project_()
+        assert smoothing.beta.item() == 4.0
+        smoothing.bound_sharpness_(3.0)
+        smoothing.project_()
+        assert smoothing.beta.item() == 3.0
+
+    def test_project_keeps_beta_positive(self):
+        smoothing = SpikeExponential(beta=1.0)
+        with torch.no_grad():
+            smoothing.beta.fill_(-2.0)
+        smoothing.project_()
+        assert smoothing.beta.item() == pytest.approx(0.01)
+
+    def test_trainable_decides_whether_beta_is_a_parameter(self):
+        assert len(list(SpikeExponential(beta=2.0, trainable=True).parameters())) == 1
+        fixed = SpikeExponential(beta=2.0, trainable=False)
+        assert len(list(fixed.parameters())) == 0
+        assert fixed.state_dict()["beta"].item() == 2.0
+
+
+def random_law(rows=400, seed=0):
+    """rho, logits, loc and scale, float64."""
+    generator = torch.Generator().manual_seed(seed)
+    rho = torch.rand(rows, 3, generator=generator, dtype=torch.float64)
+    logits, loc, scale = 2 * torch.randn(3, rows, 3, generator=generator, dtype=torch.float64)
+    return rho, logits, loc / 2, (scale / 4).exp()
+
+
+def published(rho, logits, loc, scale, *, shifted):
+    """Section sec:spike-and-gaussian as printed, differentiable by autograd, with unused branches made harmless."""
+    q, normal = torch.sigmoid(logits), torch.distributions.Normal(0.0, 1.0)
+    step = torch.zeros_like(q) if shifted else q * normal.cdf(-loc / scale).detach()
+    lower, spike = rho < step.detach(), (rho >= step) & (rho <= step + 1 - q)
+    level = torch.where(lower, rho / q, (rho - 1) / q + 1)
+    zeta = loc + scale * normal.icdf(torch.where(spike, 0.5, level))
+    return torch.where(spike, 0.0, zeta)
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_values_and_gradients_are_those_of_the_published_formulas(shifted):
+    rho, *law = random_law()
+    wanted = [rho.requires_grad_(), *(value.requires_grad_() for value in law)]
+    smoothing = SpikeGaussian(shifted=shifted)
+    drawn = smoothing.draw(rho, *law)
+    zeta = published(rho, *law, shifted=shifted)
+    bits = smoothing.bits(zeta, law[0])
+    torch.testing.assert_close(drawn.zeta, zeta, rtol=0, atol=1e-9)
+    assert torch.equal(drawn.bits, bits)
+    assert torch.equal(drawn.z, (zeta != 0).double())
+    assert not drawn.z.requires_grad
+    check_gradients(drawn, (zeta, bits), wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_both_forms_have_one_law():
+    """The fraction below each of some points, in the far part of which the shifted form has its jump."""
+    rho = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
+    logits, loc, scale = (torch.full_like(rho, value) for value in (0.3, 0.4, 0.8))
+    for shifted in (False, True):
+        smoothing = SpikeGaussian(shifted=shifted)
+        zeta = smoothing.icdf(rho, logits, loc, scale)
+        for point in (-1.0, -1e-9, 0.0, 0.3, 1.5):
+            level = smoothing.cdf(torch.tensor([point], dtype=torch.float64), logits[:1], loc[:1], scale[:1])
+            assert float((zeta <= point).double().mean()) == pytest.approx(float(level), abs=2e-5)
+
+
+def test_the_shifted_form_is_no_inverse_of_the_cdf():
+    """The contract that every unbiased transformation keeps finds it."""
+    with pytest.raises(AssertionError, match="zeta decreases in rho"):
+        contracts.check_float32(SpikeGaussian(shifted=True), tolerance=1e-6)
+    with pytest.raises(AssertionError):
+        contracts.check_pointwise_gradient(SpikeGaussian(shifted=True))
+
+
+@pytest.mark.parametrize(("shifted", "far"), [(False, 0.0), (True, -1.0)])
+def test_the_bias_is_that_of_the_documentation(shifted, far):
+    """E d f(zeta)/dl is q p (E[f | z=1] - f(0)), in the shifted form with f(-infinity) in place of f(0)."""
+    rho = (torch.arange(400_000, dtype=torch.float64) + 0.5) / 400_000
+    logits = torch.full_like(rho, 0.4).requires_grad_()
+    loc, scale = torch.full_like(rho, 0.5), torch.full_like(rho, 1.5)
+    zeta = SpikeGaussian(shifted=shifted).icdf(rho, logits, loc, scale)
+    gradient = torch.autograd.grad(torch.tanh(zeta).mean(), logits)[0].sum()
+    given_z = torch.tanh(zeta[zeta != 0]).mean()
+    q = torch.sigmoid(logits[0])
+    assert float(gradient) == pytest.approx(float((q * (1 - q) * (given_z - far)).detach()), abs=1e-4)
+
+
+@pytest.mark.parametrize("ratio", [-3.0, 0.5, 3.0])
+def test_the_slope_is_bounded(ratio):
+    """abs(d zeta / d l) <= scale p / phi(loc/scale), and comes near it."""
+    rho = torch.linspace(1e-6, 1 - 1e-6, 400_001, dtype=torch.float64)
+    logits = torch.zeros_like(rho).requires_grad_()
+    zeta = SpikeGaussian().icdf(rho, logits, 2.0 * torch.full_like(rho, ratio), 2.0 * torch.ones_like(rho))
+    slope = torch.autograd.grad(zeta.sum(), logits)[0].abs().max()
+    bound = 2.0 * 0.5 * math.sqrt(2 * math.pi) * math.exp(ratio**2 / 2)
+    assert 0.6 * bound < float(slope) < bound
+
+
+class TestConstrain:
+    def test_parameters_stay_inside_their_bounds(self):
+        raw = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0)) * 100
+        loc, scale = SpikeGaussian(max_ratio=2.0, log_scale_bound=3.0).constrain(*raw)
+        assert float((loc / scale).abs().max()) <= 2.0 + 1e-6
+        assert float(scale.log().abs().max()) <= 3.0 + 1e-6
+
+    def test_zeros_are_the_priors(self):
+        smoothing = SpikeGaussian(prior_loc=-1.3)
+        loc, scale = smoothing.constrain(torch.zeros(1), torch.zeros(1))
+        assert (loc.item(), scale.item()) == (pytest.approx(-1.3), 1.0)
+        assert smoothing.prior_parameters == (-1.3, 1.0)
+        assert float(smoothing.kl(torch.ones(1), loc, scale)) == pytest.approx(0, abs=1e-7)
+
+
+class TestFurtherTerms:
+    PRIOR = torch.distributions.Normal(torch.tensor(0.7, dtype=torch.float64), 1.0)
+
+    def test_kl_is_torchs_and_so_are_its_gradients(self):
+        _, *law = random_law()
+        logits, loc, scale = (value.requires_grad_() for value in law)
+        normal = torch.distributions.Normal(loc, scale)
+        expected = torch.sigmoid(logits) * torch.distributions.kl_divergence(normal, self.PRIOR)
+        got = SpikeGaussian(prior_loc=0.7).kl(logits, loc, scale)
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-12)
+        weights = torch.cos(torch.arange(got.numel(), dtype=torch.float64)).view_as(got)
+        for a, b in zip(
+            *(torch.autograd.grad((weights * value).sum(), law) for value in (got, expected)), strict=True
+        ):
+            torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-11)
+
+    def test_log_ratio_is_of_densities_where_there_are_some(self):
+        rho, *law = random_law()
+        smoothing = SpikeGaussian(prior_loc=0.7)
+        zeta = smoothing.icdf(rho, *law)
+        normal = torch.distributions.Normal(*law[1:])
+        expected = torch.where(zeta == 0, 0.0, self.PRIOR.log_prob(zeta) - normal.log_prob(zeta))
+        torch.testing.assert_close(smoothing.log_ratio(zeta, *law[1:]), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extremes(dtype):
+    """Saturated logits are finite with finite gradients, z is read back from zeta, and rho = 0 is no infinity."""
+    logits = torch.tensor([-1000.0, -90.0, -30.0, 30.0, 90.0, 1000.0], dtype=dtype, requires_grad=True)
+    law = [torch.full((6,), value, dtype=dtype, requires_grad=True) for value in (0.5, 2.0)]
+    for rho in (0.0, 0.3, 0.5, 1 - 2.0**-24):
+        for shifted in (False, True):
+            smoothing = SpikeGaussian(shifted=shifted)
+            zeta = smoothing.icdf(torch.full((6,), rho, dtype=dtype), logits, *law)
+            assert bool(zeta.isfinite().all())
+            total = zeta.sum() + smoothing.bits(zeta, logits).sum() + smoothing.kl(logits, *law).sum()
+            gradients = torch.autograd.grad(total, [logits, *law])
+            assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+            assert zeta[:2].tolist() == [0, 0]
+            assert bool((zeta[-2:] != 0).all()) or (shifted and rho == 0)
+
+
+@pytest.mark.parametrize("rho", [1e-12, 1e-9, 1e-3])
+def test_the_tail_is_inverted_too(rho):
+    """With z = 1 for certain, zeta is the normal quantile, however small rho is."""
+    smoothing, law = SpikeGaussian(), [torch.tensor([value], dtype=torch.float64) for value in (0.0, 1.0)]
+    rho, logits = (torch.tensor([value], dtype=torch.float64) for value in (rho, 40.0))
+    zeta = smoothing.icdf(rho, logits, *law)
+    torch.testing.assert_close(zeta, torch.special.ndtri(rho))
+    torch.testing.assert_close(smoothing.cdf(zeta, logits, *law), rho, rtol=1e-4, atol=0)
+
+
+def test_zeta_of_z_is_never_zero():
+    """Rounding near the spike could make 0 of a zeta whose z is 1; then z would be read back wrongly."""
+    smoothing = SpikeGaussian()
+    ticks = (torch.arange(-2000, 2000, dtype=torch.float64) * 2.0**-24 + 0.5).float()
+    logits, loc, scale = (torch.full_like(ticks, value) for value in (40.0, 0.0, 1.0))
+    drawn = smoothing.draw(ticks, logits, loc, scale)
+    assert bool((drawn.z == 1).all())
+    assert bool((drawn.zeta != 0).all())
+    again = smoothing.sample_zeta(torch.ones(100_000), generator=torch.Generator().manual_seed(0))
+    assert bool((again != 0).all())
+
+
+@pytest.mark.parametrize("part", [1, 2, 3])
+def test_a_nan_comes_out(part):
+    law = [torch.tensor([0.3, 0.3]), torch.zeros(2), torch.zeros(2), torch.ones(2)]
+    law[part] = torch.tensor([math.nan, 1.0])
+    drawn = SpikeGaussian().draw(*law)
+    for value in (drawn.z, drawn.zeta, drawn.bits):
+        assert value.isnan().tolist() == [True, False]
+
+
+def test_shapes_broadcast():
+    smoothing, shared = SpikeGaussian(), torch.tensor([0.5, -0.5, 1.0])
+    logits = torch.zeros(5, 4, 3)
+    assert smoothing.rsample(logits, shared, torch.ones(1)).shape == (5, 4, 3)
+    assert smoothing.icdf(torch.rand(4, 3), torch.zeros(3), shared.expand(4, 3), torch.ones(())).shape == (
+        4,
+        3,
+    )
+
+
+REFUSED = {
+    "beta": [lambda beta=beta: SpikeExponential(beta=beta) for beta in (0.0, -1.0, math.nan, math.inf, "3")],
+    "max_beta": [lambda: SpikeExponential(beta=1.0).bound_sharpness_(-1.0)],
+    "max_ratio": [lambda: SpikeGaussian(max_ratio=0.0), lambda: SpikeGaussian(max_ratio=11)],
+    "log_scale_bound": [lambda: SpikeGaussian(log_scale_bound=-1.0)],
+    "prior_loc": [
+        lambda: SpikeGaussian(prior_loc=math.nan),
+        lambda: SpikeGaussian(prior_loc=2.0, max_ratio=2.0),
+    ],
+    "parameters": [lambda: SpikeGaussian().icdf(torch.tensor([0.3]), torch.zeros(1))],
+    "loc": [lambda: SpikeGaussian().rsample(torch.zeros(3), torch.zeros(2), torch.ones(3))],
+    "scale": [
+        lambda: SpikeGaussian().rsample(torch.zeros(1), torch.zeros(1), torch.tensor([-0.5])),
+        lambda: SpikeGaussian().rsample(torch.zeros(4), torch.zeros(2, 4), torch.ones(3, 4)),
+    ],
+    "zeta": [lambda: SpikeGaussian().check_zeta(torch.tensor([math.inf]), (1,))],
+}
+
+
+@pytest.mark.parametrize("argument", REFUSED)
+def test_refusals(argument):
+    SpikeGaussian().check_zeta(torch.tensor([-7.5, 0.0, 12.0]), (3,))
+    for call in REFUSED[argument]:
+        with pytest.raises(InvalidInputError) as caught:
+            call()
+        assert caught.value.argument == argument

@@ -1,0 +1,168 @@
+"""Devices, memory and lengths of time."""
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE, load_dataset, load_experiment, load_run, system, train
+from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.system import (
+    check_device,
+    computing_on,
+    in_words,
+)
+
+
+@pytest.mark.parametrize("name", ["cpu", "cpu:0", torch.device("cpu")])
+def test_what_torch_takes_is_taken(name):
+    assert check_device(name) == torch.device(name)
+
+
+def test_auto_is_the_cpu_where_there_is_nothing_else(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert check_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert check_device("auto") == torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu", "", "cuda:-1", "meta", "cpu:x", 3, None, True, "cuda", "cuda:3", "mps", "xpu"]
+)
+def test_nonsense_and_devices_that_are_not_there_are_refused(name, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    if name in ("mps", "xpu") and getattr(torch, name).is_available():
+        pytest.skip(f"this machine has {name}")
+    with pytest.raises(InvalidInputError, match="^device "):
+        check_device(name)
+
+
+def test_every_function_that_takes_a_device_checks_it_before_all_else(tmp_path):
+    config = load_experiment("digits", size="smoke")
+    for call in (
+        lambda: load_run(tmp_path / "no-run", device="gpu"),
+        lambda: DiscreteVAE.from_pretrained(tmp_path / "no-model", device="gpu"),
+        lambda: train(config, load_dataset("digits"), tmp_path / "run", device="gpu"),
+    ):
+        with pytest.raises(InvalidInputError, match="^device "):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_threads_are_said_of_the_cpu_alone():
+    assert computing_on(torch.device("cuda", 1)) == "Computing on cuda:1."
+    assert computing_on(torch.device("cpu")).startswith(
+        f"Computing on cpu with {torch.get_num_threads()} thread"
+    )
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine that says of its memory what the test wants."""
+    monkeypatch.setattr(system, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(system, "_CGROUP", tmp_path)
+    return tmp_path
+
+
+def test_what_is_available_is_the_least_of_machine_and_container(machine):
+    (machine / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable:    2000 kB\n")
+    assert system.available_memory() == 2000 * 1024
+    (machine / "memory.current").write_text("500\n")
+    (machine / "memory.max").write_text("max\n")
+    assert system.available_memory() == 2000 * 1024
+    (machine / "memory.max").write_text("1500\n")
+    (machine / "memory.stat").write_text("anon 100\nfile 400\ninactive_file 150\nactive_file 50\n")
+    assert system.available_memory() == 1200
+
+
+def test_a_limit_of_the_shell_counts(machine, monkeypatch):
+    resource = pytest.importorskip("resource")
+    (machine / "meminfo").write_text("MemAvailable:    2000 kB\n")
+    (machine / "statm").write_text("3 2 1 0 0 0 0\n")
+    monkeypatch.setattr(system, "_STATM", machine / "statm")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (5 * resource.getpagesize(), 0))
+    assert system.available_memory() == 2 * resource.getpagesize()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, 0))
+    assert system.available_memory() == 2000 * 1024
+
+
+def test_without_a_word_of_what_is_free_all_there_is_counts(machine):
+    found = system.available_memory()
+    assert found is None or found > 2**20
+
+
+def test_nothing_is_refused_where_nothing_is_known(monkeypatch):
+    monkeypatch.setattr(system, "available_memory", lambda: None)
+    system.check_memory("x", 10**30, "Use less.")
+    assert str(system.out_of_memory()).startswith("This command ")
+
+
+def test_what_does_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(system, "available_memory", lambda: 3 * 2**29)
+    system.check_memory("x", 3 * 2**29, "Use less.")
+    with pytest.raises(InvalidInputError, match=r"^x .* 2\.0 GiB for y, where 1\.5 GiB are free"):
+        system.check_memory("x", 2**31, "Use less.", what="for y")
+
+
+@pytest.mark.parametrize("sizes", [(1 << 45,), (1 << 31, 1 << 31)])
+def test_what_torch_says_of_too_large_tensors_is_understood(sizes):
+    with pytest.raises(InvalidInputError, match="^x "):  # noqa: SIM117
+        with system.allocating("x", "Use less."):
+            torch.empty(*sizes)
+
+
+def test_other_errors_stay_what_they_are():
+    with pytest.raises(RuntimeError, match="size of tensor"), system.allocating("x", "Use less."):
+        torch.zeros(2) + torch.zeros(3)
+
+
+HUGE = 10**12
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("model.posterior", {"posterior": HierarchicalPosteriorConfig(hidden=(HUGE,))}),
+        ("model", {"posterior": HierarchicalPosteriorConfig(hidden=(HUGE, HUGE))}),
+        ("model", {"hierarchy": GaussianHierarchyConfig(num_layers=HUGE)}),
+        ("model.hierarchy", {"hierarchy": GaussianHierarchyConfig(num_units=HUGE)}),
+        ("model.prior", {"prior": RBMConfig(num_left=HUGE)}),
+        ("model.posterior", {"num_features": HUGE}),
+    ],
+)
+def test_a_model_of_absurd_sizes_is_refused_before_it_is_made(part, change):
+    config = ModelConfig(num_features=12).model_copy(update=change)
+    with pytest.raises(InvalidInputError) as caught:
+        DiscreteVAE.from_config(config)
+    assert caught.value.argument == part
+
+
+def test_a_model_that_does_not_fit_is_refused_though_each_of_its_weights_does(monkeypatch):
+    monkeypatch.setattr(system, "available_memory", lambda: 2**22)
+    config = ModelConfig(num_features=12, posterior=HierarchicalPosteriorConfig(hidden=(10_000,)))
+    with pytest.raises(InvalidInputError, match=r"^model\.posterior "):
+        DiscreteVAE.from_config(config)
+    with torch.device("meta"):  # takes none
+        assert DiscreteVAE.from_config(config).posterior.num_units == 128
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (0.0001, "0 s"),
+        (0.25, "0.25 s"),
+        (3.14159, "3.1 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.7, "1 min"),
+        (61, "1 min 1 s"),
+        (3599.9, "1 h"),
+        (7260, "2 h 1 min"),
+        (86399, "1 day"),
+        (90000, "1 day 1 h"),
+        (573.9 * 3600, "23 days 22 h"),
+    ],
+)
+def test_two_units_and_no_sixty_of_one(seconds, words):
+    assert in_words(seconds) == words
