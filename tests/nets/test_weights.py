@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from discrete_vae.nets import weights as module
-from discrete_vae.nets.mlp import ConcatLinear
+from discrete_vae.nets.mlp import MLP, ConcatLinear
+from discrete_vae.nets.precision import set_precision
 from discrete_vae.nets.weights import row_products
 
 # on processors without AVX-512 torch's own products depend on places
@@ -75,3 +76,23 @@ def test_inputs_that_a_sample_axis_sets_apart_give_the_digits_of_contiguous_weig
     with torch.no_grad():
         of_x, of_y = (part.contiguous() for part in layer.weight.split((32, 8), 1))
         assert torch.equal(layer(x, y), row_products(x, of_x) + row_products(y, of_y) + layer.bias)
+
+
+@pytest.mark.parametrize("change", ["other parameters", "another precision"])
+def test_weights_that_have_left_their_copies_get_gradients_of_their_own_precision(change):
+    torch.manual_seed(0)
+    network, x = MLP([6], 3, (5, 4)), torch.randn(20, 6)
+    layers = [*network.layers[::2], network.output]
+    set_precision(network, torch.bfloat16)
+    network(x).sum().backward()
+    if change == "other parameters":
+        for layer in layers:
+            layer.weight = torch.nn.Parameter(layer.weight.detach().clone())
+    else:
+        network, x = network.double(), x.double()
+    for layer in layers:
+        layer.mixed_precision.clear_gradient()
+    network(x).sum().backward()
+    for layer in layers:
+        assert layer.weight.grad.dtype == layer.weight.dtype
+        assert layer.weight.grad.abs().max() > 0

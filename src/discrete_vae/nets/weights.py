@@ -118,8 +118,8 @@ class MixedPrecisionWeight:
         self._version = self.master._version
 
     def lend_memory(self) -> Tensor | None:
-        """Memory for the gradient, once until `clear_gradient`; None if it is lent already."""
-        if self._lent:
+        """Memory for the gradient of `current`, once until `clear_gradient`; None if it is lent already."""
+        if self._lent or self.master.dtype != self._precision:
             return None
         self._lent = True
         return self.own_memory().detach()  # autograd keeps a gradient that nobody else holds as it is
@@ -159,7 +159,8 @@ class MixedPrecisionLayer(nn.Module):
 
     def gradient_memory(self) -> Tensor | None:
         """Memory for the gradient of `product_weight`, if some is kept and free."""
-        return None if self.mixed_precision is None else self.mixed_precision.lend_memory()
+        mixed, weight = self.mixed_precision, self._parameters["weight"]
+        return None if mixed is None or mixed.master is not weight else mixed.lend_memory()
 
 
 # Weights that are not finite.
