@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tests.boltzmann.test_contract import SMALL
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.config import PriorConfig, instantiate, members
@@ -11,6 +10,7 @@ from discrete_vae.kernels import gibbs_graph, gibbs_rbm, gibbs_torch
 from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from tests.boltzmann.graphs import random_graph, randomize, rbm_and_its_graph, small_graph
+from tests.boltzmann.test_base import SMALL
 from tests.oracles.transitions import check_sweeps
 
 # A decision u < sigmoid(l) may differ between kernels only within rounding (about 1e-6 in the logit), once in some

@@ -2,7 +2,7 @@
 
 import pytest
 
-from discrete_vae.cli.train import Request
+from discrete_vae.cli.train import ExperimentArguments, resolve
 from discrete_vae.figures.curves import training_curves_table
 from discrete_vae.load import load_run
 from discrete_vae.overrides import split_overrides
@@ -51,8 +51,7 @@ def test_the_command_gives_the_runs_config(name, request):
     rest, overrides = split_overrides(words[2:])
     given = dict(zip(rest[-2::-2], rest[::-2], strict=False))
     experiment = rest[0] if not rest[0].startswith("--") else None
-    asked = Request(
-        verb="train",
+    arguments = ExperimentArguments(
         experiment=experiment,
         data=given.get("--data"),
         size=given["--size"],
@@ -60,4 +59,4 @@ def test_the_command_gives_the_runs_config(name, request):
         data_dir=None,
         overrides=overrides,
     )
-    assert asked.resolve()[0] == run.read_experiment()
+    assert resolve(arguments)[0] == run.read_experiment()
