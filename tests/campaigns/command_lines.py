@@ -187,7 +187,7 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         words += ["--num-steps", "3"]
     words += {
         "encode": ["--out", "codes.npz"],
-        "release": ["--out", "new", "--license", "mit"],
+        "release": ["--out", "new", "--license", "mit", "--precision", "float32"],
         "denoise": ["--noise", "0.1"],
         "impute": ["--out", "filled.npz"],
         "generate": ["-n", "3", "--num-sweeps", "3", "--out", "new.npz"],

@@ -82,6 +82,8 @@ def files(trained, tmp_path, monkeypatch):
         ("refit trained --out trained", "--out"),
         ("refit trained --out file", "--out"),
         ("refit trained --out loop", "--out"),
+        ("refit trained --out=", "--out"),
+        ("log-partition trained --out=", "--out"),
         ("refit trained --num-steps 0", "--num-steps"),
         ("refit trained --batch-size 1", "--batch-size"),
         ("refit trained --batch-size 200", "--batch-size"),

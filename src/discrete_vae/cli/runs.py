@@ -234,7 +234,9 @@ def run_log_partition(
     results.check()
     picture = None
     if not to_json:
-        picture = picture_file(out or run.figure_path("log-partition.png"), argument="--out").path
+        picture = picture_file(
+            run.figure_path("log-partition.png") if out is None else out, argument="--out"
+        ).path
     settings = run.loaded.config.evaluation
     given = {"seed": run.seed, "log_partition_std_error": std_error or settings.log_partition_std_error}
     settings = settings.model_copy(update=given)
@@ -303,7 +305,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
 
     dataset = run.dataset(data_dir)
     settings = {name: value for name, value in given.items() if value is not None}
-    out = out or str(_beside(run))
+    out = str(_beside(run)) if out is None else out
     refit = RunRefit(run.directory, run.loaded, dataset, out, num_steps=num_steps, seed=run.seed, **settings)
     run.say_device()
     with training_threads(run.loaded.config, {}), TrainingProgress(0, num_steps, what="refitting") as shown:
