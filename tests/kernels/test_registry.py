@@ -45,7 +45,7 @@ def test_every_kernel_passes_its_self_test_and_a_wrong_one_does_not(path, monkey
             assert not kernel._passes()
 
 
-@pytest.mark.parametrize("kernel", [adam._UPDATE, importance.draw_units, importance.draw_layer], ids=str)
+@pytest.mark.parametrize("kernel", [adam._UPDATE, importance.draw_units, importance.draw_layer], ids=lambda kernel: kernel.name)
 def test_kernels_with_a_self_test_of_their_own(kernel):
     assert kernel.is_usable()
 
