@@ -111,6 +111,7 @@ $(PEERS): $(STAMP) benchmarks/peers.txt
 	@touch $@
 
 docs: $(STAMP) ## Build the documentation into docs/_build/html; warnings are errors.
+	rm -rf docs/reference  # pages of packages that are gone
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 

@@ -103,7 +103,7 @@ class Path:
         states = torch.Generator().manual_seed(seed)
         for batch in range(num_batches):
             chosen = torch.multinomial(machine.prob, CHAINS, replacement=True, generator=states)
-            found = step.take_gradients(
+            _, means = step.take_gradients(
                 x,
                 machine.states[chosen].float(),
                 discrete=1.0,
@@ -111,7 +111,7 @@ class Path:
                 num_importance_samples=num_importance_samples,
                 noise_key=(seed, batch),
             )
-            yield torch.tensor(found.means) + of_log_z, -flat([leaf.grad for leaf in trained(model)])
+            yield torch.tensor(means) + of_log_z, -flat([leaf.grad for leaf in trained(model)])
         if isinstance(step, RecordedStep) and not isinstance(model.prior, GraphBoltzmann):
             assert step.functions.reason is None
             assert len(step.functions._checked) == 1

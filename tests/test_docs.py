@@ -176,7 +176,7 @@ def shown_commands(name: str) -> list[tuple[list[str], str]]:
 def test_the_commands_of_the_command_line_page_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     commands = shown_commands("docs/command-line.md")
-    assert len(commands) == 12
+    assert len(commands) == 11
     for (program, *words), output in commands:
         assert program == "dvae"
         status = main(words)

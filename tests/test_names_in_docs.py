@@ -12,6 +12,7 @@ from discrete_vae.overrides import settings, slots
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/discrete_vae"
+REPRODUCTION = ROOT / "reproduction"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 PAGES = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names what is gone
 # Of Python, torch, Lightning, scikit-learn, numba, make and a user's file; of the campaigns, pip-tools, click and git.
@@ -59,9 +60,9 @@ def docstrings(path: Path) -> list[str]:
 
 
 def known_names() -> set[str]:
-    """All identifiers of the package, and the strings that are identifiers, keys for example."""
+    """All identifiers of the package and of `reproduction`, and the strings that are identifiers."""
     names = {"discrete_vae"}
-    for path in PACKAGE.rglob("*.py"):
+    for path in (*PACKAGE.rglob("*.py"), *REPRODUCTION.glob("*.py")):
         names.add(path.stem)
         for node in ast.walk(ast.parse(path.read_text())):
             found = [getattr(node, field, None) for field in ("name", "id", "attr", "arg", "asname", "value")]
@@ -111,9 +112,10 @@ def known():
 @pytest.fixture(scope="module")
 def options():
     found = {f"--{path}" for path in [*settings(), *slots()]} | FOREIGN_OPTIONS
-    for place, _ in VERBS.values():
+    places = [f"discrete_vae.cli.{place}" for place, _ in VERBS.values()]
+    for place in (*places, "reproduction.__main__:command"):
         module, _, function = place.partition(":")
-        command = getattr(importlib.import_module(f"discrete_vae.cli.{module}"), function)
+        command = getattr(importlib.import_module(module), function)
         found.update(word for option in command.params for word in option.opts)
     return found
 

@@ -8,5 +8,9 @@ import lazy_loader
 
 from discrete_vae._version import __version__
 
-__getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, _, _names = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [*_names, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from importlib import import_module
 
 import pytest
 import torch
@@ -271,7 +272,7 @@ def test_what_cannot_be_written_is_found_before_the_work(refused, trained, monke
     def work(*_, **__):
         raise AssertionError("evaluated before the check")
 
-    monkeypatch.setattr("discrete_vae.inference.evaluate_run.evaluate_model", work)
+    monkeypatch.setattr(import_module("discrete_vae.inference.evaluate_run"), "evaluate_model", work)
     (trained / "evaluations").write_text("in the way")
     options = [word.replace("DIR", str(trained / "evaluations")) for word in options]
     assert "which is no folder" in refused("evaluate", trained, *options)

@@ -410,7 +410,7 @@ def test_damage_is_found_before_the_work(refused, trained, monkeypatch):
     monkeypatch.setattr("discrete_vae.training.refit.refit_posterior", None)
     log = trained / "metrics.jsonl"
     log.write_text("{\n" + log.read_text())
-    assert "line 1, must be a JSON object with a step" in refused("refit", trained, *QUICK)
+    assert "metrics.jsonl, line 1" in refused("refit", trained, *QUICK)
 
 
 @pytest.mark.filterwarnings("always")

@@ -105,11 +105,11 @@ def test_files_of_earlier_versions_are_read(monkeypatch):
         depth: int = 3
 
     monkeypatch.setitem(base.RENAMED, "Sizes", {"breadth": "width"})
-    monkeypatch.setitem(base.RETIRED, "Sizes", {"height": 1})
+    monkeypatch.setitem(base.RETIRED, "Sizes", ("height",))
     monkeypatch.setitem(base.ADDED, "Sizes", {"depth": lambda fields: fields["width"]})
     assert Sizes.from_json('{"breadth": 5, "height": 1}') == Sizes(width=5, depth=5)
-    with pytest.raises(InvalidInputError, match=r"^Sizes\.height must be 1, .*; received 2"):
-        Sizes.from_json('{"breadth": 5, "height": 2}')
+    with pytest.raises(InvalidInputError, match="Sizes"):
+        Sizes(width=5, height=1)
     with pytest.raises(InvalidInputError, match="Sizes"):
         Sizes(breadth=5)
 

@@ -16,7 +16,6 @@ from discrete_vae import (
     NoSharing,
     SpikeExponential,
 )
-from discrete_vae.inference import impute as impute_module
 from discrete_vae.inference.impute import (
     GappedRow,
     ImputationSettings,
@@ -24,6 +23,7 @@ from discrete_vae.inference.impute import (
     Proposals,
     Resampled,
     WeightedMoments,
+    _summary,
     impute,
     truncated,
 )
@@ -102,9 +102,7 @@ def exact(model, rows):
             parameters, row.expand(len(parameters), -1), seen.expand(len(parameters), -1)
         )
         weights = torch.softmax(log_prob + log_px, 0)
-        means.append(
-            torch.tensordot(weights, impute_module._summary(model.likelihood, parameters).double(), 1)
-        )
+        means.append(torch.tensordot(weights, _summary(model.likelihood, parameters).double(), 1))
     return torch.stack(means).detach()
 
 
@@ -148,7 +146,7 @@ def moments_of(model, row, num_samples, *, tamper=lambda log_weights: log_weight
         for log_weights, parameters in Proposals(
             model, importance_sampler, one, num_rounds=2, num_fills=2
         ).draw(num_samples, 5000):
-            moments.add(tamper(log_weights), impute_module._summary(model.likelihood, parameters))
+            moments.add(tamper(log_weights), _summary(model.likelihood, parameters))
     return moments
 
 

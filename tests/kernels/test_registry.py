@@ -45,7 +45,9 @@ def test_every_kernel_passes_its_self_test_and_a_wrong_one_does_not(path, monkey
             assert not kernel._passes()
 
 
-@pytest.mark.parametrize("kernel", [adam._UPDATE, importance.draw_units, importance.draw_layer], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize(
+    "kernel", [adam._UPDATE, importance.draw_units, importance.draw_layer], ids=lambda kernel: kernel.name
+)
 def test_kernels_with_a_self_test_of_their_own(kernel):
     assert kernel.is_usable()
 
@@ -192,7 +194,7 @@ warnings.simplefilter("error")
 from discrete_vae.rng import keyed_generator
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
-from tests.training.test_recorded_step import config_of
+from tests.training.test_step import config_of
 
 def values(dtype):
     torch.set_default_dtype(torch.float32)
