@@ -60,10 +60,6 @@ def process_group() -> Iterator[None]:
 
     A group that is there already is used as it is. Tensors of the CPU go by gloo, those of CUDA devices by NCCL where
     torch has it. While a process waits for others, for messages of the CPU too, Ctrl-C and SIGTERM get through.
-
-    Raises:
-        InvalidInputError: If the environment does not say where the processes meet, or not all come in time.
-        PeerLostError: If another process has ended.
     """
     own, number = launched()
     joins = number > 1 and dist.is_available() and not dist.is_initialized()
@@ -163,11 +159,7 @@ def agree_any(flag: bool) -> bool:
 
 
 def compute_on_rank_zero(compute: Callable[[], T]) -> T:
-    """Compute on the first process and hand the result to every process.
-
-    Raises:
-        Exception: The first process's error, in every process; the others know it as said.
-    """
+    """Compute on the first process and hand the result to every process."""
     if not _active():
         return compute()
     answer, failure = None, None
@@ -189,11 +181,7 @@ def compute_on_rank_zero(compute: Callable[[], T]) -> T:
 
 @contextmanager
 def held_by_rank_zero(context: AbstractContextManager[object]) -> Iterator[None]:
-    """Enter a context in the first process alone, for the length of a block in every process.
-
-    Raises:
-        Exception: What entering raised, in every process.
-    """
+    """Enter a context in the first process alone, for the length of a block in every process."""
     with ExitStack() as stack:
         compute_on_rank_zero(lambda: stack.enter_context(context) and None)
         yield

@@ -198,9 +198,6 @@ def apply_overrides(config: ExperimentConfig, overrides: Sequence[Override]) -> 
     the experiment's (`swapped_sizes`). A setting's path sets the value. The order does not matter. Importance samples
     that the experiment has give way, with a warning, where a change does not fit them.
 
-    Raises:
-        InvalidInputError: If a path or a component's name is unknown, or a value breaks its rule.
-
     Examples:
         >>> from discrete_vae.presets import load_experiment
         >>> changed = apply_overrides(load_experiment("digits"), [("model.smoothing", ["spike-slab"])])

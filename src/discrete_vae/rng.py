@@ -34,9 +34,6 @@ def key_to_seed(seed: int, *key: int) -> int:
     Returns:
         An integer from 0 to 2^64 - 1; different keys give unrelated values.
 
-    Raises:
-        InvalidInputError: If any of them is not an integer of that range.
-
     Examples:
         >>> key_to_seed(0, 1) == key_to_seed(0, 1), key_to_seed(0, 1) == key_to_seed(1, 0)
         (True, False)
@@ -156,9 +153,6 @@ def check_generator(generator: torch.Generator | None, device: torch.device) -> 
     Args:
         generator: The source; None means torch's global generator of that device, which always fits.
         device: Where the noise is wanted.
-
-    Raises:
-        InvalidInputError: If it is no generator, or draws elsewhere.
     """
     if generator is None:
         return None
@@ -183,9 +177,6 @@ def resolve_generator(
 
     Returns:
         The source; None, torch's global generator, where neither is given.
-
-    Raises:
-        InvalidInputError: If both are given, the seed is no such integer, or the generator draws on another device.
 
     Examples:
         >>> first, again = (torch.rand(2, generator=resolve_generator(3, None, torch.device("cpu"))) for _ in range(2))
@@ -228,9 +219,6 @@ def open_uniform(
 
     Returns:
         A tensor of that shape, values above 0 and below 1.
-
-    Raises:
-        InvalidInputError: If the generator draws on another device.
     """
     shape = like.shape if shape is None else shape
     if isinstance(generator, NoiseSource):
@@ -250,9 +238,6 @@ def standard_normal(
         like: Any floating-point tensor.
         shape: Shape of the draws.
         generator: Source of the noise; None means torch's global generator.
-
-    Raises:
-        InvalidInputError: If the generator draws on another device.
     """
     if isinstance(generator, NoiseSource):
         return generator.take(standard_normal, like, shape)
@@ -325,11 +310,7 @@ class DrawnNoise(NoiseSource):
         self._left = list(draws)
 
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """See `NoiseSource.take`.
-
-        Raises:
-            InvalidInputError: If the next tensor has another shape, or none is left.
-        """
+        """See `NoiseSource.take`."""
         if not self._left or self._left[0].shape != torch.Size(shape):
             repair = "Draw in the same order, and as much, at each call."
             received = f"a request for {tuple(shape)}"

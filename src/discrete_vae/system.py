@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
     """Return a path with ``~`` replaced by the home directory.
 
-    Raises:
-        InvalidInputError: If it is no path, empty, holds a zero byte, or names a user who has no home directory.
-
     Examples:
         >>> user_path("run_dir", "runs/a").as_posix()
         'runs/a'
@@ -55,11 +52,7 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
 
 
 def without_links(argument: str, path: Path) -> Path:
-    """Resolve a path that is a link and return any other path as it is; it need not exist.
-
-    Raises:
-        InvalidInputError: If its links lead around in a circle.
-    """
+    """Resolve a path that is a link and return any other path as it is; it need not exist."""
     try:
         path.stat()
     except OSError as error:
@@ -75,9 +68,6 @@ def without_links(argument: str, path: Path) -> Path:
 
 def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
     r"""Return a path that is text in UTF-8, which config.json can hold and safetensors can open.
-
-    Raises:
-        InvalidInputError: As `user_path`, and if it is no text in UTF-8.
 
     Examples:
         >>> unicode_path("run_dir", "runs/\udcff")
@@ -130,9 +120,6 @@ def check_device(device: torch.device | str, *, argument: str = "device") -> tor
         device: "cpu", "cuda", "cuda:N" or another name of torch's, such a torch.device, or "auto": CUDA where there is
             a device, else the CPU.
         argument: Name of the argument, for messages.
-
-    Raises:
-        InvalidInputError: If it is no such name, or the device is not there.
 
     Examples:
         >>> check_device("cpu")
@@ -210,9 +197,6 @@ def check_memory(argument: str, needed: int, repair: str, *, what: str = "") -> 
         needed: Bytes that it takes at least.
         repair: What to lower.
         what: What the memory is for, "for weights" say.
-
-    Raises:
-        InvalidInputError: If less is available.
 
     Examples:
         >>> check_memory("num_chains", 10**18, "Use fewer chains.")

@@ -224,11 +224,6 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
     Returns:
         (example, feature) float32.
 
-    Raises:
-        InvalidInputError: If the array holds something else; if it holds whole numbers throughout and one of them is
-            not the same in float32; if a value is too large for float32, or the rounding exceeds a thousandth of its
-            feature's range; or if the values make sense in the other byte order alone.
-
     Examples:
         >>> as_float32("x", np.array([[1, 2], [3, 2**24]])).dtype
         dtype('float32')

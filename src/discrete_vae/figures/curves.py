@@ -379,11 +379,7 @@ def histogram_of_result(fields: Mapping[str, Any]) -> LogPartitionHistogram:
 
 
 def make_log_partition_histogram(request: FigureRequest) -> Drawing:
-    """The figure of a run, of the most complete of its results; nothing is estimated.
-
-    Raises:
-        InvalidInputError: If the run has none.
-    """
+    """The figure of a run, of the most complete of its results; nothing is estimated."""
     directory = request.run.directory
     fields = log_partition_store(directory).most_complete()
     if fields is None:

@@ -38,10 +38,6 @@ def check_prior_chains(model: DiscreteVAE, chains: Sampler, num_chains: int, **c
         chains: The chains.
         num_chains: How many of them are to be used.
         counts: Other numbers, of sweeps for example, by argument name.
-
-    Raises:
-        InvalidInputError: If a number is not a positive integer, there are fewer chains than asked for, or the chains
-            belong to another machine.
     """
     for name, value in counts.items():
         check_positive_int(name, value)

@@ -133,9 +133,6 @@ def cell_shape(num_features: int, image_shape: tuple[int, int] | None) -> tuple[
         num_features: Features of an example.
         image_shape: (height, width) of an image; None for examples that are no images, which become a strip with a
             new line every 256 features.
-
-    Raises:
-        InvalidInputError: If the shape is not two positive integers whose product is the number of features.
     """
     if image_shape is None:
         return -(-num_features // _STRIP_WIDTH), min(num_features, _STRIP_WIDTH)
@@ -158,9 +155,6 @@ def check_grid(
         shape: Rows, groups, members of a group, features.
         image_shape: As in `paint`.
         stacked: As in `paint`.
-
-    Raises:
-        InvalidInputError: If the picture would be too large, or the image shape does not fit the features.
 
     Examples:
         >>> check_grid((2, 3, 40_000, 64), (8, 8))
@@ -250,11 +244,7 @@ class GridText:
     group_labels: Sequence[str] = ()
 
     def check(self, grid: PixelGrid) -> None:
-        """Check that there are as many labels as places.
-
-        Raises:
-            InvalidInputError: If there are not.
-        """
+        """Check that there are as many labels as places."""
         for name, labels, counts in (
             ("text.row_labels", self.row_labels, {len(grid.rows), len(grid.lines)}),
             ("text.group_labels", self.group_labels, {len(grid.groups)}),
@@ -280,9 +270,6 @@ def draw_image_grid(
 
     Returns:
         The figure; saved with its own dots per inch, it has the grid pixel by pixel.
-
-    Raises:
-        InvalidInputError: If an argument breaks its rule.
     """
     check_tensor("images", images, ("row", "group", "member", "feature"))
     if images.numel() == 0:
@@ -415,9 +402,6 @@ def picture_file(path: str | Path, *, argument: str = "path") -> OutputFile:
         path: A file name that ends in .png, .pdf or .svg; ``~`` is the home directory. Folders that do not exist are
             made when the picture is written.
         argument: What messages call it.
-
-    Raises:
-        InvalidInputError: If it has another ending, or cannot be written.
     """
     return OutputFile(path, argument=argument, endings=tuple(_METADATA))
 

@@ -142,9 +142,6 @@ def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0)
 
     Returns:
         The estimate, whose method says where it is from.
-
-    Raises:
-        InvalidInputError: If a result that the run keeps is damaged.
     """
     return compute_on_rank_zero(lambda: _kept_or_new(run, loaded, seed))
 

@@ -60,10 +60,6 @@ def run_sweeps(
 
     Returns:
         A new tensor (chain, unit) float32 in {0,1}, without gradient.
-
-    Raises:
-        InvalidInputError: If a tensor has another shape or dtype, a number is out of its range, or a parameter of the
-            machine is not finite.
     """
     check_tensor("z", z, ("chain", energy.num_units))
     num_chains = z.shape[0]

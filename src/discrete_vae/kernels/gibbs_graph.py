@@ -49,11 +49,7 @@ _MINUS_LOG2_E = -1.4426950408889634
 
 
 def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
-    """Run the sweeps; see `discrete_vae.kernels.gibbs_torch.run`. Parameters are finite in float32, on the CPU.
-
-    Raises:
-        InvalidInputError: If z holds anything but 0 and 1.
-    """
+    """Run the sweeps; see `discrete_vae.kernels.gibbs_torch.run`. Parameters are finite in float32, on the CPU."""
     num_chains, num_units = z.shape
     after = np.empty((num_chains, num_units), np.float32)
     size = chunk_size(num_chains, num_units, call.num_threads)

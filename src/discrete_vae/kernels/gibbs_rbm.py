@@ -60,11 +60,7 @@ _Pair = tuple[np.ndarray, np.ndarray]
 
 
 def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
-    """Run the sweeps; see `discrete_vae.kernels.gibbs_torch.run`. Parameters are finite in float32, on the CPU.
-
-    Raises:
-        InvalidInputError: If z holds anything but 0 and 1.
-    """
+    """Run the sweeps; see `discrete_vae.kernels.gibbs_torch.run`. Parameters are finite in float32, on the CPU."""
     return by_products(energy, z, call)
 
 

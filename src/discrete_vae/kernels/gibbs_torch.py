@@ -152,9 +152,6 @@ def run(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tensor:
 
     Returns:
         A new tensor (chain, unit) float32 in {0,1}.
-
-    Raises:
-        InvalidInputError: If z holds anything but 0 and 1.
     """
     check_binary("z", z)
     size = max(1, _LARGEST_PART // z.shape[1])

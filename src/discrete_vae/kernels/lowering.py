@@ -64,9 +64,6 @@ class Graph:
 
     Views of memory that stays where it is are taken once, equal operations on equal values done once, results that
     nobody reads not made.
-
-    Raises:
-        ReplayError: If an operation reads a tensor or a source of noise that is neither an input nor state.
     """
 
     def __init__(
@@ -422,10 +419,6 @@ class Replay:
     among its arguments are ``state``: they are read and changed where they are. Needless repetition is left out, see
     `Graph`; what is left are the same operations on the same numbers in the same order, so results are the same to the
     last bit, without the cost of modules, autograd and checks.
-
-    Raises:
-        ReplayError: If the function looked at a value, or read a tensor that is neither an input, nor state, nor made
-            by an operation.
 
     Examples:
         >>> scale, x = torch.ones(2), torch.arange(2.0)

@@ -136,9 +136,6 @@ def folded_networks(module: nn.Module) -> Iterator[None]:
 
     Args:
         module: A model in evaluation mode.
-
-    Raises:
-        InvalidInputError: If a weight is not finite.
     """
     check_finite_weights("model", module)
     networks = [part for part in module.modules() if isinstance(part, MLP) and _folds(part)]

@@ -202,9 +202,6 @@ OTHER_MODEL = "It belongs to another model: check config.json."
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str = "") -> None:
     """Copy weights into a model.
 
-    Raises:
-        InvalidInputError: If they belong to another model or one is not finite; nothing is changed.
-
     Examples:
         >>> layer = nn.Linear(1, 1, bias=False)
         >>> load_weights(layer, {"weight": torch.zeros(2, 1)})

@@ -58,9 +58,6 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
     Returns:
         The estimate; with one sample std_error and doubling_gain are NaN.
 
-    Raises:
-        InvalidInputError: If log_weights is not a floating-point tensor with two axes and a sample at least.
-
     Examples:
         >>> importance_weighted(torch.zeros(10, 1)).value.item()
         0.0

@@ -56,9 +56,6 @@ def make_report(
 
     Returns:
         An HTML document that needs nothing but itself: no network, no script.
-
-    Raises:
-        InvalidInputError: If the run, its data or the labels cannot be read, or do not fit each other.
     """
     check_positive_int("num_examples", num_examples)
     directory = run if isinstance(run, RunDirectory) else RunDirectory.open(run)

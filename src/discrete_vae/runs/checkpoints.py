@@ -176,12 +176,7 @@ def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[st
 
 
 def read_record(folder: Path, step: int) -> CheckpointRecord:
-    """Read what the checkpoint of a step says about itself and check its sum; the tensors are not looked at.
-
-    Raises:
-        DamagedCheckpointError: If the file is missing or does not hold what was saved.
-        InvalidInputError: If another version wrote it, or it may not be read.
-    """
+    """Read what the checkpoint of a step says about itself and check its sum; the tensors are not looked at."""
     file = folder / RECORD_FILE
     try:
         fields = parse_json(read_regular(file))
@@ -327,11 +322,6 @@ class CheckpointStore:
 
         Returns:
             The checkpoint's folder.
-
-        Raises:
-            InvalidInputError: If the step, a tensor or a plain value breaks its rule, or the newest checkpoint is
-                another version's; nothing is kept of it.
-            CheckpointWriteError: If the disk is full or refuses; the checkpoints before it are intact.
         """
         steps = self.steps()
         least = steps[-1] if steps else 0
@@ -375,10 +365,6 @@ class CheckpointStore:
         """Load a checkpoint after checking its sums.
 
         Where the writer removes a checkpoint that is being read, the newest or the best is chosen anew.
-
-        Raises:
-            DamagedCheckpointError: If it is damaged; names the file, and a checkpoint that is intact.
-            InvalidInputError: If there is no such checkpoint, another version wrote it, or it may not be read.
         """
         chosen = self._choose(step)
         try:

@@ -171,9 +171,6 @@ def with_minutes(
         minutes: Of training.
         validations: How often the run is to validate; less often where that would take more than a tenth of the time.
         device: Where to compute.
-
-    Raises:
-        InvalidInputError: If not even an epoch and a validation fit, and see `with_epochs`.
     """
     costs, total = time_parts(config, dataset, device=device), 60 * minutes
     validations = max(1, min(validations, int(_VALIDATIONS * total / costs.validation)))

@@ -119,9 +119,6 @@ def describe_experiment(
         config: The experiment.
         dataset: Its data.
         device: Where to compute.
-
-    Raises:
-        InvalidInputError: If the experiment cannot be trained on the data, or the device is not there.
     """
     where, num_steps = check_device(device), check_experiment(config, dataset)
     chosen = training_subset(dataset, config.training)

@@ -269,9 +269,6 @@ class StepTrace:
         path: The file.
         recorded: Numbers of the steps recorded.
         written: Whether `write` was called.
-
-    Raises:
-        InvalidInputError: If num_steps is not a positive integer.
     """
 
     def __init__(self, path: Path, num_steps: int) -> None:

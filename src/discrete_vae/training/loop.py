@@ -187,9 +187,6 @@ def training_step(
 
     Returns:
         The bound that the step was taken for.
-
-    Raises:
-        NonFiniteLossError: If a term of the loss is not finite; the parameters stay as they are.
     """
     settings, model = config.training, state.model
     if not model.training:

@@ -90,12 +90,6 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
 
     Returns:
         Steps of the whole run.
-
-    Raises:
-        InvalidInputError: If a component refuses its settings, the model's parts do not fit each other, the data or the
-            memory, a batch is too large, there are fewer examples than asked for, torch records no gradients here, a
-            solver that the chains use cannot be asked about the prior, or the step is to be compiled and torch.compile
-            does not work here.
     """
     check_gradients_are_recorded("train")
     if dataset.num_features != config.model.num_values:

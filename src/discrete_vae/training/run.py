@@ -96,9 +96,6 @@ def prepared_run(
 
     Yields:
         The run, and the number of its steps.
-
-    Raises:
-        InvalidInputError: As `train`; nothing is made of an experiment that cannot be run.
     """
     num_steps = check_experiment(config, dataset)
     run = compute_on_rank_zero(lambda: _folder(run_dir))

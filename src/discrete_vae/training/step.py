@@ -148,9 +148,6 @@ class RecordedStep:
         Returns:
             The terms, (batch,) each and without gradient, and their means over the batch, nats.
 
-        Raises:
-            InvalidInputError: If torch records no gradients here.
-
         Warns:
             KernelWarning: If steps cannot be recorded, or not any more.
         """
