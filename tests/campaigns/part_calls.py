@@ -26,7 +26,7 @@ def _of_likelihoods() -> list[Call]:
     }
     for name, (kind, settings) in likelihoods.items():
         law = kind((12,), **settings)
-        x, observed = some_bits(10, 12), some_bits(10, 12) > 0
+        x, observed = some_bits(10, 12), torch.arange(120).reshape(10, 12) % 7 > 0
         law.initialize_(x)
         noise = torch.Generator().manual_seed(1)
         parameters = torch.randn(10, *law.parameter_shape, generator=noise)
@@ -51,6 +51,7 @@ def _of_likelihoods() -> list[Call]:
                 observed=observed,
                 _optional=("observed",),
                 _real=("parameters", "x"),
+                _free=("parameters",),
             ),
             right_call(
                 f"{name}.check",

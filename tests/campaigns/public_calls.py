@@ -308,5 +308,6 @@ def _others(prior: Any) -> list[Call]:
             num_groups=1,
             _sizes=("num_layers", "num_units", "num_groups"),
             _real=("x", "zeta"),
+            _free=("zeta",),
         ),
     ]

@@ -106,6 +106,10 @@ REFUSED = [
         lambda: kl_to_boltzmann(RBM(2, 2), [group_of(2, torch.tensor([0, 1])), group_of(2)], 0.0),
     ),
     (
+        "bits",
+        lambda: kl_to_boltzmann(RBM(3, 2), [LatentGroup(logits=X, zeta=X, bits=X + 2)], 0.0),
+    ),
+    (
         "kl_of_zeta",
         lambda: LatentGroup(logits=X, zeta=X, bits=X, kl_of_zeta=torch.zeros(1, 5)),
     ),

@@ -229,6 +229,18 @@ def test_steps_after_a_change_are_those_of_the_changed_model(change, precision):
             assert torch.equal(parameter, before[name]), name
 
 
+@pytest.mark.filterwarnings("ignore:Operations are called one by one")
+def test_a_step_with_everything_frozen_gives_the_terms_and_changes_nothing():
+    config = config_of("layers")
+    state = run(config, recorded=True)[0]
+    before = copy.deepcopy(dict(state.model.named_parameters()))
+    state.model.requires_grad_(False)
+    found = training_step(state, config, next(batches(config, missing=False)), 1.0, 0.5)
+    assert bool(found.reconstruction.isfinite().all())
+    for name, parameter in state.model.named_parameters():
+        assert torch.equal(parameter, before[name]), name
+
+
 def test_what_changes_all_the_time_is_not_recorded():
     state, config = run(config_of("plain"), recorded=True)[0], config_of("plain")
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.checks import check_log_partition, check_number
+from discrete_vae.checks import check_log_partition, check_number, check_unit_interval
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import mean_and_entropy
 from discrete_vae.objectives.importance import partial_bound, relaxed_bound
@@ -278,8 +278,8 @@ def kl_to_boltzmann(
         (batch,), nats. One draw may be negative; its expectation is the KL.
 
     Raises:
-        InvalidInputError: If the groups do not cover each unit of the prior exactly once, or log_partition is no
-            finite number or scalar tensor.
+        InvalidInputError: If the groups do not cover each unit of the prior exactly once, a bit lies outside [0, 1], or
+            log_partition is no finite number or scalar tensor.
 
     Examples:
         >>> from discrete_vae import FactorialBernoulli, SpikeSlab
@@ -292,7 +292,7 @@ def kl_to_boltzmann(
     log_z = check_log_partition(log_partition)
     group_of_unit, to_prior_order = _layout(groups, energy.num_units)
     logits = _gather([group.logits for group in groups], to_prior_order)
-    bits = _gather([group.bits for group in groups], to_prior_order)
+    bits = check_unit_interval("bits", _gather([group.bits for group in groups], to_prior_order))
     kl = kl_without_log_partition(energy, logits, bits, energy.pair_order(group_of_unit)) + log_z
     for group in groups:
         if group.kl_of_zeta is not None:

@@ -185,9 +185,10 @@ class RecordedStep:
         of_prior = model.prior.compute_negative_phase(negative_phase)
         batch = Batch(x, observed, of_prior, num_importance_samples, second * len(x), generator)
         estimate = self._gradient.estimate(model, batch, (first, second, third))
-        outputs, grad_outputs = zip(*estimate.outputs(), strict=True)
-        leaves = self._optimizer.gradient_leaves()
-        gradients = torch.autograd.grad(outputs, leaves, grad_outputs, allow_unused=True)
+        leaves, gradients = self._optimizer.gradient_leaves(), ()
+        if pairs := estimate.outputs():  # none where every parameter is frozen
+            outputs, grad_outputs = zip(*pairs, strict=True)
+            gradients = torch.autograd.grad(outputs, leaves, grad_outputs, allow_unused=True)
         terms = [term.detach() for term in estimate.terms]
         return row_sum(torch.stack(terms, 1)), *terms, *gradients
 
