@@ -35,7 +35,7 @@ from discrete_vae.evaluation.latents import flip_effects, latent_usage
 from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.hierarchy.gaussian import NoHierarchy
 from discrete_vae.likelihoods.families import BernoulliLikelihood
-from discrete_vae.log_partition.bridge import log_partition_surrogate
+from discrete_vae.log_partition.exact import log_partition_surrogate
 from discrete_vae.objectives.importance import importance_weighted
 
 CONFIG = ModelConfig(

@@ -35,8 +35,7 @@ from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.gaussian import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.log_partition.bridge import gradient_and_value
-from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS
+from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.folding import folded_networks
 from discrete_vae.nets.mlp import MLPDecoder

@@ -286,7 +286,7 @@ class Encoding(ShowsShapes):
 
 
 class NoiseSource(ABC):
-    """What stands in the place of a generator where noise is drawn by `discrete_vae.rng`."""
+    """A source of noise in the place of a generator, for the draws of `discrete_vae.rng`."""
 
     @abstractmethod
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:

@@ -11,11 +11,11 @@ from discrete_vae.log_partition.annealed import annealed_log_partition
 from discrete_vae.log_partition.bridge import (
     LogPartitionWarning,
     bridge_term,
-    log_partition_surrogate,
     solve_gaps,
     tempered_work,
     weighted_ratio,
 )
+from discrete_vae.log_partition.exact import log_partition_surrogate
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode

@@ -13,7 +13,7 @@ from discrete_vae import (
     exact_log_partition,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.log_partition.bridge import log_partition_surrogate
+from discrete_vae.log_partition.exact import log_partition_surrogate
 from tests.log_partition.machines import random_rbm
 
 SMALL = random_rbm(2, 2)

@@ -71,7 +71,7 @@ def _long_tails(dataset: DataSplits) -> str:
 
 
 def _constant(dataset: DataSplits, config: ExperimentConfig) -> list[str]:
-    """Which features have one value in the examples to train on, if any."""
+    """The features that have one value in the examples to train on, if any, in words."""
     from discrete_vae.data.splits import training_subset
     from discrete_vae.likelihoods.scaling import Standardizer
 

@@ -77,7 +77,7 @@ class Layout:
 
     @classmethod
     def of(cls, tensor: Tensor) -> Layout:
-        """That of a tensor."""
+        """The layout of a tensor."""
         return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 

@@ -249,7 +249,7 @@ class MLP(nn.Module):
         return out if self.output.mixed_precision is None else out.to(self.output.weight.dtype)
 
     def _fused_parts(self, inputs: tuple[Tensor, ...]) -> MLPParts | None:
-        """What one operation needs to know of the network; None where it cannot take its place, or does not gain."""
+        """The parts of the network for one fused operation; None where that cannot be used, or does not gain."""
         if not is_eager() or not are_plain(inputs):
             return None
         layers = [*self.layers._modules.values()]  # slices of a ModuleList are modules, made anew
@@ -353,7 +353,7 @@ class MLPParts(ShowsShapes):
         )
 
     def are_plain(self) -> bool:
-        """Whether the fused pass can work with them: weights of one precision, all else float32, all on the CPU."""
+        """Tell whether the fused pass takes them: weights of one precision, all else float32, all on the CPU."""
         dtype, others = self.weights[0].dtype, [tensor for norm in self.norm_tensors for tensor in norm]
         if self.bias is not None:
             others.append(self.bias)
