@@ -234,3 +234,34 @@ def test_a_folder_of_someone_else_and_a_full_disk_are_refused(tmp_path, monkeypa
     monkeypatch.setattr(place, found[place])
     with pytest.raises(InvalidInputError):
         check_writable(tmp_path / "a.json")
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_at_any_operation_of_opening_a_file_stays_an_interrupt(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    interrupts = 0
+    while True:
+        left = interrupts + 1
+
+        def at_operation(frame, event, _):
+            nonlocal left
+            left -= event == "opcode"
+            if left == 0:
+                raise KeyboardInterrupt
+            return at_operation
+
+        def at_call(frame, *_):
+            frame.f_trace_opcodes = True
+            return at_operation
+
+        before = sys.gettrace()
+        sys.settrace(at_call)
+        try:
+            with open_regular(tmp_path / "file") as file:
+                break
+        except KeyboardInterrupt:
+            interrupts += 1
+        finally:
+            sys.settrace(before)
+    assert file.closed
+    assert interrupts > 20

@@ -30,15 +30,17 @@ from discrete_vae.errors import InvalidInputError
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file, or a link to one, for reading; a folder, a pipe or a device is an OSError."""
-    # Opening a pipe waits for its writer unless told not to; Windows has no such flag and no such pipes.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+
+    def without_waiting(
+        name: str, flags: int
+    ) -> int:  # as a pipe does for its writer; Windows has no such pipes
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115 (Path.open takes no opener)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return file
 
 
 def read_regular(path: Path) -> bytes:
