@@ -109,6 +109,14 @@ def test_names_are_escaped(table_page):
     assert STRANGE in table_page.said
 
 
+def test_codes_of_a_terminal_in_the_name_of_the_run_are_escaped(table, tmp_path):
+    shutil.copytree(table, run := tmp_path / "a \x1b[31m\u202e b")
+    text = make_report(run)
+    assert "\\x1b[31m\\u202e b" in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
 def test_labels_of_the_files_rows_are_cut_as_the_file_is(table_page):
     assert "Agreement of modes with 3 labels of 96 training examples" in table_page.said
 

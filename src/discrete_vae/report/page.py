@@ -110,7 +110,7 @@ def plus_minus(value: float, std_error: float | None) -> str:
 
 def _finalize(value: object) -> object:
     """Escape control characters of all that is shown; HTML is escaped by the template itself."""
-    return printable(value, keep=_KEPT) if type(value) is str else value
+    return value if hasattr(value, "__html__") else printable(str(value), keep=_KEPT)
 
 
 _TEMPLATES = Environment(
